@@ -1,0 +1,31 @@
+# Each target makes what it needs on a fresh machine: Python 3.11 or newer and make are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NAME ?=
+
+.PHONY: demo test check bench clean
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[report,dev]"
+	touch $@
+
+demo: $(VENV)/ready
+	$(BIN)/weft demo
+
+test: $(VENV)/ready
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+check: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# All benchmarks, or one: make bench NAME=simulation
+bench: $(VENV)/ready
+	@set -e; for script in $(if $(NAME),benchmarks/$(NAME).py,$(wildcard benchmarks/*.py)); do \
+		OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python $$script; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
