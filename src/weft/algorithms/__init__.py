@@ -1,0 +1,1 @@
+"""Algorithms: each written once against the channel and the three sums."""

@@ -1,0 +1,35 @@
+"""Channels: how messages reach parties, who answers, and what it costs."""
+
+from weft.channels.channel import Channel, Failure, Handler, Replies, Request
+from weft.channels.local import LocalChannel, Recorded
+from weft.channels.message import Message, Value, size_of
+from weft.channels.meter import Meter, Reading
+from weft.channels.participation import (
+    Cyclic,
+    Everyone,
+    Participation,
+    RandomFraction,
+    Trace,
+    participation_of,
+)
+
+__all__ = [
+    "Channel",
+    "Cyclic",
+    "Everyone",
+    "Failure",
+    "Handler",
+    "LocalChannel",
+    "Message",
+    "Meter",
+    "Participation",
+    "RandomFraction",
+    "Reading",
+    "Recorded",
+    "Replies",
+    "Request",
+    "Trace",
+    "Value",
+    "participation_of",
+    "size_of",
+]

@@ -1,0 +1,7 @@
+"""Matching: from tokens of ids and feature names to cohorts, holders and roles."""
+
+from weft.matching.meet import meet
+from weft.matching.roster import Overlap, Roster, build_roster
+from weft.matching.seat import Seat
+
+__all__ = ["Overlap", "Roster", "Seat", "build_roster", "meet"]

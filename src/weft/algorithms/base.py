@@ -1,0 +1,112 @@
+"""What every algorithm has: a coordinator that runs it, a party's half, and a declared need."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.settings import Settings
+from weft.channels import Channel, Message
+from weft.crypto import Cipher
+from weft.matching.roster import Roster
+from weft.matching.seat import Seat
+from weft.sums.certificate import Certificate, FrozenParty
+from weft.sums.local_table import LocalTable
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One iteration of a run, as the history keeps it.
+
+    ``primal``, ``dual`` and ``gap`` are of the newest certificate, which ``certified_at``
+    dates (None: no certificate yet). The estimates use stored sums of absent parties; they
+    are shown, but never stop a run.
+    """
+
+    iteration: int
+    present: int
+    round_trips: int
+    bytes_down: int
+    bytes_up: int
+    compute_seconds: float
+    wall_seconds: float
+    primal: float | None = None
+    dual: float | None = None
+    gap: float | None = None
+    certified_at: int | None = None
+    loss_estimate: float | None = None
+    gap_estimate: float | None = None
+
+
+@dataclass
+class Result:
+    """How a run ended.
+
+    Attributes
+    ----------
+    certificate
+        Of the model that the parties hold now; None when not every party answered for it.
+    model_iteration
+        Which pair the parties shall release: the iteration of a frozen pair, or None for the
+        weights they hold.
+    stopped
+        Why the run ended, in words.
+    """
+
+    history: list[Record] = field(default_factory=list)
+    certificate: Certificate | None = None
+    model_iteration: int | None = None
+    stopped: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class PartyHalf(Protocol):
+    """A party's half of an algorithm."""
+
+    w: Floats
+    frozen: FrozenParty
+
+    def on(self, phase: str, message: Message) -> Message: ...
+
+    def state(self) -> dict[str, NDArray[Any]]: ...
+
+    def restore(self, state: Mapping[str, NDArray[Any]], message: Message) -> None: ...
+
+    def settle(self, ack: int) -> None: ...
+
+
+PartyFactory = Callable[[Seat, LocalTable, Floats, Settings, Cipher], PartyHalf]
+
+
+@dataclass
+class Checkpointing:
+    """Where and how often a run saves itself, and whether it continues from there."""
+
+    folder: Path
+    every: int = 100
+    resume: bool = False
+
+
+class Coordinator(ABC):
+    """Drives a run over a channel; sees totals and pseudonyms, never data."""
+
+    @abstractmethod
+    def run(
+        self,
+        channel: Channel,
+        roster: Roster,
+        settings: Settings,
+        *,
+        classes: int,
+        progress: Callable[[Record], None] | None = None,
+        checkpointing: Checkpointing | None = None,
+    ) -> Result:
+        """Train until a stopping rule holds."""

@@ -1,0 +1,198 @@
+"""HyFDCA, the coordinator's half: Algorithm 1 of the paper on running totals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from weft.algorithms.base import Checkpointing, Coordinator, Record, Result
+from weft.algorithms.hyfdca.checkpoint import load_checkpoint, save_checkpoint
+from weft.algorithms.hyfdca.curvature import find_omega, share_norms
+from weft.algorithms.hyfdca.iteration import Iteration, Run
+from weft.algorithms.settings import Settings
+from weft.channels import Channel, Message, Reading
+from weft.matching.roster import Roster
+from weft.sums.certificate import FrozenPair
+
+#: Rounds without training in which the last certificate waits for parties to come by.
+CLOSING_ROUNDS = 10_000
+
+
+class HyfdcaCoordinator(Coordinator):
+    """Runs HyFDCA; see :class:`weft.algorithms.hyfdca.iteration.Iteration` for one iteration."""
+
+    def run(
+        self,
+        channel: Channel,
+        roster: Roster,
+        settings: Settings,
+        *,
+        classes: int,
+        progress: Callable[[Record], None] | None = None,
+        checkpointing: Checkpointing | None = None,
+    ) -> Result:
+        run = Run(channel, roster, settings, classes)
+        result = Result(notes=run.notes)
+        spent = Reading()
+        if checkpointing is not None and checkpointing.resume:
+            spent = load_checkpoint(run, result, checkpointing.folder)
+        else:
+            _set_up(run)
+        clock = _Clock(channel, spent, result)
+        while not result.stopped:
+            iteration = Iteration(run)
+            iteration.take()
+            record = clock.record(run, iteration)
+            result.history.append(record)
+            if progress is not None:
+                progress(record)
+            result.stopped = _why_stop(run, record, clock)
+            if checkpointing is not None and run.iteration % checkpointing.every == 0:
+                save_checkpoint(run, result, checkpointing.folder, clock.spent())
+        _close(run, result)
+        if run.certificate is not None and run.certificate is result.certificate:
+            result.history[-1] = clock.closing_record(run, result.history[-1])
+        return result
+
+
+def _set_up(run: Run) -> None:
+    """Norms, ω and shares: what the local method must know before the first step."""
+    settings, channel = run.settings, run.channel
+    if settings.local == "practical":
+        return
+    norms = share_norms(channel, run.row_layout, run.adder)
+    if settings.local == "safe":
+        run.omega = find_omega(
+            channel,
+            norms,
+            run.row_layout,
+            run.column_layout,
+            run.adder,
+            run.roster.n_samples,
+            run.note,
+        )
+        norms = {p: {} for p in channel.parties}
+    messages: dict[str, Message] = {p: {**norms[p], **run.constants(p)} for p in channel.parties}
+    channel.ask("hyfdca.begin", messages).insist("setting up")
+
+
+def _why_stop(run: Run, record: Record, clock: _Clock) -> str:
+    settings = run.settings
+    if settings.gap is not None and run.certificate is not None:
+        if run.certificate.gap <= settings.gap:
+            return f"certified gap {run.certificate.gap:.2e} ≤ {settings.gap:g}"
+    if settings.iterations is not None and run.iteration >= settings.iterations:
+        return f"{settings.iterations} iterations"
+    if settings.round_trips is not None and record.round_trips >= settings.round_trips:
+        return f"{settings.round_trips} round trips"
+    if settings.seconds is not None and record.wall_seconds >= settings.seconds:
+        return f"{settings.seconds:g} seconds"
+    return ""
+
+
+def _close(run: Run, result: Result) -> None:
+    """End on a certified pair: the one that stopped the run, or a last one, waited for."""
+    stopped_by_gap = (
+        run.settings.gap is not None
+        and run.certificate is not None
+        and run.certificate.gap <= run.settings.gap
+    )
+    if not stopped_by_gap:
+        if run.everyone_current:
+            Iteration(run).take(still=True)
+        if run.certificate is None or run.certificate.iteration < run.iteration:
+            _wait_for_pair(run)
+    result.certificate = run.certificate
+    if run.certificate is not None and run.certified_frozen:
+        result.model_iteration = run.certificate.iteration
+    if run.certificate is not None and run.certificate.iteration < run.iteration:
+        if not stopped_by_gap:
+            run.note(
+                f"the model released is that of iteration {run.certificate.iteration}, the last "
+                "for which every party answered"
+            )
+
+
+def _wait_for_pair(run: Run) -> None:
+    """Freeze the last α and go on asking whoever is present, without training."""
+    pair = run.freeze()
+    for extra in range(1, CLOSING_ROUNDS + 1):
+        present = run.participation.present(run.iteration + extra)
+        request = pair.request(present, run.seen)
+        if request.messages:
+            run.acknowledge(request)
+            replies = run.channel.ask(request.phase, request.messages)
+            run.note_missing(replies.missing)
+            pair.receive(replies.answered)
+            if not replies.answered:
+                run.silent_rounds += 1
+        if pair.certificate is not None:
+            run.accept(pair)
+            return
+        if run.silent_rounds > len(run.roster.parties) + 20:
+            break
+    run.note(f"no certificate for the last iterate: {_names(pair)} did not answer")
+
+
+def _names(pair: FrozenPair) -> str:
+    names = sorted(pair.waiting)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+class _Clock:
+    """Costs of a run, also across a checkpoint."""
+
+    def __init__(self, channel: Channel, spent: Reading, result: Result) -> None:
+        self._channel = channel
+        self._start = channel.meter.read()
+        self._spent = spent
+        self._began = time.perf_counter()
+        self._wall = result.history[-1].wall_seconds if result.history else 0.0
+
+    def spent(self) -> Reading:
+        return self._spent + (self._channel.meter.read() - self._start)
+
+    def record(self, run: Run, iteration: Iteration) -> Record:
+        cost = self.spent()
+        certificate = run.certificate
+        return Record(
+            iteration=run.iteration,
+            present=len(iteration.present),
+            round_trips=cost.round_trips,
+            bytes_down=cost.bytes_down,
+            bytes_up=cost.bytes_up,
+            compute_seconds=cost.slowest,
+            wall_seconds=self._wall + time.perf_counter() - self._began,
+            primal=_total(certificate.primal) if certificate else None,
+            dual=_total(certificate.dual) if certificate else None,
+            gap=certificate.gap if certificate else None,
+            certified_at=certificate.iteration if certificate else None,
+            loss_estimate=iteration.loss_estimate,
+            gap_estimate=iteration.gap_estimate,
+        )
+
+    def closing_record(self, run: Run, last: Record) -> Record:
+        """The last record with the certificate that closing brought, and its cost."""
+        cost = self.spent()
+        certificate = run.certificate
+        if certificate is None:
+            return last
+        return Record(
+            iteration=last.iteration,
+            present=last.present,
+            round_trips=cost.round_trips,
+            bytes_down=cost.bytes_down,
+            bytes_up=cost.bytes_up,
+            compute_seconds=cost.slowest,
+            wall_seconds=self._wall + time.perf_counter() - self._began,
+            primal=_total(certificate.primal),
+            dual=_total(certificate.dual),
+            gap=certificate.gap,
+            certified_at=certificate.iteration,
+            loss_estimate=last.loss_estimate,
+            gap_estimate=last.gap_estimate,
+        )
+
+
+def _total(values: Iterable[float]) -> float:
+    return float(sum(values))

@@ -1,0 +1,174 @@
+"""What the local methods must know of the data before the first step.
+
+``theory`` needs ‖x_i‖ ≤ 1. ``safe`` needs ‖x_i‖², or a bound per cohort, and ω ≥ ‖X̃‖₂² for
+X̃ = the rows scaled to norm 1, which power iteration finds on the same two sums that training
+uses: v = X̃ᵀu is a feature sum, X̃v a sample sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.channels import Channel, Message
+from weft.channels.message import array, number
+from weft.crypto import Adder, Cipher
+from weft.errors import ConfigError
+from weft.matching.seat import Seat
+from weft.sums.contribution import Wire
+from weft.sums.local_table import LocalTable
+from weft.sums.scalars import add_scalars, pack_scalars
+from weft.sums.totals import Layout, RunningTotals
+
+Floats = NDArray[np.float64]
+
+#: Power iteration ends when its estimate changes by less than this, relatively …
+TOLERANCE = 1e-3
+#: … and the estimate, which approaches from below, is raised by this factor.
+MARGIN = 1.1
+MOST_ROUNDS = 500
+
+
+class CurvatureParty:
+    """A party's half: its share of the norms, and products with X̃ and X̃ᵀ."""
+
+    def __init__(self, seat: Seat, table: LocalTable, cipher: Cipher, norms: str, seed: int) -> None:
+        self._seat = seat
+        self._table = table
+        self._norms_rule = norms
+        self._seed = seed
+        self._z = Wire("z", seat.contributors, cipher)
+        self._v = Wire("v", seat.contributors, cipher, 1.0 / seat.n_samples)
+        self._u: Floats = np.zeros((seat.n_rows, 1))
+        self._private: Floats = self._u[seat.n_shared_rows :]
+        self._sum: Floats = np.zeros((seat.n_columns, 1))
+        self.norms: Floats = np.zeros((seat.n_rows, 1))
+
+    def share_norms(self) -> Message:
+        """This party's part of ‖x_i‖², or of the bound of the cohort."""
+        squares = self._table.squares
+        if self._norms_rule == "cohort":
+            starts = self._seat.cohort_start[:-1]
+            bound = np.maximum.reduceat(squares[:, 0], starts)
+            squares = np.repeat(_rounded_up(bound), self._seat.sizes)[:, None]
+        self.norms = squares.copy()
+        shared = self._seat.n_shared_rows
+        return {"z": self._z.send(squares[:shared])} if shared else {}
+
+    def take_norms(self, message: Message) -> None:
+        """The totals of everyone's parts."""
+        shared = self._seat.n_shared_rows
+        if shared:
+            self.norms[:shared] = self._z.open(array(message, "z"))
+
+    def check_unit(self) -> None:
+        """``theory`` holds for rows of norm at most one."""
+        largest = float(self.norms.max(initial=0.0))
+        if largest > 1.0 + 1e-9:
+            raise ConfigError(
+                f"local = 'theory' needs ‖x‖ ≤ 1, but a sample has norm {math.sqrt(largest):.4g}; "
+                "set scaling rows = 'unit', or use local = 'safe'"
+            )
+
+    def spread(self, message: Message) -> Message:
+        """X̃ᵀu, with u from the last inner products, or random in the first round."""
+        if "first" in message:
+            self.take_norms(message)
+            self._u = self._random()
+        else:
+            self._u[self._seat.n_shared_rows :] = self._private
+            if self._seat.n_shared_rows:
+                self._u[: self._seat.n_shared_rows] = self._z.open(array(message, "z"))
+        v = np.zeros((self._seat.n_columns, 1))
+        self._table.accumulate(None, self._u * self._inverse_norms, v)
+        self._sum = v
+        counted = self._u[self._seat.counted_rows]
+        reply: Message = {"squares": pack_scalars(float((counted**2).sum()) / self._seat.n_samples)}
+        if self._seat.n_shared_columns:
+            reply["v"] = self._v.send(v[: self._seat.n_shared_columns])
+        return reply
+
+    def gather(self, message: Message) -> Message:
+        """This party's part of X̃v, scaled so that u keeps its size."""
+        shared = self._seat.n_shared_columns
+        v = self._sum
+        if shared:
+            v[:shared] = self._v.open(array(message, "v")) * self._seat.n_samples
+        z = self._table.products(None, v) * self._inverse_norms * number(message, "scale")
+        self._private = z[self._seat.n_shared_rows :]
+        rows = self._seat.n_shared_rows
+        return {"z": self._z.send(z[:rows])} if rows else {}
+
+    @property
+    def _inverse_norms(self) -> Floats:
+        # Rows of zeros have no direction and no part in X̃.
+        return np.where(self.norms > 0, 1.0 / np.sqrt(np.maximum(self.norms, 1e-300)), 0.0)
+
+    def _random(self) -> Floats:
+        """The same start at every holder of a cohort."""
+        parts = [
+            np.random.default_rng((self._seed, 0x0E6A, int(c))).standard_normal(int(size))
+            for c, size in zip(self._seat.cohort, self._seat.sizes, strict=True)
+        ]
+        return np.concatenate(parts)[:, None]
+
+
+def share_norms(channel: Channel, rows: Layout, adder: Adder) -> dict[str, Message]:
+    """Coordinator: add up everyone's share of the norms; returns what each party is sent."""
+    parties = channel.parties
+    replies = channel.ask("hyfdca.norms", {p: {} for p in parties}).insist("sharing norms")
+    totals = RunningTotals("z", rows, 1, adder)
+    totals.add(replies)
+    return {p: {"z": b} if len(b) else {} for p, b in totals.blocks(parties).items()}
+
+
+def find_omega(
+    channel: Channel,
+    norms: dict[str, Message],
+    rows: Layout,
+    columns: Layout,
+    adder: Adder,
+    n_samples: int,
+    log: Callable[[str], None],
+) -> float:
+    """Coordinator: power iteration for ‖X̃‖₂², from public totals only."""
+    parties = channel.parties
+    messages = {p: {**norms[p], "first": True} for p in parties}
+    scale = 1.0 / n_samples
+    estimate = before = 0.0
+    last_square = 0.0
+    for round_ in range(MOST_ROUNDS):
+        replies = channel.ask("hyfdca.spread", messages).insist("power iteration")
+        (square,) = add_scalars(replies, "squares", 1)
+        if round_:
+            estimate = math.sqrt(square / last_square) / scale if last_square > 0 else 0.0
+            if square <= 0 or (round_ > 3 and abs(estimate - before) < TOLERANCE * estimate):
+                break
+            before = estimate
+            scale = 1.0 / estimate
+        last_square = square
+        v = RunningTotals("v", columns, 1, adder)
+        v.add(replies)
+        down: dict[str, Message] = {p: {"scale": scale} for p in parties}
+        for party, block in v.blocks(parties).items():
+            if len(block):
+                down[party]["v"] = block
+        replies = channel.ask("hyfdca.gather", down).insist("power iteration")
+        z = RunningTotals("z", rows, 1, adder)
+        z.add(replies)
+        messages = {p: {"z": b} if len(b) else {} for p, b in z.blocks(parties).items()}
+    else:
+        log(f"power iteration had not settled after {MOST_ROUNDS} rounds")
+    omega = MARGIN * max(estimate, 1e-12)
+    log(f"ω = {omega:.4g} after {round_ + 1} rounds of power iteration")
+    return omega
+
+
+def _rounded_up(values: Floats) -> Floats:
+    """The next power of √2: a bound that says less than the norm itself."""
+    safe = np.maximum(values, 1e-300)
+    rounded: Floats = 2.0 ** (np.ceil(2.0 * np.log2(safe) - 1e-12) / 2.0)
+    return np.where(values > 0, rounded, 0.0)

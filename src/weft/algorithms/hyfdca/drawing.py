@@ -1,0 +1,184 @@
+"""A party's view of the draws: what to send, what to ask for, what to move."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.hyfdca.draws import cohort_draws, merge, others_draws, party_draw
+from weft.algorithms.settings import Settings
+from weft.matching.seat import Seat
+
+Slots = NDArray[np.int32]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The local rows of one iteration.
+
+    Attributes
+    ----------
+    window
+        Shared rows whose partial products are sent; None: all shared rows.
+    want
+        Shared rows whose totals are wanted back; None: all shared rows.
+    drawn
+        Rows that this party moves, shared ones first; None: all its rows.
+    shared, private
+        The two parts of ``drawn``.
+    drawn_in_want
+        Where the shared part lies among ``want``; None: it is ``want``.
+    every
+        Whether all rows are in play, for a certificate.
+    """
+
+    window: Slots | None
+    want: Slots | None
+    drawn: Slots | None
+    shared: Slots
+    private: Slots
+    drawn_in_want: Slots | None
+    every: bool
+
+
+class Drawing(ABC):
+    """Draws of one party, and what it must know of the others'."""
+
+    def __init__(self, settings: Settings, seat: Seat) -> None:
+        self._seed = settings.seed
+        self._seat = seat
+        labelled = np.flatnonzero(seat.labelled[seat.row_cohort]).astype(np.int32)
+        #: Rows this party has labels for.
+        self.labelled_rows: Slots = labelled
+        self.private_rows: Slots = np.arange(seat.n_shared_rows, seat.n_rows, dtype=np.int32)
+        self._all_labelled = len(labelled) == seat.n_rows
+        self._shared_labelled = labelled[labelled < seat.n_shared_rows]
+        if not self._all_labelled:
+            self._position = np.full(seat.n_shared_rows, -1, np.int32)
+            self._position[self._shared_labelled] = np.arange(len(self._shared_labelled))
+
+    @property
+    @abstractmethod
+    def counts(self) -> Ints:
+        """Samples drawn per cohort and iteration."""
+
+    @abstractmethod
+    def _own(self, iteration: int) -> tuple[Slots, Slots]:
+        """Shared and private rows that this party moves."""
+
+    @abstractmethod
+    def _needed(self, iteration: int) -> Slots:
+        """Shared rows that somebody moves."""
+
+    @property
+    @abstractmethod
+    def _whole(self) -> bool:
+        """Whether every iteration draws everything."""
+
+    def turn(self, iteration: int, ahead: int, every: bool) -> Turn:
+        """The rows of ``iteration``.
+
+        Parameters
+        ----------
+        ahead
+            Send partial products also for the draws of the next ``ahead`` − 1 iterations: if
+            this party is absent then, its stored contribution is as fresh as can be.
+        """
+        if self._whole:
+            return self._whole_turn(every)
+        shared, private = self._own(iteration)
+        drawn = np.concatenate([shared, private]) if len(private) else shared
+        if every:
+            want = None if self._all_labelled else self._shared_labelled
+            where = shared if self._all_labelled else self._position[shared]
+            return Turn(None, want, drawn, shared, private, where, True)
+        needed = [self._needed(t) for t in range(iteration, iteration + ahead)]
+        rest = needed[0] if ahead == 1 else np.concatenate(needed)
+        window = merge(shared, rest, self._seat.n_shared_rows)
+        want = window if len(window) == len(shared) else shared
+        return Turn(window, want, drawn, shared, private, None, False)
+
+    def _whole_turn(self, every: bool) -> Turn:
+        want = None if self._all_labelled else self._shared_labelled
+        drawn = None if self._all_labelled else self.labelled_rows
+        return Turn(None, want, drawn, self._shared_labelled, self.private_rows, None, every)
+
+
+class CohortDrawing(Drawing):
+    """``safe``: ⌈iic · size⌉ samples of every cohort, the same for all its holders."""
+
+    def __init__(self, settings: Settings, seat: Seat) -> None:
+        super().__init__(settings, seat)
+        self._counts = np.minimum(
+            seat.sizes, np.ceil(settings.iic * seat.sizes - 1e-9).astype(np.int64)
+        )
+        shared = seat.cohort_start[:-1] < seat.n_shared_rows
+        self._movable = self._cohorts(np.flatnonzero(shared & seat.labelled))
+        self._shared = self._cohorts(np.flatnonzero(shared))
+        self._private = self._cohorts(np.flatnonzero(~shared))
+
+    def _cohorts(self, which: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        seat = self._seat
+        return seat.cohort[which], seat.cohort_start[which], seat.sizes[which], self._counts[which]
+
+    @property
+    def counts(self) -> Ints:
+        return self._counts
+
+    @property
+    def _whole(self) -> bool:
+        return bool((self._counts == self._seat.sizes).all())
+
+    def _own(self, iteration: int) -> tuple[Slots, Slots]:
+        shared = cohort_draws(self._seed, iteration, *self._movable)
+        private = cohort_draws(self._seed, iteration, *self._private)
+        return shared, private
+
+    def _needed(self, iteration: int) -> Slots:
+        return cohort_draws(self._seed, iteration, *self._shared)  # type: ignore[no-any-return]
+
+
+class PartyDrawing(Drawing):
+    """``practical`` and ``theory``: H samples per party, as in the paper."""
+
+    def __init__(self, settings: Settings, seat: Seat) -> None:
+        super().__init__(settings, seat)
+        self._h = math.ceil(settings.iic * seat.n_samples / seat.n_parties - 1e-9)
+        self._others = (
+            seat.other_party,
+            seat.other_rows,
+            seat.other_offset,
+            seat.other_size,
+            seat.other_start,
+        )
+
+    @property
+    def counts(self) -> Ints:
+        return np.minimum(self._seat.sizes, self._h)
+
+    @property
+    def _whole(self) -> bool:
+        everyone = np.concatenate([self._seat.other_rows, [len(self.labelled_rows)]])
+        return bool((everyone <= self._h).all())
+
+    def _own(self, iteration: int) -> tuple[Slots, Slots]:
+        n = len(self.labelled_rows)
+        positions = party_draw(self._seed, iteration, self._seat.party, n, self._h)
+        rows = self.labelled_rows[positions]
+        rows.sort()
+        shared = int(np.searchsorted(rows, self._seat.n_shared_rows))
+        return rows[:shared], rows[shared:]
+
+    def _needed(self, iteration: int) -> Slots:
+        own = self._own(iteration)[0]
+        return np.concatenate([own, others_draws(self._seed, iteration, *self._others, self._h)])
+
+
+def drawing_of(settings: Settings, seat: Seat) -> Drawing:
+    """The drawing that goes with the local method."""
+    return (CohortDrawing if settings.local == "safe" else PartyDrawing)(settings, seat)

@@ -1,0 +1,84 @@
+"""What a run is told: the problem, the solver and when to stop."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from weft.errors import ConfigError
+from weft.losses import Loss, get_loss
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of one run; every party gets the same.
+
+    Attributes
+    ----------
+    loss, loss_parameters, lam
+        The problem: P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw).
+    solver
+        Name of the algorithm.
+    local
+        HyFDCA's local dual method: ``safe``, ``practical`` or ``theory``.
+    iic
+        Inner-iteration constant: the share of the samples touched in an iteration (per cohort
+        for ``safe``; ⌈iic · N / parties⌉ per party for the others).
+    gamma
+        Step γ_t: a number, ``"1/t"`` or ``"auto"`` (1/t where Theorem 4.11 asks for it, else 1).
+    norms
+        ``sample``: holders of a sample share ‖x_i‖²; ``cohort``: only a bound per cohort.
+    gap, iterations, seconds, round_trips
+        Stop at a certified relative gap, or after so much of something; None: no such limit.
+    certify_every
+        Iterations between certificates; None: each pass over the data.
+    participation
+        ``"everyone"``, a fraction, ``{"cyclic": groups}`` or ``{"trace": [[names], …]}``.
+    """
+
+    lam: float
+    loss: str = "hinge"
+    loss_parameters: dict[str, float] = {}
+    solver: str = "hyfdca"
+    local: Literal["safe", "practical", "theory"] = "safe"
+    iic: float = 1.0
+    gamma: float | str = "auto"
+    norms: Literal["sample", "cohort"] = "sample"
+    gap: float | None = 1e-3
+    iterations: int | None = 10_000
+    seconds: float | None = None
+    round_trips: int | None = None
+    certify_every: int | None = None
+    participation: str | float | dict[str, object] = "everyone"
+    cipher: str = "plain"
+    coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.lam > 0:
+            raise ConfigError(
+                f"lambda is {self.lam:g}, but the model needs a positive regulariser; try 1e-3"
+            )
+        if not self.iic > 0:
+            raise ConfigError(
+                f"iic is {self.iic:g}; give a positive share of the samples, at most 1"
+            )
+        if self.gap is not None and not self.gap > 0:
+            raise ConfigError(f"gap is {self.gap:g}; a certified gap is positive, try 1e-3")
+        for name in ("iterations", "round_trips", "certify_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; give a whole number of at least 1")
+        if isinstance(self.gamma, str) and self.gamma not in ("auto", "1/t"):
+            raise ConfigError(f"gamma = '{self.gamma}'; use a number, '1/t' or 'auto'")
+        self.make_loss()
+
+    def make_loss(self) -> Loss:
+        return get_loss(self.loss, **self.loss_parameters)
+
+    def to_json(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Settings:
+        return msgspec.json.decode(text, type=cls)

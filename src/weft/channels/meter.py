@@ -1,0 +1,73 @@
+"""What a run costs: round trips, bytes and seconds, by phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class PhaseCost:
+    """Costs of one phase, added up over its calls.
+
+    ``slowest`` adds the slowest party's seconds of each call: parties work in parallel, so
+    that is the time a federation waits. ``total`` adds all parties' seconds.
+    """
+
+    calls: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    slowest: float = 0.0
+    total: float = 0.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Totals of a meter at one moment; two readings subtract to the cost in between."""
+
+    round_trips: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    slowest: float = 0.0
+
+    def __sub__(self, earlier: Reading) -> Reading:
+        return Reading(
+            self.round_trips - earlier.round_trips,
+            self.bytes_down - earlier.bytes_down,
+            self.bytes_up - earlier.bytes_up,
+            self.slowest - earlier.slowest,
+        )
+
+    def __add__(self, other: Reading) -> Reading:
+        return Reading(
+            self.round_trips + other.round_trips,
+            self.bytes_down + other.bytes_down,
+            self.bytes_up + other.bytes_up,
+            self.slowest + other.slowest,
+        )
+
+
+@dataclass
+class Meter:
+    """Counts round trips of a channel, and bytes and seconds of every phase."""
+
+    round_trips: int = 0
+    phases: dict[str, PhaseCost] = field(default_factory=dict)
+
+    def record(self, phase: str, down: int, up: int, slowest: float, total: float) -> None:
+        """Add one call of ``phase``."""
+        cost = self.phases.setdefault(phase, PhaseCost())
+        cost.calls += 1
+        cost.bytes_down += down
+        cost.bytes_up += up
+        cost.slowest += slowest
+        cost.total += total
+
+    def read(self) -> Reading:
+        """Totals so far."""
+        costs = self.phases.values()
+        return Reading(
+            self.round_trips,
+            sum(c.bytes_down for c in costs),
+            sum(c.bytes_up for c in costs),
+            sum(c.slowest for c in costs),
+        )

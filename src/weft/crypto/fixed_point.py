@@ -1,0 +1,111 @@
+"""Numbers on the wire: fixed point in 64-bit integers.
+
+A value v travels as round(v · 2^bits). Integer sums do not depend on the order in which
+contributions arrive and increments cancel exactly, so running totals never drift and every
+channel and cipher gives the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import ProtocolError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """A fixed-point format for one kind of value.
+
+    Parameters
+    ----------
+    bits
+        Binary digits behind the point.
+    contributors
+        The most parties whose values are added into one slot. Each value must stay below
+        2^62 / contributors, so that no total, and no difference of two totals, can leave
+        the 64-bit range: |Σ_k n_k| < contributors · 2^62 / contributors = 2^62.
+    what
+        What the values are, for the error message.
+    """
+
+    bits: int
+    contributors: int
+    what: str
+
+    @property
+    def scale(self) -> float:
+        return float(2**self.bits)
+
+    @property
+    def limit(self) -> float:
+        return float(2**62) / max(1, self.contributors)
+
+    def encode(self, values: Floats) -> Integers:
+        """Round to the grid; values out of range are an error before any sum is wrong."""
+        out = np.empty(values.shape, np.int64)
+        if not _encode(values, self.scale, self.limit, out):
+            self.refuse(values)
+        return out
+
+    def decode(self, integers: Integers) -> Floats:
+        return integers * (1.0 / self.scale)
+
+    def refuse(self, values: Floats) -> None:
+        """Say which value cannot travel."""
+        bad = values[~(np.abs(values) * self.scale < self.limit)]
+        raise ProtocolError(
+            f"a value of the {self.what} is {bad.flat[0]:.3g}, outside the range ±"
+            f"{self.limit / self.scale:.3g} that can be summed exactly; scale the features "
+            "(scaling = 'standard') or raise lambda"
+        )
+
+
+@numba.njit(cache=True)
+def _encode(values: Any, scale: float, limit: float, out: Any) -> bool:
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            x = np.rint(values[i, j] * scale)
+            # Written so that NaN fails too.
+            if not (abs(x) < limit):
+                return False
+            out[i, j] = np.int64(x)
+    return True
+
+
+@numba.njit(cache=True)
+def encode_increment(
+    values: Any, slots: Any, scale: float, limit: float, sent: Any, out: Any
+) -> bool:
+    """out[r] = round(values[r] · scale) − sent[slots[r]], and remember what was sent."""
+    for r in range(slots.shape[0]):
+        s = slots[r]
+        for j in range(values.shape[1]):
+            x = np.rint(values[r, j] * scale)
+            if not (abs(x) < limit):
+                return False
+            n = np.int64(x)
+            out[r, j] = n - sent[s, j]
+            sent[s, j] = n
+    return True
+
+
+@numba.njit(cache=True)
+def encode_block_increment(values: Any, scale: float, limit: float, sent: Any, out: Any) -> bool:
+    """The same for a whole block: slot r is row r."""
+    for r in range(sent.shape[0]):
+        for j in range(sent.shape[1]):
+            x = np.rint(values[r, j] * scale)
+            if not (abs(x) < limit):
+                return False
+            n = np.int64(x)
+            out[r, j] = n - sent[r, j]
+            sent[r, j] = n
+    return True

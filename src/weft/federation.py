@@ -1,0 +1,242 @@
+"""A federation in one process: parties, channel, coordinator, and the model they agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.base import Checkpointing, Record, Result
+from weft.algorithms.registry import algorithm_of
+from weft.algorithms.settings import Settings
+from weft.channels import LocalChannel, Meter
+from weft.crypto import adder_of
+from weft.data.tile import MissingPolicy, Tile, settle_missing
+from weft.errors import ConfigError, DataError
+from weft.matching.meet import meet
+from weft.matching.roster import Overlap, Roster
+from weft.model import Model
+from weft.party import INTERCEPT, Party
+from weft.sums.scaling import Rule, agree_on_scaling
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How the parties' tables become one problem.
+
+    Attributes
+    ----------
+    overlap
+        A cell at several holders: ``mean``, ``first`` or ``sum`` (additive shares).
+    intercept, intercept_scaling
+        Whether there is a constant column, and its value.
+    scaling, unit_rows
+        Federated scaling of features; then all rows by one constant so that ‖x_i‖ ≤ 1.
+    missing
+        A blank cell in a tile: ``error``, ``zero`` or ``mean`` (needs a centring scaling).
+    confirm_separate_ids
+        Parties with different features whose ids never meet are meant to be so.
+    classes
+        The class values, if agreed beforehand; else collected from the tiles.
+    """
+
+    overlap: Overlap = "mean"
+    intercept: bool = False
+    intercept_scaling: float = 1.0
+    scaling: Rule = "none"
+    unit_rows: bool = False
+    missing: MissingPolicy = "error"
+    confirm_separate_ids: bool = False
+    classes: Sequence[Any] | None = None
+
+
+@dataclass
+class Trained:
+    """What training gave: the model, how the run went, and who held what."""
+
+    model: Model
+    result: Result
+    roster: Roster
+    meter: Meter
+    channel: LocalChannel
+
+
+class Federation:
+    """Parties that train together in this process.
+
+    Parameters
+    ----------
+    tiles
+        Party name to the tiles it holds.
+    preparation
+        How the tables become one problem.
+    record
+        Keep all messages, to see what each side sees.
+    timeout
+        Seconds a party may take for a phase.
+    store
+        Folder for checkpoints.
+    """
+
+    def __init__(
+        self,
+        tiles: Mapping[str, Sequence[Tile]],
+        preparation: Preparation | None = None,
+        *,
+        record: bool = False,
+        timeout: float | None = None,
+        store: Path | None = None,
+    ) -> None:
+        if not tiles:
+            raise ConfigError("a federation needs at least one party")
+        self.preparation = preparation or Preparation()
+        if self.preparation.missing == "mean" and self.preparation.scaling == "none":
+            raise ConfigError(
+                "missing = 'mean' fills blank cells with the column's mean, which takes "
+                "scaling = 'standard'; set it, or use missing = 'zero'"
+            )
+        self._tiles = {
+            name: tuple(settle_missing(t, self.preparation.missing, name) for t in held)
+            for name, held in tiles.items()
+        }
+        self._record = record
+        self._timeout = timeout
+        self._store = store
+        self.parties: dict[str, Party] = {}
+
+    def assemble(self, settings: Settings) -> tuple[LocalChannel, Roster, NDArray[Any] | None]:
+        """Make the parties, match their samples and features, agree on scaling."""
+        how = self.preparation
+        classes = self._classes(settings)
+        secret = blake2b(f"weft simulation {settings.seed}".encode()).digest()
+        self.parties = {
+            name: Party(name, held, secret=secret, cipher=settings.cipher, store=self._store)
+            for name, held in self._tiles.items()
+        }
+        channel = LocalChannel(
+            {name: party.on for name, party in self.parties.items()},
+            timeout=self._timeout,
+            record=self._record,
+        )
+        roster = meet(
+            channel,
+            classes=classes,
+            overlap=how.overlap,
+            bias=how.intercept_scaling if how.intercept else None,
+            confirm_separate_ids=how.confirm_separate_ids,
+        )
+        agree_on_scaling(channel, roster, how.scaling, how.unit_rows, adder_of(settings.cipher))
+        return channel, roster, classes
+
+    def train(
+        self,
+        settings: Settings,
+        *,
+        progress: Callable[[Record], None] | None = None,
+        checkpointing: Checkpointing | None = None,
+    ) -> Trained:
+        """Run an algorithm from matching to the released model."""
+        algorithm = algorithm_of(settings.solver)
+        channel, roster, classes = self.assemble(settings)
+        start = {"settings": settings.to_json()}
+        channel.ask("start", {p: dict(start) for p in channel.parties}).insist("starting")
+        width = 1 if classes is None or len(classes) == 2 else len(classes)
+        result = algorithm.coordinator().run(
+            channel,
+            roster,
+            settings,
+            classes=width,
+            progress=progress,
+            checkpointing=checkpointing,
+        )
+        model = self.release(settings, result, classes)
+        return Trained(model, result, roster, channel.meter, channel)
+
+    def release(
+        self, settings: Settings, result: Result, classes: NDArray[Any] | None
+    ) -> Model:
+        """Collect every party's columns of w, from the parties to whom the model goes."""
+        slices = [p.release(result.model_iteration) for p in self.parties.values()]
+        names = np.concatenate([s["names"] for s in slices])
+        weights = np.concatenate([s["weights"] for s in slices])
+        shift = np.concatenate([s["shift"] for s in slices])
+        factor = np.concatenate([s["factor"] for s in slices])
+        row_factor = slices[0]["row_factor"]
+        constant = names == INTERCEPT
+        intercept = np.zeros(weights.shape[1])
+        if constant.any():
+            intercept = weights[constant][0] * slices[0]["bias_value"]
+        order = self._order(names[~constant])
+        weights, names = weights[~constant][order], names[~constant][order]
+        shift, factor = shift[~constant][order], factor[~constant][order]
+        coef = (weights * (factor * row_factor)[:, None]).T
+        certificate = result.certificate
+        return Model(
+            features=names,
+            coef=np.ascontiguousarray(coef),
+            intercept=intercept - coef @ shift,
+            classes=classes,
+            scaling=(shift, factor * row_factor),
+            loss=settings.loss,
+            loss_parameters=settings.loss_parameters,
+            lam=settings.lam,
+            certificate={}
+            if certificate is None
+            else {
+                "iteration": certificate.iteration,
+                "primal": list(certificate.primal),
+                "dual": list(certificate.dual),
+                "gap": certificate.gap,
+            },
+            info={"solver": settings.solver, "parties": list(self.parties)},
+        )
+
+    def _order(self, names: NDArray[np.object_]) -> NDArray[np.int64]:
+        """Features in the order in which the parties first name them."""
+        first: dict[str, int] = {}
+        for held in self._tiles.values():
+            for tile in held:
+                for name in tile.features.tolist():
+                    first.setdefault(name, len(first))
+        return np.argsort([first[name] for name in names.tolist()], kind="stable")
+
+    def _classes(self, settings: Settings) -> NDArray[Any] | None:
+        if settings.make_loss().task == "regression":
+            return None
+        if self.preparation.classes is not None:
+            classes = np.array(self.preparation.classes)
+        else:
+            found = [
+                t.labels[t.labelled]
+                for held in self._tiles.values()
+                for t in held
+                if t.labels is not None
+            ]
+            if not found:
+                raise DataError(
+                    "no party has labels; name the label column of at least one of them"
+                )
+            classes = common_classes(found)
+        if len(classes) < 2:
+            only = f"only the label {classes[0]!r}" if len(classes) else "no label"
+            raise DataError(
+                f"the label column holds {only}, but classification needs two classes; "
+                "check the label column, or use a regression loss such as 'squared'"
+            )
+        return classes
+
+
+def common_classes(found: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Sorted class values of several label arrays, as numbers where all of them are."""
+    values = np.concatenate([np.unique(labels.astype(object)) for labels in found])
+    try:
+        numbers = np.unique(values.astype(np.float64))
+    except (TypeError, ValueError):
+        return np.unique(np.array([str(v) for v in values]))
+    whole = numbers.astype(np.int64)
+    return whole if (whole == numbers).all() else numbers

@@ -1,0 +1,92 @@
+"""Losses: value, conjugate, subgradient and dual step of one sample, on whole arrays.
+
+>>> from weft.losses import get_loss
+>>> loss = get_loss("smoothed_hinge", g=0.5)
+>>> loss.smoothness
+2.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from weft.errors import ConfigError
+from weft.losses.base import Loss
+from weft.losses.classification import Hinge, Logistic, SmoothedHinge, SquaredHinge
+from weft.losses.regression import Absolute, EpsilonInsensitive, Huber, Squared
+
+__all__ = [
+    "LOSSES",
+    "Absolute",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "SmoothedHinge",
+    "Squared",
+    "SquaredHinge",
+    "get_loss",
+]
+
+LOSSES: Mapping[str, type[Loss]] = MappingProxyType(
+    {
+        loss.name: loss
+        for loss in (
+            Hinge,
+            SmoothedHinge,
+            SquaredHinge,
+            Logistic,
+            Squared,
+            Absolute,
+            EpsilonInsensitive,
+            Huber,
+        )
+    }
+)
+
+
+def get_loss(name: str, **parameters: float) -> Loss:
+    """Build a loss from its name, as a federation's config writes it.
+
+    Parameters
+    ----------
+    name : str
+        One of the keys of ``LOSSES``.
+    **parameters : float
+        The loss's own parameters: ``g`` (smoothed hinge, Huber) or ``epsilon``
+        (ε-insensitive); each has a default.
+
+    Returns
+    -------
+    Loss
+
+    Raises
+    ------
+    ConfigError
+        If the name or a parameter is unknown, or a parameter is out of range.
+    """
+    if name not in LOSSES:
+        raise ConfigError(
+            f'loss "{name}" is not known{_closest(str(name), LOSSES)}; '
+            f"choose one of {', '.join(LOSSES)}."
+        )
+    cls = LOSSES[name]
+    known = {field.name: None for field in fields(cls) if field.init}
+    for parameter in parameters:
+        if parameter not in known:
+            accepted = f"its parameters are {', '.join(known)}" if known else "it has none"
+            raise ConfigError(
+                f'loss "{name}" has no parameter "{parameter}"'
+                f"{_closest(parameter, known)}; {accepted}."
+            )
+    return cls(**parameters)
+
+
+def _closest(word: str, known: Mapping[str, object]) -> str:
+    # Case and hyphens are the usual slips, and a low cut-off is right: the list follows anyway.
+    matches = get_close_matches(word.lower().replace("-", "_"), known, n=1, cutoff=0.4)
+    return f' (the closest is "{matches[0]}")' if matches else ""

@@ -1,0 +1,119 @@
+"""What every loss offers to the algorithms."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import ConfigError
+
+Array = npt.NDArray[np.float64]
+
+# An α that went through encryption's fixed point or an average of equal steps may sit this far
+# outside the domain of the conjugate; it is read as lying on the boundary.
+DOMAIN_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A convex loss l(z) of one sample's margin or prediction z = xᵀw, with its label y.
+
+    Every method works elementwise on float64 arrays that broadcast against each other,
+    ``(n,)`` or ``(n, classes)``. Nothing is validated inside: these are hot paths.
+
+    The dual variable α_i enters the dual objective as −l*(−α_i). Since the domain of l* is
+    where slopes of l lie, that domain is |α| ≤ L for an L-Lipschitz loss, and 0 ≤ yα ≤ L for
+    a classification loss, which never rises with yz.
+
+    Attributes
+    ----------
+    name : str
+        The name in ``LOSSES`` and in configs.
+    task : {"classification", "regression"}
+        Labels of a classification loss are −1 and +1.
+    lipschitz : float
+        Lipschitz constant L of l; infinite where there is none.
+    smoothness : float
+        Lipschitz constant of l'; infinite where l has a kink.
+    """
+
+    name: ClassVar[str]
+    task: ClassVar[Literal["classification", "regression"]]
+    lipschitz: ClassVar[float]
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float:
+        """Lipschitz constant of l'; infinite where l has a kink."""
+
+    @abstractmethod
+    def value(self, z: Array, y: Array) -> Array:
+        """Return l(z)."""
+
+    def conjugate(self, a: Array, y: Array) -> Array:
+        """Return l*(−a) = sup_z −az − l(z); +inf outside the domain.
+
+        An ``a`` less than 1e-9 outside counts as lying on the boundary.
+        """
+        inside = self.project(a, y)
+        return np.where(
+            np.abs(a - inside) <= DOMAIN_TOLERANCE, self._conjugate_inside(inside, y), np.inf
+        )
+
+    @abstractmethod
+    def _conjugate_inside(self, a: Array, y: Array) -> Array:
+        """Return l*(−a) for ``a`` inside the domain."""
+
+    @abstractmethod
+    def u(self, z: Array, y: Array) -> Array:
+        """Return −l'(z), or minus a subgradient where l has a kink."""
+
+    @abstractmethod
+    def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
+        """Return the new α = α + argmax_δ −l*(−(α+δ)) − zδ − (q/2)δ².
+
+        Parameters
+        ----------
+        alpha : array
+            Current dual variables; may lie slightly outside the domain.
+        z : array
+            Current xᵀw.
+        y : array
+            Labels.
+        q : array or float
+            Curvature q = β‖x‖²/(λN) ≥ 0. At q = 0 the result is a limit of the argmax as
+            q falls to 0.
+
+        Returns
+        -------
+        array
+            Inside the domain of the conjugate.
+        """
+
+    @abstractmethod
+    def project(self, alpha: Array, y: Array) -> Array:
+        """Return the α nearest to ``alpha`` inside the domain of the conjugate."""
+
+    def parameters(self) -> dict[str, float]:
+        """Return the parameters that ``get_loss`` needs to build this loss again."""
+        return {
+            field.name: float(getattr(self, field.name)) for field in fields(self) if field.init
+        }
+
+
+def check_parameter(loss: str, parameter: str, value: float, *, zero_allowed: bool) -> None:
+    """Refuse a parameter that is not a finite number above (or at) zero."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and math.isfinite(value) and (value > 0 or (zero_allowed and value == 0)):
+        return
+    wanted = "zero or more" if zero_allowed else "above zero"
+    raise ConfigError(
+        f'parameter "{parameter}" of loss "{loss}" is {value!r}; '
+        f"set it to a finite number {wanted}."
+    )

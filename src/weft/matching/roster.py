@@ -1,0 +1,334 @@
+"""The roster: who holds what, as far as the coordinator may know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from weft.errors import DataError
+from weft.matching.axis import Axis, Ints, build_axis, ranges
+from weft.matching.seat import Seat
+
+Overlap = Literal["mean", "first", "sum"]
+
+#: Token of the constant column; real tokens meet it with probability 2^-64.
+BIAS_TOKEN = np.array([0xB1A5], np.uint64)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one party says it holds: tokens only, tile by tile."""
+
+    rows: tuple[NDArray[np.uint64], ...]
+    columns: tuple[NDArray[np.uint64], ...]
+    labelled: tuple[NDArray[np.bool_], ...]
+    labels: tuple[NDArray[np.uint64], ...]
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Row and column cohorts of a federation, and the roles in them.
+
+    Attributes
+    ----------
+    parties
+        Names; everywhere else a party is its position here.
+    rows, columns
+        The two axes.
+    overlap
+        How a cell held by several tiles counts.
+    bias_owner
+        Per row cohort, the party that adds the constant column to it; −1 without one.
+    bias_slot
+        The constant column's slot, −1 without one.
+    """
+
+    parties: tuple[str, ...]
+    rows: Axis
+    columns: Axis
+    overlap: Overlap
+    tile_party: Ints
+    bias_owner: Ints
+    bias_slot: int
+
+    @property
+    def n_samples(self) -> int:
+        return self.rows.n_slots
+
+    @property
+    def n_features(self) -> int:
+        return self.columns.n_slots
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.parties)}
+
+    @cached_property
+    def counter(self) -> Ints:
+        """Per row cohort, the label holder that counts its losses and conjugates."""
+        return self.rows.marked.values[self.rows.marked.start[:-1]]
+
+    @cached_property
+    def owner(self) -> Ints:
+        """Per column cohort, the party that counts its weights."""
+        return self.columns.holders.values[self.columns.holders.start[:-1]]
+
+    @cached_property
+    def contributors(self) -> int:
+        """The most parties that add into one slot."""
+        lengths = (self.rows.holders.lengths, self.columns.holders.lengths)
+        return max(int(of.max(initial=1)) for of in lengths)
+
+    @cached_property
+    def labels_everywhere(self) -> bool:
+        """Whether every holder of every sample has its label."""
+        return bool((self.rows.holders.lengths == self.rows.marked.lengths).all())
+
+    @cached_property
+    def label_parties(self) -> frozenset[str]:
+        """Parties that have labels of some sample."""
+        return frozenset(self.parties[k] for k in np.unique(self.rows.marked.values).tolist())
+
+    @cached_property
+    def partly_unlabelled(self) -> frozenset[str]:
+        """Parties that hold some sample whose label they do not have."""
+        found = set()
+        for c in np.flatnonzero(self.rows.holders.lengths > self.rows.marked.lengths).tolist():
+            found.update(np.setdiff1d(self.rows.holders[c], self.rows.marked[c]).tolist())
+        return frozenset(self.parties[k] for k in found)
+
+    @cached_property
+    def horizontal(self) -> bool:
+        """Whether every party holds every feature (the constant column aside)."""
+        full = self.columns.n_slots - (self.bias_slot >= 0)
+        return all(self._n_columns_without_bias(k) == full for k in range(len(self.parties)))
+
+    @cached_property
+    def vertical(self) -> bool:
+        """Whether every party holds every sample."""
+        return len(self.rows.sizes) == 1 and len(self.rows.holders[0]) == len(self.parties)
+
+    def _n_columns_without_bias(self, party: int) -> int:
+        count = int(self.columns.sizes[self.columns.cohorts[party]].sum())
+        return count - int(party in self.bias_owner)
+
+    @cached_property
+    def _row_tiles(self) -> sp.csr_array:
+        return _incidence(self.rows, len(self.tile_party))
+
+    @cached_property
+    def _column_tiles(self) -> sp.csr_array:
+        return _incidence(self.columns, len(self.tile_party))
+
+    def cell_holders(self, party: int) -> NDArray[np.int32] | None:
+        """Tiles that hold each (row cohort, column cohort) cell of a party; None if one each."""
+        rows = self._row_tiles[self.rows.cohorts[party]]
+        columns = self._column_tiles[self.columns.cohorts[party]]
+        count = (rows @ columns.T).toarray().astype(np.int32)
+        return count if (count > 1).any() else None
+
+    def cells_owned(self, party: int, tile: int) -> NDArray[np.bool_]:
+        """Cells of a party that no tile before ``tile`` holds."""
+        rows = self._row_tiles[self.rows.cohorts[party]][:, :tile]
+        columns = self._column_tiles[self.columns.cohorts[party]][:, :tile]
+        return np.asarray((rows @ columns.T).toarray() == 0)
+
+    def seat(self, party: int) -> Seat:
+        """What one party is told: its own slots and its roles, nothing about foreign ones."""
+        rows, columns = self.rows, self.columns
+        cohorts = rows.cohorts[party]
+        starts = rows.local_starts(party)
+        tiles = np.flatnonzero(self.tile_party == party)
+        column_of = _local(columns, party)
+        row_of = _local(rows, party)
+        labelled = np.array([party in rows.marked[c] for c in cohorts.tolist()], bool)
+        holders = self.cell_holders(party)
+        owned_cells = ()
+        if holders is not None and self.overlap == "first":
+            owned_cells = tuple(self.cells_owned(party, t) for t in tiles.tolist())
+        column_cohorts = columns.cohorts[party]
+        return Seat(
+            party=party,
+            n_parties=len(self.parties),
+            n_samples=self.n_samples,
+            n_shared_rows=rows.n_shared_of(party),
+            n_shared_columns=columns.n_shared_of(party),
+            n_columns=int(columns.sizes[column_cohorts].sum()),
+            contributors=self.contributors,
+            labels_everywhere=self.labels_everywhere,
+            cohort=cohorts,
+            cohort_start=starts,
+            labelled=labelled,
+            counts=self.counter[cohorts] == party,
+            computing=rows.marked.lengths[cohorts],
+            bias=self.bias_owner[cohorts] == party,
+            bias_slot=int(column_of(np.array([self.bias_slot]))[0])
+            if self.bias_slot >= 0 and party in self.bias_owner
+            else -1,
+            tile_rows=tuple(row_of(rows.tile_slots[t]) for t in tiles.tolist()),
+            tile_columns=tuple(column_of(columns.tile_slots[t]) for t in tiles.tolist()),
+            column_cohort=np.repeat(
+                np.arange(len(column_cohorts)), columns.sizes[column_cohorts]
+            ).astype(np.int32),
+            owned=np.repeat(self.owner[column_cohorts] == party, columns.sizes[column_cohorts]),
+            overlap=self.overlap,
+            cell_holders=holders,
+            owned_cells=owned_cells,
+            **self._other_drawers(party, cohorts, starts),
+        )
+
+    @cached_property
+    def _draw_offsets(self) -> dict[int, tuple[int, dict[int, int]]]:
+        """Per party: how many samples it draws from, and where each cohort begins among them."""
+        table = {}
+        for k in range(len(self.parties)):
+            offsets, total = {}, 0
+            for c in self.rows.cohorts[k].tolist():
+                if k in self.rows.marked[c]:
+                    offsets[c] = total
+                    total += int(self.rows.sizes[c])
+            table[k] = (total, offsets)
+        return table
+
+    def _other_drawers(self, party: int, cohorts: Ints, starts: Ints) -> dict[str, Ints]:
+        """Who else draws from this party's shared cohorts, so that it can follow their draws."""
+        found: list[tuple[int, int, int, int, int]] = []
+        for c, local in zip(cohorts.tolist(), starts[:-1].tolist(), strict=True):
+            for k in self.rows.marked[c].tolist():
+                if k != party:
+                    total, offsets = self._draw_offsets[k]
+                    found.append((k, total, offsets[c], int(self.rows.sizes[c]), local))
+        found.sort()
+        columns = np.array(found, np.int64).reshape(-1, 5).T
+        names = ("other_party", "other_rows", "other_offset", "other_size", "other_start")
+        return dict(zip(names, columns, strict=True))
+
+
+def _incidence(axis: Axis, tiles: int) -> sp.csr_array:
+    lists = axis.tiles
+    ones = np.ones(len(lists.values), np.int32)
+    return sp.csr_array((ones, lists.values, lists.start), shape=(len(lists), tiles))
+
+
+class _local:
+    """Turns slots of an axis into the local slots of one party (−1 stays)."""
+
+    def __init__(self, axis: Axis, party: int) -> None:
+        mine = axis.cohorts[party]
+        self._starts = axis.start[mine]
+        self._offset = axis.local_starts(party)[:-1] - self._starts
+
+    def __call__(self, slots: Ints) -> NDArray[np.int32]:
+        if not len(self._starts):
+            return np.full(len(slots), -1, np.int32)
+        which = np.maximum(np.searchsorted(self._starts, slots, side="right") - 1, 0)
+        return np.where(slots < 0, -1, slots + self._offset[which]).astype(np.int32)
+
+
+def build_roster(
+    parties: Sequence[str],
+    holdings: Sequence[Holding],
+    *,
+    overlap: Overlap = "mean",
+    bias: bool = False,
+    confirm_separate_ids: bool = False,
+) -> Roster:
+    """Match the parties' tokens into cohorts and hand out the roles.
+
+    Raises
+    ------
+    DataError
+        When two parties disagree on a label, when nobody has labels, or when parties with
+        different features share no sample at all and nobody confirmed that this is meant.
+    """
+    tile_party = np.repeat(np.arange(len(parties)), [len(h.rows) for h in holdings])
+    rows = build_axis(
+        [t for h in holdings for t in h.rows],
+        tile_party,
+        [t for h in holdings for t in h.labelled],
+        len(parties),
+    )
+    if rows.n_slots == 0:
+        raise DataError(
+            "no sample has a label at any party; name the label column of at least one party"
+        )
+    for name, k in zip(parties, range(len(parties)), strict=True):
+        if not len(rows.cohorts[k]):
+            raise DataError(
+                f"party {name} holds no sample that anyone has a label for; "
+                "check its id column, or leave the party out"
+            )
+    _check_labels(parties, holdings, rows, tile_party)
+    columns = [t for h in holdings for t in h.columns]
+    if not confirm_separate_ids:
+        _check_meeting(parties, rows, columns, tile_party)
+    first_label_holder = rows.marked.values[rows.marked.start[:-1]]
+    bias_owner = first_label_holder if bias else np.full(len(rows.sizes), -1)
+    owners = np.unique(bias_owner) if bias else np.zeros(0, np.int64)
+    axis = build_axis(
+        [*columns, *(BIAS_TOKEN for _ in owners)],
+        np.concatenate([tile_party, owners]),
+        None,
+        len(parties),
+    )
+    return Roster(
+        parties=tuple(parties),
+        rows=rows,
+        columns=axis,
+        overlap=overlap,
+        tile_party=np.concatenate([tile_party, owners]),
+        bias_owner=bias_owner,
+        bias_slot=int(axis.tile_slots[-1][0]) if bias else -1,
+    )
+
+
+def _check_labels(
+    parties: Sequence[str], holdings: Sequence[Holding], rows: Axis, tile_party: Ints
+) -> None:
+    tokens = np.concatenate([t for h in holdings for t in h.labels])
+    slots = np.concatenate(rows.tile_slots)
+    tile = np.repeat(np.arange(len(tile_party)), [len(s) for s in rows.tile_slots])
+    known = (tokens != 0) & (slots >= 0)
+    tokens, slots, tile = tokens[known], slots[known], tile[known]
+    row = ranges(np.zeros(len(tile_party), np.int64), np.array([len(s) for s in rows.tile_slots]))[
+        known
+    ]
+    first = np.full(rows.n_slots, -1, np.int64)
+    # Written backwards so that the first holder's entry is the one that stays.
+    first[slots[::-1]] = np.arange(len(slots))[::-1]
+    differs = np.flatnonzero(tokens != tokens[first[slots]])
+    if len(differs):
+        other = differs[0]
+        one = first[slots[other]]
+        a, b = parties[tile_party[tile[one]]], parties[tile_party[tile[other]]]
+        raise DataError(
+            f"{a} and {b} give different labels to {len(np.unique(slots[differs]))} common "
+            f"sample(s), the first in row {row[one] + 1} of {a} and row {row[other] + 1} of {b}; "
+            "correct the labels or name the label column of one of them only"
+        )
+
+
+def _check_meeting(
+    parties: Sequence[str], rows: Axis, columns: list[NDArray[np.uint64]], tile_party: Ints
+) -> None:
+    """A party whose features differ from the others' and whose ids meet nobody's."""
+    if len(parties) < 2:
+        return
+    held: list[list[NDArray[np.uint64]]] = [[] for _ in parties]
+    for k, tokens in zip(tile_party.tolist(), columns, strict=True):
+        held[k].append(tokens)
+    if len({np.unique(np.concatenate(tokens)).tobytes() for tokens in held}) == 1:
+        return
+    for k, name in enumerate(parties):
+        if not rows.shared_cohort[rows.cohorts[k]].any():
+            raise DataError(
+                f"party {name} has other features than the rest but none of its ids occurs at "
+                "another party: are the ids written in two schemes? if this is meant, set "
+                "confirm_separate_ids = true"
+            )

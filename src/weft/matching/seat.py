@@ -1,0 +1,118 @@
+"""A party's seat in the federation: its own slots and roles, and nothing foreign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.channels.message import Message, Value, array, integer, text
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What a party learns from matching.
+
+    Rows and columns have local slots; the shared ones come first. Cohorts are listed in the
+    order of their slots: cohort j covers the local rows cohort_start[j] … cohort_start[j+1]−1.
+
+    Attributes
+    ----------
+    labelled, counts, bias
+        Per cohort: whether this party has the labels, counts the losses, adds the bias.
+    computing
+        Per cohort: how many parties compute the dual step (|B_i| in the paper).
+    tile_rows, tile_columns
+        Per tile: local slot of each row and column (−1: sample left out).
+    owned
+        Per local column: whether this party counts its weight in ‖w‖².
+    cell_holders
+        (row cohort × column cohort) number of tiles with that cell, None if one each.
+    owned_cells
+        With overlap "first", per tile, the cells it owns.
+    other_…
+        Other label holders of the shared cohorts, to follow their draws: number of the party,
+        how many samples it draws from, where the cohort begins among them, the cohort's size
+        and its local start here.
+    """
+
+    party: int
+    n_parties: int
+    n_samples: int
+    n_shared_rows: int
+    n_shared_columns: int
+    n_columns: int
+    contributors: int
+    labels_everywhere: bool
+    cohort: Ints
+    cohort_start: Ints
+    labelled: NDArray[np.bool_]
+    counts: NDArray[np.bool_]
+    computing: Ints
+    bias: NDArray[np.bool_]
+    bias_slot: int
+    tile_rows: tuple[NDArray[np.int32], ...]
+    tile_columns: tuple[NDArray[np.int32], ...]
+    column_cohort: NDArray[np.int32]
+    owned: NDArray[np.bool_]
+    overlap: str
+    cell_holders: NDArray[np.int32] | None
+    owned_cells: tuple[NDArray[np.bool_], ...]
+    other_party: Ints
+    other_rows: Ints
+    other_offset: Ints
+    other_size: Ints
+    other_start: Ints
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.cohort_start[-1])
+
+    @cached_property
+    def sizes(self) -> Ints:
+        return np.diff(self.cohort_start)
+
+    @cached_property
+    def row_cohort(self) -> NDArray[np.int32]:
+        """Per local row, the position of its cohort in this seat."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes).astype(np.int32)
+
+    @cached_property
+    def counted_rows(self) -> NDArray[np.bool_]:
+        """Per local row, whether this party counts its loss."""
+        return self.counts[self.row_cohort]
+
+    def to_message(self) -> Message:
+        """Flatten into a message; tuples become numbered fields."""
+        message: Message = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                message[f"n_{field.name}"] = len(value)
+                for i, part in enumerate(value):
+                    message[f"{field.name}.{i}"] = part
+            elif value is not None:
+                message[field.name] = value
+        return message
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Value]) -> Seat:
+        """The inverse of :meth:`to_message`."""
+        values: dict[str, object] = {}
+        for field in fields(cls):
+            name = field.name
+            if f"n_{name}" in message:
+                count = integer(message, f"n_{name}")
+                values[name] = tuple(array(message, f"{name}.{i}") for i in range(count))
+            elif name == "cell_holders":
+                values[name] = message.get(name)
+            elif name == "overlap":
+                values[name] = text(message, name)
+            else:
+                values[name] = message[name]
+        return cls(**values)  # type: ignore[arg-type]

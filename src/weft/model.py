@@ -1,0 +1,179 @@
+"""The trained model: weights with names, scaling, loss, λ and certificate, on file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from weft.errors import DataError
+from weft.storage import save_arrays
+
+Floats = NDArray[np.float64]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Model:
+    """A linear model in the units of the original table.
+
+    Attributes
+    ----------
+    features
+        Names, in the order of the columns that :meth:`predict` expects.
+    coef
+        (classes × features) weights; one row for regression and for two classes.
+    intercept
+        One value per row of ``coef``.
+    classes
+        Class values, None for regression.
+    scaling
+        (shift, factor) per feature that training used; already inside ``coef``.
+    loss, loss_parameters, lam
+        The problem that was solved.
+    certificate
+        ``primal``, ``dual`` (per class) and ``gap`` of these weights; empty if there is none.
+    info
+        Anything else worth keeping: solver, parties, round trips.
+    """
+
+    features: NDArray[np.object_]
+    coef: Floats
+    intercept: Floats
+    classes: NDArray[Any] | None
+    scaling: tuple[Floats, Floats]
+    loss: str
+    loss_parameters: Mapping[str, float]
+    lam: float
+    certificate: Mapping[str, Any]
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def decision(self, table: Any) -> Floats:
+        """x·w + b, per class; columns in the order of ``features``. NaN counts as the centre."""
+        if table.shape[1] != len(self.features):
+            raise DataError(
+                f"the table has {table.shape[1]} columns, but the model was trained on "
+                f"{len(self.features)} features; pass them in the order of model.features"
+            )
+        if sp.issparse(table):
+            return np.asarray(table @ self.coef.T) + self.intercept
+        x = np.asarray(table, np.float64)
+        gaps = np.isnan(x)
+        if gaps.any():
+            x = np.where(gaps, self.scaling[0], x)
+        return x @ self.coef.T + self.intercept
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """Class values, or responses."""
+        return self.outcome(self.decision(table))
+
+    def outcome(self, scores: Floats) -> NDArray[Any]:
+        """Turn scores into class values (the larger score wins) or responses."""
+        if self.classes is None:
+            return scores[:, 0]
+        if len(self.classes) == 2:
+            return np.asarray(self.classes[(scores[:, 0] > 0).astype(int)])
+        return np.asarray(self.classes[scores.argmax(axis=1)])
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.features.tolist())}
+
+    def aligned(self, names: NDArray[np.object_], block: Any, where: str = "the table") -> Any:
+        """Columns in the model's order, from a block with named columns."""
+        columns = {name: j for j, name in enumerate(names.tolist())}
+        missing = [name for name in self.features.tolist() if name not in columns]
+        if missing:
+            raise DataError(
+                f"{where} lacks {len(missing)} feature(s) of the model, the first is "
+                f"'{missing[0]}'; use joint prediction where parties hold parts of a sample"
+            )
+        return block[:, [columns[name] for name in self.features.tolist()]]
+
+    def partial(self, names: NDArray[np.object_], block: Any) -> Floats:
+        """What one party's columns add to the scores; the intercept is not in it.
+
+        A feature that is missing here counts as its centre (zero without scaling).
+        """
+        known = [(j, self._place[n]) for j, n in enumerate(names.tolist()) if n in self._place]
+        mine = np.array([j for j, _ in known], dtype=int)
+        place = np.array([p for _, p in known], dtype=int)
+        centre = self.coef[:, place] @ self.scaling[0][place]
+        x = block[:, mine]
+        if not sp.issparse(x):
+            x = np.where(np.isnan(x), self.scaling[0][place], x)
+        return np.asarray(x @ self.coef[:, place].T) - centre
+
+    @property
+    def centre_score(self) -> Floats:
+        """Score of a sample at the centre of every feature."""
+        return np.asarray(self.intercept + self.coef @ self.scaling[0])
+
+    def to_sklearn(self) -> Any:
+        """A fitted scikit-learn linear model with the same predictions."""
+        from weft.export import to_sklearn
+
+        return to_sklearn(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one ``.npz`` file, whole or not at all."""
+        head = {
+            "format": FORMAT,
+            "loss": self.loss,
+            "loss_parameters": dict(self.loss_parameters),
+            "lam": self.lam,
+            "certificate": dict(self.certificate),
+            "info": dict(self.info),
+            "text_classes": self.classes is not None and self.classes.dtype.kind in "OUT",
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            "head": np.array(json.dumps(head)),
+            "features": self.features.astype(str),
+            "coef": self.coef,
+            "intercept": self.intercept,
+            "shift": self.scaling[0],
+            "factor": self.scaling[1],
+        }
+        if self.classes is not None:
+            arrays["classes"] = (
+                self.classes.astype(str) if head["text_classes"] else self.classes
+            )
+        save_arrays(Path(path), arrays)
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model that :meth:`Model.save` wrote, on this or another machine."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"there is no model file {path}; train one with 'weft train'")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        head = json.loads(str(arrays["head"]))
+        if head["format"] != FORMAT:
+            raise DataError(
+                f"{path} has model format {head['format']}, this Weft reads {FORMAT}; "
+                "install the Weft that wrote it"
+            )
+    except (KeyError, ValueError, OSError) as error:
+        raise DataError(f"{path} is not a Weft model file ({error})") from None
+    return Model(
+        features=arrays["features"].astype(object),
+        coef=arrays["coef"],
+        intercept=arrays["intercept"],
+        classes=arrays.get("classes"),
+        scaling=(arrays["shift"], arrays["factor"]),
+        loss=head["loss"],
+        loss_parameters=head["loss_parameters"],
+        lam=head["lam"],
+        certificate=head["certificate"],
+        info=head["info"],
+    )

@@ -1,0 +1,252 @@
+"""A party: owns tiles and secrets, answers phases, shows nobody its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.base import PartyHalf
+from weft.algorithms.registry import algorithm_of
+from weft.algorithms.settings import Settings
+from weft.channels import Message
+from weft.channels.message import array, integer, number, text
+from weft.crypto import cipher_of
+from weft.data.scaling import ColumnScaling
+from weft.data.tile import Tile
+from weft.errors import ConfigError, DataError, ProtocolError
+from weft.matching.seat import Seat
+from weft.matching.tokens import encode_labels, label_tokens, tokens_of
+from weft.storage import save_arrays
+from weft.sums.local_table import LocalTable, build_table
+from weft.sums.scaling import ScalingParty
+
+Floats = NDArray[np.float64]
+
+#: Name of the constant column in models.
+INTERCEPT = "(intercept)"
+
+
+class Party:
+    """One member of a federation, as the channel sees it.
+
+    Parameters
+    ----------
+    name
+        Name in the federation.
+    tiles
+        What it holds; several tiles may cover different samples and features.
+    secret
+        Shared among the parties, never given to the coordinator; keys the tokens of matching.
+    cipher
+        Name of the cipher under every sum.
+    store
+        Folder for this party's own checkpoints.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tiles: Sequence[Tile],
+        *,
+        secret: bytes,
+        cipher: str = "plain",
+        store: Path | None = None,
+    ) -> None:
+        if not tiles:
+            raise DataError(f"party {name} holds no tile; give it at least one file")
+        self.name = name
+        self._tiles = list(tiles)
+        self._secret = secret
+        self._cipher = cipher_of(cipher)
+        self._store = store
+        self._bias: float | None = None
+        self._classes: NDArray[Any] | None = None
+        self._targets: list[Floats] = []
+        self._seat: Seat | None = None
+        self._scaling: ScalingParty | None = None
+        self._half: PartyHalf | None = None
+        self._joint: Floats = np.zeros((0, 0))
+        self._phases: dict[str, Callable[[Message], Message]] = {
+            "match.tokens": self._tokens,
+            "match.seat": self._take_seat,
+            "scale.extremes": lambda m: self._scaler.extremes(m),
+            "scale.sums": lambda m: self._scaler.sums(m),
+            "scale.spread": lambda m: self._scaler.spread(m),
+            "scale.finish": self._finish_scaling,
+            "scale.norms": lambda m: self._scaler.norms([t.block for t in self._tiles]),
+            "scale.longest": lambda m: self._scaler.longest(m),
+            "scale.rows": self._scale_rows,
+            "start": self._start,
+            "checkpoint": self._save,
+            "checkpoint.restore": self._restore,
+            "checkpoint.forget": self._forget,
+        }
+
+    def on(self, phase: str, message: Message) -> Message:
+        """Answer one phase."""
+        room, _, inner = phase.partition(".")
+        if self._half is not None and room in ("hyfdca", "certify"):
+            return self._half.on(inner, message)
+        handler = self._phases.get(phase)
+        if handler is None:
+            raise ProtocolError(f"phase '{phase}' is not known or comes too early")
+        return handler(message)
+
+    # ── matching ──────────────────────────────────────────────────────────────────────────
+
+    def _tokens(self, message: Message) -> Message:
+        self._classes = array(message, "classes") if "classes" in message else None
+        self._targets = []
+        rows, columns, labelled, labels = [], [], [], []
+        for tile in self._tiles:
+            known = tile.labelled
+            target = np.full(tile.n, np.nan)
+            if tile.labels is not None:
+                where = f"party {self.name}, {tile.source}" if tile.source else f"party {self.name}"
+                target = encode_labels(tile.labels, known, self._classes, where)
+            self._targets.append(target)
+            rows.append(tokens_of(tile.ids, self._secret, "rows"))
+            columns.append(tokens_of(tile.features, self._secret, "columns"))
+            labelled.append(known)
+            labels.append(label_tokens(tile.ids, target, known, self._secret))
+        return {
+            "rows": np.concatenate(rows),
+            "columns": np.concatenate(columns),
+            "labelled": np.concatenate(labelled),
+            "labels": np.concatenate(labels),
+            "row_counts": np.array([t.n for t in self._tiles]),
+            "column_counts": np.array([t.m for t in self._tiles]),
+        }
+
+    def _take_seat(self, message: Message) -> Message:
+        self._bias = number(message, "bias_value") if "bias_value" in message else None
+        self._seat = Seat.from_message(message)
+        self._scaling = None
+        self._half = None
+        return {}
+
+    @property
+    def seat(self) -> Seat:
+        if self._seat is None:
+            raise ProtocolError(f"party {self.name} has no seat yet; matching comes first")
+        return self._seat
+
+    # ── scaling ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _scaler(self) -> ScalingParty:
+        if self._scaling is None:
+            blocks = [t.block for t in self._tiles]
+            self._scaling = ScalingParty(self.seat, blocks, self._bias, self._cipher)
+        return self._scaling
+
+    def _finish_scaling(self, message: Message) -> Message:
+        self._scaler.finish(message)
+        scaled = []
+        for tile, columns in zip(self._tiles, self.seat.tile_columns, strict=True):
+            scaling = ColumnScaling(
+                tile.features, self._scaler.shift[columns], self._scaler.factor[columns]
+            )
+            scaled.append(scaling.apply(tile, self.name))
+        self._tiles = scaled
+        return {}
+
+    def _scale_rows(self, message: Message) -> Message:
+        factor = number(message, "factor")
+        self._tiles = [replace(tile, block=tile.block * factor) for tile in self._tiles]
+        if self._bias is not None:
+            self._bias *= factor
+        self._scaler.row_factor = factor
+        return {}
+
+    # ── training ──────────────────────────────────────────────────────────────────────────
+
+    def _start(self, message: Message) -> Message:
+        settings = Settings.from_json(text(message, "settings"))
+        table = self.table()
+        self._half = algorithm_of(settings.solver).party(
+            self.seat, table, self._labels(), settings, self._cipher
+        )
+        return {}
+
+    def table(self) -> LocalTable:
+        """The cells of this party, arranged for its seat."""
+        return build_table(self.seat, [t.block for t in self._tiles], self._bias)
+
+    def _labels(self) -> Floats:
+        """Targets per local row: the response, ±1, or a column of ±1 per class."""
+        target = np.full(self.seat.n_rows, np.nan)
+        for rows, values in zip(self.seat.tile_rows, self._targets, strict=True):
+            known = (rows >= 0) & ~np.isnan(values)
+            target[rows[known]] = values[known]
+        if self._classes is None:
+            return np.nan_to_num(target)[:, None]
+        count = len(self._classes)
+        positive = np.array([1]) if count == 2 else np.arange(count)
+        return np.where(target[:, None] == positive, 1.0, -1.0)
+
+    def release(self, iteration: int | None) -> dict[str, Any]:
+        """The weights of the columns this party answers for: for whom the federation names.
+
+        Returns names, weights in the units of the scaled table, and the columns' scaling.
+        """
+        if self._half is None:
+            raise ProtocolError(f"party {self.name} has not trained; nothing to release")
+        w = self._half.w if iteration is None else self._half.frozen.weights[iteration]
+        seat = self.seat
+        names = np.full(seat.n_columns, INTERCEPT, dtype=object)
+        for tile, columns in zip(self._tiles, seat.tile_columns, strict=True):
+            names[columns] = tile.features
+        scaler = self._scaling
+        shift = scaler.shift if scaler is not None else np.zeros(seat.n_columns)
+        factor = scaler.factor if scaler is not None else np.ones(seat.n_columns)
+        owned = seat.owned
+        return {
+            "names": names[owned],
+            "weights": w[owned],
+            "shift": shift[owned],
+            "factor": factor[owned],
+            "row_factor": scaler.row_factor if scaler is not None else 1.0,
+            "bias_value": self._bias,
+        }
+
+    # ── checkpoints ───────────────────────────────────────────────────────────────────────
+
+    def _file(self, iteration: int) -> Path:
+        if self._store is None:
+            raise ConfigError(f"party {self.name} has no folder for checkpoints")
+        return self._store / f"{self.name}.{iteration}.npz"
+
+    def _save(self, message: Message) -> Message:
+        if self._half is None:
+            raise ProtocolError(f"party {self.name} has not started; nothing to save")
+        self._half.settle(integer(message, "ack"))
+        path = self._file(integer(message, "iteration"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_arrays(path, self._half.state())
+        return {}
+
+    def _restore(self, message: Message) -> Message:
+        path = self._file(integer(message, "iteration"))
+        if not path.exists() or self._half is None:
+            raise ConfigError(
+                f"party {self.name} has no checkpoint {path.name}; start without --resume"
+            )
+        with np.load(path) as file:
+            state: Mapping[str, NDArray[Any]] = dict(file)
+        self._half.restore(state, message)
+        return {}
+
+    def _forget(self, message: Message) -> Message:
+        """Delete older checkpoints: a newer set is complete."""
+        keep = self._file(integer(message, "iteration"))
+        for path in keep.parent.glob(f"{self.name}.*.npz"):
+            if path != keep:
+                path.unlink(missing_ok=True)
+        return {}
+

@@ -1,0 +1,49 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import WeftError
+
+
+class StorageError(WeftError):
+    """A file could not be written."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path`` that takes its place when the block ends without error.
+
+    A reader therefore sees the old file or the whole new one, and an interrupted write leaves
+    nothing behind.
+    """
+    if not path.parent.is_dir():
+        raise StorageError(f"{path}: the folder {path.parent} does not exist; create it first")
+    draft = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        yield draft
+        os.replace(draft, path)
+    except OSError as error:
+        raise StorageError(
+            f"{path}: cannot be written ({error.strerror or error}); check the folder's "
+            "permissions and free space; what was there before is still whole"
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a file of arrays that only its owner can read."""
+    with replacing(path) as draft:
+        draft.touch(mode=0o600)
+        with draft.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]

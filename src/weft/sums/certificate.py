@@ -1,0 +1,287 @@
+"""The certificate: P(w(α)) − D(α), an upper bound on the distance to central training.
+
+A certificate belongs to one frozen pair (α, w(α)). With everyone present that is the current
+iterate, and the sums come for free. Under partial participation the coordinator freezes α at
+an iteration; each party, when next present, adds its feature sums of that α, then its inner
+products with that w, then losses and conjugates. When all have answered, the pair is certified.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.channels import Message, Request
+from weft.channels.message import array, integer
+from weft.crypto import Adder, Cipher
+from weft.losses import Loss
+from weft.matching.seat import Seat
+from weft.sums.contribution import Wire
+from weft.sums.local_table import LocalTable
+from weft.sums.scalars import add_scalars, pack_scalars
+from weft.sums.totals import Layout, RunningTotals
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """P and D of one frozen pair, per class.
+
+    Attributes
+    ----------
+    iteration
+        The iteration after which the pair was frozen.
+    primal, dual
+        P(w) and D(α); P(w) − P* ≤ P(w) − D(α) for every class.
+    """
+
+    iteration: int
+    primal: tuple[float, ...]
+    dual: tuple[float, ...]
+
+    @property
+    def gap(self) -> float:
+        """The largest relative gap (P − D)/P over the classes."""
+        return max(
+            (p - d) / p if p > 0 else 0.0 for p, d in zip(self.primal, self.dual, strict=True)
+        )
+
+    @classmethod
+    def of_sums(
+        cls, iteration: int, lam: float, norms: list[float], losses: list[float]
+    ) -> Certificate:
+        """From ‖w‖² per class, and Σ l/N then Σ l*/N per class."""
+        classes = len(norms)
+        half = [0.5 * lam * n for n in norms]
+        primal = tuple(h + l for h, l in zip(half, losses[:classes], strict=True))
+        dual = tuple(-h - l for h, l in zip(half, losses[classes:], strict=True))
+        return cls(iteration, primal, dual)
+
+
+class DualState(Protocol):
+    """What a party of a dual algorithm keeps, as far as certificates need it."""
+
+    seat: Seat
+    table: LocalTable
+    labels: Floats
+    loss: Loss
+    cipher: Cipher
+    alpha: Floats
+    v: Floats
+    settings: Any
+
+
+def class_sums(state: DualState, z: Floats, alpha: Floats) -> list[float]:
+    """Σ l/N and Σ l*/N per class, over the rows that this party counts."""
+    counted = state.seat.counted_rows
+    if not counted.all():
+        z, alpha, labels = z[counted], alpha[counted], state.labels[counted]
+    else:
+        labels = state.labels
+    n = state.seat.n_samples
+    losses = state.loss.value(z, labels).sum(axis=0) / n
+    conjugates = state.loss.conjugate(alpha, labels).sum(axis=0) / n
+    return [*losses.tolist(), *conjugates.tolist()]
+
+
+class FrozenParty:
+    """A party's answers about a frozen pair."""
+
+    def __init__(self, state: DualState) -> None:
+        self._state = state
+        seat = state.seat
+        self._v = Wire("v", seat.contributors, state.cipher, 1.0 / seat.n_samples)
+        self._z = Wire("z", seat.contributors, state.cipher)
+        self._alpha_wire = Wire("alpha", seat.contributors, state.cipher)
+        self._alpha: Floats = state.alpha
+        self._sum: Floats = state.v
+        self._w: Floats = state.v
+        self._z_private: Floats = state.v
+        counted = np.flatnonzero(seat.counted_rows).astype(np.int32)
+        self._counted_shared = counted[counted < seat.n_shared_rows]
+        #: w of the pairs frozen last, by iteration: one of them is the model released.
+        self.weights: dict[int, Floats] = {}
+
+    def freeze(self, message: Message) -> Message:
+        """Keep α as it was at the freeze (absent parties are told what changed) and sum it."""
+        state = self._state
+        self._alpha = state.alpha.copy()
+        self._sum = state.v.copy()
+        if "alpha" in message:
+            slots = array(message, "alpha.slots")
+            new = self._alpha_wire.open(array(message, "alpha"), slots)
+            state.table.accumulate(slots, new - self._alpha[slots], self._sum)
+            self._alpha[slots] = new
+        shared = state.seat.n_shared_columns
+        return {"v": self._v.send(self._sum[:shared])} if shared else {}
+
+    def products(self, message: Message) -> Message:
+        """w of the frozen α, and this party's part of z with it."""
+        state, seat = self._state, self._state.seat
+        lam = state.settings.lam
+        w = self._sum / (lam * seat.n_samples)
+        shared = seat.n_shared_columns
+        if shared:
+            w[:shared] = self._v.open(array(message, "v")) / lam
+        self._w = w
+        z = state.table.products(None, w)
+        self._z_private = z[seat.n_shared_rows :]
+        mine = w[seat.owned]
+        reply: Message = {"norms": pack_scalars(*np.einsum("ij,ij->j", mine, mine).tolist())}
+        if seat.n_shared_rows:
+            reply["z"] = self._z.send(z[: seat.n_shared_rows])
+        if len(self._counted_shared):
+            reply["want"] = self._counted_shared
+        return reply
+
+    def losses(self, message: Message) -> Message:
+        """Losses and conjugates of the rows counted here."""
+        state, seat = self._state, self._state.seat
+        z = np.zeros_like(self._alpha)
+        if "z" in message:
+            z[self._counted_shared] = self._z.open(array(message, "z"), self._counted_shared)
+        z[seat.n_shared_rows :] = self._z_private
+        self.weights[integer(message, "iteration")] = self._w
+        for old in sorted(self.weights)[:-2]:
+            del self.weights[old]
+        return {"losses": pack_scalars(*class_sums(state, z, self._alpha))}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """For a checkpoint."""
+        kept = {f"weights.{i}": w for i, w in self.weights.items()}
+        return {
+            "alpha": self._alpha,
+            "sum": self._sum,
+            "w": self._w,
+            "z_private": self._z_private,
+            **kept,
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._alpha, self._sum, self._w = state["alpha"], state["sum"], state["w"]
+        self._z_private = state["z_private"]
+        self.weights = {
+            int(name.partition(".")[2]): w for name, w in state.items() if name[:8] == "weights."
+        }
+
+
+Stage = Literal["freeze", "products", "losses"]
+
+
+class FrozenPair:
+    """The coordinator's side of one frozen pair, until everyone has answered for it.
+
+    Parameters
+    ----------
+    iteration
+        α is frozen as it stood after this iteration.
+    alpha
+        The running totals of α, which are copied; None where no sample is shared.
+    """
+
+    def __init__(
+        self,
+        iteration: int,
+        parties: Iterable[str],
+        alpha: RunningTotals,
+        columns: Layout,
+        adder: Adder,
+        lam: float,
+    ) -> None:
+        self.iteration = iteration
+        self.stage: Stage = "freeze"
+        self._everyone = tuple(parties)
+        self.waiting = set(self._everyone)
+        self._alpha = alpha.copy()
+        self._v = RunningTotals("v", columns, alpha.width, adder)
+        self._z = RunningTotals("z", alpha.layout, alpha.width, adder)
+        self._want: dict[str, NDArray[np.int32]] = {}
+        self._norms: dict[str, Message] = {}
+        self._losses: dict[str, Message] = {}
+        self._lam = lam
+        self.certificate: Certificate | None = None
+
+    def request(self, present: Iterable[str], seen: Mapping[str, int]) -> Request:
+        """What to ask the parties that are present and still owe an answer.
+
+        ``seen`` is the iteration up to which each party's own α is current.
+        """
+        asked = [p for p in present if p in self.waiting]
+        messages: dict[str, Message] = {p: {"iteration": self.iteration} for p in asked}
+        if self.stage == "freeze":
+            stale = {p: seen[p] for p in asked if seen[p] < self.iteration}
+            for party, (slots, alpha) in self._alpha.changes(stale).items():
+                if len(slots):
+                    messages[party].update({"alpha.slots": slots, "alpha": alpha})
+        elif self.stage == "products":
+            for party, block in self._v.blocks(asked).items():
+                if len(block):
+                    messages[party]["v"] = block
+        else:
+            for party in asked:
+                if party in self._want:
+                    messages[party]["z"] = self._z.take(party, self._want[party])
+        return Request(f"certify.{self.stage}", messages)
+
+    def receive(self, replies: Mapping[str, Message]) -> None:
+        """Add the answers; go on to the next stage when all are in."""
+        if self.stage == "freeze":
+            self._v.add(replies, self.iteration)
+        elif self.stage == "products":
+            self._z.add(replies, self.iteration)
+            self._norms.update(replies)
+            self._want.update({p: array(r, "want") for p, r in replies.items() if "want" in r})
+        else:
+            self._losses.update(replies)
+        self.waiting -= replies.keys()
+        if not self.waiting:
+            self._advance()
+
+    def _advance(self) -> None:
+        if self.stage == "losses":
+            width = self._alpha.width
+            norms = add_scalars(self._norms, "norms", width)
+            losses = add_scalars(self._losses, "losses", 2 * width)
+            self.certificate = Certificate.of_sums(self.iteration, self._lam, norms, losses)
+            return
+        self.stage = "products" if self.stage == "freeze" else "losses"
+        self.waiting = set(self._everyone)
+
+    # ── checkpoints ───────────────────────────────────────────────────────────────────────
+
+    def head(self) -> dict[str, Any]:
+        """What of this pair goes into a checkpoint besides the arrays."""
+        return {
+            "iteration": self.iteration,
+            "stage": self.stage,
+            "waiting": sorted(self.waiting),
+            "norms": {p: r["norms"] for p, r in self._norms.items()},
+            "losses": {p: r["losses"] for p, r in self._losses.items()},
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The totals of this pair, for a checkpoint."""
+        kept = {f"want.{p}": slots for p, slots in self._want.items()}
+        return {
+            "alpha": self._alpha.totals,
+            "stamp": self._alpha.stamp,
+            "v": self._v.totals,
+            "z": self._z.totals,
+            **kept,
+        }
+
+    def restore(self, head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """The inverse of :meth:`head` and :meth:`arrays`."""
+        self.iteration, self.stage = head["iteration"], head["stage"]
+        self.waiting = set(head["waiting"])
+        self._norms = {p: {"norms": b64decode(pack)} for p, pack in head["norms"].items()}
+        self._losses = {p: {"losses": b64decode(pack)} for p, pack in head["losses"].items()}
+        self._alpha.totals, self._alpha.stamp = arrays["alpha"], arrays["stamp"]
+        self._v.totals, self._z.totals = arrays["v"], arrays["z"]
+        self._want = {n[5:]: a for n, a in arrays.items() if n.startswith("want.")}

@@ -1,0 +1,85 @@
+"""Row-subset products, in machine code: work follows the rows touched.
+
+``rows`` holds row numbers of a block; −1 stands for a sample that is not in it. Reassociation
+lets the compiler use vector instructions; the result is the same on every call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+
+_FAST = {"reassoc", "contract", "nsz"}
+
+
+@numba.njit(cache=True, fastmath=_FAST)
+def dense_products(block: Any, rows: Any, w: Any, out: Any) -> None:
+    """out[r] += block[rows[r]] @ w."""
+    classes = w.shape[1]
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        if i < 0:
+            continue
+        if classes == 1:
+            total = 0.0
+            for j in range(block.shape[1]):
+                total += block[i, j] * w[j, 0]
+            out[r, 0] += total
+        else:
+            for j in range(block.shape[1]):
+                x = block[i, j]
+                if x != 0.0:
+                    for c in range(classes):
+                        out[r, c] += x * w[j, c]
+
+
+@numba.njit(cache=True, fastmath=_FAST)
+def dense_accumulate(block: Any, rows: Any, change: Any, v: Any) -> None:
+    """v += block[rows].T @ change."""
+    classes = v.shape[1]
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        if i < 0:
+            continue
+        if classes == 1:
+            a = change[r, 0]
+            if a != 0.0:
+                for j in range(block.shape[1]):
+                    v[j, 0] += block[i, j] * a
+        else:
+            for j in range(block.shape[1]):
+                x = block[i, j]
+                if x != 0.0:
+                    for c in range(classes):
+                        v[j, c] += x * change[r, c]
+
+
+@numba.njit(cache=True, fastmath=_FAST)
+def sparse_products(start: Any, columns: Any, values: Any, rows: Any, w: Any, out: Any) -> None:
+    """out[r] += block[rows[r]] @ w for a block in CSR."""
+    classes = w.shape[1]
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        if i < 0:
+            continue
+        for at in range(start[i], start[i + 1]):
+            x = values[at]
+            j = columns[at]
+            for c in range(classes):
+                out[r, c] += x * w[j, c]
+
+
+@numba.njit(cache=True, fastmath=_FAST)
+def sparse_accumulate(start: Any, columns: Any, values: Any, rows: Any, change: Any, v: Any) -> None:
+    """v += block[rows].T @ change for a block in CSR."""
+    classes = v.shape[1]
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        if i < 0:
+            continue
+        for c in range(classes):
+            a = change[r, c]
+            if a != 0.0:
+                for at in range(start[i], start[i + 1]):
+                    v[columns[at], c] += values[at] * a

@@ -1,0 +1,227 @@
+"""A party's own cells, addressed by local row and column slots."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from weft.matching.seat import Seat
+from weft.sums import kernels
+
+Floats = NDArray[np.float64]
+Slots = NDArray[np.int32]
+Block = Floats | sp.csr_array
+
+
+class LocalTable:
+    """All tiles of a party as one sparse arrangement of blocks.
+
+    A cell that several tiles hold carries the weight of the overlap rule, so that adding up
+    all parties' products gives the products of the de-duplicated table.
+    """
+
+    def __init__(
+        self, n_rows: int, n_columns: int, pieces: Sequence[Piece], squares: Floats
+    ) -> None:
+        self.n_rows = n_rows
+        self.n_columns = n_columns
+        self._pieces = pieces
+        #: Per row, this party's share of ‖x_i‖²: the sum over parties is exact without
+        #: overlapping cells and an upper bound with them.
+        self.squares = squares
+
+    def products(self, slots: Slots | None, w: Floats) -> Floats:
+        """X[slots] @ w (all rows when ``slots`` is None)."""
+        n = self.n_rows if slots is None else len(slots)
+        out = np.zeros((n, w.shape[1]))
+        for piece in self._pieces:
+            piece.products(slots, w, out)
+        return out
+
+    def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
+        """v += X[slots].T @ change, in place."""
+        for piece in self._pieces:
+            piece.accumulate(slots, change, v)
+
+
+class Piece(ABC):
+    """One block of a local table.
+
+    Parameters
+    ----------
+    row_slots, column_slots
+        Local slot of each row and column of the block; a row may have −1 (left out).
+    n_rows
+        Local rows of the party.
+    """
+
+    def __init__(self, row_slots: Slots, column_slots: Slots, n_rows: int, n_columns: int) -> None:
+        self._whole_rows = _is_range(row_slots, n_rows)
+        self._whole_columns = _is_range(column_slots, n_columns)
+        self.row_slots = row_slots
+        self.column_slots = column_slots
+        if not self._whole_rows:
+            self._row_of = np.full(n_rows, -1, np.int32)
+            kept = row_slots >= 0
+            self._row_of[row_slots[kept]] = np.flatnonzero(kept)
+
+    def _rows(self, slots: Slots | None) -> Slots:
+        if self._whole_rows:
+            return self.row_slots if slots is None else slots
+        return self._row_of if slots is None else self._row_of[slots]
+
+    @abstractmethod
+    def products(self, slots: Slots | None, w: Floats, out: Floats) -> None: ...
+
+    @abstractmethod
+    def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None: ...
+
+    @abstractmethod
+    def squares(self, weights: Floats | None, out: Floats) -> None: ...
+
+
+class DensePiece(Piece):
+    def __init__(
+        self, block: Floats, row_slots: Slots, column_slots: Slots, n_rows: int, n_columns: int
+    ) -> None:
+        super().__init__(row_slots, column_slots, n_rows, n_columns)
+        self.block = block
+
+    def products(self, slots: Slots | None, w: Floats, out: Floats) -> None:
+        mine = w if self._whole_columns else w[self.column_slots]
+        if slots is None and self._whole_rows:
+            out += self.block @ mine
+        else:
+            kernels.dense_products(self.block, self._rows(slots), mine, out)
+
+    def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
+        if slots is None and self._whole_rows:
+            part = self.block.T @ change
+            if self._whole_columns:
+                v += part
+            else:
+                v[self.column_slots] += part
+        elif self._whole_columns:
+            kernels.dense_accumulate(self.block, self._rows(slots), change, v)
+        else:
+            part = np.zeros((len(self.column_slots), v.shape[1]))
+            kernels.dense_accumulate(self.block, self._rows(slots), change, part)
+            v[self.column_slots] += part
+
+    def squares(self, weights: Floats | None, out: Floats) -> None:
+        kept = np.flatnonzero(self.row_slots >= 0)
+        # In bands, so that a big block is never doubled in memory.
+        for band in np.array_split(kept, max(1, self.block.size // 4_000_000)):
+            part = self.block[band]
+            squared = np.einsum("ij,ij->i", part, part if weights is None else part * weights[band])
+            out[self.row_slots[band], 0] += squared
+
+
+class SparsePiece(Piece):
+    """A block in CSR; its column numbers are local slots already."""
+
+    def __init__(
+        self, block: sp.csr_array, row_slots: Slots, column_slots: Slots, n_rows: int, n_columns: int
+    ) -> None:
+        super().__init__(row_slots, column_slots, n_rows, n_columns)
+        self.start = block.indptr
+        self.columns = column_slots[block.indices]
+        self.values = block.data
+        self._block_rows = block.shape[0]
+
+    def products(self, slots: Slots | None, w: Floats, out: Floats) -> None:
+        kernels.sparse_products(self.start, self.columns, self.values, self._rows(slots), w, out)
+
+    def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
+        kernels.sparse_accumulate(
+            self.start, self.columns, self.values, self._rows(slots), change, v
+        )
+
+    def squares(self, weights: Floats | None, out: Floats) -> None:
+        values = self.values**2 if weights is None else self.values**2 * weights
+        block = sp.csr_array(
+            (values, np.zeros(len(values), np.int32), self.start), shape=(self._block_rows, 1)
+        )
+        kept = self.row_slots >= 0
+        out[self.row_slots[kept], 0] += np.asarray(block.sum(axis=1))[kept]
+
+
+def build_table(seat: Seat, blocks: Sequence[Block], bias_value: float | None) -> LocalTable:
+    """Arrange a party's blocks for its seat, with overlap weights and the constant column."""
+    pieces: list[Piece] = []
+    squares = np.zeros((seat.n_rows, 1))
+    shape = (seat.n_rows, seat.n_columns)
+    for number, block in enumerate(blocks):
+        rows, columns = seat.tile_rows[number], seat.tile_columns[number]
+        cell, square = _cell_weights(seat, number, block)
+        piece: Piece
+        if isinstance(block, np.ndarray):
+            weighted = block if cell is None else block * cell
+            piece = DensePiece(weighted, rows, columns, *shape)
+        else:
+            weighted = block if cell is None else _scaled(block, cell)
+            piece = SparsePiece(weighted, rows, columns, *shape)
+        piece.squares(square, squares)
+        pieces.append(piece)
+    if bias_value is not None and seat.bias.any():
+        slots = np.flatnonzero(seat.bias[seat.row_cohort]).astype(np.int32)
+        column = np.full((len(slots), 1), bias_value)
+        where = np.array([seat.bias_slot], np.int32)
+        pieces.append(DensePiece(column, slots, where, *shape))
+        squares[slots] += bias_value**2
+    return LocalTable(*shape, pieces, squares)
+
+
+def _cell_weights(seat: Seat, tile: int, block: Block) -> tuple[Floats | None, Floats | None]:
+    """Weights of a tile's cells in products, and of their squares in norms (None: all one).
+
+    With h holders of a cell and equal values x: "mean" sends x/h, and squares (x/h)² · h add
+    up to x²; "first" sends x at one holder; "sum" sends shares s with (Σs)² ≤ h Σ s².
+    """
+    if seat.cell_holders is None:
+        return None, None
+    holders = np.maximum(seat.cell_holders, 1).astype(np.float64)
+    cell: Floats | None
+    square: Floats | None
+    if seat.overlap == "mean":
+        cell, square = 1.0 / holders, holders
+    elif seat.overlap == "first":
+        cell, square = seat.owned_cells[tile].astype(np.float64), None
+    else:
+        cell, square = None, holders
+    return _spread(seat, tile, block, cell), _spread(seat, tile, block, square)
+
+
+def counted_once(seat: Seat, tile: int, block: Block) -> Floats | None:
+    """Weights with which every cell of the table counts once over all its holders."""
+    if seat.cell_holders is None:
+        return None
+    if seat.overlap == "first":
+        share = seat.owned_cells[tile].astype(np.float64)
+    else:
+        share = 1.0 / np.maximum(seat.cell_holders, 1)
+    row_cohort = seat.row_cohort[np.maximum(seat.tile_rows[tile], 0)]
+    return share[np.ix_(row_cohort, seat.column_cohort[seat.tile_columns[tile]])]
+
+
+def _spread(seat: Seat, tile: int, block: Block, weights: Floats | None) -> Floats | None:
+    """From (row cohort × column cohort) to the cells of a block (its entries in CSR)."""
+    if weights is None:
+        return None
+    row_cohort = seat.row_cohort[np.maximum(seat.tile_rows[tile], 0)]
+    column_cohort = seat.column_cohort[seat.tile_columns[tile]]
+    if isinstance(block, np.ndarray):
+        return weights[np.ix_(row_cohort, column_cohort)]
+    return weights[np.repeat(row_cohort, np.diff(block.indptr)), column_cohort[block.indices]]
+
+
+def _scaled(block: sp.csr_array, factors: Floats) -> sp.csr_array:
+    return sp.csr_array((block.data * factors, block.indices, block.indptr), shape=block.shape)
+
+
+def _is_range(slots: Slots, n: int) -> bool:
+    return len(slots) == n and bool((slots == np.arange(n, dtype=np.int32)).all())

@@ -1,0 +1,280 @@
+"""Federated scaling: every party scales a column the same way, from sums alone.
+
+``standard``: mean and standard deviation over all cells held (each cell once).
+``minmax``: the column's range to [0, 1]. ``maxabs``: divide by the largest absolute value.
+Then, if wished, all rows by one public constant, so that ‖x_i‖ ≤ 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from weft.channels import Channel, Message
+from weft.channels.message import array, integer, text
+from weft.crypto import Adder, Cipher
+from weft.errors import ConfigError
+from weft.matching.roster import Roster
+from weft.matching.seat import Seat
+from weft.sums.contribution import Wire
+from weft.sums.extremes import ROUNDS, extend, keys_of, reached, values_of
+from weft.sums.local_table import Block, build_table, counted_once
+from weft.sums.scalars import add_scalars, pack_scalars
+from weft.sums.totals import Layout, RunningTotals
+
+Floats = NDArray[np.float64]
+Rule = Literal["none", "standard", "minmax", "maxabs"]
+
+
+class ScalingParty:
+    """A party's half: statistics of its columns, then their common shift and factor."""
+
+    def __init__(
+        self, seat: Seat, blocks: Sequence[Block], bias_value: float | None, cipher: Cipher
+    ) -> None:
+        self._seat = seat
+        self._blocks = blocks
+        self._bias = bias_value
+        self._wire = Wire("v", seat.contributors, cipher)
+        self._z = Wire("z", seat.contributors, cipher)
+        m = seat.n_columns
+        self.shift: Floats = np.zeros(m)
+        self.factor: Floats = np.ones(m)
+        self.row_factor = 1.0
+        self._keys: list[NDArray[np.uint64]] = []
+        self._prefix: list[NDArray[np.uint64]] = []
+        self._magnitude: Floats = np.ones(m)
+        self._mean: Floats = np.zeros(m)
+        self._count: Floats = np.zeros(m)
+        self._part: Floats = np.zeros((m, 2))
+        self._row_keys: NDArray[np.uint64] = np.zeros(1, np.uint64)
+
+    # ── extremes of columns ───────────────────────────────────────────────────────────────
+
+    def extremes(self, message: Message) -> Message:
+        """One digit of the columns' maxima (of x and −x, or of |x|)."""
+        round_ = integer(message, "round")
+        if round_ == 0:
+            self._start_extremes(text(message, "of"))
+        else:
+            self._extend(message, round_ - 1)
+        if round_ == ROUNDS:
+            return {}
+        flags = [
+            reached(keys, prefix, round_)
+            for keys, prefix in zip(self._keys, self._prefix, strict=True)
+        ]
+        self._flags = np.concatenate(flags, axis=1)
+        shared = self._seat.n_shared_columns
+        return {"v": self._wire.send(self._flags[:shared])} if shared else {}
+
+    def _start_extremes(self, of: str) -> None:
+        m = self._seat.n_columns
+        low, high = np.full(m, np.inf), np.full(m, -np.inf)
+        for number, block in enumerate(self._blocks):
+            columns = self._seat.tile_columns[number]
+            smallest, largest = _range_of(block)
+            np.minimum.at(low, columns, smallest)
+            np.maximum.at(high, columns, largest)
+        # The constant column is no tile's: it keeps factor one.
+        low[~np.isfinite(low)] = high[~np.isfinite(high)] = 0.0
+        wanted = [np.maximum(np.abs(low), np.abs(high))] if of == "absolute" else [high, -low]
+        self._keys = [keys_of(values) for values in wanted]
+        self._prefix = [np.zeros(m, np.uint64) for _ in wanted]
+
+    def _extend(self, message: Message, round_: int) -> None:
+        totals = self._flags
+        shared = self._seat.n_shared_columns
+        if shared:
+            totals[:shared] = self._wire.open(array(message, "v"))
+        for i in range(len(self._prefix)):
+            part = totals[:, 15 * i : 15 * (i + 1)]
+            self._prefix[i] = extend(self._prefix[i], part, round_)
+
+    # ── moments ───────────────────────────────────────────────────────────────────────────
+
+    def sums(self, message: Message) -> Message:
+        """Cells and their sum per column, in units of the column's magnitude."""
+        self.extremes({**message, "round": ROUNDS})
+        self._magnitude = _power_of_two_above(values_of(self._prefix[0]))
+        return self._moment(lambda x, columns: x / self._magnitude[columns], first=True)
+
+    def spread(self, message: Message) -> Message:
+        """Σ (x − mean)² per column."""
+        total = self._totals(message)
+        self._count = np.maximum(total[:, 0], 1e-300)
+        self._mean = total[:, 1] / self._count * self._magnitude
+
+        def squared(x: Floats, columns: NDArray[np.int32]) -> Floats:
+            return ((x - self._mean[columns]) / self._magnitude[columns]) ** 2
+
+        return self._moment(squared, first=False)
+
+    def _moment(self, function: Any, *, first: bool) -> Message:
+        part = np.zeros((self._seat.n_columns, 2))
+        for number, block in enumerate(self._blocks):
+            columns = self._seat.tile_columns[number]
+            kept = self._seat.tile_rows[number] >= 0
+            weights = counted_once(self._seat, number, block)
+            x = block if isinstance(block, np.ndarray) else block.toarray()
+            known = ~np.isnan(x) & kept[:, None]
+            weight = known.astype(np.float64) if weights is None else known * weights
+            values = np.where(known, function(x, columns), 0.0)
+            np.add.at(part[:, 1], columns, (values * weight).sum(axis=0))
+            if first:
+                np.add.at(part[:, 0], columns, weight.sum(axis=0))
+        self._part = part / self._seat.n_samples
+        shared = self._seat.n_shared_columns
+        return {"v": self._wire.send(self._part[:shared])} if shared else {}
+
+    def _totals(self, message: Message) -> Floats:
+        total = self._part
+        shared = self._seat.n_shared_columns
+        if shared:
+            total[:shared] = self._wire.open(array(message, "v"))
+        return total
+
+    # ── the agreed scaling ────────────────────────────────────────────────────────────────
+
+    def finish(self, message: Message) -> Message:
+        """Shift and factor of every column."""
+        rule = text(message, "rule")
+        if rule == "standard":
+            deviation = np.sqrt(self._totals(message)[:, 1] / self._count) * self._magnitude
+            # A column that varies by no more than rounding is constant: centred, not blown up.
+            constant = deviation <= 1e-6 * self._magnitude
+            self.shift = self._mean
+            self.factor = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, deviation))
+        else:
+            self.extremes({**message, "round": ROUNDS})
+            if rule == "maxabs":
+                width = values_of(self._prefix[0])
+            else:
+                high, low = values_of(self._prefix[0]), -values_of(self._prefix[1])
+                self.shift, width = low, high - low
+            self.factor = np.where(width > 0, 1.0 / np.where(width > 0, width, 1.0), 1.0)
+        if self._seat.bias_slot >= 0:
+            self.shift[self._seat.bias_slot] = 0.0
+            self.factor[self._seat.bias_slot] = 1.0
+        return {}
+
+    # ── rows ──────────────────────────────────────────────────────────────────────────────
+
+    def norms(self, blocks: Sequence[Block]) -> Message:
+        """This party's share of ‖x_i‖² of the scaled rows."""
+        table = build_table(self._seat, blocks, self._bias)
+        self._squares = table.squares
+        shared = self._seat.n_shared_rows
+        return {"z": self._z.send(self._squares[:shared])} if shared else {}
+
+    def longest(self, message: Message) -> Message:
+        """One digit of the largest squared norm."""
+        round_ = integer(message, "round")
+        if round_ == 0:
+            shared = self._seat.n_shared_rows
+            if shared:
+                self._squares[:shared] = self._z.open(array(message, "z"))
+            counted = self._squares[self._seat.counted_rows]
+            self._row_keys = keys_of(np.array([counted.max(initial=0.0)]))
+        prefix = array(message, "prefix")
+        flags = reached(self._row_keys, prefix, round_)[0]
+        return {"flags": pack_scalars(*flags.tolist())}
+
+
+def agree_on_scaling(
+    channel: Channel, roster: Roster, rule: Rule, unit_rows: bool, adder: Adder
+) -> None:
+    """Coordinator: lead the parties to a common scaling, which it never sees."""
+    if rule == "none" and not unit_rows:
+        return
+    if rule != "none" and roster.overlap == "sum":
+        raise ConfigError(
+            f"scaling = '{rule}' has no meaning for cells that are additive shares "
+            "(overlap = 'sum'); scale the table before it is dealt out"
+        )
+    columns = Layout(roster.columns, roster.parties)
+    if rule != "none":
+        messages = _column_messages(channel, columns, rule, adder)
+        channel.ask("scale.finish", {p: {**m, "rule": rule} for p, m in messages.items()}).insist(
+            "scaling"
+        )
+    if unit_rows:
+        _unit_rows(channel, Layout(roster.rows, roster.parties), adder)
+
+
+def _column_messages(
+    channel: Channel, columns: Layout, rule: Rule, adder: Adder
+) -> dict[str, Message]:
+    of = "range" if rule == "minmax" else "absolute"
+    width = 30 if rule == "minmax" else 15
+    messages: dict[str, Message] = {p: {} for p in channel.parties}
+    for round_ in range(ROUNDS):
+        asked: dict[str, Message] = {
+            p: {**m, "round": round_, "of": of} for p, m in messages.items()
+        }
+        messages = _feature_sum(channel, "scale.extremes", asked, columns, width, adder)
+    if rule == "standard":
+        messages = _feature_sum(channel, "scale.sums", messages, columns, 2, adder)
+        messages = _feature_sum(channel, "scale.spread", messages, columns, 2, adder)
+    return messages
+
+
+def _feature_sum(
+    channel: Channel,
+    phase: str,
+    messages: dict[str, Message],
+    columns: Layout,
+    width: int,
+    adder: Adder,
+) -> dict[str, Message]:
+    """One feature sum; returns each party's totals as the next message."""
+    replies = channel.ask(phase, messages).insist("scaling")
+    totals = RunningTotals("v", columns, width, adder)
+    totals.add(replies)
+    blocks = totals.blocks(channel.parties)
+    return {p: {"v": b} if len(b) else {} for p, b in blocks.items()}
+
+
+def _unit_rows(channel: Channel, rows: Layout, adder: Adder) -> None:
+    parties = channel.parties
+    replies = channel.ask("scale.norms", {p: {} for p in parties}).insist("scaling rows")
+    totals = RunningTotals("z", rows, 1, adder)
+    totals.add(replies)
+    messages: dict[str, Message] = {
+        p: {"z": b} if len(b) else {} for p, b in totals.blocks(parties).items()
+    }
+    prefix = np.zeros(1, np.uint64)
+    for round_ in range(ROUNDS):
+        for message in messages.values():
+            message.update(round=round_, prefix=prefix)
+        replies = channel.ask("scale.longest", messages).insist("scaling rows")
+        sums = np.array([add_scalars(replies, "flags", 15)])
+        prefix = extend(prefix, sums, round_)
+        messages = {p: {} for p in parties}
+    longest = float(values_of(prefix)[0])
+    # A hair above the largest norm, so that rounding cannot put a row outside the unit ball.
+    factor = 1.0 / (np.sqrt(longest) * (1 + 1e-9)) if longest > 0 else 1.0
+    channel.ask("scale.rows", {p: {"factor": float(factor)} for p in parties}).insist(
+        "scaling rows"
+    )
+
+
+def _range_of(block: Block) -> tuple[Floats, Floats]:
+    """Smallest and largest known value of each column; implicit zeros of CSR count."""
+    if isinstance(block, np.ndarray):
+        known = ~np.isnan(block)
+        low = np.min(block, axis=0, initial=np.inf, where=known)
+        high = np.max(block, axis=0, initial=-np.inf, where=known)
+        return low, high
+    columns: Any = sp.csc_array(block)
+    return columns.min(axis=0).toarray().ravel(), columns.max(axis=0).toarray().ravel()
+
+
+def _power_of_two_above(values: Floats) -> Floats:
+    """2^e ≥ value: a public unit in which every cell of the column is at most one."""
+    _, exponent = np.frexp(values)
+    return np.where(values > 0, np.ldexp(1.0, exponent), 1.0)
