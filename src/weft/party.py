@@ -89,9 +89,6 @@ class Party:
 
     def on(self, phase: str, message: Message) -> Message:
         """Answer one phase."""
-        room, _, inner = phase.partition(".")
-        if self._half is not None and room in ("hyfdca", "certify"):
-            return self._half.on(inner, message)
         handler = self._phases.get(phase)
         if handler is None:
             raise ProtocolError(f"phase '{phase}' is not known or comes too early")
@@ -172,6 +169,7 @@ class Party:
         self._half = algorithm_of(settings.solver).party(
             self.seat, table, self._labels(), settings, self._cipher
         )
+        self._phases.update(self._half.phases())
         return {}
 
     def table(self) -> LocalTable:

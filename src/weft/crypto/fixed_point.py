@@ -8,6 +8,7 @@ channel and cipher gives the same bits.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numba
@@ -40,11 +41,15 @@ class FixedPoint:
     contributors: int
     what: str
 
-    @property
+    @cached_property
     def scale(self) -> float:
         return float(2**self.bits)
 
-    @property
+    @cached_property
+    def unit(self) -> float:
+        return 1.0 / self.scale
+
+    @cached_property
     def limit(self) -> float:
         return float(2**62) / max(1, self.contributors)
 
@@ -56,7 +61,7 @@ class FixedPoint:
         return out
 
     def decode(self, integers: Integers) -> Floats:
-        return integers * (1.0 / self.scale)
+        return integers * self.unit
 
     def refuse(self, values: Floats) -> None:
         """Say which value cannot travel."""

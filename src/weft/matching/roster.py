@@ -144,7 +144,8 @@ class Roster:
         rows, columns = self.rows, self.columns
         cohorts = rows.cohorts[party]
         starts = rows.local_starts(party)
-        tiles = np.flatnonzero(self.tile_party == party)
+        # The constant column's tiles stand behind the parties' own and have no rows.
+        tiles = np.flatnonzero(self.tile_party[: len(rows.tile_slots)] == party)
         column_of = _local(columns, party)
         row_of = _local(rows, party)
         labelled = np.array([party in rows.marked[c] for c in cohorts.tolist()], bool)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.hyfdca.draws import cohort_draws, merge, others_draws, party_draw
+from weft.algorithms.hyfdca.draws import cohort_draws, cohort_window, party_window
 from weft.algorithms.settings import Settings
 from weft.matching.seat import Seat
 
@@ -62,23 +62,14 @@ class Drawing(ABC):
             self._position = np.full(seat.n_shared_rows, -1, np.int32)
             self._position[self._shared_labelled] = np.arange(len(self._shared_labelled))
 
-    @property
-    @abstractmethod
-    def counts(self) -> Ints:
-        """Samples drawn per cohort and iteration."""
+    #: Samples drawn per cohort and iteration.
+    counts: Ints
+    #: Whether every iteration draws everything.
+    whole: bool
 
     @abstractmethod
-    def _own(self, iteration: int) -> tuple[Slots, Slots]:
-        """Shared and private rows that this party moves."""
-
-    @abstractmethod
-    def _needed(self, iteration: int) -> Slots:
-        """Shared rows that somebody moves."""
-
-    @property
-    @abstractmethod
-    def _whole(self) -> bool:
-        """Whether every iteration draws everything."""
+    def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
+        """Shared and private rows moved here; shared rows to send, the former first."""
 
     def turn(self, iteration: int, ahead: int, every: bool) -> Turn:
         """The rows of ``iteration``.
@@ -89,17 +80,14 @@ class Drawing(ABC):
             Send partial products also for the draws of the next ``ahead`` − 1 iterations: if
             this party is absent then, its stored contribution is as fresh as can be.
         """
-        if self._whole:
+        if self.whole:
             return self._whole_turn(every)
-        shared, private = self._own(iteration)
+        shared, private, window = self._rows(iteration, 1 if every else ahead)
         drawn = np.concatenate([shared, private]) if len(private) else shared
         if every:
             want = None if self._all_labelled else self._shared_labelled
             where = shared if self._all_labelled else self._position[shared]
             return Turn(None, want, drawn, shared, private, where, True)
-        needed = [self._needed(t) for t in range(iteration, iteration + ahead)]
-        rest = needed[0] if ahead == 1 else np.concatenate(needed)
-        window = merge(shared, rest, self._seat.n_shared_rows)
         want = window if len(window) == len(shared) else shared
         return Turn(window, want, drawn, shared, private, None, False)
 
@@ -114,33 +102,30 @@ class CohortDrawing(Drawing):
 
     def __init__(self, settings: Settings, seat: Seat) -> None:
         super().__init__(settings, seat)
-        self._counts = np.minimum(
-            seat.sizes, np.ceil(settings.iic * seat.sizes - 1e-9).astype(np.int64)
-        )
+        drawn = np.ceil(settings.iic * seat.sizes - 1e-9).astype(np.int64)
+        self.counts = np.minimum(seat.sizes, drawn)
+        self.whole = bool((self.counts == seat.sizes).all())
         shared = seat.cohort_start[:-1] < seat.n_shared_rows
-        self._movable = self._cohorts(np.flatnonzero(shared & seat.labelled))
-        self._shared = self._cohorts(np.flatnonzero(shared))
-        self._private = self._cohorts(np.flatnonzero(~shared))
+        self._movable = self._cohorts(shared & seat.labelled)
+        self._shared = self._cohorts(shared)
+        self._private = self._cohorts(~shared)
+        self._alone = len(self._movable) == len(self._shared)
 
-    def _cohorts(self, which: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    def _cohorts(self, which: NDArray[np.bool_]) -> Ints:
         seat = self._seat
-        return seat.cohort[which], seat.cohort_start[which], seat.sizes[which], self._counts[which]
+        columns = (seat.cohort, seat.cohort_start[:-1], seat.sizes, self.counts)
+        return np.stack([column[which] for column in columns], axis=1)
 
-    @property
-    def counts(self) -> Ints:
-        return self._counts
-
-    @property
-    def _whole(self) -> bool:
-        return bool((self._counts == self._seat.sizes).all())
-
-    def _own(self, iteration: int) -> tuple[Slots, Slots]:
-        shared = cohort_draws(self._seed, iteration, *self._movable)
-        private = cohort_draws(self._seed, iteration, *self._private)
-        return shared, private
-
-    def _needed(self, iteration: int) -> Slots:
-        return cohort_draws(self._seed, iteration, *self._shared)  # type: ignore[no-any-return]
+    def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
+        shared = cohort_draws(self._seed, iteration, self._movable)
+        private = _NONE
+        if len(self._private):
+            private = cohort_draws(self._seed, iteration, self._private)
+        if ahead == 1 and self._alone:
+            return shared, private, shared
+        n_shared = self._seat.n_shared_rows
+        window = cohort_window(self._seed, iteration, ahead, shared, self._shared, n_shared)
+        return shared, private, window
 
 
 class PartyDrawing(Drawing):
@@ -149,34 +134,33 @@ class PartyDrawing(Drawing):
     def __init__(self, settings: Settings, seat: Seat) -> None:
         super().__init__(settings, seat)
         self._h = math.ceil(settings.iic * seat.n_samples / seat.n_parties - 1e-9)
-        self._others = (
+        columns = (
             seat.other_party,
             seat.other_rows,
             seat.other_offset,
             seat.other_size,
             seat.other_start,
         )
+        self._others = np.stack(columns, axis=1)
+        self.counts = np.minimum(seat.sizes, self._h)
+        everyone = np.concatenate([seat.other_rows, [len(self.labelled_rows)]])
+        self.whole = bool((everyone <= self._h).all())
 
-    @property
-    def counts(self) -> Ints:
-        return np.minimum(self._seat.sizes, self._h)
+    def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
+        rows, shared, window = party_window(
+            self._seed,
+            iteration,
+            ahead,
+            self._seat.party,
+            self.labelled_rows,
+            self._h,
+            self._seat.n_shared_rows,
+            self._others,
+        )
+        return rows[:shared], rows[shared:], window
 
-    @property
-    def _whole(self) -> bool:
-        everyone = np.concatenate([self._seat.other_rows, [len(self.labelled_rows)]])
-        return bool((everyone <= self._h).all())
 
-    def _own(self, iteration: int) -> tuple[Slots, Slots]:
-        n = len(self.labelled_rows)
-        positions = party_draw(self._seed, iteration, self._seat.party, n, self._h)
-        rows = self.labelled_rows[positions]
-        rows.sort()
-        shared = int(np.searchsorted(rows, self._seat.n_shared_rows))
-        return rows[:shared], rows[shared:]
-
-    def _needed(self, iteration: int) -> Slots:
-        own = self._own(iteration)[0]
-        return np.concatenate([own, others_draws(self._seed, iteration, *self._others, self._h)])
+_NONE = np.zeros(0, np.int32)
 
 
 def drawing_of(settings: Settings, seat: Seat) -> Drawing:

@@ -61,19 +61,36 @@ def _draw(seed: int, iteration: int, stream: int, n: int, count: int, out: Any, 
 
 
 @numba.njit(cache=True)
-def cohort_draws(seed: int, iteration: int, cohorts: Any, starts: Any, sizes: Any, counts: Any) -> Any:
-    """Local slots drawn from each cohort: the same choice at every holder."""
+def cohort_draws(seed: int, iteration: int, cohorts: Any) -> Any:
+    """Local slots drawn from each cohort: the same choice at every holder.
+
+    ``cohorts`` has a row (number, local start, size, how many to draw) per cohort.
+    """
     total = 0
     for j in range(cohorts.shape[0]):
-        total += counts[j]
+        total += cohorts[j, 3]
     out = np.empty(total, np.int32)
     at = 0
     for j in range(cohorts.shape[0]):
-        _draw(seed, iteration, cohorts[j], sizes[j], counts[j], out, at)
-        for i in range(at, at + counts[j]):
-            out[i] += starts[j]
-        at += counts[j]
+        count = cohorts[j, 3]
+        _draw(seed, iteration, cohorts[j, 0], cohorts[j, 2], count, out, at)
+        for i in range(at, at + count):
+            out[i] += cohorts[j, 1]
+        at += count
     return out
+
+
+@numba.njit(cache=True)
+def cohort_window(
+    seed: int, iteration: int, ahead: int, first: Any, cohorts: Any, n_shared: int
+) -> Any:
+    """``first``, then what ``ahead`` iterations draw from ``cohorts``, without repeats."""
+    seen = _empty_set(first.shape[0] + ahead * cohorts[:, 3].sum())
+    out = np.empty(first.shape[0] + ahead * cohorts[:, 3].sum(), np.int32)
+    at = _append(first, n_shared, seen, out, 0)
+    for t in range(iteration, iteration + ahead):
+        at = _append(cohort_draws(seed, t, cohorts), n_shared, seen, out, at)
+    return out[:at]
 
 
 @numba.njit(cache=True)
@@ -86,30 +103,67 @@ def party_draw(seed: int, iteration: int, party: int, n: int, count: int) -> Any
 
 
 @numba.njit(cache=True)
-def others_draws(
-    seed: int, iteration: int, parties: Any, rows: Any, offsets: Any, sizes: Any, starts: Any, count: int
+def party_rows(
+    seed: int, iteration: int, party: int, labelled: Any, count: int, n_shared: int
 ) -> Any:
-    """Local slots that other label holders draw from the cohorts shared with them.
+    """Rows that a party draws, ascending, and how many of them are shared."""
+    positions = party_draw(seed, iteration, party, labelled.shape[0], count)
+    rows = np.sort(labelled[positions])
+    return rows, np.searchsorted(rows, n_shared)
 
-    The arrays are sorted by party: one entry per cohort shared with that party.
+
+@numba.njit(cache=True)
+def party_window(
+    seed: int,
+    iteration: int,
+    ahead: int,
+    party: int,
+    labelled: Any,
+    count: int,
+    n_shared: int,
+    others: Any,
+) -> Any:
+    """What a party draws, and the shared rows that anybody draws within ``ahead`` iterations.
+
+    ``others`` has a row (party, its samples, cohort's offset there, cohort's size, local start
+    here) per cohort shared with another label holder, sorted by party. Returns the rows drawn
+    here, how many of them are shared, and the window, which begins with those.
     """
+    rows, shared = party_rows(seed, iteration, party, labelled, count, n_shared)
+    most = count
+    for j in range(others.shape[0]):
+        if j == 0 or others[j, 0] != others[j - 1, 0]:
+            most += min(others[j, 1], count)
+    seen = _empty_set(most * ahead)
+    out = np.empty(most * ahead, np.int32)
+    at = _append(rows[:shared], n_shared, seen, out, 0)
+    for t in range(iteration, iteration + ahead):
+        if t > iteration:
+            later, _ = party_rows(seed, t, party, labelled, count, n_shared)
+            at = _append(later, n_shared, seen, out, at)
+        at = _append(_others_rows(seed, t, count, others), n_shared, seen, out, at)
+    return rows, shared, out[:at]
+
+
+@numba.njit(cache=True)
+def _others_rows(seed: int, iteration: int, count: int, others: Any) -> Any:
+    """Local slots that other label holders draw from the cohorts shared with them."""
     total = 0
-    for j in range(parties.shape[0]):
-        if j == 0 or parties[j] != parties[j - 1]:
-            total += min(rows[j], count)
+    for j in range(others.shape[0]):
+        if j == 0 or others[j, 0] != others[j - 1, 0]:
+            total += min(others[j, 1], count)
     out = np.empty(total, np.int32)
     at = 0
     j = 0
-    while j < parties.shape[0]:
+    while j < others.shape[0]:
         end = j
-        while end < parties.shape[0] and parties[end] == parties[j]:
+        while end < others.shape[0] and others[end, 0] == others[j, 0]:
             end += 1
-        drawn = party_draw(seed, iteration, parties[j], rows[j], count)
-        for position in drawn:
+        for position in party_draw(seed, iteration, others[j, 0], others[j, 1], count):
             for e in range(j, end):
-                inside = position - offsets[e]
-                if 0 <= inside < sizes[e]:
-                    out[at] = starts[e] + inside
+                inside = position - others[e, 2]
+                if 0 <= inside < others[e, 3]:
+                    out[at] = others[e, 4] + inside
                     at += 1
                     break
         j = end
@@ -117,24 +171,26 @@ def others_draws(
 
 
 @numba.njit(cache=True)
-def merge(first: Any, rest: Any, n: int) -> Any:
-    """``first``, then those of ``rest`` that are new, without repeats; work follows both."""
+def _empty_set(most: int) -> Any:
+    """An empty hash set for up to ``most`` slots."""
     size = 4
-    while size < 2 * (first.shape[0] + rest.shape[0]):
+    while size < 2 * most:
         size *= 2
-    seen = np.full(size, -1, np.int64)
-    mask = size - 1
-    out = np.empty(first.shape[0] + rest.shape[0], np.int32)
-    at = 0
-    for part in (first, rest):
-        for slot in part:
-            if slot >= n:
-                continue
-            where = np.int64(_mix(np.uint64(slot))) & mask
-            while seen[where] >= 0 and seen[where] != slot:
-                where = (where + 1) & mask
-            if seen[where] < 0:
-                seen[where] = slot
-                out[at] = slot
-                at += 1
-    return out[:at]
+    return np.full(size, -1, np.int32)
+
+
+@numba.njit(cache=True)
+def _append(slots: Any, n_shared: int, seen: Any, out: Any, at: int) -> int:
+    """Append the shared slots that are not in ``seen`` yet."""
+    mask = seen.shape[0] - 1
+    for slot in slots:
+        if slot >= n_shared:
+            continue
+        where = np.int64(_mix(np.uint64(slot))) & mask
+        while seen[where] >= 0 and seen[where] != slot:
+            where = (where + 1) & mask
+        if seen[where] < 0:
+            seen[where] = slot
+            out[at] = slot
+            at += 1
+    return at

@@ -90,5 +90,5 @@ class Safe(LocalMethod):
         self._q = self._unit * np.repeat(np.maximum(beta, 1e-12), n)[:, None]
 
     def change(self, slots: Slots | None, alpha: Floats, z: Floats, y: Floats, gamma: float) -> Floats:
-        q = self._q if slots is None else self._q[slots]
+        q = self._q if slots is None else self._q.take(slots, axis=0)
         return self._loss.dual_step(alpha, z, y, q) - alpha

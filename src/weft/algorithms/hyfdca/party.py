@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,7 @@ Slots = NDArray[np.int32]
 #: Feature sums are kept incrementally; this often they are summed anew against drift.
 RESUM_EVERY = 1000
 
-#: Phases whose reply changes what the coordinator and this party must agree on.
-_MOVING = frozenset({"weights", "step", "dual"})
+Handler = Callable[[Message], Message]
 
 
 class HyfdcaParty:
@@ -68,6 +67,7 @@ class HyfdcaParty:
         self._sequence = 0
         self._undo: tuple[str, Slots | None, Floats | None] | None = None
         self._norm_sent = np.zeros(classes)
+        self._computing = seat.computing[seat.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
 
     def _method(self) -> LocalMethod:
@@ -89,24 +89,6 @@ class HyfdcaParty:
             self.seat.sizes,
         )
 
-    def _on_freeze(self, message: Message) -> Message:
-        return self.frozen.freeze(message)
-
-    def _on_products(self, message: Message) -> Message:
-        return self.frozen.products(message)
-
-    def _on_losses(self, message: Message) -> Message:
-        return self.frozen.losses(message)
-
-    def _on_norms(self, message: Message) -> Message:
-        return self.curvature.share_norms()
-
-    def _on_spread(self, message: Message) -> Message:
-        return self.curvature.spread(message)
-
-    def _on_gather(self, message: Message) -> Message:
-        return self.curvature.gather(message)
-
     def _on_begin(self, message: Message) -> Message:
         """Take the constants that setting up found out."""
         if self.settings.local == "theory":
@@ -119,14 +101,42 @@ class HyfdcaParty:
             self.method.set_omega(number(message, "omega"))
         return {}
 
-    def on(self, phase: str, message: Message) -> Message:
-        """Answer one phase, after taking back whatever the coordinator did not get."""
-        self.settle(integer(message, "ack", self._sequence))
-        reply: Message = getattr(self, f"_on_{phase}")(message)
-        if phase in _MOVING:
+    def phases(self) -> dict[str, Callable[[Message], Message]]:
+        """What this half answers, by full name of the phase."""
+        return {
+            "hyfdca.norms": lambda m: self.curvature.share_norms(),
+            "hyfdca.spread": self.curvature.spread,
+            "hyfdca.gather": self.curvature.gather,
+            "hyfdca.begin": self._on_begin,
+            "hyfdca.weights": self._moving(self._on_weights),
+            "hyfdca.step": self._moving(self._on_step),
+            "hyfdca.dual": self._moving(self._on_dual),
+            "hyfdca.again": self._on_again,
+            "certify.freeze": self._settled(self.frozen.freeze),
+            "certify.products": self.frozen.products,
+            "certify.losses": self.frozen.losses,
+        }
+
+    def _moving(self, handler: Handler) -> Handler:
+        """A phase whose reply changes what the coordinator and this party must agree on."""
+
+        def answer(message: Message) -> Message:
+            self.settle(integer(message, "ack"))
+            reply = handler(message)
             self._sequence += 1
-        reply["sequence"] = self._sequence
-        return reply
+            reply["sequence"] = self._sequence
+            return reply
+
+        return answer
+
+    def _settled(self, handler: Handler) -> Handler:
+        """A phase that must see the state both sides agree on."""
+
+        def answer(message: Message) -> Message:
+            self.settle(integer(message, "ack"))
+            return handler(message)
+
+        return answer
 
     # ── phases ────────────────────────────────────────────────────────────────────────────
 
@@ -167,8 +177,9 @@ class HyfdcaParty:
             self._undo = ("still", None, None)
             return reply
         slots, z = self._drawn(z)
-        alpha = self.alpha if slots is None else self.alpha[slots]
-        labels = self.labels if slots is None else self.labels[slots]
+        alpha, labels = self.alpha, self.labels
+        if slots is not None:
+            alpha, labels = alpha.take(slots, axis=0), labels.take(slots, axis=0)
         gamma = number(message, "gamma")
         if "measure" in message:
             reply["estimate"] = pack_scalars(*self._estimate_sums(slots, z, labels))
@@ -184,7 +195,7 @@ class HyfdcaParty:
     def _on_dual(self, message: Message) -> Message:
         slots = array(message, "alpha.slots")
         new = self.alpha_wire.open(array(message, "alpha"), slots)
-        self._move(slots, self.alpha[slots], new)
+        self._move(slots, self.alpha.take(slots, axis=0), new)
         return {"v": self.v_sum.increment(self.v)}
 
     def _on_again(self, message: Message) -> Message:
@@ -250,14 +261,16 @@ class HyfdcaParty:
         """γ/|B_i| Δα for shared rows, to be averaged; private rows move at once."""
         shared, private = self._turn.shared, self._turn.private
         count = len(shared)
-        old = self.alpha[private]
-        self._move(private, old, self.alpha_wire.on_grid(old + change[count:]))
+        self._undo = None
+        if len(private):
+            old = self.alpha[private]
+            self._move(private, old, self.alpha_wire.on_grid(old + change[count:]))
         reply: Message = {}
         if count:
             if "active" in message:
                 holders: Any = number(message, "active")
             else:
-                holders = self.seat.computing[self.seat.row_cohort[shared]][:, None]
+                holders = self._computing.take(shared, axis=0)
             reply["alpha.slots"] = shared
             reply["alpha"] = self.alpha_wire.send(change[:count] / holders, shared)
         if "fuse" in message:
