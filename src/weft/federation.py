@@ -157,9 +157,7 @@ class Federation:
         model = self.release(settings, result, classes)
         return Trained(model, result, roster, channel.meter, channel)
 
-    def release(
-        self, settings: Settings, result: Result, classes: NDArray[Any] | None
-    ) -> Model:
+    def release(self, settings: Settings, result: Result, classes: NDArray[Any] | None) -> Model:
         """Collect every party's columns of w, from the parties to whom the model goes."""
         slices = [p.release(result.model_iteration) for p in self.parties.values()]
         names = np.concatenate([s["names"] for s in slices])

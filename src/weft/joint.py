@@ -85,9 +85,7 @@ class JointParty:
         seat = self._require_seat()
         coef = np.zeros((seat.n_columns, len(self._model.coef)))
         blocks: list[Block] = []
-        for tile, places, columns in zip(
-            self._tiles, self._places, seat.tile_columns, strict=True
-        ):
+        for tile, places, columns in zip(self._tiles, self._places, seat.tile_columns, strict=True):
             coef[columns] = self._model.coef[:, places].T
             blocks.append(_centred(tile.block, self._model.scaling[0][places]))
         self._scores = build_table(seat, blocks, None).products(None, coef)
@@ -145,9 +143,7 @@ def predict_scores(
         Every sample once, in order of first appearance; scores are (samples × classes).
     """
     secret = blake2b(f"weft joint prediction {seed}".encode()).digest()
-    parties = {
-        name: JointParty(name, held, model, secret, cipher) for name, held in tiles.items()
-    }
+    parties = {name: JointParty(name, held, model, secret, cipher) for name, held in tiles.items()}
     channel = LocalChannel({name: party.on for name, party in parties.items()})
     sum_scores(channel, len(model.coef), cipher, overlap)
     found: dict[str, Any] = {}

@@ -63,13 +63,8 @@ class Model:
                 f"the table has {table.shape[1]} columns, but the model was trained on "
                 f"{len(self.features)} features; pass them in the order of model.features"
             )
-        if sp.issparse(table):
-            return np.asarray(table @ self.coef.T) + self.intercept
-        x = np.asarray(table, np.float64)
-        gaps = np.isnan(x)
-        if gaps.any():
-            x = np.where(gaps, self.scaling[0], x)
-        return x @ self.coef.T + self.intercept
+        filled = _filled(table, self.scaling[0])
+        return _scores(filled, self.coef) + self.intercept
 
     def predict(self, table: Any) -> NDArray[Any]:
         """Class values, or responses."""
@@ -107,10 +102,8 @@ class Model:
         mine = np.array([j for j, _ in known], dtype=int)
         place = np.array([p for _, p in known], dtype=int)
         centre = self.coef[:, place] @ self.scaling[0][place]
-        x = block[:, mine]
-        if not sp.issparse(x):
-            x = np.where(np.isnan(x), self.scaling[0][place], x)
-        return np.asarray(x @ self.coef[:, place].T) - centre
+        filled = _filled(block[:, mine], self.scaling[0][place])
+        return _scores(filled, self.coef[:, place]) - centre
 
     @property
     def centre_score(self) -> Floats:
@@ -143,10 +136,22 @@ class Model:
             "factor": self.scaling[1],
         }
         if self.classes is not None:
-            arrays["classes"] = (
-                self.classes.astype(str) if head["text_classes"] else self.classes
-            )
+            arrays["classes"] = self.classes.astype(str) if head["text_classes"] else self.classes
         save_arrays(Path(path), arrays)
+
+
+def _filled(table: Any, centre: Floats) -> Any:
+    """Blank cells at the centre of their column; sparse tables have none."""
+    if sp.issparse(table):
+        return table
+    x = np.asarray(table, np.float64)
+    gaps = np.isnan(x)
+    return np.where(gaps, centre, x) if gaps.any() else x
+
+
+def _scores(table: Any, coef: Floats) -> Floats:
+    scores: Floats = np.asarray(table @ coef.T)
+    return scores
 
 
 def load_model(path: str | Path) -> Model:

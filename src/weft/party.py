@@ -183,10 +183,12 @@ class Party:
             known = (rows >= 0) & ~np.isnan(values)
             target[rows[known]] = values[known]
         if self._classes is None:
-            return np.nan_to_num(target)[:, None]
+            responses: Floats = np.nan_to_num(target)[:, None]
+            return responses
         count = len(self._classes)
         positive = np.array([1]) if count == 2 else np.arange(count)
-        return np.where(target[:, None] == positive, 1.0, -1.0)
+        signs: Floats = np.where(target[:, None] == positive, 1.0, -1.0)
+        return signs
 
     def release(self, iteration: int | None) -> dict[str, Any]:
         """The weights of the columns this party answers for: for whom the federation names.
@@ -247,4 +249,3 @@ class Party:
             if path != keep:
                 path.unlink(missing_ok=True)
         return {}
-

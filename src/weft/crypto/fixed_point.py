@@ -61,7 +61,8 @@ class FixedPoint:
         return out
 
     def decode(self, integers: Integers) -> Floats:
-        return integers * self.unit
+        values: Floats = np.multiply(integers, self.unit, dtype=np.float64)
+        return values
 
     def refuse(self, values: Floats) -> None:
         """Say which value cannot travel."""

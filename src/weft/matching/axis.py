@@ -98,7 +98,8 @@ class Axis:
     def local_starts(self, party: int) -> Ints:
         """Local slot at which each cohort of a party begins (and, last, where they end)."""
         sizes = self.sizes[self.cohorts[party]]
-        return np.concatenate([[0], np.cumsum(sizes)])
+        starts: Ints = np.concatenate([[0], np.cumsum(sizes)])
+        return starts
 
     def n_shared_of(self, party: int) -> int:
         """How many of a party's local slots are shared."""
@@ -112,7 +113,8 @@ def ranges(starts: Ints, sizes: Ints) -> Ints:
     if len(sizes) == 1:
         return np.arange(starts[0], starts[0] + total, dtype=np.int64)
     before = np.cumsum(sizes) - sizes
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - before, sizes)
+    joined: Ints = np.arange(total, dtype=np.int64) + np.repeat(starts - before, sizes)
+    return joined
 
 
 def build_axis(

@@ -28,7 +28,7 @@ def meet(
         Value of the constant column, None for no constant column.
     """
     question: Message = {"classes": classes} if classes is not None else {}
-    replies = channel.ask("match.tokens", {p: question for p in channel.parties})
+    replies = channel.ask("match.tokens", dict.fromkeys(channel.parties, question))
     answered = replies.insist("matching")
     parties = channel.parties
     roster = build_roster(

@@ -150,7 +150,7 @@ class Roster:
         row_of = _local(rows, party)
         labelled = np.array([party in rows.marked[c] for c in cohorts.tolist()], bool)
         holders = self.cell_holders(party)
-        owned_cells = ()
+        owned_cells: tuple[NDArray[np.bool_], ...] = ()
         if holders is not None and self.overlap == "first":
             owned_cells = tuple(self.cells_owned(party, t) for t in tiles.tolist())
         column_cohorts = columns.cohorts[party]

@@ -71,7 +71,9 @@ def sparse_products(start: Any, columns: Any, values: Any, rows: Any, w: Any, ou
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def sparse_accumulate(start: Any, columns: Any, values: Any, rows: Any, change: Any, v: Any) -> None:
+def sparse_accumulate(
+    start: Any, columns: Any, values: Any, rows: Any, change: Any, v: Any
+) -> None:
     """v += block[rows].T @ change for a block in CSR."""
     classes = v.shape[1]
     for r in range(rows.shape[0]):

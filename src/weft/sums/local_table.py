@@ -125,7 +125,12 @@ class SparsePiece(Piece):
     """A block in CSR; its column numbers are local slots already."""
 
     def __init__(
-        self, block: sp.csr_array, row_slots: Slots, column_slots: Slots, n_rows: int, n_columns: int
+        self,
+        block: sp.csr_array,
+        row_slots: Slots,
+        column_slots: Slots,
+        n_rows: int,
+        n_columns: int,
     ) -> None:
         super().__init__(row_slots, column_slots, n_rows, n_columns)
         self.start = block.indptr
@@ -160,11 +165,11 @@ def build_table(seat: Seat, blocks: Sequence[Block], bias_value: float | None) -
         cell, square = _cell_weights(seat, number, block)
         piece: Piece
         if isinstance(block, np.ndarray):
-            weighted = block if cell is None else block * cell
-            piece = DensePiece(weighted, rows, columns, *shape)
+            dense = block if cell is None else block * cell
+            piece = DensePiece(dense, rows, columns, *shape)
         else:
-            weighted = block if cell is None else _scaled(block, cell)
-            piece = SparsePiece(weighted, rows, columns, *shape)
+            sparse = block if cell is None else _scaled(block, cell)
+            piece = SparsePiece(sparse, rows, columns, *shape)
         piece.squares(square, squares)
         pieces.append(piece)
     if bias_value is not None and seat.bias.any():

@@ -66,7 +66,7 @@ class RunningTotals:
         self.stamp = np.zeros(layout.n_shared, np.int32)
 
     def add(self, replies: Mapping[str, Message], iteration: int = 0) -> None:
-        """Add all parties' increments; ``kind.slots`` in a reply says where, else the whole block."""
+        """Add all parties' increments: at ``kind.slots`` of a reply, else to the whole block."""
         senders = [party for party, reply in replies.items() if self.kind in reply]
         if not senders:
             return
@@ -96,7 +96,8 @@ class RunningTotals:
             raise ProtocolError(
                 f"party {senders[party]} sent '{self.kind}' for a slot that it does not share"
             )
-        return self.layout.flat[at]
+        slots: NDArray[np.int64] = self.layout.flat[at]
+        return slots
 
     def _name_the_culprit(
         self, senders: list[str], replies: Mapping[str, Message], iteration: int

@@ -56,7 +56,7 @@ def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> N
     folder.mkdir(parents=True, exist_ok=True)
     save_arrays(folder / NAME, arrays)
     forget: Message = {"iteration": run.iteration}
-    run.channel.ask("checkpoint.forget", {p: forget for p in run.roster.parties})
+    run.channel.ask("checkpoint.forget", dict.fromkeys(run.roster.parties, forget))
 
 
 def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:

@@ -78,9 +78,8 @@ def _set_up(run: Run) -> None:
 
 def _why_stop(run: Run, record: Record, clock: _Clock) -> str:
     settings = run.settings
-    if settings.gap is not None and run.certificate is not None:
-        if run.certificate.gap <= settings.gap:
-            return f"certified gap {run.certificate.gap:.2e} ≤ {settings.gap:g}"
+    if run.reached_gap and run.certificate is not None:
+        return f"certified gap {run.certificate.gap:.2e} ≤ {settings.gap:g}"
     if settings.iterations is not None and run.iteration >= settings.iterations:
         return f"{settings.iterations} iterations"
     if settings.round_trips is not None and record.round_trips >= settings.round_trips:
@@ -92,25 +91,21 @@ def _why_stop(run: Run, record: Record, clock: _Clock) -> str:
 
 def _close(run: Run, result: Result) -> None:
     """End on a certified pair: the one that stopped the run, or a last one, waited for."""
-    stopped_by_gap = (
-        run.settings.gap is not None
-        and run.certificate is not None
-        and run.certificate.gap <= run.settings.gap
-    )
-    if not stopped_by_gap:
+    if not run.reached_gap:
         if run.everyone_current:
             Iteration(run).take(still=True)
         if run.certificate is None or run.certificate.iteration < run.iteration:
             _wait_for_pair(run)
-    result.certificate = run.certificate
-    if run.certificate is not None and run.certified_frozen:
-        result.model_iteration = run.certificate.iteration
-    if run.certificate is not None and run.certificate.iteration < run.iteration:
-        if not stopped_by_gap:
-            run.note(
-                f"the model released is that of iteration {run.certificate.iteration}, the last "
-                "for which every party answered"
-            )
+    certificate = result.certificate = run.certificate
+    if certificate is None:
+        return
+    if run.certified_frozen:
+        result.model_iteration = certificate.iteration
+    if certificate.iteration < run.iteration and not run.reached_gap:
+        run.note(
+            f"the model released is that of iteration {certificate.iteration}, the last for which "
+            "every party answered"
+        )
 
 
 def _wait_for_pair(run: Run) -> None:

@@ -35,7 +35,9 @@ MOST_ROUNDS = 500
 class CurvatureParty:
     """A party's half: its share of the norms, and products with X̃ and X̃ᵀ."""
 
-    def __init__(self, seat: Seat, table: LocalTable, cipher: Cipher, norms: str, seed: int) -> None:
+    def __init__(
+        self, seat: Seat, table: LocalTable, cipher: Cipher, norms: str, seed: int
+    ) -> None:
         self._seat = seat
         self._table = table
         self._norms_rule = norms

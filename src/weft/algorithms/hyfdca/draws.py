@@ -52,7 +52,7 @@ def _draw(seed: int, iteration: int, stream: int, n: int, count: int, out: Any, 
                 break
             where = (where + 1) & mask
         if taken:
-            pick = top
+            pick = np.int64(top)
             where = np.int64(_mix(np.uint64(pick))) & mask
             while seen[where] >= 0:
                 where = (where + 1) & mask

@@ -29,16 +29,12 @@ from weft.sums.totals import Layout, RunningTotals
 class Run:
     """What the coordinator keeps between iterations."""
 
-    def __init__(
-        self, channel: Channel, roster: Roster, settings: Settings, classes: int
-    ) -> None:
+    def __init__(self, channel: Channel, roster: Roster, settings: Settings, classes: int) -> None:
         self.channel = channel
         self.roster = roster
         self.settings = settings
         self.classes = classes
-        self.participation = participation_of(
-            settings.participation, roster.parties, settings.seed
-        )
+        self.participation = participation_of(settings.participation, roster.parties, settings.seed)
         self.adder = adder_of(settings.cipher)
         self.row_layout = Layout(roster.rows, roster.parties)
         self.column_layout = Layout(roster.columns, roster.parties)
@@ -71,6 +67,14 @@ class Run:
         """Whether every party takes part always and none has fallen behind."""
         return self.participation.complete and all(
             seen == self.iteration for seen in self.seen.values()
+        )
+
+    @property
+    def reached_gap(self) -> bool:
+        """Whether the newest certificate meets the target."""
+        target = self.settings.gap
+        return (
+            target is not None and self.certificate is not None and self.certificate.gap <= target
         )
 
     def gamma(self) -> float:
@@ -237,7 +241,9 @@ class Iteration:
         since = {p: run.seen[p] for p in self.present if run.seen[p] < turn - 1}
         changed = run.alpha.changes(since)
         messages: dict[str, Message] = {
-            p: {"alpha.slots": slots, "alpha": alpha} for p, (slots, alpha) in changed.items() if len(slots)
+            p: {"alpha.slots": slots, "alpha": alpha}
+            for p, (slots, alpha) in changed.items()
+            if len(slots)
         }
         if messages:
             replies = self._ask("dual", messages, riders)

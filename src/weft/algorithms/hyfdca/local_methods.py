@@ -22,7 +22,9 @@ class LocalMethod(ABC):
     """Change of α at given rows, from their inner products z."""
 
     @abstractmethod
-    def change(self, slots: Slots | None, alpha: Floats, z: Floats, y: Floats, gamma: float) -> Floats:
+    def change(
+        self, slots: Slots | None, alpha: Floats, z: Floats, y: Floats, gamma: float
+    ) -> Floats:
         """Δα for rows whose current values are ``alpha``, ``z``, ``y``."""
 
 
@@ -33,7 +35,9 @@ class Practical(LocalMethod):
         self._loss = loss
         self._q = 1.0 / (lam * n_samples)
 
-    def change(self, slots: Slots | None, alpha: Floats, z: Floats, y: Floats, gamma: float) -> Floats:
+    def change(
+        self, slots: Slots | None, alpha: Floats, z: Floats, y: Floats, gamma: float
+    ) -> Floats:
         return self._loss.dual_step(alpha, z, y, self._q) - alpha
 
 
@@ -50,7 +54,9 @@ class Theory(LocalMethod):
         self._q = 1.0 / lam
         self._share = share
 
-    def change(self, slots: Slots | None, alpha: Floats, z: Floats, y: Floats, gamma: float) -> Floats:
+    def change(
+        self, slots: Slots | None, alpha: Floats, z: Floats, y: Floats, gamma: float
+    ) -> Floats:
         direction = self._share * gamma * (self._loss.u(z, y) - alpha)
         free = self._loss.dual_step(alpha, z, y, self._q) - alpha
         limited = np.clip(free, np.minimum(direction, 0.0), np.maximum(direction, 0.0))
@@ -80,15 +86,21 @@ class Safe(LocalMethod):
         self._drawn = drawn
         self._sizes = sizes
         self._q = self._unit
+        self._omega = 0.0
 
     def set_omega(self, omega: float) -> None:
-        """Use another bound ω."""
+        """Use this bound ω; costs nothing while it stays the same."""
+        if omega == self._omega:
+            return
+        self._omega = omega
         n, b = self._sizes, self._drawn
         beta = 1.0 - (b - 1) / np.maximum(n - 1, 1) + b / n * omega
         beta = np.where(b >= n, omega, beta)
         # An ω below one would claim that single rows are shorter than their own norm.
         self._q = self._unit * np.repeat(np.maximum(beta, 1e-12), n)[:, None]
 
-    def change(self, slots: Slots | None, alpha: Floats, z: Floats, y: Floats, gamma: float) -> Floats:
+    def change(
+        self, slots: Slots | None, alpha: Floats, z: Floats, y: Floats, gamma: float
+    ) -> Floats:
         q = self._q if slots is None else self._q.take(slots, axis=0)
         return self._loss.dual_step(alpha, z, y, q) - alpha

@@ -282,7 +282,7 @@ class HyfdcaParty:
         squared: Floats = np.einsum("ij,ij->j", w[self.seat.owned], w[self.seat.owned])
         return squared
 
-    def _certificate_sums(self, z: Floats | None) -> Floats:
+    def _certificate_sums(self, z: Floats | None) -> list[float]:
         """Losses and conjugates of the rows counted here, per class, over N."""
         full = np.zeros((self.seat.n_rows, self.alpha.shape[1]))
         shared = self.seat.n_shared_rows
