@@ -101,7 +101,7 @@ class Model:
         known = [(j, self._place[n]) for j, n in enumerate(names.tolist()) if n in self._place]
         mine = np.array([j for j, _ in known], dtype=int)
         place = np.array([p for _, p in known], dtype=int)
-        centre = self.coef[:, place] @ self.scaling[0][place]
+        centre: Floats = self.coef[:, place] @ self.scaling[0][place]
         filled = _filled(block[:, mine], self.scaling[0][place])
         return _scores(filled, self.coef[:, place]) - centre
 

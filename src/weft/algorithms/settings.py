@@ -51,7 +51,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     certify_every: int | None = None
     participation: str | float | dict[str, object] = "everyone"
     cipher: str = "plain"
-    coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -45,7 +45,10 @@ class Everyone(Participation):
 
 @dataclass(frozen=True)
 class RandomFraction(Participation):
-    """A random set of ⌈fraction · parties⌉ parties, drawn anew in each iteration."""
+    """A random set of ⌊fraction · parties⌋ parties, at least one, drawn anew each iteration.
+
+    Rounded down, so that a fraction below one always leaves somebody out.
+    """
 
     parties: tuple[str, ...]
     fraction: float
@@ -58,7 +61,7 @@ class RandomFraction(Participation):
             )
 
     def present(self, iteration: int) -> tuple[str, ...]:
-        count = math.ceil(self.fraction * len(self.parties) - 1e-9)
+        count = max(1, math.floor(self.fraction * len(self.parties) + 1e-9))
         random = np.random.default_rng((self.seed, 0x9A47, iteration))
         chosen = np.sort(random.choice(len(self.parties), size=count, replace=False))
         return tuple(self.parties[i] for i in chosen.tolist())

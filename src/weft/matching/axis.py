@@ -41,7 +41,8 @@ class Lists:
         """Group distinct (owner, value) pairs by owner, values ascending."""
         if len(owner):
             width = int(value.max()) + 1
-            pairs = np.unique(owner * width + value)
+            pairs = np.sort(owner * width + value)
+            pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])]
             owner, value = pairs // width, pairs % width
         start = np.zeros(owners + 1, np.int64)
         np.cumsum(np.bincount(owner, minlength=owners), out=start[1:])

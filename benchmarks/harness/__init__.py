@@ -1,0 +1,82 @@
+"""What every benchmark shares: a table with the anchor beside our figure, and JSON rows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure.
+
+    ``anchor`` is what it is held against (a paper's figure, a peer in the same run), ``bar``
+    what it must reach, None where it is only for the record.
+    """
+
+    name: str
+    value: float
+    unit: str
+    anchor: float | None
+    bar: float | None
+    better: Literal["lower", "higher"]
+
+    @property
+    def met(self) -> bool | None:
+        if self.bar is None:
+            return None
+        return self.value <= self.bar if self.better == "lower" else self.value >= self.bar
+
+
+class Report:
+    """Collects rows, prints them as they come in a table, writes them as JSON."""
+
+    def __init__(self, title: str, anchor: str) -> None:
+        parser = argparse.ArgumentParser(description=title)
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here too")
+        parser.add_argument("--only", default="", help="run only what has this in its name")
+        self.options = parser.parse_args()
+        self._title = title
+        self._anchor = anchor
+        self._rows: list[Row] = []
+
+    def wants(self, name: str) -> bool:
+        return self.options.only in name
+
+    def add(
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        *,
+        anchor: float | None = None,
+        bar: float | None = None,
+        better: Literal["lower", "higher"] = "lower",
+    ) -> None:
+        self._rows.append(Row(name, value, unit, anchor, bar, better))
+        print(f"{name}: {value:.4g} {unit}", flush=True)
+
+    def close(self) -> None:
+        table = Table(title=self._title)
+        for heading in ("", "Weft", "unit", self._anchor, "bar", "met"):
+            table.add_column(heading, justify="left" if heading in ("", "unit") else "right")
+        for row in self._rows:
+            sign = "≤" if row.better == "lower" else "≥"
+            table.add_row(
+                row.name,
+                f"{row.value:.4g}",
+                row.unit,
+                "" if row.anchor is None else f"{row.anchor:g}",
+                "" if row.bar is None else f"{sign} {row.bar:g}",
+                {None: "", True: "yes", False: "NO"}[row.met],
+            )
+        Console(width=110).print(table)
+        if self.options.json is not None:
+            rows = [{**asdict(row), "met": row.met} for row in self._rows]
+            self.options.json.write_text(json.dumps(rows, indent=1) + "\n")

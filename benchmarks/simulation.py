@@ -1,0 +1,151 @@
+"""Seconds per outer iteration of HyFDCA with all parties in one process.
+
+The paper's seconds (Tables 6 to 8 of its supplement, parallel compute of the slowest client,
+without encryption) stand beside ours, which add up all parties, the coordinator and the
+certificates. Needs the data directory: set WEFT_DATA.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from harness import Report
+
+from weft.algorithms.settings import Settings
+from weft.data import SPLITS, Split, Table, Tile, load
+from weft.federation import Federation, Preparation
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def seconds_per_iteration(
+    tiles: Mapping[str, Sequence[Tile]], overlap: str, settings: Settings
+) -> list[float]:
+    """Wall seconds of every iteration but the first, which compiles."""
+    federation = Federation(tiles, Preparation(overlap=overlap))  # type: ignore[arg-type]
+    ends: list[float] = []
+    federation.train(settings, progress=lambda record: ends.append(record.wall_seconds))
+    return np.diff(ends).tolist()
+
+
+def paper_settings(local: str, lam: float, iic: float, iterations: int) -> Settings:
+    return Settings(
+        lam=lam, local=local, iic=iic, participation=0.9, gap=None, iterations=iterations
+    )
+
+
+def mnist(parties: int) -> Split:
+    table = load("mnist")
+    binary = replace(table, labels=np.where(table.labels == 3, 1, -1))
+    return SPLITS["quadrants"](binary, parties=parties)
+
+
+def dealt(name: str) -> Split:
+    options = {"cache_dir": os.environ.get("WEFT_CACHE")} if name == "newsgroups" else {}
+    return SPLITS["dealt"](load(name, **options), k=12, q=12)
+
+
+def speed_table(report: Report) -> None:
+    cases = (
+        # name, split, λ, IIC, iterations, the paper's seconds, bar
+        ("MNIST, 5,000 parties", lambda: mnist(5000), 1e-3, 0.02195, 60, 13.62, 0.6),
+        ("MNIST, 500 parties", lambda: mnist(500), 1e-3, 0.08337, 60, 1.827, 0.1),
+        ("Covertype, 12×12", lambda: dealt("covtype"), 5e-5, 0.0007434, 200, None, 0.1),
+        ("newsgroups, 12×12", lambda: dealt("newsgroups"), 1e-5, 0.07564, 40, 0.4683, 0.25),
+    )
+    for name, make, lam, iic, iterations, paper, bar in cases:
+        if not report.wants(name):
+            continue
+        split = make()
+        for local in ("practical", "safe"):
+            times = seconds_per_iteration(
+                split.parties, split.overlap, paper_settings(local, lam, iic, iterations)
+            )
+            label = f"{name}, {local}"
+            report.add(label, statistics.fmean(times), "s/iteration", anchor=paper, bar=bar)
+
+
+def dense_table(rows: int, columns: int) -> Table:
+    random = np.random.default_rng(0)
+    block = random.standard_normal((rows, columns)) / np.sqrt(columns)
+    labels = np.where(block @ random.standard_normal(columns) > 0, 1, -1)
+    ids = np.arange(rows).astype(str).astype(object)
+    features = np.array([f"x{j}" for j in range(columns)], dtype=object)
+    return Table(ids, features, block, labels, task="classification", name="synthetic")
+
+
+def touched_rows(report: Report) -> None:
+    """Twice the samples, the same number drawn: the iteration must not notice."""
+    name = "twice the samples, same draws"
+    if not report.wants(name):
+        return
+    # Both tables are far larger than the processor's caches, so that a touched row costs the
+    # same in each; the quietest of several medians is compared, since other work only adds.
+    drawn, size = 6000, 300_000
+    for participation in (1.0, 0.7):
+        times: dict[int, list[float]] = {1: [], 2: []}
+        tables = {factor: dense_table(size * factor, 60) for factor in times}
+        for _ in range(4):
+            for factor, table in tables.items():
+                settings = Settings(
+                    lam=1e-3,
+                    iic=drawn / (size * factor),
+                    gap=None,
+                    iterations=120,
+                    certify_every=1000,
+                    participation="everyone" if participation == 1 else participation,
+                )
+                split = SPLITS["grid"](table, k=3, q=3)
+                run = seconds_per_iteration(split.parties, "mean", settings)
+                times[factor].append(statistics.median(run[5:]))
+        ratio = min(times[2]) / min(times[1])
+        report.add(f"{name}, {participation:g} taking part", ratio, "×", anchor=1.0, bar=1.15)
+
+
+def big_table(report: Report) -> None:
+    """1,000,000 × 100 dense, 3×3 parties, in a process of its own to read its peak memory."""
+    name = "1,000,000 × 100, 3×3: peak memory"
+    if report.wants(name):
+        out = subprocess.run(
+            [sys.executable, __file__, "train-big"], check=True, capture_output=True, text=True
+        )
+        peak, seconds = (float(x) for x in out.stdout.split())
+        report.add(name, peak, "GiB", bar=6.0)
+        report.add("1,000,000 × 100, 3×3: iic 0.01", seconds, "s/iteration")
+
+
+def train_big() -> None:
+    split = SPLITS["grid"](dense_table(1_000_000, 100), k=3, q=3)
+    preparation = Preparation(scaling="standard", intercept=True)
+    ends: list[float] = []
+    settings = Settings(lam=1e-4, iic=0.01, gap=None, iterations=30)
+    Federation(split.parties, preparation).train(
+        settings, progress=lambda record: ends.append(record.wall_seconds)
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(peak, (ends[-1] - ends[0]) / (len(ends) - 1))
+
+
+def main() -> None:
+    if sys.argv[1:] == ["train-big"]:
+        train_big()
+        return
+    if SHARED.is_dir():
+        os.environ.setdefault("WEFT_DATA", str(SHARED))
+    report = Report("HyFDCA in one process", "paper, s")
+    speed_table(report)
+    touched_rows(report)
+    big_table(report)
+    report.close()
+
+
+if __name__ == "__main__":
+    main()
