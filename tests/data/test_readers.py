@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from weft.data import Tile, read_tile, write_tile
 from weft.errors import DataError
+from weft.storage import StorageError
 
 PATIENTS = "id,age,label,dose\n007,41,yes,0.5\n 7 ,,no,2\nNA,3,,1e-3\n"
 
@@ -209,7 +210,7 @@ def test_npz_without_ids_or_with_broken_indices_is_refused(tmp_path):
 def test_writing_refuses_what_it_cannot_write(tmp_path, small):
     with pytest.raises(DataError, match="suffix"):
         write_tile(small, tmp_path / "tile.txt")
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(StorageError, match="does not exist"):
         write_tile(small, tmp_path / "no" / "tile.csv")
     with pytest.raises(DataError, match="'age' has the name"):
         write_tile(small, tmp_path / "tile.csv", id_column="age")
@@ -228,7 +229,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, small, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full_disk)
-    with pytest.raises(DataError, match="No space left"):
+    with pytest.raises(StorageError, match="No space left"):
         write_tile(small, path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["tile.npz"]

@@ -1,13 +1,10 @@
-"""Files: found in a data directory, and written whole or not at all."""
+"""Original files of named data sets, found in a data directory."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 from weft.errors import DataError
 
@@ -45,25 +42,3 @@ class DataFolder:
                 f"{relative}."
             )
         return path
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends without error.
-
-    A reader therefore sees the old file or the whole new one, and an interrupted write leaves
-    nothing behind.
-    """
-    if not path.parent.is_dir():
-        raise DataError(f"{path}: the folder {path.parent} does not exist; create it first.")
-    draft = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
-        yield draft
-        os.replace(draft, path)
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written ({error.strerror or error}); check the folder's "
-            "permissions and free space."
-        ) from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -103,7 +103,7 @@ def _read_table(
     path: Path, id_column: str, label_column: str | None, features: Sequence[str] | None
 ) -> Tile:
     """A tile from a CSV or Parquet file; only the columns asked for are parsed."""
-    header = _header(path)
+    header = column_names(path)
     raw = {name.strip(): name for name in header}
     if len(raw) < len(header):
         stripped = [name.strip() for name in header]
@@ -135,8 +135,8 @@ def _read_table(
     return Tile(ids, np.array(features, dtype=object), block, labels, path.name)
 
 
-def _header(path: Path) -> list[str]:
-    """Column names as the file has them."""
+def column_names(path: Path) -> list[str]:
+    """Column names of a CSV or Parquet table, as the file has them."""
     try:
         if path.name.lower().endswith(".parquet"):
             return list(pyarrow.parquet.read_schema(path).names)

@@ -11,9 +11,10 @@ from typing import Literal, cast
 import numpy as np
 import scipy.sparse as sp
 
-from weft.data.files import DataFolder, replacing
+from weft.data.files import DataFolder
 from weft.data.tile import Names, Sparse, Table
 from weft.errors import DataError
+from weft.storage import replacing
 
 _ARCHIVE = "newsgroups/20_newsgroups.tar.xz"
 _POSITIVE = ("comp.", "misc.", "rec.")

@@ -1,4 +1,4 @@
-"""Where the tests of this folder find the original data files."""
+"""Where the tests find the original data files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def data_dir() -> Path:
     named = os.environ.get("WEFT_DATA")
     if named:
         return Path(named)
-    beside = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     if beside.is_dir():
         return beside
     pytest.skip("no data directory: WEFT_DATA is not set and ../shared/data does not exist")
