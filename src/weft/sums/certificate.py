@@ -182,7 +182,7 @@ class FrozenPair:
     iteration
         α is frozen as it stood after this iteration.
     alpha
-        The running totals of α, which are copied; None where no sample is shared.
+        The running totals of α, which are copied.
     """
 
     def __init__(

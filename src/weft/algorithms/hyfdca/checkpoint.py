@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from weft.algorithms.base import Record, Result
-from weft.algorithms.hyfdca.iteration import Run
+from weft.algorithms.hyfdca.run import Run
 from weft.channels import Message, Reading
 from weft.errors import ConfigError
 from weft.storage import save_arrays

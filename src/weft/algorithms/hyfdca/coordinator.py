@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from weft.algorithms.base import Checkpointing, Coordinator, Record, Result
 from weft.algorithms.hyfdca.checkpoint import load_checkpoint, save_checkpoint
 from weft.algorithms.hyfdca.curvature import find_omega, share_norms
-from weft.algorithms.hyfdca.iteration import Iteration, Run
+from weft.algorithms.hyfdca.iteration import Iteration
+from weft.algorithms.hyfdca.run import Run
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Message, Reading
 from weft.matching.roster import Roster
@@ -96,16 +97,25 @@ def _close(run: Run, result: Result) -> None:
             Iteration(run).take(still=True)
         if run.certificate is None or run.certificate.iteration < run.iteration:
             _wait_for_pair(run)
-    certificate = result.certificate = run.certificate
+    certificate = run.certificate
     if certificate is None:
         return
-    if run.certified_frozen:
-        result.model_iteration = certificate.iteration
-    if certificate.iteration < run.iteration and not run.reached_gap:
+    behind = certificate.iteration < run.iteration and not run.reached_gap
+    if behind and not run.certified_frozen:
+        # The pair of that certificate was the iterate of its time, which nobody kept.
+        run.note(
+            f"the model released is not certified: the last certificate is that of iteration "
+            f"{certificate.iteration}"
+        )
+        return
+    if behind:
         run.note(
             f"the model released is that of iteration {certificate.iteration}, the last for which "
             "every party answered"
         )
+    result.certificate = certificate
+    if run.certified_frozen:
+        result.model_iteration = certificate.iteration
 
 
 def _wait_for_pair(run: Run) -> None:

@@ -118,6 +118,8 @@ class CohortDrawing(Drawing):
 
     def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
         shared = cohort_draws(self._seed, iteration, self._movable)
+        # In memory order, rows of a big table cost fewer cache misses; the draw is the same.
+        shared.sort()
         private = _NONE
         if len(self._private):
             private = cohort_draws(self._seed, iteration, self._private)
