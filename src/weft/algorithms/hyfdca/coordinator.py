@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from weft.algorithms.base import Checkpointing, Coordinator, Record, Result
 from weft.algorithms.hyfdca.checkpoint import load_checkpoint, save_checkpoint
@@ -43,7 +43,9 @@ class HyfdcaCoordinator(Coordinator):
         while not result.stopped:
             iteration = Iteration(run)
             iteration.take()
-            record = clock.record(run, iteration)
+            record = clock.record(
+                run, len(iteration.present), iteration.loss_estimate, iteration.gap_estimate
+            )
             result.history.append(record)
             if progress is not None:
                 progress(record)
@@ -51,8 +53,9 @@ class HyfdcaCoordinator(Coordinator):
             if checkpointing is not None and run.iteration % checkpointing.every == 0:
                 save_checkpoint(run, result, checkpointing.folder, clock.spent())
         _close(run, result)
-        if run.certificate is not None and run.certificate is result.certificate:
-            result.history[-1] = clock.closing_record(run, result.history[-1])
+        last = result.history[-1]
+        # Closing may have brought a certificate, and has cost something.
+        result.history[-1] = clock.record(run, last.present, last.loss_estimate, last.gap_estimate)
         return result
 
 
@@ -157,47 +160,24 @@ class _Clock:
     def spent(self) -> Reading:
         return self._spent + (self._channel.meter.read() - self._start)
 
-    def record(self, run: Run, iteration: Iteration) -> Record:
+    def record(
+        self, run: Run, present: int, loss_estimate: float | None, gap_estimate: float | None
+    ) -> Record:
+        """The history's row for where the run stands now."""
         cost = self.spent()
         certificate = run.certificate
         return Record(
             iteration=run.iteration,
-            present=len(iteration.present),
+            present=present,
             round_trips=cost.round_trips,
             bytes_down=cost.bytes_down,
             bytes_up=cost.bytes_up,
             compute_seconds=cost.slowest,
             wall_seconds=self._wall + time.perf_counter() - self._began,
-            primal=_total(certificate.primal) if certificate else None,
-            dual=_total(certificate.dual) if certificate else None,
+            primal=sum(certificate.primal) if certificate else None,
+            dual=sum(certificate.dual) if certificate else None,
             gap=certificate.gap if certificate else None,
             certified_at=certificate.iteration if certificate else None,
-            loss_estimate=iteration.loss_estimate,
-            gap_estimate=iteration.gap_estimate,
+            loss_estimate=loss_estimate,
+            gap_estimate=gap_estimate,
         )
-
-    def closing_record(self, run: Run, last: Record) -> Record:
-        """The last record with the certificate that closing brought, and its cost."""
-        cost = self.spent()
-        certificate = run.certificate
-        if certificate is None:
-            return last
-        return Record(
-            iteration=last.iteration,
-            present=last.present,
-            round_trips=cost.round_trips,
-            bytes_down=cost.bytes_down,
-            bytes_up=cost.bytes_up,
-            compute_seconds=cost.slowest,
-            wall_seconds=self._wall + time.perf_counter() - self._began,
-            primal=_total(certificate.primal),
-            dual=_total(certificate.dual),
-            gap=certificate.gap,
-            certified_at=certificate.iteration,
-            loss_estimate=last.loss_estimate,
-            gap_estimate=last.gap_estimate,
-        )
-
-
-def _total(values: Iterable[float]) -> float:
-    return float(sum(values))
