@@ -81,6 +81,8 @@ class Federation:
         Seconds a party may take for a phase.
     store
         Folder for checkpoints.
+    packed
+        Let every message travel as bytes, as over a network.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Federation:
         record: bool = False,
         timeout: float | None = None,
         store: Path | None = None,
+        packed: bool = False,
     ) -> None:
         if not tiles:
             raise ConfigError("a federation needs at least one party")
@@ -107,6 +110,7 @@ class Federation:
         self._record = record
         self._timeout = timeout
         self._store = store
+        self._packed = packed
         self.parties: dict[str, Party] = {}
 
     def assemble(self, settings: Settings) -> tuple[LocalChannel, Roster, NDArray[Any] | None]:
@@ -122,6 +126,7 @@ class Federation:
             {name: party.on for name, party in self.parties.items()},
             timeout=self._timeout,
             record=self._record,
+            packed=self._packed,
         )
         roster = meet(
             channel,

@@ -4,6 +4,7 @@ from weft.channels.channel import Channel, Failure, Handler, Replies, Request
 from weft.channels.local import LocalChannel, Recorded
 from weft.channels.message import Message, Value, size_of
 from weft.channels.meter import Meter, Reading
+from weft.channels.packing import pack, unpack
 from weft.channels.participation import (
     Cyclic,
     Everyone,
@@ -30,6 +31,8 @@ __all__ = [
     "Request",
     "Trace",
     "Value",
+    "pack",
     "participation_of",
     "size_of",
+    "unpack",
 ]

@@ -8,6 +8,7 @@ from time import perf_counter
 
 from weft.channels.channel import Channel, Failure, Handler, Replies, Request
 from weft.channels.message import Message, size_of
+from weft.channels.packing import pack, unpack
 from weft.errors import WeftError
 
 
@@ -33,6 +34,9 @@ class LocalChannel(Channel):
         reported as late, as a network would do.
     record
         Keep every message and reply in ``transcript``: how tests see what each side sees.
+    packed
+        Turn every message and reply into bytes and back, as a network does: nothing but plain
+        values crosses, and no array is shared.
     """
 
     def __init__(
@@ -41,9 +45,12 @@ class LocalChannel(Channel):
         *,
         timeout: float | None = None,
         record: bool = False,
+        packed: bool = False,
     ) -> None:
         super().__init__()
         self._handlers = dict(handlers)
+        if packed:
+            self._handlers = {name: _through_bytes(call) for name, call in handlers.items()}
         self._timeout = timeout
         self.transcript: list[Recorded] | None = [] if record else None
 
@@ -95,6 +102,13 @@ class LocalChannel(Channel):
             results.append(replies)
         self.meter.round_trips += 1
         return results
+
+
+def _through_bytes(handler: Handler) -> Handler:
+    def answer(phase: str, message: Message) -> Message:
+        return unpack(pack(handler(phase, unpack(pack(message)))))
+
+    return answer
 
 
 def _broken(error: Exception) -> Failure:
