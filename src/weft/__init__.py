@@ -1,3 +1,63 @@
-"""Weft: hybrid federated learning with a proof that the result equals central training."""
+"""Weft: hybrid federated learning with a proof that the result equals central training.
+
+>>> from weft import HybridClassifier
+>>> from weft.data import SPLITS, load
+>>> split = SPLITS["grid"](load("breast_cancer"), k=2, q=3)
+>>> model = HybridClassifier(scaling="standard", unit_rows=True, gap=1e-2).fit(split)
+>>> model.gap_ <= 1e-2
+True
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.algorithms.settings import Settings
+    from weft.data.readers import read_tile
+    from weft.data.tile import Tile
+    from weft.errors import WeftError
+    from weft.estimators import HybridClassifier, HybridRegressor
+    from weft.federation import Federation, Preparation
+    from weft.model import Model, load_model
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Federation",
+    "HybridClassifier",
+    "HybridRegressor",
+    "Model",
+    "Preparation",
+    "Settings",
+    "Tile",
+    "WeftError",
+    "load_model",
+    "read_tile",
+]
+
+_HOMES = {
+    "Federation": "weft.federation",
+    "HybridClassifier": "weft.estimators",
+    "HybridRegressor": "weft.estimators",
+    "Model": "weft.model",
+    "Preparation": "weft.federation",
+    "Settings": "weft.algorithms.settings",
+    "Tile": "weft.data.tile",
+    "WeftError": "weft.errors",
+    "load_model": "weft.model",
+    "read_tile": "weft.data.readers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Looked up on first use: a coordinator that imports its own part of Weft loads no reader
+    # and no tile, and `weft --help` need not wait for the compiler.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

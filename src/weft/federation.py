@@ -226,7 +226,7 @@ class Federation:
                 )
             classes = common_classes(found)
         if len(classes) < 2:
-            only = f"only the label {classes[0]!r}" if len(classes) else "no label"
+            only = f"only the label {classes.tolist()[0]!r}" if len(classes) else "no label"
             raise DataError(
                 f"the label column holds {only}, but classification needs two classes; "
                 "check the label column, or use a regression loss such as 'squared'"

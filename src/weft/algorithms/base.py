@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 class Record:
     """One iteration of a run, as the history keeps it.
 
+    Costs are totals since the run's first message, matching and scaling included.
     ``primal``, ``dual`` and ``gap`` are of the newest certificate, which ``certified_at``
     dates (None: no certificate yet). The estimates use stored sums of absent parties; they
     are shown, but never stop a run.

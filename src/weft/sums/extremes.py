@@ -8,15 +8,22 @@ than how many parties reach a digit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.channels import Channel, Message
+from weft.channels.message import array, integer
+from weft.sums.scalars import add_scalars, pack_scalars
+
 Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
 ROUNDS = 16
+#: Rounds that give sign and exponent: the value up to a factor of two.
+EXPONENT_ROUNDS = 3
 _DIGITS = np.arange(1, 16, dtype=np.uint64)
 _SIGN = np.uint64(1 << 63)
 
@@ -44,3 +51,37 @@ def extend(prefix: Keys, totals: Floats, round_: int) -> Keys:
     """The prefix with the next digit: the largest one that somebody reached."""
     digit = (totals > 0.5).sum(axis=1).astype(np.uint64)
     return cast(Keys, prefix | (digit << np.uint64(60 - 4 * round_)))
+
+
+def answer_largest(value: float, message: Message) -> Message:
+    """A party's flags for one digit of the largest of all parties' values."""
+    flags = reached(keys_of(np.array([value])), array(message, "prefix"), integer(message, "round"))
+    return {"flags": pack_scalars(*flags[0].tolist())}
+
+
+def ask_largest(
+    channel: Channel, phase: str, first: Mapping[str, Message], rounds: int = ROUNDS
+) -> float:
+    """Coordinator: the largest of all parties' values, or, after fewer rounds, a bound above it.
+
+    ``first`` is what each party needs, besides the digit asked for, in the first round.
+    """
+    prefix = np.zeros(1, np.uint64)
+    messages = first
+    for round_ in range(rounds):
+        asked: dict[str, Message] = {
+            p: {**m, "round": round_, "prefix": prefix} for p, m in messages.items()
+        }
+        replies = channel.ask(phase, asked).insist("finding the largest value")
+        prefix = extend(prefix, np.array([add_scalars(replies, "flags", 15)]), round_)
+        messages = {p: {} for p in first}
+    below = np.uint64(2 ** (64 - 4 * rounds) - 1)
+    return float(values_of(prefix | below)[0])
+
+
+def unit_above(channel: Channel, phase: str) -> float:
+    """Coordinator: a power of two above all parties' values, as a common unit for them."""
+    bound = ask_largest(channel, phase, {p: {} for p in channel.parties}, EXPONENT_ROUNDS)
+    if not np.isfinite(bound):
+        return float(2.0**1023)
+    return float(np.ldexp(1.0, int(np.frexp(max(bound, 0.0))[1])))

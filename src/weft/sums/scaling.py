@@ -15,15 +15,23 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.channels import Channel, Message
-from weft.channels.message import array, integer, text
+from weft.channels.message import array, integer, number, text
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.roster import Roster
 from weft.matching.seat import Seat
 from weft.sums.contribution import Wire
-from weft.sums.extremes import ROUNDS, extend, keys_of, reached, values_of
+from weft.sums.extremes import (
+    ROUNDS,
+    answer_largest,
+    ask_largest,
+    extend,
+    keys_of,
+    reached,
+    unit_above,
+    values_of,
+)
 from weft.sums.local_table import Block, build_table, counted_once
-from weft.sums.scalars import add_scalars, pack_scalars
 from weft.sums.totals import Layout, RunningTotals
 
 Floats = NDArray[np.float64]
@@ -51,7 +59,7 @@ class ScalingParty:
         self._mean: Floats = np.zeros(m)
         self._count: Floats = np.zeros(m)
         self._part: Floats = np.zeros((m, 2))
-        self._row_keys: NDArray[np.uint64] = np.zeros(1, np.uint64)
+        self._squares: Floats = np.zeros((seat.n_rows, 1))
 
     # ── extremes of columns ───────────────────────────────────────────────────────────────
 
@@ -75,8 +83,8 @@ class ScalingParty:
     def _start_extremes(self, of: str) -> None:
         m = self._seat.n_columns
         low, high = np.full(m, np.inf), np.full(m, -np.inf)
-        for number, block in enumerate(self._blocks):
-            columns = self._seat.tile_columns[number]
+        for tile, block in enumerate(self._blocks):
+            columns = self._seat.tile_columns[tile]
             smallest, largest = _range_of(block)
             np.minimum.at(low, columns, smallest)
             np.maximum.at(high, columns, largest)
@@ -116,10 +124,10 @@ class ScalingParty:
 
     def _moment(self, function: Any, *, first: bool) -> Message:
         part = np.zeros((self._seat.n_columns, 2))
-        for number, block in enumerate(self._blocks):
-            columns = self._seat.tile_columns[number]
-            kept = self._seat.tile_rows[number] >= 0
-            weights = counted_once(self._seat, number, block)
+        for tile, block in enumerate(self._blocks):
+            columns = self._seat.tile_columns[tile]
+            kept = self._seat.tile_rows[tile] >= 0
+            weights = counted_once(self._seat, tile, block)
             x = block if isinstance(block, np.ndarray) else block.toarray()
             known = ~np.isnan(x) & kept[:, None]
             weight = known.astype(np.float64) if weights is None else known * weights
@@ -164,25 +172,25 @@ class ScalingParty:
 
     # ── rows ──────────────────────────────────────────────────────────────────────────────
 
-    def norms(self, blocks: Sequence[Block]) -> Message:
-        """This party's share of ‖x_i‖² of the scaled rows."""
-        table = build_table(self._seat, blocks, self._bias)
-        self._squares = table.squares
+    def size(self, blocks: Sequence[Block], message: Message) -> Message:
+        """One digit of the largest share of ‖x_i‖² that any party has."""
+        if integer(message, "round") == 0:
+            self._squares = build_table(self._seat, blocks, self._bias).squares
+        return answer_largest(float(self._squares.max(initial=0.0)), message)
+
+    def norms(self, message: Message) -> Message:
+        """This party's share of ‖x_i‖² of the scaled rows, in a common unit."""
+        self._squares = self._squares / number(message, "unit")
         shared = self._seat.n_shared_rows
         return {"z": self._z.send(self._squares[:shared])} if shared else {}
 
     def longest(self, message: Message) -> Message:
-        """One digit of the largest squared norm."""
-        round_ = integer(message, "round")
-        if round_ == 0:
-            shared = self._seat.n_shared_rows
-            if shared:
-                self._squares[:shared] = self._z.open(array(message, "z"))
-            counted = self._squares[self._seat.counted_rows]
-            self._row_keys = keys_of(np.array([counted.max(initial=0.0)]))
-        prefix = array(message, "prefix")
-        flags = reached(self._row_keys, prefix, round_)[0]
-        return {"flags": pack_scalars(*flags.tolist())}
+        """One digit of the largest squared norm, in that unit."""
+        shared = self._seat.n_shared_rows
+        if shared and "z" in message:
+            self._squares[:shared] = self._z.open(array(message, "z"))
+        counted = self._squares[self._seat.counted_rows]
+        return answer_largest(float(counted.max(initial=0.0)), message)
 
 
 def agree_on_scaling(
@@ -241,21 +249,14 @@ def _feature_sum(
 
 def _unit_rows(channel: Channel, rows: Layout, adder: Adder) -> None:
     parties = channel.parties
-    replies = channel.ask("scale.norms", {p: {} for p in parties}).insist("scaling rows")
+    unit = unit_above(channel, "scale.size")
+    messages: dict[str, Message] = {p: {"unit": unit} for p in parties}
+    replies = channel.ask("scale.norms", messages).insist("scaling rows")
     totals = RunningTotals("z", rows, 1, adder)
     totals.add(replies)
-    messages: dict[str, Message] = {
-        p: {"z": b} if len(b) else {} for p, b in totals.blocks(parties).items()
-    }
-    prefix = np.zeros(1, np.uint64)
-    for round_ in range(ROUNDS):
-        for message in messages.values():
-            message.update(round=round_, prefix=prefix)
-        replies = channel.ask("scale.longest", messages).insist("scaling rows")
-        sums = np.array([add_scalars(replies, "flags", 15)])
-        prefix = extend(prefix, sums, round_)
-        messages = {p: {} for p in parties}
-    longest = float(values_of(prefix)[0])
+    blocks = totals.blocks(parties)
+    first: dict[str, Message] = {p: {"z": b} if len(b) else {} for p, b in blocks.items()}
+    longest = ask_largest(channel, "scale.longest", first) * unit
     # A hair above the largest norm, so that rounding cannot put a row outside the unit ball.
     factor = 1.0 / (np.sqrt(longest) * (1 + 1e-9)) if longest > 0 else 1.0
     channel.ask("scale.rows", {p: {"factor": float(factor)} for p in parties}).insist(

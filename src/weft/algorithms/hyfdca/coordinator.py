@@ -34,12 +34,13 @@ class HyfdcaCoordinator(Coordinator):
     ) -> Result:
         run = Run(channel, roster, settings, classes)
         result = Result(notes=run.notes)
-        spent = Reading()
         if checkpointing is not None and checkpointing.resume:
             spent = load_checkpoint(run, result, checkpointing.folder)
+            # What had been spent counts; matching the parties again does not count twice.
+            clock = _Clock(channel, spent - channel.meter.read(), result)
         else:
+            clock = _Clock(channel, Reading(), result)
             _set_up(run)
-        clock = _Clock(channel, spent, result)
         while not result.stopped:
             iteration = Iteration(run)
             iteration.take()
@@ -148,17 +149,16 @@ def _names(pair: FrozenPair) -> str:
 
 
 class _Clock:
-    """Costs of a run, also across a checkpoint."""
+    """Costs of a run from its first message on, also across a checkpoint."""
 
-    def __init__(self, channel: Channel, spent: Reading, result: Result) -> None:
+    def __init__(self, channel: Channel, before: Reading, result: Result) -> None:
         self._channel = channel
-        self._start = channel.meter.read()
-        self._spent = spent
+        self._before = before
         self._began = time.perf_counter()
         self._wall = result.history[-1].wall_seconds if result.history else 0.0
 
     def spent(self) -> Reading:
-        return self._spent + (self._channel.meter.read() - self._start)
+        return self._before + self._channel.meter.read()
 
     def record(
         self, run: Run, present: int, loss_estimate: float | None, gap_estimate: float | None

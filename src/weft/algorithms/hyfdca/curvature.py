@@ -19,6 +19,7 @@ from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.seat import Seat
 from weft.sums.contribution import Wire
+from weft.sums.extremes import answer_largest, unit_above
 from weft.sums.local_table import LocalTable
 from weft.sums.scalars import add_scalars, pack_scalars
 from weft.sums.totals import Layout, RunningTotals
@@ -41,6 +42,7 @@ class CurvatureParty:
         self._seat = seat
         self._table = table
         self._norms_rule = norms
+        self._unit = 1.0
         self._seed = seed
         self._z = Wire("z", seat.contributors, cipher)
         self._v = Wire("v", seat.contributors, cipher, 1.0 / seat.n_samples)
@@ -49,8 +51,13 @@ class CurvatureParty:
         self._sum: Floats = np.zeros((seat.n_columns, 1))
         self.norms: Floats = np.zeros((seat.n_rows, 1))
 
-    def share_norms(self) -> Message:
-        """This party's part of ‖x_i‖², or of the bound of the cohort."""
+    def size(self, message: Message) -> Message:
+        """One digit of the largest part of ‖x_i‖² that any party has."""
+        return answer_largest(float(self._table.squares.max(initial=0.0)), message)
+
+    def share_norms(self, message: Message) -> Message:
+        """This party's part of ‖x_i‖², or of the bound of the cohort, in a common unit."""
+        self._unit = number(message, "unit")
         squares = self._table.squares
         if self._norms_rule == "cohort":
             starts = self._seat.cohort_start[:-1]
@@ -58,13 +65,13 @@ class CurvatureParty:
             squares = np.repeat(_rounded_up(bound), self._seat.sizes)[:, None]
         self.norms = squares.copy()
         shared = self._seat.n_shared_rows
-        return {"z": self._z.send(squares[:shared])} if shared else {}
+        return {"z": self._z.send(squares[:shared] / self._unit)} if shared else {}
 
     def take_norms(self, message: Message) -> None:
         """The totals of everyone's parts."""
         shared = self._seat.n_shared_rows
         if shared:
-            self.norms[:shared] = self._z.open(array(message, "z"))
+            self.norms[:shared] = self._z.open(array(message, "z")) * self._unit
 
     def check_unit(self) -> None:
         """``theory`` holds for rows of norm at most one."""
@@ -121,7 +128,8 @@ class CurvatureParty:
 def share_norms(channel: Channel, rows: Layout, adder: Adder) -> dict[str, Message]:
     """Coordinator: add up everyone's share of the norms; returns what each party is sent."""
     parties = channel.parties
-    replies = channel.ask("hyfdca.norms", {p: {} for p in parties}).insist("sharing norms")
+    unit: Message = {"unit": unit_above(channel, "hyfdca.size")}
+    replies = channel.ask("hyfdca.norms", dict.fromkeys(parties, unit)).insist("sharing norms")
     totals = RunningTotals("z", rows, 1, adder)
     totals.add(replies)
     return {p: {"z": b} if len(b) else {} for p, b in totals.blocks(parties).items()}

@@ -104,7 +104,8 @@ class HyfdcaParty:
     def phases(self) -> dict[str, Callable[[Message], Message]]:
         """What this half answers, by full name of the phase."""
         return {
-            "hyfdca.norms": lambda m: self.curvature.share_norms(),
+            "hyfdca.size": self.curvature.size,
+            "hyfdca.norms": self.curvature.share_norms,
             "hyfdca.spread": self.curvature.spread,
             "hyfdca.gather": self.curvature.gather,
             "hyfdca.begin": self._on_begin,

@@ -1,0 +1,89 @@
+"""The command line: ``weft --help`` says what there is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from weft import __version__
+from weft.cli.check import check
+from weft.cli.demo import demo
+from weft.cli.predict import predict
+from weft.cli.split import data_list, split
+from weft.cli.train import train
+from weft.errors import WeftError
+
+__all__ = ["app", "main"]
+
+# Typer brings click along, installed beside it or inside it, so click's class of wrong usage is
+# reached through the one of its children that Typer exports.
+_UsageError: Any = typer.BadParameter.__base__
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"weft {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="Start with: weft demo. Then: weft split digits --split grid --k 3 --q 3 --out parties"
+)
+def _weft(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which Weft.")
+    ] = False,
+) -> None:
+    """Train one model on data that is cut both ways, and prove that it equals central training.
+
+    Each party holds some rows and some columns of a table that nobody has. Weft matches the
+    samples, trains, and certifies with a duality gap how far the model can be from the one that
+    pooled data would give.
+    """
+
+
+app.command(epilog="Example: weft demo --out demo-results")(demo)
+app.command(epilog="Example: weft split digits --split grid --k 3 --q 3 --out parties")(split)
+app.command(epilog="Example: weft check parties/config.toml")(check)
+app.command(epilog="Example: weft train parties/config.toml --out results/digits")(train)
+app.command(
+    epilog="Example: weft predict results/digits/model.npz new.csv --id patient > predicted.csv"
+)(predict)
+
+data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
+data.command("list", epilog="Example: weft data list")(data_list)
+app.add_typer(data, name="data")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; a user's mistake is one sentence on stderr and exit code 2."""
+    try:
+        given = None if arguments is None else list(arguments)
+        code = app(given, prog_name="weft", standalone_mode=False)
+    except WeftError as error:
+        _stop(str(error))
+    except _UsageError as error:
+        message = error.format_message().rstrip(".")
+        if not message:  # no arguments: the help was printed instead
+            sys.exit(2)
+        command = error.ctx.command_path if error.ctx is not None else "weft"
+        _stop(f"{message}; see '{command} --help'")
+    except (typer.Abort, KeyboardInterrupt):
+        print("weft: interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _stop(sentence: str) -> NoReturn:
+    print(f"weft: {sentence}", file=sys.stderr)
+    sys.exit(2)

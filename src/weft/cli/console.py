@@ -1,0 +1,80 @@
+"""What commands share when they speak: plain lines, JSON, and a line of progress."""
+
+from __future__ import annotations
+
+import json
+import math
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.status import Status
+
+from weft.algorithms.base import Record
+
+
+def say(*lines: str) -> None:
+    """Print lines to stdout as they are: names may hold brackets that rich would read."""
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=not console.is_terminal)
+
+
+def say_json(value: dict[str, Any]) -> None:
+    """Print one JSON object to stdout; a number that there is not becomes null."""
+    print(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class ProgressLine:
+    """One line on stderr that follows a run; silent where stderr is not a terminal."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        console = Console(stderr=True, highlight=False)
+        self._status: Status | None = None
+        if console.is_terminal and not quiet:
+            self._status = console.status("matching samples …")
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, record: Record) -> None:
+        # Iterations may take a millisecond; a terminal need not hear of all of them.
+        if self._status is None or monotonic() < self._next:
+            return
+        self._next = monotonic() + 0.1
+        self._status.update(progress_text(record))
+
+
+def progress_text(record: Record) -> str:
+    """Where a run stands: what is certified, else what is estimated."""
+    if record.certified_at is not None:
+        known = (
+            f"loss {record.primal:.6g} · gap {record.gap:.2e} certified at iteration "
+            f"{record.certified_at}"
+        )
+    elif record.loss_estimate is not None:
+        known = f"loss about {record.loss_estimate:.6g} (estimate)"
+    else:
+        known = "no certificate yet"
+    return f"iteration {record.iteration} · {known} · {record.round_trips} round trips"

@@ -1,0 +1,95 @@
+"""``weft predict``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from weft.model import Model
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model.npz that 'weft train' wrote.")],
+    files: Annotated[list[Path] | None, typer.Argument(help="Files of new samples.")] = None,
+    joint: Annotated[
+        Path | None,
+        typer.Option(help="A config whose parties each have a file of new samples."),
+    ] = None,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="Take the columns there are; others count as their centre."),
+    ] = False,
+    id: Annotated[str, typer.Option(help="Id column of the files.")] = "id",
+    scores: Annotated[bool, typer.Option("--scores", help="Write the scores too.")] = False,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write instead of stdout.")] = None,
+) -> None:
+    """Predict for new samples: a CSV with id and prediction.
+
+    A file that has all features needs nothing else; columns are found by name, and a blank cell
+    counts as the feature's centre. With --partial one party predicts from its own columns alone.
+    With --joint the parties of a config add up their parts of every sample's score without
+    showing them.
+    """
+    from weft.config.reading import read_config
+    from weft.config.samples import read_joint_samples, read_samples
+    from weft.errors import ConfigError
+    from weft.joint import predict_scores
+    from weft.model import load_model
+
+    trained = load_model(model)
+    if (joint is None) == (not files):
+        raise ConfigError("name files of new samples, or a config with --joint, but not both")
+    frames = []
+    if joint is not None:
+        plan = read_config(joint)
+        tiles = read_joint_samples(plan, trained)
+        ids, found = predict_scores(
+            trained,
+            tiles,
+            overlap=plan.data.overlap or "mean",
+            cipher=plan.settings.cipher,
+            seed=plan.settings.seed,
+        )
+        frames.append(_frame(trained, ids, found, scores))
+    for path in files or []:
+        tile = read_samples(path, trained, id_column=id)
+        if partial:
+            found = trained.partial(tile.features, tile.block) + trained.centre_score
+        else:
+            found = trained.decision(trained.aligned(tile.features, tile.block, path.name))
+        frames.append(_frame(trained, tile.ids, found, scores))
+    _write(frames, out)
+
+
+def _frame(
+    model: Model, ids: NDArray[Any], scores: NDArray[Any], with_scores: bool
+) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.DataFrame({"id": ids, "prediction": model.outcome(scores)})
+    if with_scores and scores.shape[1] == 1:
+        frame["score"] = scores[:, 0]
+    elif with_scores and model.classes is not None:
+        for column, value in enumerate(model.classes.tolist()):
+            frame[f"score {value}"] = scores[:, column]
+    return frame
+
+
+def _write(frames: list[pd.DataFrame], out: Path | None) -> None:
+    import pandas as pd
+
+    from weft.storage import replacing
+
+    everything = pd.concat(frames, ignore_index=True)
+    if out is None:
+        everything.to_csv(sys.stdout, index=False)
+        return
+    with replacing(out) as draft:
+        everything.to_csv(draft, index=False)

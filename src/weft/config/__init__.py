@@ -1,0 +1,33 @@
+"""Federations on file: a TOML config, read strictly, with one sentence for each mistake.
+
+.. code-block:: toml
+
+    name = "three hospitals"
+
+    [data]
+    id = "patient"
+    label = "outcome"
+    scaling = "standard"
+
+    [model]
+    loss = "hinge"
+    lambda = 1e-2
+
+    [solver]
+    gap = 1e-3
+
+    [[party]]
+    name = "north"
+    file = "north.csv"
+
+    [[party]]
+    name = "south"
+    file = "south.parquet"
+    label = false          # this party gives no labels
+"""
+
+from weft.config.checking import checked
+from weft.config.cutting import cut_table
+from weft.config.reading import Config, Problem, read_config
+
+__all__ = ["Config", "Problem", "checked", "cut_table", "read_config"]

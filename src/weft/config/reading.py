@@ -1,0 +1,260 @@
+"""Reading a config and the files it names."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from weft.algorithms.registry import algorithm_of
+from weft.algorithms.settings import Settings
+from weft.channels.participation import participation_of
+from weft.config.checking import checked, known_keys, naming
+from weft.config.cutting import cut_table
+from weft.config.sections import DataSection, ModelSection, PartySection, SolverSection
+from weft.crypto import adder_of
+from weft.data.named import load
+from weft.data.readers import read_tile
+from weft.data.splits import Split
+from weft.data.tile import Tile
+from weft.errors import ConfigError
+from weft.federation import Preparation
+from weft.matching.roster import Overlap
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a config describes, read from its files and ready for a `Federation`."""
+
+    tiles: dict[str, tuple[Tile, ...]]
+    preparation: Preparation
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Config:
+    """A config file whose keys and values are known to make sense.
+
+    `read_config` makes one; nothing but the config itself has been read then.
+    """
+
+    path: Path
+    name: str
+    data: DataSection
+    settings: Settings
+    checkpoint_every: int | None
+    parties: tuple[PartySection, ...]
+
+    @property
+    def folder_name(self) -> str:
+        """The name as a folder: letters, digits, dots, hyphens and underscores."""
+        return re.sub(r"[^\w.-]+", "-", self.name).strip("-.") or "federation"
+
+    def files_of(self, party: PartySection) -> list[Path]:
+        """A party's files; relative ones are looked for beside the config."""
+        names = party.files if party.file is None else [party.file]
+        return [self.path.parent / name for name in names or ()]
+
+    def problem(self) -> Problem:
+        """Read the tiles."""
+        data = self.data
+        overlap: Overlap = data.overlap or "mean"
+        if data.dataset is not None:
+            split = self._cut()
+            tiles, overlap = split.parties, data.overlap or split.overlap
+        else:
+            tiles = {party.name: self._read(party) for party in self.parties}
+        if data.positive is not None:
+            tiles = {
+                name: tuple(_two_classes(tile, data.positive) for tile in held)
+                for name, held in tiles.items()
+            }
+        with naming(self.path.name):
+            participation_of(self.settings.participation, list(tiles), self.settings.seed)
+        preparation = Preparation(
+            overlap=overlap,
+            intercept=data.intercept,
+            intercept_scaling=data.intercept_scaling,
+            scaling=data.scaling,
+            unit_rows=data.unit_rows,
+            missing=data.missing,
+            confirm_separate_ids=data.confirm_separate_ids,
+        )
+        return Problem(tiles, preparation, self.settings)
+
+    def _read(self, party: PartySection) -> tuple[Tile, ...]:
+        label = self.data.label if party.label is None else party.label
+        tiles = []
+        for path in self.files_of(party):
+            tile = read_tile(
+                path,
+                id_column=party.id or self.data.id,
+                label_column=label if isinstance(label, str) else None,
+                features=party.features,
+                party=party.name,
+            )
+            # npz and libsvm files bring labels along that the config may not want.
+            tiles.append(tile if label is not False else replace(tile, labels=None))
+        return tuple(tiles)
+
+    def _cut(self) -> Split:
+        options = dict(self.data.split or {})
+        folder = self.data.data_dir
+        where = None if folder is None else self.path.parent / folder
+        with naming(self.path.name):
+            table = load(str(self.data.dataset), data_dir=where)
+            return cut_table(table, str(options.pop("name")), options)
+
+
+def read_config(path: str | Path) -> Config:
+    """Read and check a config.
+
+    Raises
+    ------
+    ConfigError
+        One sentence that names the file, the key or the party.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(
+            f"there is no config file {path}; write one with 'weft split', or by hand"
+        )
+    where = path.name
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{where}: is not valid TOML ({error}); correct that line") from None
+    known_keys(content, ("name", "data", "model", "solver", "party"), f"{where}: the config")
+    data = checked(DataSection, _table(content, "data", where), f"{where}: [data]")
+    model = checked(ModelSection, _table(content, "model", where), f"{where}: [model]")
+    solver = checked(SolverSection, _table(content, "solver", where), f"{where}: [solver]")
+    name = content.get("name", path.stem)
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f'{where}: name must be text, such as name = "three hospitals"')
+    with naming(where):
+        settings = _settings(model, solver, path.parent)
+    parties = content.get("party", [])
+    if not isinstance(parties, list):
+        raise ConfigError(f"{where}: write [[party]] with two brackets, once for each party")
+    config = Config(
+        path=path,
+        name=name,
+        data=data,
+        settings=settings,
+        checkpoint_every=solver.checkpoint_every,
+        parties=tuple(_party(entry, number, where) for number, entry in enumerate(parties, 1)),
+    )
+    _check_sources(config)
+    return config
+
+
+def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Settings:
+    algorithm_of(solver.name)
+    adder_of(solver.cipher)
+    if solver.checkpoint_every is not None and solver.checkpoint_every < 1:
+        raise ConfigError(f"checkpoint_every is {solver.checkpoint_every}; give at least 1")
+    values = {
+        field.name: getattr(solver, field.name)
+        for field in msgspec.structs.fields(solver)
+        if field.name not in ("name", "checkpoint_every")
+    }
+    values["participation"] = _participation(solver.participation, folder)
+    return Settings(
+        solver=solver.name,
+        loss=model.loss,
+        lam=model.lam,
+        loss_parameters=model.loss_parameters,
+        **values,
+    )
+
+
+def _participation(
+    rule: str | float | dict[str, Any], folder: Path
+) -> str | float | dict[str, Any]:
+    """The rule with the trace read from its file: a JSON list of lists of party names."""
+    if not (isinstance(rule, dict) and isinstance(rule.get("trace"), str)):
+        return rule
+    path = folder / rule["trace"]
+    try:
+        trace = msgspec.json.decode(path.read_bytes(), type=list[list[str]])
+    except OSError:
+        raise ConfigError(f"participation names the trace {path}, which cannot be read") from None
+    except msgspec.MsgspecError as error:
+        raise ConfigError(
+            f"the trace {path} must be a JSON list with a list of party names per iteration "
+            f"({error})"
+        ) from None
+    return {"trace": trace}
+
+
+def _party(entry: object, number: int, where: str) -> PartySection:
+    named = entry.get("name") if isinstance(entry, dict) else None
+    label = f"{where}: party '{named}'" if isinstance(named, str) else f"{where}: party {number}"
+    party = checked(PartySection, entry, label)
+    if not party.name.strip() or "/" in party.name or "\\" in party.name:
+        raise ConfigError(f"{label}: a name needs at least one letter and no slash; rename it")
+    if (party.file is None) == (not party.files):
+        raise ConfigError(f'{label}: give either file = "…" or files = ["…", …]')
+    if party.label is True:
+        raise ConfigError(f"{label}: label = true says no column; name it, or say label = false")
+    return party
+
+
+def _check_sources(config: Config) -> None:
+    where, data = config.path.name, config.data
+    if data.dataset is not None:
+        if config.parties:
+            raise ConfigError(
+                f"{where}: [data] dataset and [[party]] exclude each other; keep one of them"
+            )
+        if not isinstance((data.split or {}).get("name"), str):
+            raise ConfigError(
+                f'{where}: [data] dataset needs split, such as split = {{name = "grid", k = 3, '
+                "q = 3}"
+            )
+        return
+    if data.split is not None:
+        raise ConfigError(f"{where}: [data] split cuts a named data set; set dataset too")
+    if not config.parties:
+        raise ConfigError(
+            f"{where}: there are no parties; add a [[party]] with name and file for each"
+        )
+    names = [party.name for party in config.parties]
+    for party in config.parties:
+        if names.count(party.name) > 1:
+            raise ConfigError(f"{where}: two parties are called '{party.name}'; rename one")
+        for path in config.files_of(party):
+            if not path.is_file():
+                raise ConfigError(
+                    f"{where}: party '{party.name}' has the file {path}, which does not exist; "
+                    "paths are relative to the config"
+                )
+
+
+def _table(content: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    value = content.get(name, {})
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: {name} must be a section [{name}] with keys of its own")
+    return value
+
+
+def _two_classes(tile: Tile, positive: list[str | float]) -> Tile:
+    """Labels 1 for the values listed and -1 for all others; unknown ones stay unknown."""
+    if tile.labels is None:
+        return tile
+    known = tile.labelled
+    labels = np.full(tile.n, np.nan)
+    if tile.labels.dtype.kind in "biuf":
+        chosen = [float(value) for value in positive if not isinstance(value, str)]
+        inside = np.isin(tile.labels[known].astype(np.float64), chosen)
+    else:
+        texts = {value if isinstance(value, str) else f"{value:g}" for value in positive}
+        inside = np.array([str(label) in texts for label in tile.labels[known]], bool)
+    labels[known] = np.where(inside, 1.0, -1.0)
+    return replace(tile, labels=labels)

@@ -1,0 +1,71 @@
+"""The sections of a config file and their defaults."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from weft.data.tile import MissingPolicy
+from weft.matching.roster import Overlap
+from weft.sums.scaling import Rule
+
+
+class DataSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[data]``: how tables become one problem, and defaults for every party's file.
+
+    ``dataset`` and ``split`` cut a named data set here instead of reading ``[[party]]`` files;
+    ``positive`` lists the labels that count as 1, all others count as -1.
+    """
+
+    id: str = "id"
+    label: str | None = None
+    overlap: Overlap | None = None
+    scaling: Rule = "none"
+    unit_rows: bool = False
+    missing: MissingPolicy = "error"
+    intercept: bool = True
+    intercept_scaling: float = 1.0
+    confirm_separate_ids: bool = False
+    dataset: str | None = None
+    split: dict[str, Any] | None = None
+    data_dir: str | None = None
+    positive: list[str | float] | None = None
+
+
+class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[model]``: the problem P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw)."""
+
+    loss: str = "hinge"
+    lam: float = msgspec.field(name="lambda", default=1e-3)
+    loss_parameters: dict[str, float] = {}
+
+
+class SolverSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[solver]``: the algorithm and when it stops; see `Settings`."""
+
+    name: str = "hyfdca"
+    local: Literal["safe", "practical", "theory"] = "safe"
+    iic: float = 1.0
+    gamma: float | str = "auto"
+    norms: Literal["sample", "cohort"] = "sample"
+    gap: float | None = 1e-3
+    iterations: int | None = 10_000
+    seconds: float | None = None
+    round_trips: int | None = None
+    certify_every: int | None = None
+    participation: str | float | dict[str, Any] = "everyone"
+    cipher: str = "plain"
+    seed: int = 0
+    checkpoint_every: int | None = None
+
+
+class PartySection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[[party]]``: a party's name and files; ``label = false``: it gives no labels."""
+
+    name: str
+    file: str | None = None
+    files: list[str] | None = None
+    id: str | None = None
+    label: str | bool | None = None
+    features: list[str] | None = None

@@ -1,0 +1,143 @@
+"""The summary of a run: what is proved, what is only estimated, and what it cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from weft import __version__
+from weft.algorithms.settings import Settings
+from weft.federation import Trained
+from weft.report.holdings import kind_of
+
+
+def summarise(trained: Trained, settings: Settings, name: str) -> dict[str, Any]:
+    """A run as plain values, ready for JSON.
+
+    ``certificate`` is a proof about the released model, or None; ``estimate`` is what the
+    coordinator last guessed and proves nothing, or None.
+    """
+    result, roster, model = trained.result, trained.roster, trained.model
+    return {
+        "name": name,
+        "stopped": result.stopped,
+        "iterations": len(result.history),
+        "certificate": _certificate(trained),
+        "estimate": _estimate(trained),
+        "cost": _cost(trained),
+        "federation": {
+            "kind": kind_of(roster),
+            "parties": list(roster.parties),
+            "samples": roster.n_samples,
+            "features": len(model.features),
+            "left_out": roster.rows.left_out,
+            "overlap": roster.overlap,
+        },
+        "classes": None if model.classes is None else model.classes.tolist(),
+        "settings": msgspec.to_builtins(settings),
+        "notes": list(result.notes),
+        "weft": __version__,
+    }
+
+
+def _certificate(trained: Trained) -> dict[str, Any] | None:
+    certificate = trained.result.certificate
+    if certificate is None:
+        return None
+    return {
+        "iteration": certificate.iteration,
+        "loss": sum(certificate.primal),
+        "dual": sum(certificate.dual),
+        "gap": certificate.gap,
+        "loss_by_class": list(certificate.primal),
+        "dual_by_class": list(certificate.dual),
+    }
+
+
+def _estimate(trained: Trained) -> dict[str, Any] | None:
+    for record in reversed(trained.result.history):
+        if record.loss_estimate is not None:
+            return {
+                "iteration": record.iteration,
+                "loss": record.loss_estimate,
+                "gap": record.gap_estimate,
+            }
+    return None
+
+
+def _cost(trained: Trained) -> dict[str, Any]:
+    """From matching to the last certificate; a resumed run adds what it had cost before."""
+    last = trained.result.history[-1]
+    here = trained.meter.read()
+    return {
+        "round_trips": max(last.round_trips, here.round_trips),
+        "bytes_down": max(last.bytes_down, here.bytes_down),
+        "bytes_up": max(last.bytes_up, here.bytes_up),
+        "compute_seconds": max(last.compute_seconds, here.slowest),
+        "wall_seconds": last.wall_seconds,
+    }
+
+
+def shortfall(summary: dict[str, Any]) -> str | None:
+    """A sentence when the gap that was asked for is not certified, else None."""
+    target, proof = summary["settings"]["gap"], summary["certificate"]
+    if target is None or (proof is not None and proof["gap"] <= target):
+        return None
+    return (
+        f"the gap asked for, {target:g}, was not reached; allow more iterations, raise lambda, or "
+        "scale the features (scaling and unit_rows in [data])"
+    )
+
+
+def certificate_sentence(summary: dict[str, Any]) -> str:
+    """What is known about the model's loss, without a word more."""
+    proof = summary["certificate"]
+    if proof is not None:
+        return (
+            f"loss {proof['loss']:.6g}, certified at iteration {proof['iteration']}: central "
+            f"training on the pooled table could lower it by at most {proof['gap']:.2%}"
+        )
+    guess = summary["estimate"]
+    if guess is not None:
+        return (
+            f"loss about {guess['loss']:.6g}: an estimate of iteration {guess['iteration']}, not "
+            "certified, because not every party answered for the last model"
+        )
+    return "the loss is not known, because not every party answered for the last model"
+
+
+def to_markdown(summary: dict[str, Any]) -> str:
+    """The summary for people."""
+    federation, cost, settings = summary["federation"], summary["cost"], summary["settings"]
+    cut = federation["kind"]
+    rows = [
+        ("parties", f"{len(federation['parties'])} ({cut})" if cut != "one party" else "1"),
+        ("samples × features", f"{federation['samples']} × {federation['features']}"),
+        ("samples left out (no label)", str(federation["left_out"])),
+        ("loss, λ", f"{settings['loss']}, {settings['lam']:g}"),
+        ("solver", settings["solver"]),
+        ("cipher", settings["cipher"]),
+        ("iterations", str(summary["iterations"])),
+        ("stopped by", summary["stopped"]),
+        ("round trips", str(cost["round_trips"])),
+        ("bytes to parties / from parties", f"{cost['bytes_down']:,} / {cost['bytes_up']:,}"),
+        ("seconds (slowest parties' computing)", f"{cost['compute_seconds']:.2f}"),
+        ("seconds (wall clock)", f"{cost['wall_seconds']:.2f}"),
+    ]
+    lines = [f"# {summary['name']}", "", f"{_capital(certificate_sentence(summary))}.", ""]
+    lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows), ""]
+    notes = [*filter(None, [shortfall(summary)]), *summary["notes"]]
+    if notes:
+        lines += ["Notes:", "", *(f"- {note}" for note in notes), ""]
+    lines += [
+        "A certificate is a duality gap of the released weights: it bounds the distance to the "
+        "optimum of the pooled problem whatever happened during the run. An estimate uses sums "
+        "of absent parties as they last sent them; it is shown, never used to stop.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _capital(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]

@@ -1,0 +1,193 @@
+"""The commands on data that is in order."""
+
+import io
+import json
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from weft import __version__, load_model
+from weft.cli.console import ProgressLine
+from weft.data import load, write_tile
+
+
+def frame_of(text):
+    return pd.read_csv(io.StringIO(text), dtype={"id": str}).set_index("id")
+
+
+def test_the_demo_meets_its_bars_and_prints_one_json_object(weft):
+    outcome = weft("demo", "--json")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    figures = json.loads(outcome.out)
+    assert figures["parties"] == 9
+    assert abs(figures["relative_difference"]) <= 1e-3
+    assert figures["certified_gap"] <= 1e-2
+    assert figures["accuracy"] > figures["accuracy_best_party"]
+    assert abs(figures["accuracy"] - figures["accuracy_central"]) < 0.02
+    assert figures["seconds"] < 30
+    assert figures["round_trips"] > 0
+    assert figures["bytes"] > 0
+
+
+def test_the_demo_explains_itself_and_writes_results(weft, tmp_path):
+    outcome = weft("demo", "--out", "results")
+    assert outcome.code == 0
+    assert "relative difference" in outcome.out
+    assert "best party alone" in outcome.out
+    assert (tmp_path / "results" / "model.npz").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix", "cutting"),
+    [
+        ("breast_cancer", "csv", ["--split", "grid", "--k", 2, "--q", 3]),
+        ("breast_cancer", "parquet", ["--split", "overlapping", "--parties", 4]),
+        ("breast_cancer", "csv", ["--split", "columns", "--parties", 3, "--labels", "first"]),
+        ("digits", "npz", ["--split", "dealt", "--k", 2, "--q", 2, "--seed", 3]),
+        ("digits", "npz", ["--split", "quadrants", "--parties", 6, "--labels", "first"]),
+    ],
+)
+def test_split_check_train_predict(weft, tmp_path, name, suffix, cutting):
+    assert weft("split", name, *cutting, "--out", "p", "--format", suffix).code == 0
+    seen = weft("check", "p/config.toml", "--json")
+    assert seen.code == 0
+    assert json.loads(seen.out)["kind"] == ("vertical" if "columns" in cutting else "hybrid")
+    config = tmp_path / "p" / "config.toml"
+    config.write_text(config.read_text().replace("gap = 1e-2", "gap = 1e-1"))
+    trained = weft("train", "p/config.toml", "--out", "results/run", "--json")
+    assert trained.code == 0, trained.err
+    summary = json.loads(trained.out)
+    assert summary["certificate"]["gap"] <= 1e-1
+    written = {path.name for path in (tmp_path / "results/run").iterdir()}
+    assert written == {
+        "model.npz",
+        "history.csv",
+        "history.parquet",
+        "convergence.png",
+        "summary.json",
+        "summary.md",
+        "config.toml",
+    }
+    joint = weft("predict", "results/run/model.npz", "--joint", "p/config.toml")
+    assert joint.code == 0, joint.err
+    predicted = frame_of(joint.out)["prediction"]
+    table = load(name)
+    truth = pd.Series(table.labels, table.ids)
+    assert (predicted == truth[predicted.index]).mean() > 0.8
+
+
+def test_prediction_from_a_full_file_agrees_with_joint_prediction(weft, tmp_path):
+    table = load("breast_cancer")
+    write_tile(table.to_tile(), tmp_path / "all.csv", id_column="patient")
+    weft("split", tmp_path / "all.csv", "--id", "patient", "--k", 2, "--q", 2, "--out", "p")
+    assert weft("train", "p/config.toml", "--quiet", "--out", "r").code == 0
+    whole = weft("predict", "r/model.npz", "all.csv", "--id", "patient", "--scores")
+    joint = weft("predict", "r/model.npz", "--joint", "p/config.toml", "--scores", "--out", "j.csv")
+    assert (whole.code, joint.code, joint.out) == (0, 0, "")
+    a, b = frame_of(whole.out), frame_of((tmp_path / "j.csv").read_text())
+    assert np.allclose(a["score"], b.loc[a.index, "score"])
+    lacking = weft("predict", "r/model.npz", "p/r1c1.csv", "--id", "patient")
+    assert lacking.code == 2
+    assert "r1c1.csv lacks 15 feature(s)" in lacking.err
+    partial = weft("predict", "r/model.npz", "p/r1c1.csv", "--id", "patient", "--partial")
+    assert len(frame_of(partial.out)) == table.n // 2
+
+
+def test_a_config_can_cut_a_named_data_set_itself(weft, tmp_path):
+    (tmp_path / "c.toml").write_text(
+        '[data]\ndataset = "digits"\nsplit = {name = "grid", k = 3, q = 3}\nunit_rows = true\n'
+        "positive = [0, 2, 4, 6, 8]\n[model]\nlambda = 1e-2\n[solver]\ngap = 1e-1\n"
+        "participation = {cyclic = 3}\n"
+    )
+    outcome = weft("train", "c.toml", "--json")
+    assert outcome.code == 0, outcome.err
+    summary = json.loads(outcome.out)
+    assert summary["classes"] == [-1, 1]
+    assert summary["folder"] == "results/c"
+    assert len(summary["federation"]["parties"]) == 9
+
+
+def test_check_tells_who_holds_what(weft, hospitals):
+    hospitals.north = hospitals.north.iloc[:30]
+    hospitals.south = hospitals.south.assign(age=1.0).iloc[5:]
+    hospitals.change('file = "south.csv"', 'file = "south.csv"\nlabel = false')
+    hospitals.south = hospitals.south.drop(columns="outcome")
+    outcome = weft("check", hospitals.write())
+    assert outcome.code == 0, outcome.err
+    assert "hybrid, 2 parties, 30 samples × 4 features, 2 classes" in outcome.out
+    assert "10 sample(s) are left out" in outcome.out
+    assert "25 cell(s) are held more than once" in outcome.out
+    assert "10 cell(s)" in outcome.out
+    assert "no labels at south" in outcome.out
+    assert "labels are visible to every holder" in outcome.out
+
+
+def test_an_interrupted_run_resumes_to_the_same_model(weft, hospitals, tmp_path, monkeypatch):
+    hospitals.change("gap = 1e-2", "gap = 1e-9\ncheckpoint_every = 5")
+    hospitals.change("iterations = 500", "iterations = 40")
+    config = hospitals.write()
+    assert weft("train", config, "--quiet", "--out", "whole").code == 0
+
+    def interrupt(self, record):
+        if record.iteration == 12:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressLine, "__call__", interrupt)
+        assert weft("train", config, "--out", "cut").code == 130
+    store = tmp_path / "cut.checkpoints"
+    assert not (tmp_path / "cut").exists()
+    assert stat.S_IMODE(store.stat().st_mode) == 0o700
+    again = weft("train", config, "--out", "cut")
+    assert again.code == 2
+    assert "--resume" in again.err
+    assert weft("train", config, "--out", "cut", "--resume").code == 0
+    assert not store.exists()
+    whole, cut = (load_model(tmp_path / name / "model.npz") for name in ("whole", "cut"))
+    assert (whole.coef == cut.coef).all()
+    histories = [pd.read_parquet(tmp_path / n / "history.parquet") for n in ("whole", "cut")]
+    assert (histories[0]["round_trips"].diff()[1:] > 0).all()
+    assert len(histories[0]) == len(histories[1])
+
+
+def test_resuming_without_a_checkpoint_is_refused(weft, hospitals):
+    outcome = weft("train", hospitals.write(), "--resume")
+    assert outcome.code == 2
+    assert "no checkpoint" in outcome.err
+
+
+def test_a_recorded_trace_of_participation_is_read_beside_the_config(weft, hospitals):
+    hospitals.change("gap = 1e-2", 'gap = 1e-1\nparticipation = {trace = "trace.json"}')
+    trace = [["north"], ["south"], ["north", "south"]]
+    (hospitals.folder / "trace.json").write_text(json.dumps(trace))
+    outcome = weft("train", hospitals.write(), "--json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["settings"]["participation"] == {"trace": trace}
+
+
+def test_data_sets_are_listed(weft):
+    outcome = weft("data", "list")
+    assert outcome.code == 0
+    assert "breast_cancer" in outcome.out
+
+
+def test_the_installed_command_says_its_version_and_teaches():
+    version = subprocess.run(
+        [sys.executable, "-c", "from weft.cli import main; main()", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert version.stdout.strip() == f"weft {__version__}"
+
+
+@pytest.mark.parametrize("command", ["demo", "split", "check", "train", "predict"])
+def test_every_command_teaches_with_an_example(weft, command):
+    outcome = weft(command, "--help")
+    assert outcome.code == 0
+    assert f"Example: weft {command}" in outcome.out

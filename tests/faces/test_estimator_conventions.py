@@ -1,0 +1,89 @@
+"""The estimators keep scikit-learn's conventions."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import check_estimator
+
+from weft import HybridClassifier, HybridRegressor
+from weft.data import SPLITS, load
+from weft.errors import ConfigError
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        HybridClassifier("logistic", scaling="maxabs", max_iter=50),
+        HybridRegressor(max_iter=50),
+    ],
+    ids=["classifier", "regressor"],
+)
+def test_scikit_learns_own_checks_pass(estimator):
+    check_estimator(estimator)
+
+
+def test_clone_and_parameters_survive_unchanged():
+    estimator = HybridClassifier("logistic", lam=0.5, participation={"cyclic": 2})
+    assert clone(estimator).get_params() == estimator.get_params()
+    assert HybridClassifier().set_params(lam=2.0, iic=0.5).get_params()["iic"] == 0.5
+    assert HybridClassifier().loss == "hinge"
+    assert HybridRegressor().loss == "squared"
+    assert set(HybridClassifier().get_params()) == set(HybridRegressor().get_params())
+
+
+def test_a_fitted_estimator_survives_pickling():
+    table = load("breast_cancer")
+    model = HybridClassifier(scaling="standard", unit_rows=True, gap=1e-2)
+    model.fit(SPLITS["grid"](table, k=2, q=2))
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.predict(table.to_tile()) == model.predict(table.to_tile())).all()
+    assert again.gap_ == model.gap_
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_jointly", "predict_with"])
+def test_predicting_before_fitting_is_refused(method):
+    table = load("diabetes")
+    with pytest.raises(NotFittedError):
+        getattr(HybridRegressor(), method)(table.to_tile())
+
+
+def test_probabilities_exist_for_the_logistic_loss_only():
+    assert hasattr(HybridClassifier("logistic"), "predict_proba")
+    assert not hasattr(HybridClassifier("hinge"), "predict_proba")
+
+
+def test_a_search_over_numpy_values_works():
+    table = load("breast_cancer")
+    search = GridSearchCV(
+        HybridClassifier(scaling="standard", unit_rows=True, gap=1e-1),
+        {"lam": np.logspace(-3, -2, 2), "max_iter": np.array([200])},
+        cv=2,
+    )
+    search.fit(table.block, table.labels)
+    assert search.best_score_ > 0.9
+
+
+def test_stopping_short_of_the_gap_warns():
+    table = load("breast_cancer")
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        HybridClassifier(max_iter=2).fit(table.block, table.labels)
+
+
+def test_a_loss_for_the_other_task_is_refused():
+    table = load("diabetes")
+    with pytest.raises(ConfigError, match="use HybridRegressor"):
+        HybridClassifier("squared").fit(table.to_tile())
+    with pytest.raises(ConfigError, match="closest is 'standard'"):
+        HybridRegressor(scaling="standart").fit(table.to_tile())
+
+
+def test_importing_weft_loads_no_reader_and_no_numpy():
+    code = "import sys, weft; sys.exit('numpy' in sys.modules or 'weft.data' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,103 @@
+"""History, plot, summary and results folder."""
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from weft import Federation, Preparation, Settings
+from weft.data import SPLITS, load
+from weft.errors import WeftError
+from weft.report.folder import building, write_results
+from weft.report.history import certificates, history_frame
+from weft.report.plots import plot_convergence
+from weft.report.summary import certificate_sentence, shortfall, summarise, to_markdown
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return Settings(lam=1e-2, gap=5e-2, participation=0.5)
+
+
+@pytest.fixture(scope="module")
+def trained(settings):
+    split = SPLITS["grid"](load("breast_cancer"), k=2, q=2)
+    preparation = Preparation(scaling="standard", unit_rows=True)
+    return Federation(split.parties, preparation).train(settings)
+
+
+def test_a_history_has_a_row_for_each_iteration_and_no_false_zeros(trained):
+    frame = history_frame(trained.result.history)
+    assert frame["iteration"].tolist() == list(range(1, len(frame) + 1))
+    assert pd.isna(frame["gap"].iloc[0])
+    new = certificates(frame)
+    assert new["certified_at"].is_unique
+    assert 0 < len(new) < len(frame)
+
+
+def test_the_plot_is_a_picture(trained, tmp_path):
+    path = tmp_path / "plot.png"
+    frame = history_frame(trained.result.history)
+    assert plot_convergence(frame, path, title="a run", target=1e-2) is None
+    assert path.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_history_without_certificates_can_be_drawn(trained, tmp_path):
+    frame = history_frame(trained.result.history).head(1)
+    assert plot_convergence(frame, tmp_path / "plot.png", title="one row") is None
+
+
+def test_without_matplotlib_the_rest_is_written_and_a_sentence_says_so(
+    trained, settings, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    _, remarks = write_results(tmp_path, trained, settings, name="a run")
+    assert "pip install 'weft[report]'" in remarks[0]
+    assert (tmp_path / "model.npz").is_file()
+    assert not (tmp_path / "convergence.png").exists()
+
+
+def test_the_summary_says_what_is_certified(trained, settings):
+    summary = summarise(trained, settings, "a run")
+    json.dumps(summary, allow_nan=False)
+    at = trained.result.certificate.iteration
+    assert f"certified at iteration {at}" in certificate_sentence(summary)
+    assert shortfall(summary) is None
+    assert f"certified at iteration {at}" in to_markdown(summary)
+
+
+def test_the_summary_calls_an_estimate_an_estimate(trained, settings):
+    summary = summarise(trained, settings, "a run") | {"certificate": None}
+    assert "estimate" in certificate_sentence(summary)
+    assert "not certified" in certificate_sentence(summary)
+    assert "not reached" in shortfall(summary)
+    summary["estimate"] = None
+    assert "not known" in certificate_sentence(summary)
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "deep" / "results"
+
+    def fail():
+        with building(target) as draft:
+            (draft / "half.txt").write_text("half")
+            raise WeftError("something went wrong")
+
+    with pytest.raises(WeftError):
+        fail()
+    assert not target.exists()
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+    with building(target) as draft:
+        (draft / "a.txt").write_text("whole")
+    with building(target, replace=True) as draft:
+        (draft / "b.txt").write_text("newer")
+    assert [path.name for path in target.iterdir()] == ["b.txt"]
+    assert [path.name for path in target.parent.iterdir()] == ["results"]
+
+
+def test_costs_cover_matching_as_well_as_training(trained, settings):
+    cost = summarise(trained, settings, "a run")["cost"]
+    assert cost["round_trips"] > trained.result.history[-1].round_trips
+    assert np.isfinite(cost["wall_seconds"])
