@@ -98,7 +98,7 @@ class Federation:
         if not tiles:
             raise ConfigError("a federation needs at least one party")
         self.preparation = preparation or Preparation()
-        if self.preparation.missing == "mean" and self.preparation.scaling == "none":
+        if self.preparation.missing == "mean" and self.preparation.scaling != "standard":
             raise ConfigError(
                 "missing = 'mean' fills blank cells with the column's mean, which takes "
                 "scaling = 'standard'; set it, or use missing = 'zero'"

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.errors import DataError
-from weft.storage import save_arrays
+from weft.storage import StorageError, load_arrays, save_arrays
 
 Floats = NDArray[np.float64]
 
@@ -160,15 +160,14 @@ def load_model(path: str | Path) -> Model:
     if not path.is_file():
         raise DataError(f"there is no model file {path}; train one with 'weft train'")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
+        arrays = load_arrays(path)
         head = json.loads(str(arrays["head"]))
         if head["format"] != FORMAT:
             raise DataError(
                 f"{path} has model format {head['format']}, this Weft reads {FORMAT}; "
                 "install the Weft that wrote it"
             )
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError, StorageError) as error:
         raise DataError(f"{path} is not a Weft model file ({error})") from None
     return Model(
         features=arrays["features"].astype(object),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.matching.seat import Seat
 from weft.matching.tokens import encode_labels, label_tokens, tokens_of
-from weft.storage import save_arrays
+from weft.storage import StorageError, load_arrays, save_arrays
 from weft.sums.local_table import LocalTable, build_table
 from weft.sums.scaling import ScalingParty
 
@@ -221,7 +221,9 @@ class Party:
     def _file(self, iteration: int) -> Path:
         if self._store is None:
             raise ConfigError(f"party {self.name} has no folder for checkpoints")
-        return self._store / f"{self.name}.{iteration}.npz"
+        # A name may hold what a file name may not.
+        stem = self.name.replace("%", "%25").replace("/", "%2F")
+        return self._store / f"{stem}.{iteration}.npz"
 
     def _save(self, message: Message) -> Message:
         if self._half is None:
@@ -234,19 +236,21 @@ class Party:
 
     def _restore(self, message: Message) -> Message:
         path = self._file(integer(message, "iteration"))
-        if not path.exists() or self._half is None:
-            raise ConfigError(
-                f"party {self.name} has no checkpoint {path.name}; start without --resume"
-            )
-        with np.load(path) as file:
-            state: Mapping[str, NDArray[Any]] = dict(file)
+        if self._half is None:
+            raise ProtocolError(f"party {self.name} has not started; nothing to restore")
+        try:
+            state = load_arrays(path)
+        except StorageError as error:
+            raise StorageError(f"there is no checkpoint {path.name} to use: {error}") from None
         self._half.restore(state, message)
         return {}
 
     def _forget(self, message: Message) -> Message:
         """Delete older checkpoints: a newer set is complete."""
         keep = self._file(integer(message, "iteration"))
-        for path in keep.parent.glob(f"{self.name}.*.npz"):
-            if path != keep:
+        mine = keep.name.rpartition(".npz")[0].rpartition(".")[0]
+        for path in keep.parent.iterdir():
+            stem, _, number = path.stem.rpartition(".")
+            if stem == mine and number.isdigit() and path != keep:
                 path.unlink(missing_ok=True)
         return {}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,17 @@ def replacing(path: Path) -> Iterator[Path]:
         ) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read a file that :func:`save_arrays` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except FileNotFoundError:
+        raise StorageError(f"{path} does not exist; start without it") from None
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise StorageError(f"{path} is damaged or of another kind ({error})") from None
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -62,11 +62,16 @@ class Meter:
         cost.slowest += slowest
         cost.total += total
 
-    def read(self) -> Reading:
-        """Totals so far."""
-        costs = self.phases.values()
+    def read(self, *, without: str | None = None) -> Reading:
+        """Totals so far, on wish without the phases of one room, which travel alone."""
+        kept = dict(self.phases)
+        trips = self.round_trips
+        if without is not None:
+            kept = {name: cost for name, cost in kept.items() if name.split(".")[0] != without}
+            trips -= sum(c.calls for name, c in self.phases.items() if name not in kept)
+        costs = kept.values()
         return Reading(
-            self.round_trips,
+            trips,
             sum(c.bytes_down for c in costs),
             sum(c.bytes_up for c in costs),
             sum(c.slowest for c in costs),

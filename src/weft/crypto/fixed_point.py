@@ -66,7 +66,8 @@ class FixedPoint:
 
     def refuse(self, values: Floats) -> None:
         """Say which value cannot travel."""
-        bad = values[~(np.abs(values) * self.scale < self.limit)]
+        with np.errstate(over="ignore"):
+            bad = values[~(np.abs(values) * self.scale < self.limit)]
         raise ProtocolError(
             f"a value of the {self.what} is {bad.flat[0]:.3g}, outside the range ±"
             f"{self.limit / self.scale:.3g} that can be summed exactly; scale the features "
@@ -75,14 +76,23 @@ class FixedPoint:
 
 
 @numba.njit(cache=True)
+def _fits(values: Any, rows: int, scale: float, limit: float) -> bool:
+    """Checked before anything is written: a refusal changes nothing."""
+    for i in range(rows):
+        for j in range(values.shape[1]):
+            # Written so that NaN fails too.
+            if not (abs(np.rint(values[i, j] * scale)) < limit):
+                return False
+    return True
+
+
+@numba.njit(cache=True)
 def _encode(values: Any, scale: float, limit: float, out: Any) -> bool:
+    if not _fits(values, values.shape[0], scale, limit):
+        return False
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
-            x = np.rint(values[i, j] * scale)
-            # Written so that NaN fails too.
-            if not (abs(x) < limit):
-                return False
-            out[i, j] = np.int64(x)
+            out[i, j] = np.int64(np.rint(values[i, j] * scale))
     return True
 
 
@@ -91,13 +101,12 @@ def encode_increment(
     values: Any, slots: Any, scale: float, limit: float, sent: Any, out: Any
 ) -> bool:
     """out[r] = round(values[r] · scale) − sent[slots[r]], and remember what was sent."""
+    if not _fits(values, slots.shape[0], scale, limit):
+        return False
     for r in range(slots.shape[0]):
         s = slots[r]
         for j in range(values.shape[1]):
-            x = np.rint(values[r, j] * scale)
-            if not (abs(x) < limit):
-                return False
-            n = np.int64(x)
+            n = np.int64(np.rint(values[r, j] * scale))
             out[r, j] = n - sent[s, j]
             sent[s, j] = n
     return True
@@ -106,12 +115,11 @@ def encode_increment(
 @numba.njit(cache=True)
 def encode_block_increment(values: Any, scale: float, limit: float, sent: Any, out: Any) -> bool:
     """The same for a whole block: slot r is row r."""
+    if not _fits(values, sent.shape[0], scale, limit):
+        return False
     for r in range(sent.shape[0]):
         for j in range(sent.shape[1]):
-            x = np.rint(values[r, j] * scale)
-            if not (abs(x) < limit):
-                return False
-            n = np.int64(x)
+            n = np.int64(np.rint(values[r, j] * scale))
             out[r, j] = n - sent[r, j]
             sent[r, j] = n
     return True

@@ -105,7 +105,7 @@ class FrozenParty:
         self._z_private: Floats = state.v
         counted = np.flatnonzero(seat.counted_rows).astype(np.int32)
         self._counted_shared = counted[counted < seat.n_shared_rows]
-        #: w of the pairs frozen last, by iteration: one of them is the model released.
+        #: w of the pair frozen last and of the one certified, by iteration.
         self.weights: dict[int, Floats] = {}
 
     def freeze(self, message: Message) -> Message:
@@ -136,20 +136,19 @@ class FrozenParty:
         reply: Message = {"norms": pack_scalars(*np.einsum("ij,ij->j", mine, mine).tolist())}
         if seat.n_shared_rows:
             reply["z"] = self._z.send(z[: seat.n_shared_rows])
-        if len(self._counted_shared):
-            reply["want"] = self._counted_shared
         return reply
 
     def losses(self, message: Message) -> Message:
         """Losses and conjugates of the rows counted here."""
         state, seat = self._state, self._state.seat
         z = np.zeros_like(self._alpha)
-        if "z" in message:
+        if len(self._counted_shared):
             z[self._counted_shared] = self._z.open(array(message, "z"), self._counted_shared)
         z[seat.n_shared_rows :] = self._z_private
+        # Of older pairs only the certified one may still be released.
+        keep = integer(message, "keep", -1)
+        self.weights = {i: w for i, w in self.weights.items() if i == keep}
         self.weights[integer(message, "iteration")] = self._w
-        for old in sorted(self.weights)[:-2]:
-            del self.weights[old]
         return {"losses": pack_scalars(*class_sums(state, z, self._alpha))}
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -181,27 +180,33 @@ class FrozenPair:
     ----------
     iteration
         α is frozen as it stood after this iteration.
+    counted
+        Per party, the shared rows whose losses it counts, as its local slots.
     alpha
         The running totals of α, which are copied.
+    certified
+        The last pair certified, which parties must keep for the case that this one fails.
     """
 
     def __init__(
         self,
         iteration: int,
-        parties: Iterable[str],
+        counted: Mapping[str, NDArray[np.int32]],
         alpha: RunningTotals,
         columns: Layout,
         adder: Adder,
         lam: float,
+        certified: int | None = None,
     ) -> None:
         self.iteration = iteration
+        self._certified = certified
         self.stage: Stage = "freeze"
-        self._everyone = tuple(parties)
+        self._everyone = tuple(counted)
+        self._counted = counted
         self.waiting = set(self._everyone)
         self._alpha = alpha.copy()
         self._v = RunningTotals("v", columns, alpha.width, adder)
         self._z = RunningTotals("z", alpha.layout, alpha.width, adder)
-        self._want: dict[str, NDArray[np.int32]] = {}
         self._norms: dict[str, Message] = {}
         self._losses: dict[str, Message] = {}
         self._lam = lam
@@ -214,6 +219,9 @@ class FrozenPair:
         """
         asked = [p for p in present if p in self.waiting]
         messages: dict[str, Message] = {p: {"iteration": self.iteration} for p in asked}
+        if self._certified is not None:
+            for message in messages.values():
+                message["keep"] = self._certified
         if self.stage == "freeze":
             stale = {p: seen[p] for p in asked if seen[p] < self.iteration}
             for party, (slots, alpha) in self._alpha.changes(stale).items():
@@ -225,8 +233,8 @@ class FrozenPair:
                     messages[party]["v"] = block
         else:
             for party in asked:
-                if party in self._want:
-                    messages[party]["z"] = self._z.take(party, self._want[party])
+                if len(self._counted[party]):
+                    messages[party]["z"] = self._z.take(party, self._counted[party])
         return Request(f"certify.{self.stage}", messages)
 
     def receive(self, replies: Mapping[str, Message]) -> None:
@@ -235,10 +243,9 @@ class FrozenPair:
             self._v.add(replies, self.iteration)
         elif self.stage == "products":
             self._z.add(replies, self.iteration)
-            self._norms.update(replies)
-            self._want.update({p: array(r, "want") for p, r in replies.items() if "want" in r})
+            self._norms.update(_kept(replies, "norms", self._alpha.width))
         else:
-            self._losses.update(replies)
+            self._losses.update(_kept(replies, "losses", 2 * self._alpha.width))
         self.waiting -= replies.keys()
         if not self.waiting:
             self._advance()
@@ -261,27 +268,32 @@ class FrozenPair:
             "iteration": self.iteration,
             "stage": self.stage,
             "waiting": sorted(self.waiting),
+            "certified": self._certified,
             "norms": {p: r["norms"] for p, r in self._norms.items()},
             "losses": {p: r["losses"] for p, r in self._losses.items()},
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The totals of this pair, for a checkpoint."""
-        kept = {f"want.{p}": slots for p, slots in self._want.items()}
         return {
             "alpha": self._alpha.totals,
             "stamp": self._alpha.stamp,
             "v": self._v.totals,
             "z": self._z.totals,
-            **kept,
         }
 
     def restore(self, head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """The inverse of :meth:`head` and :meth:`arrays`."""
         self.iteration, self.stage = head["iteration"], head["stage"]
         self.waiting = set(head["waiting"])
+        self._certified = head["certified"]
         self._norms = {p: {"norms": b64decode(pack)} for p, pack in head["norms"].items()}
         self._losses = {p: {"losses": b64decode(pack)} for p, pack in head["losses"].items()}
         self._alpha.totals, self._alpha.stamp = arrays["alpha"], arrays["stamp"]
         self._v.totals, self._z.totals = arrays["v"], arrays["z"]
-        self._want = {n[5:]: a for n, a in arrays.items() if n.startswith("want.")}
+
+
+def _kept(replies: Mapping[str, Message], field: str, count: int) -> dict[str, Message]:
+    """One field of each reply, checked now rather than when the last party has answered."""
+    add_scalars(replies, field, count)
+    return {party: {field: reply[field]} for party, reply in replies.items()}

@@ -83,6 +83,10 @@ class Contribution(Wire):
         self._last = (slots, out)
         return self._cipher.encrypt(self.kind, slots, out)
 
+    def accept(self) -> None:
+        """The coordinator has everything that was sent."""
+        self._last = None
+
     def undo(self) -> None:
         """Take back the last increment: the coordinator never got it."""
         if self._last is not None:

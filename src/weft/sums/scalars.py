@@ -30,14 +30,14 @@ def pack_scalars(*values: float) -> bytes:
 
 
 def add_scalars(replies: Mapping[str, Message], field: str, count: int) -> list[float]:
-    """Totals of ``count`` scalars over all replies that carry ``field``."""
+    """Totals of ``count`` scalars over all replies, each of which must carry ``field``."""
     totals = [0] * count
     for party, reply in replies.items():
         pack = reply.get(field)
-        if pack is None:
-            continue
         if not isinstance(pack, bytes) or len(pack) != count * _WIDTH:
-            raise ProtocolError(f"party {party} sent a malformed field '{field}'")
+            raise ProtocolError(
+                f"party {party} sent a malformed field '{field}', or none; the run stops"
+            )
         for i in range(count):
             totals[i] += int.from_bytes(pack[i * _WIDTH : (i + 1) * _WIDTH], "big", signed=True)
     return [total / 2**_BITS for total in totals]

@@ -85,12 +85,14 @@ class ScalingParty:
         low, high = np.full(m, np.inf), np.full(m, -np.inf)
         for tile, block in enumerate(self._blocks):
             columns = self._seat.tile_columns[tile]
-            smallest, largest = _range_of(block)
+            smallest, largest = _range_of(block, self._seat.tile_rows[tile] >= 0)
             np.minimum.at(low, columns, smallest)
             np.maximum.at(high, columns, largest)
-        # The constant column is no tile's: it keeps factor one.
-        low[~np.isfinite(low)] = high[~np.isfinite(high)] = 0.0
-        wanted = [np.maximum(np.abs(low), np.abs(high))] if of == "absolute" else [high, -low]
+        wanted = [high, -low]
+        if of == "absolute":
+            # A column without a value here says −∞, which no party's value lies below.
+            known = np.isfinite(high)
+            wanted = [np.where(known, np.maximum(np.abs(low), np.abs(high)), -np.inf)]
         self._keys = [keys_of(values) for values in wanted]
         self._prefix = [np.zeros(m, np.uint64) for _ in wanted]
 
@@ -159,11 +161,12 @@ class ScalingParty:
             self.factor = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, deviation))
         else:
             self.extremes({**message, "round": ROUNDS})
-            if rule == "maxabs":
-                width = values_of(self._prefix[0])
-            else:
-                high, low = values_of(self._prefix[0]), -values_of(self._prefix[1])
-                self.shift, width = low, high - low
+            high = values_of(self._prefix[0])
+            known = np.isfinite(high)
+            width = np.where(known, high, 0.0)
+            if rule == "minmax":
+                self.shift = np.where(known, -values_of(self._prefix[1]), 0.0)
+                width = width - self.shift
             self.factor = np.where(width > 0, 1.0 / np.where(width > 0, width, 1.0), 1.0)
         if self._seat.bias_slot >= 0:
             self.shift[self._seat.bias_slot] = 0.0
@@ -264,14 +267,17 @@ def _unit_rows(channel: Channel, rows: Layout, adder: Adder) -> None:
     )
 
 
-def _range_of(block: Block) -> tuple[Floats, Floats]:
+def _range_of(block: Block, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Smallest and largest known value of each column; implicit zeros of CSR count."""
+    if not kept.any():
+        nothing = np.full(block.shape[1], np.inf)
+        return nothing, -nothing
     if isinstance(block, np.ndarray):
-        known = ~np.isnan(block)
+        known = ~np.isnan(block) & kept[:, None]
         low = np.min(block, axis=0, initial=np.inf, where=known)
         high = np.max(block, axis=0, initial=-np.inf, where=known)
         return low, high
-    columns: Any = sp.csc_array(block)
+    columns: Any = sp.csc_array(block if kept.all() else block[np.flatnonzero(kept)])
     return columns.min(axis=0).toarray().ravel(), columns.max(axis=0).toarray().ravel()
 
 

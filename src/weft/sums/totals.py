@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.channels.message import Message, array
+from weft.channels.message import Message, Value
 from weft.crypto.cipher import Adder, Payload
 from weft.errors import ProtocolError
 from weft.matching.axis import Axis
@@ -65,55 +65,54 @@ class RunningTotals:
         #: Iteration in which each slot last changed.
         self.stamp = np.zeros(layout.n_shared, np.int32)
 
-    def add(self, replies: Mapping[str, Message], iteration: int = 0) -> None:
-        """Add all parties' increments: at ``kind.slots`` of a reply, else to the whole block."""
-        senders = [party for party, reply in replies.items() if self.kind in reply]
-        if not senders:
-            return
-        payloads = [array(replies[party], self.kind) for party in senders]
-        groups = [self.layout.group[party] for party in senders]
-        if self._slots_field in replies[senders[0]]:
-            slots = self._some_slots(senders, groups, [replies[party] for party in senders])
-        else:
-            slots = np.concatenate([self.layout.slots[group] for group in groups])
-        payload = np.concatenate(payloads)
-        if payload.shape != (len(slots), self.width):
-            self._name_the_culprit(senders, replies, iteration)
-        self._adder.add(self.totals, slots, payload)
-        self.stamp[slots] = iteration
+    def add(
+        self, replies: Mapping[str, Message], iteration: int = 0, *, required: bool = True
+    ) -> None:
+        """Add all parties' increments: at ``kind.slots`` of a reply, else to the whole block.
 
-    def _some_slots(
-        self, senders: list[str], groups: list[int], replies: list[Message]
+        Nothing is added unless every reply is sound. With ``required``, a party that shares
+        slots and sends nothing is an error too: its silence would spoil the totals.
+        """
+        where, what = [], []
+        for party, reply in replies.items():
+            mine = self.layout.of(party)
+            payload = reply.get(self.kind)
+            if payload is None:
+                if required and len(mine):
+                    raise self._refusal(party, iteration, "is missing")
+                continue
+            chosen = reply.get(self._slots_field)
+            if chosen is not None:
+                mine = self._chosen(party, mine, chosen, iteration)
+            expected = (len(mine), self.width)
+            if type(payload) is not np.ndarray or payload.shape != expected:
+                found = getattr(payload, "shape", type(payload).__name__)
+                raise self._refusal(party, iteration, f"has shape {found}, expected {expected}")
+            if payload.dtype != self.totals.dtype:
+                raise self._refusal(party, iteration, f"holds {payload.dtype}")
+            where.append(mine)
+            what.append(payload)
+        if where:
+            slots = np.concatenate(where)
+            self._adder.add(self.totals, slots, np.concatenate(what))
+            self.stamp[slots] = iteration
+
+    def _chosen(
+        self, party: str, mine: NDArray[np.int64], chosen: Value, iteration: int
     ) -> NDArray[np.int64]:
-        """Local slots of many parties as slots of the axis, all checked at once."""
-        chosen = [array(reply, self._slots_field) for reply in replies]
-        lengths = [len(c) for c in chosen]
-        local = np.concatenate(chosen)
-        at = np.repeat(self.layout.begin[groups], lengths) + local
-        foreign = (local < 0) | (at >= np.repeat(self.layout.end[groups], lengths))
-        if foreign.any():
-            party = np.repeat(np.arange(len(senders)), lengths)[foreign][0]
-            raise ProtocolError(
-                f"party {senders[party]} sent '{self.kind}' for a slot that it does not share"
-            )
-        slots: NDArray[np.int64] = self.layout.flat[at]
+        """Some of a party's slots, by their local numbers."""
+        if type(chosen) is not np.ndarray or chosen.ndim != 1 or chosen.dtype.kind != "i":
+            raise self._refusal(party, iteration, "comes with slots that are no whole numbers")
+        if len(chosen) and (chosen.min() < 0 or chosen.max() >= len(mine)):
+            raise self._refusal(party, iteration, "is for a slot that the party does not share")
+        slots: NDArray[np.int64] = mine.take(chosen)
         return slots
 
-    def _name_the_culprit(
-        self, senders: list[str], replies: Mapping[str, Message], iteration: int
-    ) -> None:
-        for party in senders:
-            payload = array(replies[party], self.kind)
-            reply = replies[party]
-            slots = self.layout.of(party)
-            if self._slots_field in reply:
-                slots = array(reply, self._slots_field)
-            expected = len(slots)
-            if payload.shape != (expected, self.width):
-                raise ProtocolError(
-                    f"party {party} sent '{self.kind}' of shape {payload.shape} in iteration "
-                    f"{iteration}, expected {(expected, self.width)}"
-                )
+    def _refusal(self, party: str, iteration: int, what: str) -> ProtocolError:
+        return ProtocolError(
+            f"party {party}: its part of '{self.kind}' in iteration {iteration} {what}; the run "
+            "stops, since its totals could not be trusted"
+        )
 
     def take(self, party: str, slots: Slots | None = None) -> Payload:
         """A party's totals, at some of its local slots."""

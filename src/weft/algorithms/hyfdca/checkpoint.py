@@ -15,7 +15,7 @@ from weft.algorithms.base import Record, Result
 from weft.algorithms.hyfdca.run import Run
 from weft.channels import Message, Reading
 from weft.errors import ConfigError
-from weft.storage import save_arrays
+from weft.storage import load_arrays, save_arrays
 from weft.sums.certificate import Certificate
 
 NAME = "coordinator.npz"
@@ -64,9 +64,11 @@ def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:
     path = folder / NAME
     if not path.exists():
         raise ConfigError(f"there is no checkpoint in {folder}; start without --resume")
-    with np.load(path) as file:
-        arrays = dict(file)
-    head = msgspec.json.decode(arrays["head"].tobytes())
+    arrays = load_arrays(path)
+    try:
+        head = msgspec.json.decode(arrays["head"].tobytes())
+    except (KeyError, msgspec.DecodeError):
+        raise ConfigError(f"{path} is no checkpoint of Weft; start without --resume") from None
     if head["settings"] != run.settings.to_json() or tuple(head["seen"]) != run.roster.parties:
         raise ConfigError(
             f"the checkpoint in {folder} belongs to other settings or parties; use those of the "

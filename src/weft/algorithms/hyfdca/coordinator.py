@@ -8,7 +8,7 @@ from collections.abc import Callable
 from weft.algorithms.base import Checkpointing, Coordinator, Record, Result
 from weft.algorithms.hyfdca.checkpoint import load_checkpoint, save_checkpoint
 from weft.algorithms.hyfdca.curvature import find_omega, share_norms
-from weft.algorithms.hyfdca.iteration import Iteration
+from weft.algorithms.hyfdca.iteration import MOST_SILENT, Iteration
 from weft.algorithms.hyfdca.run import Run
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Message, Reading
@@ -37,7 +37,8 @@ class HyfdcaCoordinator(Coordinator):
         if checkpointing is not None and checkpointing.resume:
             spent = load_checkpoint(run, result, checkpointing.folder)
             # What had been spent counts; matching the parties again does not count twice.
-            clock = _Clock(channel, spent - channel.meter.read(), result)
+            clock = _Clock(channel, spent - _spent(channel), result)
+            result.stopped = _why_stop(run, result.history[-1])
         else:
             clock = _Clock(channel, Reading(), result)
             _set_up(run)
@@ -50,7 +51,7 @@ class HyfdcaCoordinator(Coordinator):
             result.history.append(record)
             if progress is not None:
                 progress(record)
-            result.stopped = _why_stop(run, record, clock)
+            result.stopped = _why_stop(run, record)
             if checkpointing is not None and run.iteration % checkpointing.every == 0:
                 save_checkpoint(run, result, checkpointing.folder, clock.spent())
         _close(run, result)
@@ -81,7 +82,7 @@ def _set_up(run: Run) -> None:
     channel.ask("hyfdca.begin", messages).insist("setting up")
 
 
-def _why_stop(run: Run, record: Record, clock: _Clock) -> str:
+def _why_stop(run: Run, record: Record) -> str:
     settings = run.settings
     if run.reached_gap and run.certificate is not None:
         return f"certified gap {run.certificate.gap:.2e} ≤ {settings.gap:g}"
@@ -125,6 +126,7 @@ def _close(run: Run, result: Result) -> None:
 def _wait_for_pair(run: Run) -> None:
     """Freeze the last α and go on asking whoever is present, without training."""
     pair = run.freeze()
+    silent = 0
     for extra in range(1, CLOSING_ROUNDS + 1):
         present = run.participation.present(run.iteration + extra)
         request = pair.request(present, run.seen)
@@ -133,12 +135,11 @@ def _wait_for_pair(run: Run) -> None:
             replies = run.channel.ask(request.phase, request.messages)
             run.note_missing(replies.missing)
             pair.receive(replies.answered)
-            if not replies.answered:
-                run.silent_rounds += 1
+            silent = 0 if replies.answered else silent + 1
         if pair.certificate is not None:
             run.accept(pair)
             return
-        if run.silent_rounds > len(run.roster.parties) + 20:
+        if silent > MOST_SILENT:
             break
     run.note(f"no certificate for the last iterate: {_names(pair)} did not answer")
 
@@ -158,7 +159,7 @@ class _Clock:
         self._wall = result.history[-1].wall_seconds if result.history else 0.0
 
     def spent(self) -> Reading:
-        return self._before + self._channel.meter.read()
+        return self._before + _spent(self._channel)
 
     def record(
         self, run: Run, present: int, loss_estimate: float | None, gap_estimate: float | None
@@ -181,3 +182,8 @@ class _Clock:
             loss_estimate=loss_estimate,
             gap_estimate=gap_estimate,
         )
+
+
+def _spent(channel: Channel) -> Reading:
+    """What a channel carried, checkpoints aside: a history must not depend on saving."""
+    return channel.meter.read(without="checkpoint")

@@ -15,11 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.hyfdca.run import Run
-from weft.channels import Cyclic, Message, Replies, Request
-from weft.channels.message import array, integer
+from weft.channels import Cyclic, Failure, Message, Replies, Request
+from weft.channels.message import array
 from weft.errors import ProtocolError
 from weft.sums.certificate import Certificate
 from weft.sums.scalars import add_scalars
+
+#: Iterations in a row in which everyone who was present fell silent, before the run gives up.
+MOST_SILENT = 20
+
+
+class _NobodyLeft(Exception):
+    """Everyone who took part in this iteration has fallen silent."""
+
+    def __init__(self, example: tuple[str, Failure]) -> None:
+        super().__init__()
+        self.example = example
 
 
 class Iteration:
@@ -44,24 +55,36 @@ class Iteration:
         due = still or (run.iteration - 1) % run.certify_every == 0
         self._every = due and run.participation.complete and self._all_current(turn)
         self._measure = due and not self._every
-        riders = self._riders()
-        if run.roster.rows.n_shared:
-            self._rejoin(riders, turn)
-        if run.roster.rows.n_shared == 0:
-            self._fused(riders, turn, still)
-        else:
-            self._weights(riders, turn)
-            self._step(still)
-            if not still and self._needs_dual():
-                self._dual()
-            if self._needs_second_sum() and not still:
-                self._weights([], turn + 1)
+        try:
+            self._phases(turn, still)
+            run.silent_iterations = 0
+        except _NobodyLeft as silence:
+            run.silent_iterations += 1
+            if run.participation.complete or run.silent_iterations > MOST_SILENT:
+                party, failure = silence.example
+                raise ProtocolError(
+                    f"no party answered in iteration {run.iteration} ({party}: {failure.reason}); "
+                    "check that the parties are running"
+                ) from None
         if still:
             return
         for party in self.present:
             run.seen[party] = run.iteration
         if not run.participation.complete and run.pair is None and due:
             run.freeze()
+
+    def _phases(self, turn: int, still: bool) -> None:
+        riders = self._riders()
+        if self.run.roster.rows.n_shared == 0:
+            self._fused(riders, turn, still)
+            return
+        self._rejoin(riders, turn)
+        self._weights(riders, turn)
+        self._step(still)
+        if not still and self._needs_dual():
+            self._dual()
+        if not still and self._needs_second_sum():
+            self._weights([], turn + 1)
 
     # ── phases ────────────────────────────────────────────────────────────────────────────
 
@@ -118,8 +141,8 @@ class Iteration:
             messages[party] = message
         replies = self._ask("step", messages)
         if not still:
-            run.v.add(replies.answered, run.iteration)
-            run.alpha.add(replies.answered, run.iteration)
+            run.v.add(replies.answered, run.iteration, required=run.settings.local == "safe")
+            run.alpha.add(replies.answered, run.iteration, required=False)
             if replies.missing and senders:
                 self._ask_again(replies, senders)
         self._finish_certificate(replies)
@@ -186,13 +209,10 @@ class Iteration:
             run.note_missing(replies.missing)
             self.present = [p for p in self.present if p not in replies.missing]
             if not self.present:
-                party, failure = next(iter(replies.missing.items()))
-                raise ProtocolError(
-                    f"no party answered in iteration {run.iteration} ({party}: {failure.reason}); "
-                    "check that the parties are running"
-                )
-        for party, reply in replies.answered.items():
-            run.ack[party] = integer(reply, "sequence", run.ack[party])
+                raise _NobodyLeft(next(iter(replies.missing.items())))
+        if phase != "again":
+            for party, reply in replies.answered.items():
+                run.take_sequence(party, reply)
         return replies
 
     def _riders(self) -> list[Request]:
@@ -240,7 +260,7 @@ class Iteration:
                 messages[party] = message
         if messages:
             again = self._ask("again", messages)
-            run.alpha.add(again.answered, run.iteration)
+            run.alpha.add(again.answered, run.iteration, required=False)
 
     def _finish_certificate(self, replies: Replies) -> None:
         """Losses are in: with everyone's, the pair before this step is certified."""

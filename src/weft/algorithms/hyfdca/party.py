@@ -65,7 +65,8 @@ class HyfdcaParty:
         self.frozen = FrozenParty(self)
         self.curvature = CurvatureParty(seat, table, cipher, settings.norms, settings.seed)
         self._sequence = 0
-        self._undo: tuple[str, Slots | None, Floats | None] | None = None
+        #: Rows moved by the last reply, and their α before; None rows: all.
+        self._undo: tuple[Slots | None, Floats] | None = None
         self._norm_sent = np.zeros(classes)
         self._computing = seat.computing[seat.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
@@ -123,6 +124,9 @@ class HyfdcaParty:
 
         def answer(message: Message) -> Message:
             self.settle(integer(message, "ack"))
+            self.z_sum.accept()
+            self.v_sum.accept()
+            self._undo = None
             reply = handler(message)
             self._sequence += 1
             reply["sequence"] = self._sequence
@@ -148,7 +152,6 @@ class HyfdcaParty:
         if iteration % RESUM_EVERY == 0:
             self._resum()
         turn = self._turn = self.drawing.turn(iteration, integer(message, "ahead", 1), every)
-        self._undo = ("weights", None, None)
         reply: Message = {}
         if every:
             reply["norms"] = pack_scalars(*self._norms(self.w))
@@ -175,7 +178,6 @@ class HyfdcaParty:
         if turn.every:
             reply["losses"] = pack_scalars(*self._certificate_sums(z))
         if "still" in message:
-            self._undo = ("still", None, None)
             return reply
         slots, z = self._drawn(z)
         alpha, labels = self.alpha, self.labels
@@ -203,7 +205,7 @@ class HyfdcaParty:
         """Send the α increments of some cohorts: their sender fell silent in ``step``."""
         if self._undo is None:
             return {}
-        return self._increments(message, *self._undo[1:])
+        return self._increments(message, *self._undo)
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
 
@@ -237,18 +239,18 @@ class HyfdcaParty:
     def _move(self, slots: Slots | None, old: Floats, new: Floats) -> None:
         """Set α and keep the feature sums in step, touching only these rows."""
         if slots is None:
-            self._undo = ("move", None, self.alpha)
+            self._undo = (None, self.alpha)
             self.alpha = new
         else:
-            self._undo = ("move", slots, old)
+            self._undo = (slots, old)
             self.alpha[slots] = new
         self.table.accumulate(slots, new - old, self.v)
 
-    def _increments(self, message: Message, slots: Slots | None, old: Floats | None) -> Message:
+    def _increments(self, message: Message, slots: Slots | None, old: Floats) -> Message:
         """Changes of α for the cohorts that this party speaks for, so that absent holders
         find them later. Without ``send`` in the message: all shared ones."""
         shared = self._turn.shared
-        if old is None or not len(shared):
+        if not len(shared):
             return {}
         change = (self.alpha if slots is None else self.alpha[slots])[: len(shared)]
         change = change - old[: len(shared)]
@@ -262,7 +264,6 @@ class HyfdcaParty:
         """γ/|B_i| Δα for shared rows, to be averaged; private rows move at once."""
         shared, private = self._turn.shared, self._turn.private
         count = len(shared)
-        self._undo = None
         if len(private):
             old = self.alpha[private]
             self._move(private, old, self.alpha_wire.on_grid(old + change[count:]))
@@ -316,20 +317,17 @@ class HyfdcaParty:
 
     def _take_back(self) -> None:
         self._sequence -= 1
-        if self._undo is None:
-            return
-        phase, slots, old = self._undo
-        if phase == "weights":
-            self.z_sum.undo()
-        elif phase == "move" and old is not None:
+        self.z_sum.undo()
+        self.v_sum.undo()
+        if self._undo is not None:
+            slots, old = self._undo
             now = self.alpha if slots is None else self.alpha[slots]
             self.table.accumulate(slots, old - now, self.v)
             if slots is None:
                 self.alpha = old
             else:
                 self.alpha[slots] = old
-            self.v_sum.undo()
-        self._undo = None
+            self._undo = None
 
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Cyclic, Failure, Message, Request, participation_of
 from weft.crypto import adder_of
+from weft.errors import ProtocolError
+from weft.matching.axis import ranges
 from weft.matching.roster import Roster
 from weft.sums.certificate import Certificate, FrozenPair
 from weft.sums.totals import Layout, RunningTotals
@@ -42,10 +44,12 @@ class Run:
         self.best_dual = 0.0
         self.pair: FrozenPair | None = None
         self.norm_estimate = 0.0
-        self.silent_rounds = 0
+        self.silent_iterations = 0
         self.notes: list[str] = []
         self._noted: set[str] = set()
         self.senders = Senders(roster)
+        #: Shared rows that each party counts in losses, as its local slots.
+        self.counted = _counted_rows(roster)
 
     @property
     def certify_every(self) -> int:
@@ -90,11 +94,12 @@ class Run:
         """A new pair: α as it stands now."""
         self.pair = FrozenPair(
             self.iteration,
-            self.roster.parties,
+            self.counted,
             self.alpha,
             self.column_layout,
             self.adder,
             self.settings.lam,
+            self.certificate.iteration if self.certificate and self.certified_frozen else None,
         )
         return self.pair
 
@@ -123,6 +128,16 @@ class Run:
         for party, message in request.messages.items():
             message["ack"] = self.ack[party]
 
+    def take_sequence(self, party: str, reply: Message) -> None:
+        """Remember which reply of a party arrived last."""
+        sequence = reply.get("sequence")
+        if type(sequence) is not int or sequence != self.ack[party] + 1:
+            raise ProtocolError(
+                f"party {party}: its reply in iteration {self.iteration} has sequence number "
+                f"{sequence!r}, expected {self.ack[party] + 1}; the run stops"
+            )
+        self.ack[party] = sequence
+
     def note(self, text: str) -> None:
         """Log something once."""
         if text not in self._noted:
@@ -132,6 +147,17 @@ class Run:
     def note_missing(self, missing: Mapping[str, Failure]) -> None:
         for party, failure in missing.items():
             self.note(f"iteration {self.iteration}: {party} {failure.kind} ({failure.reason})")
+
+
+def _counted_rows(roster: Roster) -> dict[str, NDArray[np.int32]]:
+    rows = roster.rows
+    counted = {}
+    for number, party in enumerate(roster.parties):
+        cohorts = rows.cohorts[number]
+        mine = rows.shared_cohort[cohorts] & (roster.counter[cohorts] == number)
+        starts = rows.local_starts(number)[:-1]
+        counted[party] = ranges(starts[mine], rows.sizes[cohorts][mine]).astype(np.int32)
+    return counted
 
 
 class Senders:

@@ -1,0 +1,216 @@
+"""Checkpoints: a resumed run goes on with the same bits, and a full disk loses nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from weft import storage
+from weft.algorithms.base import Checkpointing
+from weft.data import Tile
+from weft.errors import ConfigError, WeftError
+from weft.federation import Federation, Preparation
+
+PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
+
+
+class PowerCutError(Exception):
+    """Not one of Weft's own errors."""
+
+
+def cut_after(iteration):
+    def progress(record):
+        if record.iteration == iteration:
+            raise PowerCutError
+
+    return progress
+
+
+def train(tiles, settings, folder=None, *, every=4, resume=False, progress=None):
+    federation = Federation(tiles, PREPARATION, store=folder)
+    checkpointing = Checkpointing(folder, every, resume) if folder else None
+    return federation.train(settings, progress=progress, checkpointing=checkpointing)
+
+
+def without_costs(history, *more):
+    """Records without seconds (and without what saving a checkpoint itself costs)."""
+    gone = ("compute_seconds", "wall_seconds", *more)
+    return [{k: v for k, v in asdict(record).items() if k not in gone} for record in history]
+
+
+def assert_same_run(one, other, *but):
+    assert np.array_equal(one.model.coef, other.model.coef)
+    assert np.array_equal(one.model.intercept, other.model.intercept)
+    assert one.model.certificate == other.model.certificate
+    assert one.result.certificate == other.result.certificate
+    assert one.result.model_iteration == other.result.model_iteration
+    assert one.result.stopped == other.result.stopped
+    assert one.result.notes == other.result.notes
+    assert without_costs(one.result.history, *but) == without_costs(other.result.history, *but)
+
+
+@pytest.mark.parametrize("cut", [4, 10])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("participation", ["everyone", 0.5])
+@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
+def test_a_resumed_run_has_the_same_bits_as_one_that_was_never_interrupted(
+    patchwork, quick, tmp_path, local, participation, classes, cut
+):
+    tiles = patchwork(classes=classes, unlabelled=("east",))
+    settings = quick(local=local, participation=participation, iterations=15, certify_every=3)
+    whole = train(tiles, settings, tmp_path / "whole", every=2)
+    with pytest.raises(PowerCutError):
+        train(tiles, settings, tmp_path / "cut", every=2, progress=cut_after(cut))
+    resumed = train(tiles, settings, tmp_path / "cut", every=2, resume=True)
+    assert_same_run(whole, resumed)
+
+
+def test_a_run_resumed_twice_has_the_same_bits_too(patchwork, quick, tmp_path):
+    settings = quick(participation=0.5, iterations=20, certify_every=2)
+    plain = train(patchwork(), settings)
+    for resume, cut in ((False, 7), (True, 13)):
+        with pytest.raises(PowerCutError):
+            train(patchwork(), settings, tmp_path, every=3, resume=resume, progress=cut_after(cut))
+    resumed = train(patchwork(), settings, tmp_path, every=3, resume=True)
+    # Saving costs round trips and bytes of its own, which the plain run does not have.
+    assert_same_run(plain, resumed, "round_trips", "bytes_down", "bytes_up")
+
+
+def test_a_run_resumed_from_its_last_iteration_trains_no_further(patchwork, quick, tmp_path):
+    settings = quick(participation=0.5, iterations=12)
+    whole = train(patchwork(), settings, tmp_path, every=4)
+    resumed = train(patchwork(), settings, tmp_path, every=4, resume=True)
+    assert len(resumed.result.history) == 12
+    assert_same_run(whole, resumed, "round_trips", "bytes_down", "bytes_up")
+
+
+def test_a_run_resumed_after_lost_replies_has_the_same_bits(patchwork, simulate, quick, tmp_path):
+    """The checkpoint is taken while a party holds a step that the coordinator never got."""
+    settings = quick(iterations=14)
+
+    def plan(phase, party, call):
+        return "lost" if (phase, party, call) == ("hyfdca.step", "west", 6) else None
+
+    whole = simulate(patchwork(), settings, PREPARATION, plan=plan, store=tmp_path)
+    whole.go(checkpointing=Checkpointing(tmp_path, 100))
+    again = simulate(patchwork(), settings, PREPARATION, plan=plan, store=tmp_path)
+    with pytest.raises(PowerCutError):
+        again.go(progress=cut_after(9), checkpointing=Checkpointing(tmp_path, 6))
+    resumed = simulate(patchwork(), settings, PREPARATION, store=tmp_path)
+    resumed.go(checkpointing=Checkpointing(tmp_path, 100, resume=True))
+    assert np.array_equal(whole.model().coef, resumed.model().coef)
+    assert whole.result.certificate == resumed.result.certificate
+
+
+def test_checkpoints_are_for_their_owner_only_and_older_sets_are_deleted(
+    patchwork, quick, tmp_path
+):
+    train(patchwork(), quick(iterations=13), tmp_path, every=4)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [
+        "coordinator.npz",
+        *(f"{p}.12.npz" for p in ("east", "north", "south", "west")),
+    ]
+    for path in tmp_path.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_checkpoints_of_parties_whose_names_begin_alike_do_not_delete_each_other(
+    table, quick, tmp_path
+):
+    whole = table()
+    tiles = {
+        name: (Tile.make(whole.ids, whole.features[c], whole.block[:, c], whole.labels),)
+        for name, c in (("north", slice(0, 3)), ("north.west", slice(3, 5)), ("n*", slice(5, 7)))
+    }
+    train(tiles, quick(iterations=9), tmp_path, every=4)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["coordinator.npz", "n*.8.npz", "north.8.npz", "north.west.8.npz"]
+    train(tiles, quick(iterations=9), tmp_path, every=4, resume=True)
+
+
+@pytest.mark.parametrize("place", ["savez", "replace"])
+@pytest.mark.parametrize("good_writes", [5, 7, 9], ids=["a party", "a later party", "coordinator"])
+def test_a_full_disk_gives_one_sentence_and_leaves_the_older_checkpoint_usable(
+    patchwork, quick, tmp_path, monkeypatch, place, good_writes
+):
+    settings = quick(iterations=14, participation=0.5)
+    whole = train(patchwork(), settings, tmp_path / "whole")
+    owner = np if place == "savez" else os
+    original, writes = getattr(owner, place), []
+
+    def full(*arguments, **arrays):
+        writes.append(1)
+        if len(writes) > good_writes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return original(*arguments, **arrays)
+
+    folder = tmp_path / "cut"
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.np if place == "savez" else storage.os, place, full)
+        with pytest.raises(WeftError, match=r"No space left .*free space") as caught:
+            train(patchwork(), settings, folder)
+    assert "\n" not in str(caught.value)
+    assert not [p for p in folder.iterdir() if p.name.endswith(".tmp")]
+    resumed = train(patchwork(), settings, folder, resume=True)
+    assert_same_run(whole, resumed, "round_trips", "bytes_down", "bytes_up")
+
+
+@pytest.mark.parametrize("change", [{"lam": 0.1}, {"seed": 9}, {"local": "practical"}])
+def test_resuming_with_other_settings_is_refused(patchwork, quick, tmp_path, change):
+    train(patchwork(), quick(iterations=5), tmp_path)
+    with pytest.raises(ConfigError, match="belongs to other settings or parties"):
+        train(patchwork(), quick(iterations=5, **change), tmp_path, resume=True)
+
+
+def test_resuming_with_other_parties_is_refused(patchwork, quick, tmp_path):
+    train(patchwork(), quick(iterations=5), tmp_path)
+    tiles = patchwork()
+    tiles["winter"] = tiles.pop("west")
+    with pytest.raises(ConfigError, match="belongs to other settings or parties"):
+        train(tiles, quick(iterations=5), tmp_path, resume=True)
+
+
+def test_resuming_without_a_checkpoint_is_refused(patchwork, quick, tmp_path):
+    with pytest.raises(ConfigError, match="there is no checkpoint in"):
+        train(patchwork(), quick(), tmp_path, resume=True)
+
+
+def test_resuming_without_the_file_of_one_party_names_it(patchwork, quick, tmp_path):
+    train(patchwork(), quick(iterations=5), tmp_path)
+    (tmp_path / "south.4.npz").unlink()
+    with pytest.raises(WeftError, match=r"south.*south\.4\.npz"):
+        train(patchwork(), quick(iterations=5), tmp_path, resume=True)
+
+
+def test_a_damaged_checkpoint_gives_one_sentence(patchwork, quick, tmp_path):
+    train(patchwork(), quick(iterations=5), tmp_path)
+    path = tmp_path / "coordinator.npz"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(WeftError, match=r"coordinator\.npz|checkpoint"):
+        train(patchwork(), quick(iterations=5), tmp_path, resume=True)
+
+
+def test_a_party_without_a_folder_says_so_at_the_first_checkpoint(patchwork, quick, tmp_path):
+    federation = Federation(patchwork(), PREPARATION)
+    with pytest.raises(WeftError, match="party north has no folder for checkpoints"):
+        federation.train(quick(), checkpointing=Checkpointing(tmp_path, 2))
+
+
+def test_a_checkpoint_is_skipped_with_a_note_while_a_party_is_away(
+    patchwork, simulate, quick, tmp_path
+):
+    def plan(phase, party, call):
+        return "dead" if (phase, party, call) == ("checkpoint", "east", 2) else None
+
+    simulation = simulate(patchwork(), quick(iterations=9), PREPARATION, plan=plan, store=tmp_path)
+    result = simulation.go(checkpointing=Checkpointing(tmp_path, 4))
+    assert any("iteration 8: east failed" in note for note in result.notes)
+    assert (tmp_path / "east.4.npz").exists()
+    resumed = train(patchwork(), quick(iterations=9), tmp_path, resume=True)
+    assert np.array_equal(simulation.model().coef, resumed.model.coef)

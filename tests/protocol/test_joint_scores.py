@@ -1,0 +1,215 @@
+"""Joint prediction: the scores of cut samples are those of the pooled table; model files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from weft.crypto import cipher
+from weft.crypto.cipher import Plain, PlainAdder
+from weft.data import SPLITS, Split, Tile, pool
+from weft.errors import DataError
+from weft.federation import Federation, Preparation
+from weft.joint import predict_scores
+from weft.model import load_model
+
+
+def trained_on(table, quick, classes, scaling="standard", loss="hinge"):
+    whole = table(classes=classes)
+    split = SPLITS["grid"](whole, k=2, q=2)
+    how = Preparation(intercept=True, scaling=scaling)
+    settings = quick(loss="squared" if classes == 0 else loss, iterations=15)
+    return Federation(split.parties, how).train(settings).model
+
+
+def new_tiles(table, kind, classes, form=None):
+    """Other samples of the same features, cut in a grid or into overlapping tiles."""
+    fresh = table(n=30, classes=classes, seed=77)
+    if kind == "grid":
+        split = SPLITS["grid"](fresh, k=3, q=2, seed=1)
+    else:
+        split = SPLITS["overlapping"](fresh, parties=4, row_share=0.6, column_share=0.7, seed=1)
+    rng = np.random.default_rng(8)
+    noise = 0.5 * (kind == "overlapping")
+    tiles = {}
+    for name, held in split.parties.items():
+        blocks = [t.block + noise * rng.normal(size=t.block.shape) for t in held]
+        blocks = blocks if form is None else [form(b) for b in blocks]
+        # Nobody needs labels to predict.
+        tiles[name] = tuple(
+            Tile.make(t.ids, t.features, b) for t, b in zip(held, blocks, strict=True)
+        )
+    return tiles
+
+
+def central_scores(model, tiles, overlap):
+    """Scores of the pooled table, cells that nobody holds standing at the centre."""
+    split = Split(tiles, overlap, "")
+    table = pool(split)
+    block = table.block if isinstance(table.block, np.ndarray) else table.block.toarray()
+    held = np.zeros(block.shape, bool)
+    row = {sample: i for i, sample in enumerate(table.ids)}
+    column = {feature: j for j, feature in enumerate(table.features)}
+    for _, tile in split.tiles():
+        held[np.ix_([row[i] for i in tile.ids], [column[f] for f in tile.features])] = True
+    block = np.where(held, block, np.nan)
+    return table.ids, model.decision(model.aligned(table.features, block))
+
+
+@pytest.fixture(scope="module")
+def models(table, quick):
+    return {
+        (classes, scaling): trained_on(table, quick, classes, scaling)
+        for classes in (0, 2, 3)
+        for scaling in ("none", "standard", "minmax")
+    }
+
+
+@pytest.mark.parametrize("form", [None, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("overlap", ["mean", "first"])
+@pytest.mark.parametrize("kind", ["grid", "overlapping"])
+@pytest.mark.parametrize("scaling", ["none", "standard", "minmax"])
+@pytest.mark.parametrize("classes", [0, 2, 3], ids=["regression", "binary", "three classes"])
+def test_joint_scores_are_the_models_decision_on_the_pooled_table(
+    table, models, classes, scaling, kind, overlap, form
+):
+    model = models[classes, scaling]
+    tiles = new_tiles(table, kind, classes, form)
+    ids, scores = predict_scores(model, tiles, overlap=overlap)
+    expected_ids, expected = central_scores(model, tiles, overlap)
+    assert ids.tolist() == expected_ids.tolist()
+    assert scores.shape == expected.shape
+    assert np.allclose(scores, expected, rtol=0, atol=1e-9)
+    if classes:
+        assert np.array_equal(model.outcome(scores), model.outcome(expected))
+
+
+def test_a_feature_that_nobody_holds_counts_as_its_centre(table, quick):
+    model = trained_on(table, quick, 2)
+    fresh = table(n=10, seed=3)
+    tiles = {"a": (Tile.make(fresh.ids, fresh.features[:4], fresh.block[:, :4]),)}
+    filled = np.hstack([fresh.block[:, :4], np.tile(model.scaling[0][4:], (10, 1))])
+    _, scores = predict_scores(model, tiles)
+    assert np.allclose(scores, model.decision(filled), atol=1e-9)
+    blank = fresh.block.copy()
+    blank[:, 4:] = np.nan
+    _, from_blanks = predict_scores(model, {"a": (Tile.make(fresh.ids, fresh.features, blank),)})
+    assert np.allclose(from_blanks, scores, atol=1e-9)
+    assert np.allclose(model.decision(blank), scores, atol=1e-9)
+
+
+def test_columns_that_the_model_does_not_know_are_ignored_and_a_tile_of_only_such_is_refused(
+    table, quick
+):
+    model = trained_on(table, quick, 2)
+    fresh = table(n=10, seed=3)
+    known = Tile.make(fresh.ids, fresh.features, fresh.block)
+    more = Tile.make(
+        fresh.ids, [*fresh.features, "shoe size"], np.hstack([fresh.block, np.full((10, 1), 44.0)])
+    )
+    assert np.array_equal(
+        predict_scores(model, {"a": (known,)})[1], predict_scores(model, {"a": (more,)})[1]
+    )
+    foreign = Tile.make(fresh.ids, ["shoe size"], np.full((10, 1), 44.0), source="shoes.csv")
+    with pytest.raises(DataError, match=r"party b, shoes\.csv: none of its columns"):
+        predict_scores(model, {"a": (known,), "b": (foreign,)})
+
+
+def test_joint_scores_do_not_depend_on_the_cipher(table, quick, monkeypatch):
+    class Negated(Plain):
+        def encrypt(self, kind, slots, values):
+            return -values
+
+        decrypt = encrypt
+
+    monkeypatch.setitem(cipher.CIPHERS, "negated", (Negated, PlainAdder))
+    model = trained_on(table, quick, 3)
+    tiles = new_tiles(table, "overlapping", 3)
+    plain = predict_scores(model, tiles)[1]
+    assert np.array_equal(plain, predict_scores(model, tiles, cipher="negated", seed=9)[1])
+
+
+# ── the model file ───────────────────────────────────────────────────────────────────────────
+
+PREDICT = """
+import sys
+import numpy as np
+from weft.model import load_model
+model = load_model(sys.argv[1])
+table = np.load(sys.argv[2])
+np.savez(
+    sys.argv[3],
+    scores=model.decision(table),
+    outcome=model.predict(table),
+    features=model.features.astype(str),
+    gap=model.certificate["gap"],
+)
+assert "weft.data" not in sys.modules
+"""
+
+
+def test_a_model_file_gives_the_same_bits_in_another_process(table, quick, tmp_path):
+    model = trained_on(table, quick, 3)
+    fresh = table(n=20, classes=3, seed=5)
+    model.save(tmp_path / "model.npz")
+    np.save(tmp_path / "table.npy", fresh.block)
+    paths = [str(tmp_path / name) for name in ("model.npz", "table.npy", "out.npz")]
+    subprocess.run([sys.executable, "-c", PREDICT, *paths], check=True)
+    with np.load(tmp_path / "out.npz") as out:
+        assert np.array_equal(out["scores"], model.decision(fresh.block))
+        assert np.array_equal(out["outcome"], model.predict(fresh.block))
+        assert out["features"].tolist() == model.features.tolist()
+        assert float(out["gap"]) == model.certificate["gap"]
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [3, 7], [0.5, 1.5], ["a", "b", "c"]], ids=str)
+def test_classes_of_any_type_survive_the_file(table, quick, tmp_path, labels):
+    whole = table(classes=len(labels))
+    named = np.array(labels)[whole.labels]
+    tiles = {
+        name: (Tile.make(whole.ids, whole.features[c], whole.block[:, c], named),)
+        for name, c in (("a", slice(0, 4)), ("b", slice(4, 7)))
+    }
+    model = Federation(tiles).train(quick(iterations=30)).model
+    model.save(tmp_path / "model.npz")
+    loaded = load_model(tmp_path / "model.npz")
+    assert loaded.classes.tolist() == labels
+    predicted = loaded.predict(whole.block)
+    assert np.array_equal(predicted, model.predict(whole.block))
+    assert (predicted == named).mean() > 0.7
+    assert loaded.lam == model.lam
+    assert dict(loaded.certificate) == dict(model.certificate)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"PK\x03\x04 cut off"])
+def test_something_else_than_a_model_file_gives_one_sentence(tmp_path, content):
+    path = tmp_path / "model.npz"
+    with pytest.raises(DataError, match="there is no model file"):
+        load_model(path)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="is not a Weft model file"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("classes", "loss"), [(0, "squared"), (2, "hinge"), (2, "logistic"), (3, "hinge")]
+)
+def test_the_scikit_learn_model_predicts_the_same(table, quick, classes, loss):
+    model = trained_on(table, quick, classes, loss=loss)
+    fresh = table(n=40, classes=classes, seed=6).block
+    estimator = model.to_sklearn()
+    assert estimator.feature_names_in_.tolist() == model.features.tolist()
+    fresh = pd.DataFrame(fresh, columns=model.features.astype(str))
+    predicted = estimator.predict(fresh)
+    if classes == 0:
+        assert np.allclose(predicted, model.predict(fresh), rtol=1e-14)
+    else:
+        assert np.array_equal(predicted, model.predict(fresh))
+        scores = model.decision(fresh)
+        expected = scores[:, 0] if classes == 2 else scores
+        assert np.allclose(estimator.decision_function(fresh), expected, rtol=1e-14)
