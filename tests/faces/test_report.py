@@ -99,5 +99,8 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
 
 def test_costs_cover_matching_as_well_as_training(trained, settings):
     cost = summarise(trained, settings, "a run")["cost"]
-    assert cost["round_trips"] > trained.result.history[-1].round_trips
+    history = trained.result.history
+    assert cost["round_trips"] == history[-1].round_trips
+    # Matching and finding ω come before the first iteration, which takes two or three.
+    assert history[0].round_trips > 5
     assert np.isfinite(cost["wall_seconds"])

@@ -94,6 +94,9 @@ class LocalChannel(Channel):
                 total += seconds
                 if seconds > slowest:
                     slowest = seconds
+                if type(reply) is not dict:
+                    missing[party] = gone[party] = Failure("failed", "its reply is no message")
+                    continue
                 up += size_of(reply)
                 answered[party] = reply
                 if self.transcript is not None:

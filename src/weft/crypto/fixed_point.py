@@ -67,7 +67,7 @@ class FixedPoint:
     def refuse(self, values: Floats) -> None:
         """Say which value cannot travel."""
         with np.errstate(over="ignore"):
-            bad = values[~(np.abs(values) * self.scale < self.limit)]
+            bad = values[~(np.abs(np.rint(values * self.scale)) < self.limit)]
         raise ProtocolError(
             f"a value of the {self.what} is {bad.flat[0]:.3g}, outside the range ±"
             f"{self.limit / self.scale:.3g} that can be summed exactly; scale the features "

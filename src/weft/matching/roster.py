@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
@@ -47,6 +48,8 @@ class Roster:
         Per row cohort, the party that adds the constant column to it; −1 without one.
     bias_slot
         The constant column's slot, −1 without one.
+    fingerprint
+        A hash of all tokens: equal for the same parties with the same samples and features.
     """
 
     parties: tuple[str, ...]
@@ -56,6 +59,7 @@ class Roster:
     tile_party: Ints
     bias_owner: Ints
     bias_slot: int
+    fingerprint: str
 
     @property
     def n_samples(self) -> int:
@@ -286,7 +290,17 @@ def build_roster(
         tile_party=np.concatenate([tile_party, owners]),
         bias_owner=bias_owner,
         bias_slot=int(axis.tile_slots[-1][0]) if bias else -1,
+        fingerprint=_fingerprint(parties, holdings),
     )
+
+
+def _fingerprint(parties: Sequence[str], holdings: Sequence[Holding]) -> str:
+    digest = blake2b(digest_size=16)
+    for name, holding in zip(parties, holdings, strict=True):
+        digest.update(name.encode())
+        for tokens in (*holding.rows, *holding.columns, *holding.labels):
+            digest.update(np.ascontiguousarray(tokens).tobytes())
+    return digest.hexdigest()
 
 
 def _check_labels(

@@ -7,7 +7,7 @@ Then, if wished, all rows by one public constant, so that ‖x_i‖ ≤ 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from weft.matching.roster import Roster
 from weft.matching.seat import Seat
 from weft.sums.contribution import Wire
 from weft.sums.extremes import (
+    EXPONENT_ROUNDS,
     ROUNDS,
     answer_largest,
     ask_largest,
@@ -35,6 +36,7 @@ from weft.sums.local_table import Block, build_table, counted_once
 from weft.sums.totals import Layout, RunningTotals
 
 Floats = NDArray[np.float64]
+Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
 Rule = Literal["none", "standard", "minmax", "maxabs"]
 
 
@@ -56,6 +58,7 @@ class ScalingParty:
         self._keys: list[NDArray[np.uint64]] = []
         self._prefix: list[NDArray[np.uint64]] = []
         self._magnitude: Floats = np.ones(m)
+        self._unit: Floats = np.ones(m)
         self._mean: Floats = np.zeros(m)
         self._count: Floats = np.zeros(m)
         self._part: Floats = np.zeros((m, 2))
@@ -64,14 +67,15 @@ class ScalingParty:
     # ── extremes of columns ───────────────────────────────────────────────────────────────
 
     def extremes(self, message: Message) -> Message:
-        """One digit of the columns' maxima (of x and −x, or of |x|)."""
+        """One digit of the columns' maxima (of x and −x, of |x|, or of |x − mean|)."""
         round_ = integer(message, "round")
         if round_ == 0:
-            self._start_extremes(text(message, "of"))
+            of = text(message, "of")
+            if of == "deviation":
+                self._take_mean(message)
+            self._start_extremes(of)
         else:
             self._extend(message, round_ - 1)
-        if round_ == ROUNDS:
-            return {}
         flags = [
             reached(keys, prefix, round_)
             for keys, prefix in zip(self._keys, self._prefix, strict=True)
@@ -81,6 +85,7 @@ class ScalingParty:
         return {"v": self._wire.send(self._flags[:shared])} if shared else {}
 
     def _start_extremes(self, of: str) -> None:
+        """Keys of this party's own extremes; a column without a value says −∞."""
         m = self._seat.n_columns
         low, high = np.full(m, np.inf), np.full(m, -np.inf)
         for tile, block in enumerate(self._blocks):
@@ -89,10 +94,11 @@ class ScalingParty:
             np.minimum.at(low, columns, smallest)
             np.maximum.at(high, columns, largest)
         wanted = [high, -low]
-        if of == "absolute":
-            # A column without a value here says −∞, which no party's value lies below.
+        if of != "range":
+            centre = self._mean if of == "deviation" else 0.0
             known = np.isfinite(high)
-            wanted = [np.where(known, np.maximum(np.abs(low), np.abs(high)), -np.inf)]
+            largest = np.maximum(np.abs(low - centre), np.abs(high - centre))
+            wanted = [np.where(known, largest, -np.inf)]
         self._keys = [keys_of(values) for values in wanted]
         self._prefix = [np.zeros(m, np.uint64) for _ in wanted]
 
@@ -109,22 +115,41 @@ class ScalingParty:
 
     def sums(self, message: Message) -> Message:
         """Cells and their sum per column, in units of the column's magnitude."""
-        self.extremes({**message, "round": ROUNDS})
-        self._magnitude = _power_of_two_above(values_of(self._prefix[0]))
-        return self._moment(lambda x, columns: x / self._magnitude[columns], first=True)
+        self._extend(message, EXPONENT_ROUNDS - 1)
+        self._unit = self._power_of_two_above()
+        return self._moment(lambda x, columns: (np.ones_like(x), x / self._unit[columns]))
 
-    def spread(self, message: Message) -> Message:
-        """Σ (x − mean)² per column."""
+    def _take_mean(self, message: Message) -> None:
         total = self._totals(message)
         self._count = np.maximum(total[:, 0], 1e-300)
-        self._mean = total[:, 1] / self._count * self._magnitude
+        self._mean = total[:, 1] / self._count * self._unit
 
-        def squared(x: Floats, columns: NDArray[np.int32]) -> Floats:
-            return ((x - self._mean[columns]) / self._magnitude[columns]) ** 2
+    def spread(self, message: Message) -> Message:
+        """Σ (x − mean) and Σ (x − mean)² per column, in units of its largest deviation.
 
-        return self._moment(squared, first=False)
+        The unit follows the spread and not the magnitude, so that a column far from zero loses
+        no digits; the first sum mends what the mean lost.
+        """
+        self._extend(message, EXPONENT_ROUNDS - 1)
+        self._magnitude = self._unit
+        self._unit = self._power_of_two_above()
 
-    def _moment(self, function: Any, *, first: bool) -> Message:
+        def powers(x: Floats, columns: NDArray[np.int32]) -> tuple[Floats, Floats]:
+            deviation = (x - self._mean[columns]) / self._unit[columns]
+            return deviation, deviation**2
+
+        return self._moment(powers)
+
+    def _power_of_two_above(self) -> Floats:
+        """2^e above every value of the column, from the digits of its exponent."""
+        below = np.uint64(2 ** (64 - 4 * EXPONENT_ROUNDS) - 1)
+        bound = values_of(self._prefix[0] | below)
+        known = np.isfinite(bound) & (bound > 0)
+        _, exponent = np.frexp(np.where(known, bound, 1.0))
+        return np.where(known, np.ldexp(1.0, exponent), 1.0)
+
+    def _moment(self, function: Moments) -> Message:
+        """Two sums per column over the cells known here, each cell counted once over all."""
         part = np.zeros((self._seat.n_columns, 2))
         for tile, block in enumerate(self._blocks):
             columns = self._seat.tile_columns[tile]
@@ -133,10 +158,8 @@ class ScalingParty:
             x = block if isinstance(block, np.ndarray) else block.toarray()
             known = ~np.isnan(x) & kept[:, None]
             weight = known.astype(np.float64) if weights is None else known * weights
-            values = np.where(known, function(x, columns), 0.0)
-            np.add.at(part[:, 1], columns, (values * weight).sum(axis=0))
-            if first:
-                np.add.at(part[:, 0], columns, weight.sum(axis=0))
+            for i, values in enumerate(function(np.where(known, x, 0.0), columns)):
+                np.add.at(part[:, i], columns, (values * weight).sum(axis=0))
         self._part = part / self._seat.n_samples
         shared = self._seat.n_shared_columns
         return {"v": self._wire.send(self._part[:shared])} if shared else {}
@@ -154,20 +177,21 @@ class ScalingParty:
         """Shift and factor of every column."""
         rule = text(message, "rule")
         if rule == "standard":
-            deviation = np.sqrt(self._totals(message)[:, 1] / self._count) * self._magnitude
+            first, second = (self._totals(message) / self._count[:, None]).T
+            deviation = np.sqrt(np.maximum(second - first**2, 0.0)) * self._unit
+            self.shift = self._mean + first * self._unit
             # A column that varies by no more than rounding is constant: centred, not blown up.
-            constant = deviation <= 1e-6 * self._magnitude
-            self.shift = self._mean
-            self.factor = np.where(constant, 1.0, 1.0 / np.where(constant, 1.0, deviation))
+            self.factor = _inverse(deviation, 1e-12 * self._magnitude)
         else:
-            self.extremes({**message, "round": ROUNDS})
+            self._extend(message, ROUNDS - 1)
             high = values_of(self._prefix[0])
             known = np.isfinite(high)
-            width = np.where(known, high, 0.0)
+            width = magnitude = np.where(known, high, 0.0)
             if rule == "minmax":
                 self.shift = np.where(known, -values_of(self._prefix[1]), 0.0)
-                width = width - self.shift
-            self.factor = np.where(width > 0, 1.0 / np.where(width > 0, width, 1.0), 1.0)
+                width = magnitude - self.shift
+                magnitude = np.maximum(np.abs(magnitude), np.abs(self.shift))
+            self.factor = _inverse(width, 10 * np.finfo(np.float64).eps * magnitude)
         if self._seat.bias_slot >= 0:
             self.shift[self._seat.bias_slot] = 0.0
             self.factor[self._seat.bias_slot] = 1.0
@@ -220,18 +244,24 @@ def agree_on_scaling(
 def _column_messages(
     channel: Channel, columns: Layout, rule: Rule, adder: Adder
 ) -> dict[str, Message]:
-    of = "range" if rule == "minmax" else "absolute"
-    width = 30 if rule == "minmax" else 15
+    """Lead to the last sums; returns each party's totals of them."""
+
+    def digits(messages: dict[str, Message], of: str, rounds: int) -> dict[str, Message]:
+        for round_ in range(rounds):
+            asked: dict[str, Message] = {
+                p: {**m, "round": round_, "of": of} for p, m in messages.items()
+            }
+            width = 30 if of == "range" else 15
+            messages = _feature_sum(channel, "scale.extremes", asked, columns, width, adder)
+        return messages
+
     messages: dict[str, Message] = {p: {} for p in channel.parties}
-    for round_ in range(ROUNDS):
-        asked: dict[str, Message] = {
-            p: {**m, "round": round_, "of": of} for p, m in messages.items()
-        }
-        messages = _feature_sum(channel, "scale.extremes", asked, columns, width, adder)
-    if rule == "standard":
-        messages = _feature_sum(channel, "scale.sums", messages, columns, 2, adder)
-        messages = _feature_sum(channel, "scale.spread", messages, columns, 2, adder)
-    return messages
+    if rule != "standard":
+        return digits(messages, "range" if rule == "minmax" else "absolute", ROUNDS)
+    messages = digits(messages, "absolute", EXPONENT_ROUNDS)
+    messages = _feature_sum(channel, "scale.sums", messages, columns, 2, adder)
+    messages = digits(messages, "deviation", EXPONENT_ROUNDS)
+    return _feature_sum(channel, "scale.spread", messages, columns, 2, adder)
 
 
 def _feature_sum(
@@ -281,7 +311,7 @@ def _range_of(block: Block, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     return columns.min(axis=0).toarray().ravel(), columns.max(axis=0).toarray().ravel()
 
 
-def _power_of_two_above(values: Floats) -> Floats:
-    """2^e ≥ value: a public unit in which every cell of the column is at most one."""
-    _, exponent = np.frexp(values)
-    return np.where(values > 0, np.ldexp(1.0, exponent), 1.0)
+def _inverse(width: Floats, negligible: Floats) -> Floats:
+    """1/width, and one where the width is nothing."""
+    varies = width > negligible
+    return np.where(varies, 1.0 / np.where(varies, width, 1.0), 1.0)

@@ -33,6 +33,7 @@ def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> N
         return
     head = {
         "settings": run.settings.to_json(),
+        "roster": run.roster.fingerprint,
         "iteration": run.iteration,
         "omega": run.omega,
         "seen": run.seen,
@@ -41,6 +42,7 @@ def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> N
         "certified_frozen": run.certified_frozen,
         "best_dual": run.best_dual,
         "norm_estimate": run.norm_estimate,
+        "away": sorted(run.away),
         "notes": run.notes,
         "history": result.history,
         "spent": spent,
@@ -69,10 +71,11 @@ def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:
         head = msgspec.json.decode(arrays["head"].tobytes())
     except (KeyError, msgspec.DecodeError):
         raise ConfigError(f"{path} is no checkpoint of Weft; start without --resume") from None
-    if head["settings"] != run.settings.to_json() or tuple(head["seen"]) != run.roster.parties:
+    ours = (run.settings.to_json(), list(run.roster.parties), run.roster.fingerprint)
+    if (head["settings"], list(head["seen"]), head["roster"]) != ours:
         raise ConfigError(
-            f"the checkpoint in {folder} belongs to other settings or parties; use those of the "
-            "interrupted run, or start without --resume"
+            f"the checkpoint in {folder} belongs to other settings, parties or samples; use those "
+            "of the interrupted run, or start without --resume"
         )
     run.iteration, run.omega = head["iteration"], head["omega"]
     run.seen, run.ack = head["seen"], head["ack"]
@@ -80,6 +83,7 @@ def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:
         run.certificate = msgspec.convert(head["certificate"], Certificate)
     run.certified_frozen = head["certified_frozen"]
     run.best_dual, run.norm_estimate = head["best_dual"], head["norm_estimate"]
+    run.away = set(head["away"])
     for note in head["notes"]:
         run.note(note)
     for totals in (run.z, run.alpha, run.v):

@@ -133,6 +133,7 @@ def _wait_for_pair(run: Run) -> None:
         if request.messages:
             run.acknowledge(request)
             replies = run.channel.ask(request.phase, request.messages)
+            replies.stop_on_refusal()
             run.note_missing(replies.missing)
             pair.receive(replies.answered)
             silent = 0 if replies.answered else silent + 1

@@ -141,10 +141,10 @@ class Iteration:
             messages[party] = message
         replies = self._ask("step", messages)
         if not still:
+            stand_ins = self._stand_ins(replies, senders) if replies.missing and senders else []
             run.v.add(replies.answered, run.iteration, required=run.settings.local == "safe")
-            run.alpha.add(replies.answered, run.iteration, required=False)
-            if replies.missing and senders:
-                self._ask_again(replies, senders)
+            for answered in (replies.answered, *stand_ins):
+                run.alpha.add(answered, run.iteration, required=False)
         self._finish_certificate(replies)
         self._estimate(replies.answered)
 
@@ -208,7 +208,8 @@ class Iteration:
         if replies.missing:
             run.note_missing(replies.missing)
             self.present = [p for p in self.present if p not in replies.missing]
-            if not self.present:
+            # Silent stand-ins are dealt with where they are asked.
+            if not self.present and phase != "again":
                 raise _NobodyLeft(next(iter(replies.missing.items())))
         if phase != "again":
             for party, reply in replies.answered.items():
@@ -248,19 +249,32 @@ class Iteration:
             return self.present
         return [p for p in self.present if p in self.run.roster.partly_unlabelled]
 
-    def _ask_again(self, replies: Replies, senders: dict[str, NDArray[np.bool_]]) -> None:
-        """The sender of some cohorts fell silent after others had moved: ask another holder."""
-        run = self.run
-        now = run.senders.of(list(replies.answered)) if replies.answered else {}
-        messages = {}
-        for party, flags in now.items():
-            fresh = flags & ~senders[party]
-            if fresh.any():
-                message: Message = {"send": fresh}
-                messages[party] = message
-        if messages:
+    def _stand_ins(
+        self, replies: Replies, senders: dict[str, NDArray[np.bool_]]
+    ) -> list[dict[str, Message]]:
+        """The sender of some cohorts fell silent after others had moved: ask another holder.
+
+        A stand-in that is silent too drops out of the iteration: its reply to ``step`` counts
+        as never received, so that it takes its step back, and the next holder is asked.
+        """
+        run, answered = self.run, replies.answered
+        given = {p: senders[p] for p in answered}
+        rounds: list[dict[str, Message]] = []
+        while True:
+            now = run.senders.of(list(answered))
+            fresh = {p: now[p] & ~given[p] for p in answered}
+            messages: dict[str, Message] = {p: {"send": f} for p, f in fresh.items() if f.any()}
+            if not messages:
+                return rounds
             again = self._ask("again", messages)
-            run.alpha.add(again.answered, run.iteration, required=False)
+            rounds.append(again.answered)
+            for party in again.answered:
+                given[party] = given[party] | fresh[party]
+            for party in again.missing:
+                del answered[party]
+                run.ack[party] -= 1
+                for earlier in rounds:
+                    earlier.pop(party, None)
 
     def _finish_certificate(self, replies: Replies) -> None:
         """Losses are in: with everyone's, the pair before this step is certified."""

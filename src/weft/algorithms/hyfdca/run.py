@@ -45,6 +45,8 @@ class Run:
         self.pair: FrozenPair | None = None
         self.norm_estimate = 0.0
         self.silent_iterations = 0
+        #: Parties that gave no answer when last asked.
+        self.away: set[str] = set()
         self.notes: list[str] = []
         self._noted: set[str] = set()
         self.senders = Senders(roster)
@@ -137,6 +139,7 @@ class Run:
                 f"{sequence!r}, expected {self.ack[party] + 1}; the run stops"
             )
         self.ack[party] = sequence
+        self.away.discard(party)
 
     def note(self, text: str) -> None:
         """Log something once."""
@@ -145,8 +148,11 @@ class Run:
             self.notes.append(text)
 
     def note_missing(self, missing: Mapping[str, Failure]) -> None:
+        """Log who fell silent, once until it speaks again."""
         for party, failure in missing.items():
-            self.note(f"iteration {self.iteration}: {party} {failure.kind} ({failure.reason})")
+            if party not in self.away:
+                self.note(f"iteration {self.iteration}: {party} {failure.kind} ({failure.reason})")
+            self.away.add(party)
 
 
 def _counted_rows(roster: Roster) -> dict[str, NDArray[np.int32]]:
