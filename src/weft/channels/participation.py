@@ -61,17 +61,21 @@ class RandomFraction(Participation):
             )
 
     def present(self, iteration: int) -> tuple[str, ...]:
-        count = max(1, math.floor(self.fraction * len(self.parties) + 1e-9))
         random = np.random.default_rng((self.seed, 0x9A47, iteration))
-        chosen = np.sort(random.choice(len(self.parties), size=count, replace=False))
+        chosen = np.sort(random.choice(len(self.parties), size=self._count, replace=False))
         return tuple(self.parties[i] for i in chosen.tolist())
 
     @property
     def horizon(self) -> int:
-        if self.fraction >= 1:
+        share = self._count / len(self.parties)
+        if share >= 1:
             return 1
         # 19 of 20 absences are shorter than this.
-        return max(1, math.ceil(math.log(0.05) / math.log1p(-self.fraction)))
+        return max(1, math.ceil(math.log(0.05) / math.log1p(-share)))
+
+    @property
+    def _count(self) -> int:
+        return max(1, math.floor(self.fraction * len(self.parties) + 1e-9))
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,9 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """The largest relative gap (P − D)/P over the classes."""
-        return max(
-            (p - d) / p if p > 0 else 0.0 for p, d in zip(self.primal, self.dual, strict=True)
-        )
+        """The largest relative gap (P − D)/P over the classes; never below zero by rounding."""
+        pairs = zip(self.primal, self.dual, strict=True)
+        return max(0.0, *((p - d) / p if p > 0 else 0.0 for p, d in pairs))
 
     @classmethod
     def of_sums(

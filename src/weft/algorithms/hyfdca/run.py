@@ -112,18 +112,24 @@ class Run:
         self.pair = None
 
     def certify(self, certificate: Certificate, *, frozen: bool) -> None:
-        """Keep a certificate; ``safe`` doubles ω if D fell since the last one."""
+        """Keep a certificate; ``safe`` doubles ω if D fell since the last one.
+
+        Steps that are far too long may also swing between bad points without falling further:
+        D that stays well below the best one seen doubles ω too.
+        """
         before = self.certificate
         self.certificate, self.certified_frozen = certificate, frozen
-        self.best_dual = max(self.best_dual, sum(certificate.dual))
         if self.settings.local == "safe" and before is not None:
-            slack = 1e-9 * max(1.0, abs(sum(before.dual)))
-            if sum(certificate.dual) < sum(before.dual) - slack:
+            old, new, best = sum(before.dual), sum(certificate.dual), self.best_dual
+            slack = 1e-9 * max(1.0, abs(old))
+            stuck = new < best - slack and new - old < 0.1 * (best - old)
+            if new < old - slack or stuck:
                 self.omega *= 2.0
                 self.note(
                     f"D fell between iterations {before.iteration} and {certificate.iteration}: "
                     f"ω doubled to {self.omega:.4g}"
                 )
+        self.best_dual = max(self.best_dual, sum(certificate.dual))
 
     def acknowledge(self, request: Request) -> None:
         """Tell each party which of its replies arrived last, so that it can take back others."""

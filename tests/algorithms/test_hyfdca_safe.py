@@ -1,0 +1,163 @@
+"""``safe`` converges where practical dual ascent diverges, and its known traps stay closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft.algorithms.hyfdca import curvature
+from weft.algorithms.settings import Settings
+from weft.data import SPLITS, Split, Table, load
+from weft.federation import Federation, Preparation, Trained
+
+SELDOM = 1_000_000
+
+
+def train(split: Split, **settings: Any) -> Trained:
+    how: dict[str, Any] = {"loss": "hinge", "norms": "sample", "gap": None, **settings}
+    return Federation(split.parties, Preparation(overlap=split.overlap)).train(Settings(**how))
+
+
+def relative_loss(judge: Any, trained: Trained, split: Split, lam: float) -> float:
+    """How far P of the released weights lies above liblinear's, over liblinear's."""
+    problem = judge.problem("hinge", split, lam)
+    best = judge.optimum(problem)
+    return float(problem.primal(judge.weights(trained.model, split)[0]) / best - 1.0)
+
+
+def assert_dual_never_falls(trained: Trained) -> None:
+    duals = [record.dual for record in trained.result.history if record.dual is not None]
+    assert len(duals) > 10
+    assert np.diff(duals).min() >= -1e-9
+    assert not any("doubled" in note for note in trained.result.notes)
+
+
+@pytest.mark.parametrize("participation", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("iic", [0.01, 0.1, 1.0])
+def test_digits_in_nine_tiles_converge(
+    judge: Any, tables: Any, iic: float, participation: float
+) -> None:
+    split = SPLITS["grid"](tables.digits(), 3, 3)
+    trained = train(
+        split,
+        lam=1e-3,
+        iic=iic,
+        participation=participation,
+        iterations=2000,
+        certify_every=SELDOM,
+    )
+    assert relative_loss(judge, trained, split, 1e-3) <= 0.03
+
+
+def test_practical_diverges_where_safe_converges(judge: Any, tables: Any) -> None:
+    """The problem above is one on which a wrong curvature shows."""
+    split = SPLITS["grid"](tables.digits(), 3, 3)
+    trained = train(split, lam=1e-3, iterations=300, certify_every=SELDOM, local="practical")
+    assert relative_loss(judge, trained, split, 1e-3) > 1.0
+
+
+def standardised_breast_cancer() -> Table:
+    table = load("breast_cancer")
+    block = (table.block - table.block.mean(axis=0)) / table.block.std(axis=0)
+    return Table(table.ids, table.features, block, table.labels, table.task)
+
+
+@pytest.mark.parametrize("iic", [0.1, 1.0])
+def test_rows_of_very_different_norms_converge(judge: Any, iic: float) -> None:
+    split = SPLITS["grid"](standardised_breast_cancer(), 3, 3)
+    trained = train(split, lam=1e-2, iic=iic, iterations=2000, certify_every=20)
+    assert relative_loss(judge, trained, split, 1e-2) <= 0.05
+    assert_dual_never_falls(trained)
+
+
+@pytest.mark.parametrize("norms", ["sample", "cohort"])
+@pytest.mark.parametrize("iic", [0.1, 1.0])
+def test_one_row_ten_times_as_long_converges(
+    judge: Any, tables: Any, iic: float, norms: str
+) -> None:
+    table = tables.breast()
+    block = np.array(table.block)
+    block[0] *= 10.0
+    stretched = Table(table.ids, table.features, block, table.labels, table.task)
+    split = SPLITS["grid"](stretched, 3, 3)
+    trained = train(split, lam=1e-2, iic=iic, iterations=1000, certify_every=20, norms=norms)
+    assert relative_loss(judge, trained, split, 1e-2) <= (1e-4 if norms == "sample" else 0.05)
+    assert_dual_never_falls(trained)
+
+
+@pytest.mark.parametrize("iic", [0.01, 1.0])
+def test_a_hundred_cohorts_of_one_sample_converge(judge: Any, tables: Any, iic: float) -> None:
+    """Sample i is with the parties whose bit of i + 1 is set: no two have the same holders."""
+    table = tables.digits(100)
+    blocks = np.array_split(np.arange(table.m), 7)
+    number = np.arange(1, 101)
+    split = Split(
+        {
+            f"p{k}": (table.to_tile().rows(number >> k & 1 == 1).columns(blocks[k]),)
+            for k in range(7)
+        },
+        "mean",
+        "",
+        table.task,
+    )
+    trained = train(split, lam=1e-2, iic=iic, iterations=600, certify_every=10)
+    assert trained.roster.rows.sizes.tolist() == [1] * 100
+    assert relative_loss(judge, trained, split, 1e-2) <= 1e-3
+    assert_dual_never_falls(trained)
+
+
+@pytest.mark.parametrize("iic", [0.1, 1.0])
+def test_one_cohort_alone_in_each_iteration_converges(judge: Any, tables: Any, iic: float) -> None:
+    split = SPLITS["grid"](tables.digits(450), 3, 3)
+    turns = [[f"r{i}c{j}" for j in (1, 2, 3)] for i in (1, 2, 3)]
+    trained = train(
+        split,
+        lam=1e-2,
+        iic=iic,
+        iterations=1500,
+        certify_every=1,
+        participation={"trace": turns},
+    )
+    assert relative_loss(judge, trained, split, 1e-2) <= 1e-3
+    assert_dual_never_falls(trained)
+
+
+@pytest.mark.parametrize("certify_every", [1, 50])
+@pytest.mark.parametrize("iic", [0.3, 1.0])
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_too_few_power_iterations_are_made_good_by_doubling(
+    judge: Any,
+    tables: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    rounds: int,
+    iic: float,
+    certify_every: int,
+) -> None:
+    """Two rounds find 1/130 of ω and training diverges at first: D falls, so ω doubles."""
+    monkeypatch.setattr(curvature, "MOST_ROUNDS", rounds)
+    split = SPLITS["grid"](tables.digits(450), 3, 3)
+    trained = train(split, lam=1e-2, iic=iic, iterations=1000, certify_every=certify_every)
+    assert relative_loss(judge, trained, split, 1e-2) <= 1e-3
+    assert any("doubled" in note for note in trained.result.notes) == (rounds == 2)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", ["digits", "breast", "twins"])
+def test_omega_is_no_smaller_than_the_norm_it_bounds(tables: Any, name: str, seed: int) -> None:
+    """ω ≥ ‖X̃‖², rows of norm one, by a singular value decomposition of the pooled table."""
+    if name == "twins":
+        # Rows at right angles but for a few copies: the longest direction is hard to find.
+        block = np.eye(300)[np.r_[0:300, 0:3]]
+        ids = np.array([str(i) for i in range(303)], dtype=object)
+        features = np.array([f"f{j}" for j in range(300)], dtype=object)
+        table = Table(ids, features, block, np.arange(303) % 2, "classification")
+    else:
+        table = getattr(tables, name)(300)
+    split = SPLITS["grid"](table, 2, 2)
+    trained = train(split, lam=1e-2, iterations=1, seed=seed)
+    (note,) = [note for note in trained.result.notes if note.startswith("ω")]
+    omega = float(note.split()[2])
+    unit = np.asarray(table.block) / np.linalg.norm(table.block, axis=1)[:, None]
+    assert omega >= np.linalg.norm(unit, 2) ** 2
