@@ -44,7 +44,7 @@ def assert_both_sides_agree(simulation):
         sent["z"][rows] += half.z_sum.sent
         sent["v"][columns] += half.v_sum.sent
         # A party that missed iterations is told of them when it returns.
-        told = run.alpha.stamp[rows] <= run.seen[name]
+        told = run.alpha.changed.stamp[rows] <= run.seen[name]
         shared = half.alpha[: len(rows)]
         assert np.array_equal(shared[told], run.alpha.totals[rows][told] * 2.0**-40), name
         # Feature sums are those of the party's own α, and what was sent is what they are.

@@ -19,7 +19,7 @@ from weft.matching.axis import build_axis
 from weft.sums.contribution import FRACTION_BITS, Contribution, Wire
 from weft.sums.extremes import ROUNDS, extend, keys_of, reached, values_of
 from weft.sums.scalars import add_scalars, pack_scalars
-from weft.sums.totals import Layout, RunningTotals
+from weft.sums.totals import Changes, Layout, RunningTotals
 
 PLAIN = cipher_of("plain")
 KINDS = sorted(FRACTION_BITS)
@@ -179,7 +179,7 @@ def test_each_party_is_given_only_its_own_shared_slots():
 
 def test_only_slots_that_changed_since_are_handed_out():
     _, layout = three_parties()
-    totals = RunningTotals("alpha", layout, 1, adder_of("plain"))
+    totals = RunningTotals("alpha", layout, 1, adder_of("plain"), tracked=True)
     reply = {"alpha": np.array([[5]]), "alpha.slots": np.array([2], np.int32)}
     totals.add({"a": reply}, 4)
     for party in "abc":
@@ -191,12 +191,34 @@ def test_only_slots_that_changed_since_are_handed_out():
 
 def test_a_copy_of_totals_stays_while_the_original_moves_on():
     _, layout = three_parties()
-    totals = RunningTotals("v", layout, 1, adder_of("plain"))
+    totals = RunningTotals("v", layout, 1, adder_of("plain"), tracked=True)
     kept = totals.copy()
     totals.add({"a": {"v": np.ones((3, 1), np.int64)}}, 1)
     assert totals.totals.sum() == 3
     assert kept.totals.sum() == 0
-    assert kept.stamp.max() == 0
+    assert len(totals.changes({"a": 0})["a"][0]) == 3
+    assert len(kept.changes({"a": 0})["a"][0]) == 0
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 39), max_size=6), min_size=1, max_size=12),
+    st.lists(st.integers(0, 39), unique=True),
+    st.integers(0, 12),
+)
+def test_log_and_stamps_agree_on_what_changed(history, held, since):
+    """A party is told the same slots, whether the log still knows them or only the stamps."""
+    mine = np.array(sorted(held), np.int64)
+    changes = Changes(40)
+    last = np.zeros(40, int)
+    for iteration, slots in enumerate(history, 1):
+        changes.mark(np.array(slots, np.int64), iteration)
+        last[slots] = iteration
+    expected = np.flatnonzero(last[mine] > since)
+    assert changes.among(mine, since).tolist() == expected.tolist()
+    assert changes.copy().among(mine, since).tolist() == expected.tolist()
+    restored = Changes(40)
+    restored.restore(changes.stamp, len(history))
+    assert restored.among(mine, since).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("width", [1, 3])

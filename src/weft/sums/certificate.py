@@ -276,7 +276,7 @@ class FrozenPair:
         """The totals of this pair, for a checkpoint."""
         return {
             "alpha": self._alpha.totals,
-            "stamp": self._alpha.stamp,
+            "stamp": self._alpha.changed.stamp,
             "v": self._v.totals,
             "z": self._z.totals,
         }
@@ -288,7 +288,8 @@ class FrozenPair:
         self._certified = head["certified"]
         self._norms = {p: {"norms": b64decode(pack)} for p, pack in head["norms"].items()}
         self._losses = {p: {"losses": b64decode(pack)} for p, pack in head["losses"].items()}
-        self._alpha.totals, self._alpha.stamp = arrays["alpha"], arrays["stamp"]
+        self._alpha.totals = arrays["alpha"]
+        self._alpha.changed.restore(arrays["stamp"], self.iteration)
         self._v.totals, self._z.totals = arrays["v"], arrays["z"]
 
 

@@ -44,6 +44,56 @@ class Layout:
         return self.slots[self.group[party]]
 
 
+class Changes:
+    """Which slots changed when: a stamp per slot, and a log of the newest changes.
+
+    A party that was away a short while finds what it missed in the log, in time that follows
+    the changes; one that was away for long, or holds few slots, looks at its stamps.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.stamp = np.zeros(slots, np.int32)
+        self._log: list[tuple[int, NDArray[np.int64]]] = []
+        self._logged = 0
+        #: The log knows every change after this iteration.
+        self._complete_after = 0
+
+    def mark(self, slots: NDArray[np.int64], iteration: int) -> None:
+        self.stamp[slots] = iteration
+        self._log.append((iteration, slots))
+        self._logged += len(slots)
+        # A log longer than the stamps would cost more than they do.
+        while self._logged > len(self.stamp):
+            self._complete_after, dropped = self._log.pop(0)
+            self._logged -= len(dropped)
+
+    def among(self, mine: NDArray[np.int64], iteration: int) -> NDArray[np.int64]:
+        """Positions in ``mine`` (ascending) of the slots that changed after ``iteration``."""
+        if iteration >= self._complete_after:
+            recent = [slots for when, slots in self._log if when > iteration]
+            if not recent:
+                return np.zeros(0, np.int64)
+            if 8 * sum(len(slots) for slots in recent) < len(mine):
+                changed = np.unique(np.concatenate(recent))
+                at = np.searchsorted(mine, changed)
+                at = at[at < len(mine)]
+                held: NDArray[np.int64] = at[mine[at] == changed[: len(at)]]
+                return held
+        return np.flatnonzero(self.stamp[mine] > iteration)
+
+    def copy(self) -> Changes:
+        other = Changes(0)
+        other.restore(self.stamp.copy(), self._complete_after)
+        other._log = list(self._log)
+        other._logged = self._logged
+        return other
+
+    def restore(self, stamp: NDArray[np.int32], iteration: int) -> None:
+        """Stamps as they were at an iteration; the log begins anew."""
+        self.stamp = stamp
+        self._log, self._logged, self._complete_after = [], 0, iteration
+
+
 class RunningTotals:
     """Totals along one axis, from increments.
 
@@ -53,17 +103,21 @@ class RunningTotals:
         Name of the sum, which is also the field of the payload in messages.
     width
         Values per slot (classes).
+    tracked
+        Remember which slots change when, for :meth:`changes`.
     """
 
-    def __init__(self, kind: str, layout: Layout, width: int, adder: Adder) -> None:
+    def __init__(
+        self, kind: str, layout: Layout, width: int, adder: Adder, *, tracked: bool = False
+    ) -> None:
         self.kind = kind
         self._slots_field = f"{kind}.slots"
         self.layout = layout
         self.width = width
         self._adder = adder
         self.totals: Payload = adder.zeros(layout.n_shared, width)
-        #: Iteration in which each slot last changed.
-        self.stamp = np.zeros(layout.n_shared, np.int32)
+        self.changed = Changes(layout.n_shared if tracked else 0)
+        self._tracked = tracked
 
     def add(
         self, replies: Mapping[str, Message], iteration: int = 0, *, required: bool = True
@@ -95,7 +149,8 @@ class RunningTotals:
         if where:
             slots = np.concatenate(where)
             self._adder.add(self.totals, slots, np.concatenate(what))
-            self.stamp[slots] = iteration
+            if self._tracked:
+                self.changed.mark(slots, iteration)
 
     def _chosen(
         self, party: str, mine: NDArray[np.int64], chosen: Value, iteration: int
@@ -152,7 +207,7 @@ class RunningTotals:
             key = (self.layout.group[party], iteration)
             if key not in gathered:
                 mine = self.layout.slots[key[0]]
-                chosen = np.flatnonzero(self.stamp[mine] > iteration)
+                chosen = self.changed.among(mine, iteration)
                 payload = self._adder.take(self.totals, mine[chosen])
                 gathered[key] = (chosen.astype(np.int32), payload)
             out[party] = gathered[key]
@@ -160,7 +215,7 @@ class RunningTotals:
 
     def copy(self) -> RunningTotals:
         """These totals as they are now, to be kept while the originals move on."""
-        other = RunningTotals(self.kind, self.layout, self.width, self._adder)
+        other = RunningTotals(self.kind, self.layout, self.width, self._adder, tracked=True)
         other.totals = self.totals.copy()
-        other.stamp = self.stamp.copy()
+        other.changed = self.changed.copy()
         return other

@@ -51,7 +51,7 @@ def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> N
     arrays = {
         "head": np.frombuffer(msgspec.json.encode(head), np.uint8),
         **{f"{t.kind}.totals": t.totals for t in (run.z, run.alpha, run.v)},
-        **{f"{t.kind}.stamp": t.stamp for t in (run.z, run.alpha, run.v)},
+        "alpha.stamp": run.alpha.changed.stamp,
     }
     if run.pair is not None:
         arrays.update({f"pair.{name}": value for name, value in run.pair.arrays().items()})
@@ -88,7 +88,7 @@ def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:
         run.note(note)
     for totals in (run.z, run.alpha, run.v):
         totals.totals = arrays[f"{totals.kind}.totals"]
-        totals.stamp = arrays[f"{totals.kind}.stamp"]
+    run.alpha.changed.restore(arrays["alpha.stamp"], run.iteration)
     if head["pair"] is not None:
         pair = run.freeze()
         pair.restore(head["pair"], {n[5:]: a for n, a in arrays.items() if n.startswith("pair.")})

@@ -31,7 +31,7 @@ class Run:
         self.row_layout = Layout(roster.rows, roster.parties)
         self.column_layout = Layout(roster.columns, roster.parties)
         self.z = RunningTotals("z", self.row_layout, classes, self.adder)
-        self.alpha = RunningTotals("alpha", self.row_layout, classes, self.adder)
+        self.alpha = RunningTotals("alpha", self.row_layout, classes, self.adder, tracked=True)
         self.v = RunningTotals("v", self.column_layout, classes, self.adder)
         self.iteration = 0
         self.omega = 0.0
