@@ -111,10 +111,29 @@ class Model:
         return np.asarray(self.intercept + self.coef @ self.scaling[0])
 
     def to_sklearn(self) -> Any:
-        """A fitted scikit-learn linear model with the same predictions."""
-        from weft.export import to_sklearn
+        """A fitted scikit-learn estimator: LogisticRegression, LinearSVC or LinearRegression.
 
-        return to_sklearn(self)
+        Its scores are this model's. Probabilities exist for the logistic loss with two classes;
+        with more, the model was trained one class against the rest.
+        """
+        # Imported here: loading a model and predicting need no scikit-learn.
+        from sklearn.linear_model import LinearRegression, LogisticRegression
+        from sklearn.svm import LinearSVC
+
+        estimator: Any
+        if self.classes is None:
+            estimator = LinearRegression()
+            estimator.coef_ = self.coef[0].copy()
+            estimator.intercept_ = float(self.intercept[0])
+        else:
+            binary_logistic = self.loss == "logistic" and len(self.classes) == 2
+            estimator = LogisticRegression() if binary_logistic else LinearSVC()
+            estimator.coef_ = self.coef.copy()
+            estimator.intercept_ = self.intercept.copy()
+            estimator.classes_ = np.asarray(self.classes)
+        estimator.n_features_in_ = len(self.features)
+        estimator.feature_names_in_ = self.features
+        return estimator
 
     def save(self, path: str | Path) -> None:
         """Write the model to one ``.npz`` file, whole or not at all."""
