@@ -220,7 +220,7 @@ class _Hybrid(BaseEstimator):
         if held is None:
             raise ConfigError("joint prediction takes tiles; call predict for a full table")
         ids, scores = predict_scores(
-            self.model_, held, overlap=self.roster_.overlap, seed=self.seed, cipher=self.cipher
+            self.model_, held, overlap=self.roster_.overlap, cipher=self.cipher
         )
         return pd.Series(self.model_.outcome(scores), pd.Index(ids, name="id"), name="prediction")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from weft.algorithms.base import Checkpointing, Record, Result
@@ -21,7 +22,7 @@ from weft.errors import ConfigError, DataError
 from weft.matching.meet import meet
 from weft.matching.roster import Overlap, Roster
 from weft.model import Model
-from weft.party import INTERCEPT, Party
+from weft.party import Party
 from weft.sums.scaling import Rule, agree_on_scaling
 
 
@@ -117,7 +118,8 @@ class Federation:
         """Make the parties, match their samples and features, agree on scaling."""
         how = self.preparation
         classes = self._classes(settings)
-        secret = blake2b(f"weft simulation {settings.seed}".encode()).digest()
+        # Not from the seed, which the coordinator knows: tokens must not be its to compute.
+        secret = token_bytes(32)
         self.parties = {
             name: Party(name, held, secret=secret, cipher=settings.cipher, store=self._store)
             for name, held in self._tiles.items()
@@ -134,6 +136,8 @@ class Federation:
             overlap=how.overlap,
             bias=how.intercept_scaling if how.intercept else None,
             confirm_separate_ids=how.confirm_separate_ids,
+            # The safe method draws per cohort: nobody needs to know who else draws how much.
+            follow_draws=settings.local != "safe",
         )
         agree_on_scaling(channel, roster, how.scaling, how.unit_rows, adder_of(settings.cipher))
         return channel, roster, classes
@@ -170,7 +174,7 @@ class Federation:
         shift = np.concatenate([s["shift"] for s in slices])
         factor = np.concatenate([s["factor"] for s in slices])
         row_factor = slices[0]["row_factor"]
-        constant = names == INTERCEPT
+        constant = np.concatenate([s["constant"] for s in slices])
         intercept = np.zeros(weights.shape[1])
         if constant.any():
             intercept = weights[constant][0] * slices[0]["bias_value"]
@@ -236,7 +240,7 @@ class Federation:
 
 def common_classes(found: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Sorted class values of several label arrays, as numbers where all of them are."""
-    values = np.concatenate([np.unique(labels.astype(object)) for labels in found])
+    values = np.concatenate([pd.unique(labels.astype(object)) for labels in found])
     try:
         numbers = np.unique(values.astype(np.float64))
     except (TypeError, ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from secrets import token_bytes
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 class JointParty:
-    """A party that knows the weights of its own columns and holds new samples."""
+    """A party that holds new samples and the released model, of which it uses its columns."""
 
     def __init__(
         self, name: str, tiles: Sequence[Tile], model: Model, secret: bytes, cipher: str
@@ -114,7 +114,9 @@ class JointParty:
 
 def sum_scores(channel: Channel, classes: int, cipher: str, overlap: Overlap = "mean") -> None:
     """Coordinator: match the new samples and add up the partial scores, unread."""
-    roster = meet(channel, classes=None, overlap=overlap, confirm_separate_ids=True)
+    roster = meet(
+        channel, classes=None, overlap=overlap, confirm_separate_ids=True, follow_draws=False
+    )
     parties = channel.parties
     replies = channel.ask("joint.partial", {p: {} for p in parties}).insist("joint prediction")
     totals = RunningTotals("z", Layout(roster.rows, parties), classes, adder_of(cipher))
@@ -130,7 +132,6 @@ def predict_scores(
     tiles: Mapping[str, Sequence[Tile]],
     *,
     overlap: Overlap = "mean",
-    seed: int = 0,
     cipher: str = "plain",
 ) -> tuple[NDArray[np.object_], Floats]:
     """Scores of samples whose features lie at several parties.
@@ -142,7 +143,7 @@ def predict_scores(
     ids, scores
         Every sample once, in order of first appearance; scores are (samples × classes).
     """
-    secret = blake2b(f"weft joint prediction {seed}".encode()).digest()
+    secret = token_bytes(32)
     parties = {name: JointParty(name, held, model, secret, cipher) for name, held in tiles.items()}
     channel = LocalChannel({name: party.on for name, party in parties.items()})
     sum_scores(channel, len(model.coef), cipher, overlap)

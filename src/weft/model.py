@@ -144,7 +144,6 @@ class Model:
             "lam": self.lam,
             "certificate": dict(self.certificate),
             "info": dict(self.info),
-            "text_classes": self.classes is not None and self.classes.dtype.kind in "OUT",
         }
         arrays: dict[str, NDArray[Any]] = {
             "head": np.array(json.dumps(head)),
@@ -155,7 +154,8 @@ class Model:
             "factor": self.scaling[1],
         }
         if self.classes is not None:
-            arrays["classes"] = self.classes.astype(str) if head["text_classes"] else self.classes
+            text = self.classes.dtype.kind in "OUT"
+            arrays["classes"] = self.classes.astype(str) if text else self.classes
         save_arrays(Path(path), arrays)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,6 @@ class Party:
         self._seat: Seat | None = None
         self._scaling: ScalingParty | None = None
         self._half: PartyHalf | None = None
-        self._joint: Floats = np.zeros((0, 0))
         self._phases: dict[str, Callable[[Message], Message]] = {
             "match.tokens": self._tokens,
             "match.seat": self._take_seat,
@@ -213,6 +214,7 @@ class Party:
             "shift": shift[owned],
             "factor": factor[owned],
             "row_factor": scaler.row_factor if scaler is not None else 1.0,
+            "constant": (np.arange(seat.n_columns) == seat.bias_slot)[owned],
             "bias_value": self._bias,
         }
 
@@ -231,8 +233,21 @@ class Party:
         self._half.settle(integer(message, "ack"))
         path = self._file(integer(message, "iteration"))
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_arrays(path, self._half.state())
+        save_arrays(path, {**self._half.state(), "content": self._content})
         return {}
+
+    @cached_property
+    def _content(self) -> NDArray[np.uint8]:
+        """A hash of all that this party trains on, to know it again."""
+        digest = blake2b(f"{self.seat.overlap} {self._bias!r}".encode())
+        for tile, target in zip(self._tiles, self._targets, strict=True):
+            for names in (tile.ids, tile.features):
+                digest.update("\x00".join(names.tolist()).encode())
+            block: Any = tile.block
+            parts = (block,) if not tile.is_sparse else (block.data, block.indices, block.indptr)
+            for part in (*parts, target):
+                digest.update(np.ascontiguousarray(part).tobytes())
+        return np.frombuffer(digest.digest(), np.uint8)
 
     def _restore(self, message: Message) -> Message:
         path = self._file(integer(message, "iteration"))
@@ -242,6 +257,11 @@ class Party:
             state = load_arrays(path)
         except StorageError as error:
             raise StorageError(f"there is no checkpoint {path.name} to use: {error}") from None
+        if not np.array_equal(state.pop("content", np.zeros(0)), self._content):
+            raise ConfigError(
+                "its samples, cells, labels or their scaling are not those of the checkpoint; "
+                "restore them, or start without --resume"
+            )
         self._half.restore(state, message)
         return {}
 

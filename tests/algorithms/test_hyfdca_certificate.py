@@ -10,7 +10,8 @@ import pytest
 from weft.algorithms.base import Record
 from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Split, pool
-from weft.federation import INTERCEPT, Federation, Preparation
+from weft.federation import Federation, Preparation
+from weft.party import INTERCEPT
 
 LAM = 1e-2
 

@@ -164,7 +164,7 @@ def test_a_full_disk_gives_one_sentence_and_leaves_the_older_checkpoint_usable(
 @pytest.mark.parametrize("change", [{"lam": 0.1}, {"seed": 9}, {"local": "practical"}])
 def test_resuming_with_other_settings_is_refused(patchwork, quick, tmp_path, change):
     train(patchwork(), quick(iterations=5), tmp_path)
-    with pytest.raises(ConfigError, match="belongs to other settings, parties or samples"):
+    with pytest.raises(ConfigError, match="belongs to other settings or parties"):
         train(patchwork(), quick(iterations=5, **change), tmp_path, resume=True)
 
 
@@ -172,7 +172,7 @@ def test_resuming_with_other_parties_is_refused(patchwork, quick, tmp_path):
     train(patchwork(), quick(iterations=5), tmp_path)
     tiles = patchwork()
     tiles["winter"] = tiles.pop("west")
-    with pytest.raises(ConfigError, match="belongs to other settings, parties or samples"):
+    with pytest.raises(ConfigError, match="belongs to other settings or parties"):
         train(tiles, quick(iterations=5), tmp_path, resume=True)
 
 

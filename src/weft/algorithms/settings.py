@@ -25,7 +25,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Inner-iteration constant: the share of the samples touched in an iteration (per cohort
         for ``safe``; ⌈iic · N / parties⌉ per party for the others).
     gamma
-        Step γ_t: a number, ``"1/t"`` or ``"auto"`` (1/t where Theorem 4.11 asks for it, else 1).
+        Step γ_t of ``practical`` and ``theory``: a number, ``"1/t"`` or ``"auto"`` (1/t where
+        Theorem 4.11 asks for it, else 1).
     norms
         ``sample``: holders of a sample share ‖x_i‖²; ``cohort``: only a bound per cohort.
     gap, iterations, seconds, round_trips
@@ -70,6 +71,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 raise ConfigError(f"{name} is {value}; give a whole number of at least 1")
         if isinstance(self.gamma, str) and self.gamma not in ("auto", "1/t"):
             raise ConfigError(f"gamma = '{self.gamma}'; use a number, '1/t' or 'auto'")
+        if not isinstance(self.gamma, str) and not 0 < self.gamma <= 1:
+            raise ConfigError(f"gamma is {self.gamma:g}; a step lies above 0 and at most at 1")
+        if self.local == "safe" and self.gamma not in ("auto", 1):
+            raise ConfigError(
+                f"gamma = {self.gamma!r} has no meaning for local = 'safe', which takes full "
+                "steps; leave it out, or choose 'practical' or 'theory'"
+            )
+        limits = (self.gap, self.iterations, self.seconds, self.round_trips)
+        if all(limit is None for limit in limits):
+            raise ConfigError("nothing stops this run; set gap, iterations, seconds or round_trips")
         self.make_loss()
 
     def make_loss(self) -> Loss:

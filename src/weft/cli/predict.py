@@ -55,7 +55,6 @@ def predict(
             tiles,
             overlap=plan.data.overlap or "mean",
             cipher=plan.settings.cipher,
-            seed=plan.settings.seed,
         )
         frames.append(_frame(trained, ids, found, scores))
     for path in files or []:

@@ -57,21 +57,18 @@ class FixedPoint:
         """Round to the grid; values out of range are an error before any sum is wrong."""
         out = np.empty(values.shape, np.int64)
         if not _encode(values, self.scale, self.limit, out):
-            self.refuse(values)
+            self.refuse()
         return out
 
     def decode(self, integers: Integers) -> Floats:
         values: Floats = np.multiply(integers, self.unit, dtype=np.float64)
         return values
 
-    def refuse(self, values: Floats) -> None:
-        """Say which value cannot travel."""
-        with np.errstate(over="ignore"):
-            bad = values[~(np.abs(np.rint(values * self.scale)) < self.limit)]
+    def refuse(self) -> None:
+        """Say what cannot travel, but not the value: refusals go to the coordinator."""
         raise ProtocolError(
-            f"a value of the {self.what} is {bad.flat[0]:.3g}, outside the range ±"
-            f"{self.limit / self.scale:.3g} that can be summed exactly; scale the features "
-            "(scaling = 'standard') or raise lambda"
+            f"a value of the {self.what} lies outside the range ±{self.limit / self.scale:.3g} "
+            "that can be summed exactly; scale the features (scaling = 'standard') or raise lambda"
         )
 
 

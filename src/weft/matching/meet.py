@@ -17,6 +17,7 @@ def meet(
     overlap: Overlap = "mean",
     bias: float | None = None,
     confirm_separate_ids: bool = False,
+    follow_draws: bool = True,
 ) -> Roster:
     """Coordinator: collect tokens, build the roster, tell every party its seat.
 
@@ -26,6 +27,8 @@ def meet(
         The class values the federation agreed on, None for regression.
     bias
         Value of the constant column, None for no constant column.
+    follow_draws
+        Whether parties must be able to compute each other's draws.
     """
     question: Message = {"classes": classes} if classes is not None else {}
     replies = channel.ask("match.tokens", dict.fromkeys(channel.parties, question))
@@ -40,7 +43,7 @@ def meet(
     )
     seats = {}
     for number, party in enumerate(parties):
-        seats[party] = roster.seat(number).to_message()
+        seats[party] = roster.seat(number, follow_draws=follow_draws).to_message()
         if bias is not None:
             seats[party]["bias_value"] = bias
     channel.ask("match.seat", seats).insist("seating")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
@@ -48,8 +47,6 @@ class Roster:
         Per row cohort, the party that adds the constant column to it; −1 without one.
     bias_slot
         The constant column's slot, −1 without one.
-    fingerprint
-        A hash of all tokens: equal for the same parties with the same samples and features.
     """
 
     parties: tuple[str, ...]
@@ -59,7 +56,6 @@ class Roster:
     tile_party: Ints
     bias_owner: Ints
     bias_slot: int
-    fingerprint: str
 
     @property
     def n_samples(self) -> int:
@@ -77,6 +73,17 @@ class Roster:
     def counter(self) -> Ints:
         """Per row cohort, the label holder that counts its losses and conjugates."""
         return self.rows.marked.values[self.rows.marked.start[:-1]]
+
+    @cached_property
+    def counted_rows(self) -> dict[str, NDArray[np.int32]]:
+        """Per party, the shared rows whose losses it counts, as its local slots."""
+        counted = {}
+        for number, party in enumerate(self.parties):
+            cohorts = self.rows.cohorts[number]
+            mine = self.rows.shared_cohort[cohorts] & (self.counter[cohorts] == number)
+            starts = self.rows.local_starts(number)[:-1]
+            counted[party] = ranges(starts[mine], self.rows.sizes[cohorts][mine]).astype(np.int32)
+        return counted
 
     @cached_property
     def owner(self) -> Ints:
@@ -116,7 +123,7 @@ class Roster:
     @cached_property
     def vertical(self) -> bool:
         """Whether every party holds every sample."""
-        return len(self.rows.sizes) == 1 and len(self.rows.holders[0]) == len(self.parties)
+        return bool((self.rows.holders.lengths == len(self.parties)).all())
 
     def _n_columns_without_bias(self, party: int) -> int:
         count = int(self.columns.sizes[self.columns.cohorts[party]].sum())
@@ -143,8 +150,12 @@ class Roster:
         columns = self._column_tiles[self.columns.cohorts[party]][:, :tile]
         return np.asarray((rows @ columns.T).toarray() == 0)
 
-    def seat(self, party: int) -> Seat:
-        """What one party is told: its own slots and its roles, nothing about foreign ones."""
+    def seat(self, party: int, *, follow_draws: bool = True) -> Seat:
+        """What one party is told: its own slots and its roles.
+
+        With ``follow_draws`` also how many samples each other label holder of its cohorts draws
+        from, so that it can compute their draws; no id, slot or feature of theirs.
+        """
         rows, columns = self.rows, self.columns
         cohorts = rows.cohorts[party]
         starts = rows.local_starts(party)
@@ -166,7 +177,6 @@ class Roster:
             n_shared_columns=columns.n_shared_of(party),
             n_columns=int(columns.sizes[column_cohorts].sum()),
             contributors=self.contributors,
-            labels_everywhere=self.labels_everywhere,
             cohort=cohorts,
             cohort_start=starts,
             labelled=labelled,
@@ -185,7 +195,7 @@ class Roster:
             overlap=self.overlap,
             cell_holders=holders,
             owned_cells=owned_cells,
-            **self._other_drawers(party, cohorts, starts),
+            **self._other_drawers(party, cohorts if follow_draws else cohorts[:0], starts),
         )
 
     @cached_property
@@ -204,7 +214,7 @@ class Roster:
     def _other_drawers(self, party: int, cohorts: Ints, starts: Ints) -> dict[str, Ints]:
         """Who else draws from this party's shared cohorts, so that it can follow their draws."""
         found: list[tuple[int, int, int, int, int]] = []
-        for c, local in zip(cohorts.tolist(), starts[:-1].tolist(), strict=True):
+        for c, local in zip(cohorts.tolist(), starts.tolist(), strict=False):
             for k in self.rows.marked[c].tolist():
                 if k != party:
                     total, offsets = self._draw_offsets[k]
@@ -290,17 +300,7 @@ def build_roster(
         tile_party=np.concatenate([tile_party, owners]),
         bias_owner=bias_owner,
         bias_slot=int(axis.tile_slots[-1][0]) if bias else -1,
-        fingerprint=_fingerprint(parties, holdings),
     )
-
-
-def _fingerprint(parties: Sequence[str], holdings: Sequence[Holding]) -> str:
-    digest = blake2b(digest_size=16)
-    for name, holding in zip(parties, holdings, strict=True):
-        digest.update(name.encode())
-        for tokens in (*holding.rows, *holding.columns, *holding.labels):
-            digest.update(np.ascontiguousarray(tokens).tobytes())
-    return digest.hexdigest()
 
 
 def _check_labels(

@@ -48,7 +48,6 @@ class Seat:
     n_shared_columns: int
     n_columns: int
     contributors: int
-    labels_everywhere: bool
     cohort: Ints
     cohort_start: Ints
     labelled: NDArray[np.bool_]
@@ -86,6 +85,11 @@ class Seat:
     def counted_rows(self) -> NDArray[np.bool_]:
         """Per local row, whether this party counts its loss."""
         return self.counts[self.row_cohort]
+
+    @cached_property
+    def counted_shared_rows(self) -> NDArray[np.int32]:
+        """Shared local rows whose losses this party counts."""
+        return np.flatnonzero(self.counted_rows[: self.n_shared_rows]).astype(np.int32)
 
     def to_message(self) -> Message:
         """Flatten into a message; tuples become numbered fields."""

@@ -35,7 +35,9 @@ def label_tokens(
     coordinator can see without seeing the label.
     """
     tokens = np.zeros(len(ids), np.uint64)
-    pairs = [f"{i}\x00{y!r}" for i, y in zip(ids[known], values[known].tolist(), strict=True)]
+    # Adding zero turns −0.0 into 0.0, which is the same label.
+    plain = (values[known] + 0.0).tolist()
+    pairs = [f"{i}\x00{y!r}" for i, y in zip(ids[known], plain, strict=True)]
     if pairs:
         tokens[known] = tokens_of(np.array(pairs, dtype=object), secret, "labels")
     return tokens
@@ -66,7 +68,10 @@ def encode_labels(
         classes = np.array([str(label) for label in classes], dtype=object)
     index = pd.Index(classes).get_indexer(pd.Index(chosen))
     if (index < 0).any():
-        unknown = labels[known][index < 0][0]
-        raise DataError(f"{where}: label {unknown!r} is none of the classes {list(classes)}")
+        row = int(np.flatnonzero(known)[index < 0][0]) + 1
+        raise DataError(
+            f"{where}: the label in row {row} is none of the classes {list(classes)}; correct it, "
+            "or name that class too"
+        )
     values[known] = index
     return values

@@ -102,8 +102,7 @@ class FrozenParty:
         self._sum: Floats = state.v
         self._w: Floats = state.v
         self._z_private: Floats = state.v
-        counted = np.flatnonzero(seat.counted_rows).astype(np.int32)
-        self._counted_shared = counted[counted < seat.n_shared_rows]
+        self._counted_shared = seat.counted_shared_rows
         #: w of the pair frozen last and of the one certified, by iteration.
         self.weights: dict[int, Floats] = {}
 
@@ -235,6 +234,10 @@ class FrozenPair:
                 if len(self._counted[party]):
                     messages[party]["z"] = self._z.take(party, self._counted[party])
         return Request(f"certify.{self.stage}", messages)
+
+    def outrun(self, seen: Mapping[str, int]) -> bool:
+        """Whether a party that never froze this pair's α has moved past it: the pair is lost."""
+        return self.stage == "freeze" and any(seen[p] > self.iteration for p in self.waiting)
 
     def receive(self, replies: Mapping[str, Message]) -> None:
         """Add the answers; go on to the next stage when all are in."""

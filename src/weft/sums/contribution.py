@@ -40,6 +40,10 @@ class Wire:
         """Encrypt the values themselves."""
         return self._cipher.encrypt(self.kind, slots, self._format.encode(values * self._unit))
 
+    def check(self, values: Floats) -> None:
+        """Refuse values whose running total could leave the range."""
+        self._format.encode(values * self._unit)
+
     def open(self, payload: Payload, slots: Slots | None = None) -> Floats:
         """Decrypt totals (in units of ``unit``)."""
         return self._format.decode(self._cipher.decrypt(self.kind, slots, payload))
@@ -79,7 +83,7 @@ class Contribution(Wire):
             out = np.empty((len(slots), self.sent.shape[1]), np.int64)
             fits = encode_increment(values, slots, self._scale, self._limit, self.sent, out)
         if not fits:
-            self._format.refuse(values * self._unit)
+            self._format.refuse()
         self._last = (slots, out)
         return self._cipher.encrypt(self.kind, slots, out)
 

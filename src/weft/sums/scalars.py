@@ -22,8 +22,8 @@ def pack_scalars(*values: float) -> bytes:
     for value in values:
         if not math.isfinite(value) or abs(value) >= 2.0**46:
             raise ProtocolError(
-                f"a sum of losses or norms reached {value:.3g}, which cannot be added exactly; "
-                "scale the features (scaling = 'standard') or raise lambda"
+                "a sum of losses or norms is too large to be added exactly; scale the features "
+                "(scaling = 'standard') or raise lambda"
             )
         parts.append(int(math.ldexp(value, _BITS)).to_bytes(_WIDTH, "big", signed=True))
     return b"".join(parts)

@@ -213,9 +213,9 @@ class ScalingParty:
 
     def longest(self, message: Message) -> Message:
         """One digit of the largest squared norm, in that unit."""
-        shared = self._seat.n_shared_rows
-        if shared and "z" in message:
-            self._squares[:shared] = self._z.open(array(message, "z"))
+        if "z" in message:
+            rows = self._seat.counted_shared_rows
+            self._squares[rows] = self._z.open(array(message, "z"), rows)
         counted = self._squares[self._seat.counted_rows]
         return answer_largest(float(counted.max(initial=0.0)), message)
 
@@ -238,7 +238,7 @@ def agree_on_scaling(
             "scaling"
         )
     if unit_rows:
-        _unit_rows(channel, Layout(roster.rows, roster.parties), adder)
+        _unit_rows(channel, roster, adder)
 
 
 def _column_messages(
@@ -280,15 +280,18 @@ def _feature_sum(
     return {p: {"v": b} if len(b) else {} for p, b in blocks.items()}
 
 
-def _unit_rows(channel: Channel, rows: Layout, adder: Adder) -> None:
+def _unit_rows(channel: Channel, roster: Roster, adder: Adder) -> None:
+    """Norms of rows go only to the one holder of each cohort that counts it."""
     parties = channel.parties
     unit = unit_above(channel, "scale.size")
     messages: dict[str, Message] = {p: {"unit": unit} for p in parties}
     replies = channel.ask("scale.norms", messages).insist("scaling rows")
-    totals = RunningTotals("z", rows, 1, adder)
+    totals = RunningTotals("z", Layout(roster.rows, parties), 1, adder)
     totals.add(replies)
-    blocks = totals.blocks(parties)
-    first: dict[str, Message] = {p: {"z": b} if len(b) else {} for p, b in blocks.items()}
+    first: dict[str, Message] = {
+        p: {"z": totals.take(p, rows)} if len(rows) else {}
+        for p, rows in roster.counted_rows.items()
+    }
     longest = ask_largest(channel, "scale.longest", first) * unit
     # A hair above the largest norm, so that rounding cannot put a row outside the unit ball.
     factor = 1.0 / (np.sqrt(longest) * (1 + 1e-9)) if longest > 0 else 1.0

@@ -33,7 +33,6 @@ def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> N
         return
     head = {
         "settings": run.settings.to_json(),
-        "roster": run.roster.fingerprint,
         "iteration": run.iteration,
         "omega": run.omega,
         "seen": run.seen,
@@ -71,11 +70,11 @@ def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:
         head = msgspec.json.decode(arrays["head"].tobytes())
     except (KeyError, msgspec.DecodeError):
         raise ConfigError(f"{path} is no checkpoint of Weft; start without --resume") from None
-    ours = (run.settings.to_json(), list(run.roster.parties), run.roster.fingerprint)
-    if (head["settings"], list(head["seen"]), head["roster"]) != ours:
+    ours = (run.settings.to_json(), list(run.roster.parties))
+    if (head["settings"], list(head["seen"])) != ours:
         raise ConfigError(
-            f"the checkpoint in {folder} belongs to other settings, parties or samples; use those "
-            "of the interrupted run, or start without --resume"
+            f"the checkpoint in {folder} belongs to other settings or parties; use those of the "
+            "interrupted run, or start without --resume"
         )
     run.iteration, run.omega = head["iteration"], head["omega"]
     run.seen, run.ack = head["seen"], head["ack"]

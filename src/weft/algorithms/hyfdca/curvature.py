@@ -78,8 +78,8 @@ class CurvatureParty:
         largest = float(self.norms.max(initial=0.0))
         if largest > 1.0 + 1e-9:
             raise ConfigError(
-                f"local = 'theory' needs ‖x‖ ≤ 1, but a sample has norm {math.sqrt(largest):.4g}; "
-                "set scaling rows = 'unit', or use local = 'safe'"
+                "local = 'theory' needs ‖x‖ ≤ 1, but a sample has a larger norm; set unit_rows = "
+                "true, or use local = 'safe'"
             )
 
     def spread(self, message: Message) -> Message:

@@ -108,6 +108,7 @@ class Iteration:
         replies = self._ask("weights", self._weight_messages(turn), riders)
         riders.clear()
         self.run.z.add(replies.answered, self.run.iteration)
+        self._take_norms(replies.answered)
         for party, reply in replies.answered.items():
             if "want" in reply:
                 self._want[party] = array(reply, "want")
@@ -115,13 +116,21 @@ class Iteration:
                 self._want[party] = array(reply, "z.slots")
             else:
                 self._want.pop(party, None)
-        self._norms = replies.answered
+
+    def _take_norms(self, replies: Mapping[str, Message]) -> None:
+        """‖w‖² for a certificate, or its changes for an estimate."""
+        if self._every:
+            self._norms = dict(replies)
+        elif any("norm change" in reply for reply in replies.values()):
+            self.run.norm_estimate += add_scalars(replies, "norm change", 1)[0]
 
     def _weight_messages(self, turn: int) -> dict[str, Message]:
         run = self.run
         base: Message = {"iteration": turn, "ahead": run.participation.horizon}
         if self._every:
             base["every"] = True
+        if self._measure and turn == run.iteration:
+            base["measure"] = True
         blocks = run.v.blocks(self.present)
         return {p: {**base, "v": b} if len(b) else dict(base) for p, b in blocks.items()}
 
@@ -157,7 +166,7 @@ class Iteration:
         replies = self._ask("weights", messages, riders)
         if not still:
             run.v.add(replies.answered, run.iteration)
-        self._norms = replies.answered
+        self._take_norms(replies.answered)
         self._finish_certificate(replies)
         self._estimate(replies.answered)
 
@@ -172,7 +181,7 @@ class Iteration:
             message["measure"] = True
         if isinstance(run.participation, Cyclic) and run.roster.vertical:
             # In turns over all rows, the paper averages over the holders that are active.
-            message["active"] = len(self.present)
+            message["active"] = sum(self._computes(p) for p in self.present)
         return message
 
     def _dual(self) -> None:
@@ -200,6 +209,9 @@ class Iteration:
         *rider_replies, replies = run.channel.exchange(requests)
         for rider in rider_replies:
             rider.stop_on_refusal()
+            # Whoever lost its answer about the frozen pair must not move before giving it.
+            run.note_missing(rider.missing)
+            self.present = [p for p in self.present if p not in rider.missing]
             if run.pair is not None:
                 run.pair.receive(rider.answered)
                 if run.pair.certificate is not None:
@@ -219,6 +231,10 @@ class Iteration:
     def _riders(self) -> list[Request]:
         pair = self.run.pair
         if pair is None:
+            return []
+        if pair.outrun(self.run.seen):
+            self.run.note(f"the pair of iteration {pair.iteration} was given up: a party moved on")
+            self.run.pair = None
             return []
         request = pair.request(self.present, self.run.seen)
         return [request] if request.messages else []
@@ -292,8 +308,7 @@ class Iteration:
         if not self._measure:
             return
         run = self.run
-        loss, share, change = add_scalars(replies, "estimate", 3)
-        run.norm_estimate += change
+        loss, share = add_scalars(replies, "estimate", 2)
         if share > 0:
             primal = loss / share + 0.5 * run.settings.lam * run.norm_estimate
             self.loss_estimate = primal

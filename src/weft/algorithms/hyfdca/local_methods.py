@@ -96,7 +96,7 @@ class Safe(LocalMethod):
         n, b = self._sizes, self._drawn
         beta = 1.0 - (b - 1) / np.maximum(n - 1, 1) + b / n * omega
         beta = np.where(b >= n, omega, beta)
-        # An ω below one would claim that single rows are shorter than their own norm.
+        # With cohort bounds far above the norms ω can be tiny; a curvature of zero is no step rule.
         self._q = self._unit * np.repeat(np.maximum(beta, 1e-12), n)[:, None]
 
     def change(

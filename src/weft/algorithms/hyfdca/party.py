@@ -63,11 +63,15 @@ class HyfdcaParty:
         self.drawing: Drawing = drawing_of(settings, seat)
         self.method: LocalMethod = self._method()
         self.frozen = FrozenParty(self)
-        self.curvature = CurvatureParty(seat, table, cipher, settings.norms, settings.seed)
+        # The theorems speak of the norms themselves, not of bounds on them.
+        norms = settings.norms if settings.local == "safe" else "sample"
+        self.curvature = CurvatureParty(seat, table, cipher, norms, settings.seed)
         self._sequence = 0
         #: Rows moved by the last reply, and their α before; None rows: all.
         self._undo: tuple[Slots | None, Floats] | None = None
-        self._norm_sent = np.zeros(classes)
+        self._norm_sent = self._norm_before = np.zeros(classes)
+        #: Whether the loss itself keeps α within what can be summed.
+        self._bounded = self.loss.lipschitz <= 1.0
         self._computing = seat.computing[seat.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
 
@@ -127,6 +131,7 @@ class HyfdcaParty:
             self.z_sum.accept()
             self.v_sum.accept()
             self._undo = None
+            self._norm_before = self._norm_sent
             reply = handler(message)
             self._sequence += 1
             reply["sequence"] = self._sequence
@@ -155,6 +160,10 @@ class HyfdcaParty:
         reply: Message = {}
         if every:
             reply["norms"] = pack_scalars(*self._norms(self.w))
+        if "measure" in message:
+            norms = self._norms(self.w)
+            reply["norm change"] = pack_scalars(float((norms - self._norm_sent).sum()))
+            self._norm_sent = norms
         if "fuse" in message:
             return {**self._on_step(message), **reply}
         if self.seat.n_shared_rows:
@@ -238,6 +247,8 @@ class HyfdcaParty:
 
     def _move(self, slots: Slots | None, old: Floats, new: Floats) -> None:
         """Set α and keep the feature sums in step, touching only these rows."""
+        if not self._bounded:
+            self.alpha_wire.check(new)
         if slots is None:
             self._undo = (None, self.alpha)
             self.alpha = new
@@ -298,13 +309,10 @@ class HyfdcaParty:
         return class_sums(self, full, self.alpha)
 
     def _estimate_sums(self, slots: Slots | None, z: Floats, labels: Floats) -> list[float]:
-        """Loss of the drawn rows counted here, their number, and the change of ‖w‖²."""
+        """Loss of the drawn rows counted here, and their number, over N."""
         counted = self.seat.counted_rows if slots is None else self.seat.counted_rows[slots]
         loss = self.loss.value(z, labels)[counted].sum() / self.seat.n_samples
-        norms = self._norms(self.w)
-        change = float((norms - self._norm_sent).sum())
-        self._norm_sent = norms
-        return [float(loss), float(counted.sum()) / self.seat.n_samples, change]
+        return [float(loss), float(counted.sum()) / self.seat.n_samples]
 
     def _resum(self) -> None:
         self.v[:] = 0.0
@@ -319,6 +327,7 @@ class HyfdcaParty:
         self._sequence -= 1
         self.z_sum.undo()
         self.v_sum.undo()
+        self._norm_sent = self._norm_before
         if self._undo is not None:
             slots, old = self._undo
             now = self.alpha if slots is None else self.alpha[slots]

@@ -12,7 +12,6 @@ from weft.algorithms.settings import Settings
 from weft.channels import Channel, Cyclic, Failure, Message, Request, participation_of
 from weft.crypto import adder_of
 from weft.errors import ProtocolError
-from weft.matching.axis import ranges
 from weft.matching.roster import Roster
 from weft.sums.certificate import Certificate, FrozenPair
 from weft.sums.totals import Layout, RunningTotals
@@ -50,8 +49,6 @@ class Run:
         self.notes: list[str] = []
         self._noted: set[str] = set()
         self.senders = Senders(roster)
-        #: Shared rows that each party counts in losses, as its local slots.
-        self.counted = _counted_rows(roster)
 
     @property
     def certify_every(self) -> int:
@@ -96,7 +93,7 @@ class Run:
         """A new pair: α as it stands now."""
         self.pair = FrozenPair(
             self.iteration,
-            self.counted,
+            self.roster.counted_rows,
             self.alpha,
             self.column_layout,
             self.adder,
@@ -115,19 +112,20 @@ class Run:
         """Keep a certificate; ``safe`` doubles ω if D fell since the last one.
 
         Steps that are far too long may also swing between bad points without falling further:
-        D that stays well below the best one seen doubles ω too.
+        D that stays where it is, below the best one seen, doubles ω too.
         """
         before = self.certificate
         self.certificate, self.certified_frozen = certificate, frozen
         if self.settings.local == "safe" and before is not None:
             old, new, best = sum(before.dual), sum(certificate.dual), self.best_dual
             slack = 1e-9 * max(1.0, abs(old))
-            stuck = new < best - slack and new - old < 0.1 * (best - old)
-            if new < old - slack or stuck:
-                self.omega *= 2.0
+            stuck = new < best - slack and new <= old + slack
+            # ω = N bounds the curvature of any table, so that more would only slow the run.
+            if (new < old - slack or stuck) and self.omega < self.roster.n_samples:
+                self.omega = min(2.0 * self.omega, float(self.roster.n_samples))
                 self.note(
-                    f"D fell between iterations {before.iteration} and {certificate.iteration}: "
-                    f"ω doubled to {self.omega:.4g}"
+                    f"D did not rise between iterations {before.iteration} and "
+                    f"{certificate.iteration}: ω doubled to {self.omega:.4g}"
                 )
         self.best_dual = max(self.best_dual, sum(certificate.dual))
 
@@ -159,17 +157,6 @@ class Run:
             if party not in self.away:
                 self.note(f"iteration {self.iteration}: {party} {failure.kind} ({failure.reason})")
             self.away.add(party)
-
-
-def _counted_rows(roster: Roster) -> dict[str, NDArray[np.int32]]:
-    rows = roster.rows
-    counted = {}
-    for number, party in enumerate(roster.parties):
-        cohorts = rows.cohorts[number]
-        mine = rows.shared_cohort[cohorts] & (roster.counter[cohorts] == number)
-        starts = rows.local_starts(number)[:-1]
-        counted[party] = ranges(starts[mine], rows.sizes[cohorts][mine]).astype(np.int32)
-    return counted
 
 
 class Senders:

@@ -1,0 +1,213 @@
+"""Faults that were found once, each with the smallest run that showed it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.algorithms.base import Checkpointing
+from weft.algorithms.hyfdca import curvature
+from weft.algorithms.registry import algorithm_of
+from weft.algorithms.settings import Settings
+from weft.channels import LocalChannel
+from weft.data import SPLITS, Table, Tile, load
+from weft.errors import ConfigError, ProtocolError, WeftError
+from weft.federation import Federation, Preparation
+
+
+def small_digits(rows: int = 90) -> Table:
+    table = load("digits").rows(np.arange(rows))
+    longest = np.linalg.norm(table.block, axis=1).max()
+    return replace(table, labels=table.labels % 2, block=table.block / longest)
+
+
+class LosesOneAnswer(LocalChannel):
+    """Loses what one party answers to one phase, so many times."""
+
+    def __init__(self, handlers, phase, party, times):
+        self.left = times
+
+        def losing(name, call):
+            def answer(asked, message):
+                reply = call(asked, message)
+                if (asked, name) == (phase, party) and self.left:
+                    self.left -= 1
+                    raise ConnectionError("reply lost")
+                return reply
+
+            return answer
+
+        super().__init__({name: losing(name, call) for name, call in handlers.items()})
+
+
+@pytest.mark.parametrize("times", [1, 3, 40])
+def test_a_lost_answer_to_a_freeze_never_mixes_two_alphas(times):
+    """The party must not move on and then answer for the pair with a later α."""
+    split = SPLITS["columns"](small_digits(), parties=3)
+    a, b, c = split.parties
+    settings = Settings(
+        lam=0.1,
+        gap=None,
+        iterations=60,
+        certify_every=1,
+        participation={"trace": [[a, b], [a, c]]},
+    )
+    reference = {}
+    federation = Federation(split.parties)
+    plain = federation.train(settings)
+    for record in plain.result.history:
+        reference[record.certified_at] = (record.primal, record.dual)
+
+    federation = Federation(split.parties)
+    _, roster, _ = federation.assemble(settings)
+    handlers = {name: party.on for name, party in federation.parties.items()}
+    channel = LosesOneAnswer(handlers, "certify.freeze", a, times)
+    channel.ask("start", {p: {"settings": settings.to_json()} for p in handlers}).insist("start")
+    result = algorithm_of("hyfdca").coordinator().run(channel, roster, settings, classes=1)
+    optimum = plain.result.certificate.primal[0]
+    seen = [r for r in result.history if r.certified_at is not None]
+    assert seen
+    for record in seen:
+        # No dual value lies above the optimum, and no gap is negative.
+        assert record.dual <= optimum + 1e-9
+        assert record.primal >= record.dual
+
+
+def test_a_resumed_run_refuses_cells_or_scaling_that_changed(tmp_path: Path):
+    split = SPLITS["grid"](small_digits(), 2, 2)
+    settings = Settings(lam=1e-2, gap=None, iterations=8)
+
+    def run(parties, how, resume):
+        federation = Federation(parties, how, store=tmp_path)
+        return federation.train(settings, checkpointing=Checkpointing(tmp_path, 4, resume))
+
+    run(split.parties, Preparation(), False)
+    smaller = {
+        name: tuple(replace(tile, block=tile.block * 0.1) for tile in held)
+        for name, held in split.parties.items()
+    }
+    for parties, how in (
+        (smaller, Preparation()),
+        (split.parties, Preparation(scaling="standard")),
+        (split.parties, Preparation(unit_rows=True)),
+    ):
+        with pytest.raises(WeftError, match="not those of the checkpoint"):
+            run(parties, how, True)
+    run(split.parties, Preparation(), True)
+
+
+@pytest.mark.parametrize("share", [1 / 11, 1 / 37, 1 / 200])
+def test_an_omega_far_too_small_is_made_good_and_never_runs_away(monkeypatch, share):
+    monkeypatch.setattr(curvature, "MARGIN", share)
+    split = SPLITS["grid"](small_digits(450), 3, 3)
+    settings = Settings(lam=1e-2, gap=1e-2, iterations=4000)
+    trained = Federation(split.parties).train(settings)
+    assert trained.result.certificate.gap <= 1e-2
+    doubled = [note for note in trained.result.notes if "doubled" in note]
+    assert len(doubled) <= np.log2(1 / share) + 6
+
+
+def test_dual_variables_too_large_to_add_up_are_refused():
+    """Each increment fits, but their running total would not."""
+    ids, features = ["a", "b", "c"], ["x"]
+    block = [[1.0], [0.5], [0.2]]
+    tiles = {
+        "left": (Tile.make(ids, features, block, labels=[9e6, -9e6, 9e6]),),
+        "right": (Tile.make(ids, ["y"], block, labels=[9e6, -9e6, 9e6]),),
+    }
+    settings = Settings(lam=1e3, loss="squared", local="practical", gap=None, iterations=200)
+    with pytest.raises(ProtocolError, match="dual variables"):
+        Federation(tiles).train(settings)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_feature_may_be_called_like_the_constant_column(intercept):
+    table = small_digits()
+    features = table.features.copy()
+    features[3] = "(intercept)"
+    split = SPLITS["grid"](replace(table, features=features), 2, 2)
+    trained = Federation(split.parties, Preparation(intercept=intercept)).train(
+        Settings(lam=1e-2, gap=0.1, iterations=200)
+    )
+    assert sorted(trained.model.features) == sorted(features)
+    assert trained.model.coef.shape == (1, table.m)
+
+
+def test_an_estimate_counts_the_weights_of_parties_without_labels():
+    split = SPLITS["columns"](small_digits(), parties=2, labels="first")
+    settings = Settings(
+        lam=0.3,
+        gap=None,
+        iterations=40,
+        certify_every=1,
+        participation={"trace": [list(split.parties)]},
+    )
+    history = Federation(split.parties).train(settings).result.history
+    estimate = next(r for r in reversed(history) if r.loss_estimate is not None)
+    assert estimate.loss_estimate == pytest.approx(history[-1].primal, rel=0.02)
+
+
+def test_theory_looks_at_the_norms_and_not_at_their_bounds():
+    split = SPLITS["grid"](small_digits(), 2, 2)
+    settings = Settings(lam=1.0, local="theory", norms="cohort", gap=None, iterations=2)
+    assert Federation(split.parties, Preparation(unit_rows=True)).train(settings).model is not None
+
+
+def test_vertical_data_with_a_blank_label_are_still_vertical():
+    table = small_digits(30)
+    labels = table.labels.astype(float)
+    split = SPLITS["columns"](replace(table, labels=labels), parties=2)
+    first, second = (held[0] for held in split.parties.values())
+    blank = second.labels.copy()
+    blank[4] = np.nan
+    tiles = {"first": (first,), "second": (replace(second, labels=blank),)}
+    _, roster, _ = Federation(tiles).assemble(Settings(lam=1.0))
+    assert roster.vertical
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"gamma": 3.0, "local": "practical"},
+        {"gamma": 0.0, "local": "theory"},
+        {"gamma": 0.5},
+        {"gap": None, "iterations": None},
+    ],
+)
+def test_settings_that_cannot_work_are_refused_early(wrong):
+    with pytest.raises(ConfigError):
+        Settings(lam=1.0, **wrong)
+
+
+def test_zero_and_minus_zero_are_the_same_response():
+    ids, block = ["a", "b"], [[1.0], [2.0]]
+    tiles = {
+        "one": (Tile.make(ids, ["x"], block, labels=[0.0, 1.0]),),
+        "two": (Tile.make(ids, ["y"], block, labels=[-0.0, 1.0]),),
+    }
+    Federation(tiles).train(Settings(lam=1.0, loss="squared", gap=None, iterations=2))
+
+
+def test_classes_of_mixed_kinds_are_told_apart_by_their_text():
+    ids, block = ["a", "b"], [[1.0], [2.0]]
+    labels = np.array(["ill", 1], dtype=object)
+    trained = Federation({"p": (Tile.make(ids, ["x"], block, labels=labels),)}).train(
+        Settings(lam=1.0, gap=None, iterations=2)
+    )
+    assert trained.model.classes.tolist() == ["1", "ill"]
+
+
+def test_norms_for_unit_rows_reach_only_the_holder_that_counts_them():
+    split = SPLITS["columns"](small_digits(30), parties=2, labels="first")
+    trained = Federation(split.parties, Preparation(unit_rows=True), record=True).train(
+        Settings(lam=1.0, gap=None, iterations=1)
+    )
+    told = {
+        r.party
+        for r in trained.channel.transcript
+        if r.phase == "scale.longest" and "z" in r.message
+    }
+    assert told == {next(iter(split.parties))}
