@@ -1,6 +1,7 @@
 """Cohorts along one axis of the table: samples, or features.
 
-A cohort is a maximal set of samples (features) with the same holders. Slots are numbered
+A cohort is a maximal set of samples (features) that lie in the same tiles and, along rows, have the
+same label holders. Slots are numbered
 cohort by cohort and fixed for the run. Cohorts with two holders or more come first: only
 they take part in sums, so the shared slots are 0 … n_shared − 1, and at every party the
 shared local slots come before the private ones.

@@ -2,8 +2,8 @@
 
 A float64 has 64 bits that sort like the number. Four bits at a time, each party says for which
 of the fifteen digits it has a value at least that large, given the digits known so far; where
-the sum is above zero, somebody has. Sixteen sums give the exact maximum, and nobody learns more
-than how many parties reach a digit.
+the sum is above zero, somebody has. Sixteen sums give the exact maximum. Whoever opens a sum learns
+how many parties reach a digit; of a scalar maximum the coordinator sees each party's flags.
 """
 
 from __future__ import annotations
