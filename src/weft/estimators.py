@@ -121,7 +121,7 @@ class _Hybrid(BaseEstimator):
         if short_of_gap and self.n_iter_ == settings.iterations:
             message = (
                 f"stopped after {self.n_iter_} iterations at a certified gap of {self.gap_:.2e}, "
-                f"not at {settings.gap:g}; raise max_iter or gap"
+                f"not at {settings.gap:g}; scale the features, or raise lam, max_iter or gap"
             )
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 

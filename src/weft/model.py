@@ -57,7 +57,15 @@ class Model:
     info: Mapping[str, Any] = field(default_factory=dict)
 
     def decision(self, table: Any) -> Floats:
-        """x·w + b, per class; columns in the order of ``features``. NaN counts as the centre."""
+        """x·w + b, per class; NaN counts as the centre.
+
+        Columns of a data frame are found by name, those of an array stand in the order of
+        ``features``.
+        """
+        if hasattr(table, "columns"):
+            names = np.array([str(name) for name in table.columns], dtype=object)
+            table = self.aligned(names, table.to_numpy())
+            table = np.asarray(table, np.float64)
         if table.shape[1] != len(self.features):
             raise DataError(
                 f"the table has {table.shape[1]} columns, but the model was trained on "
@@ -89,7 +97,8 @@ class Model:
         if missing:
             raise DataError(
                 f"{where} lacks {len(missing)} feature(s) of the model, the first is "
-                f"'{missing[0]}'; use joint prediction where parties hold parts of a sample"
+                f"'{missing[0]}'; predict jointly where parties hold parts of a sample "
+                "(--joint), or with the columns there are (--partial)"
             )
         return block[:, [columns[name] for name in self.features.tolist()]]
 

@@ -106,7 +106,7 @@ class Party:
             known = tile.labelled
             target = np.full(tile.n, np.nan)
             if tile.labels is not None:
-                where = f"party {self.name}, {tile.source}" if tile.source else f"party {self.name}"
+                where = tile.source or "its tile"
                 target = encode_labels(tile.labels, known, self._classes, where)
             self._targets.append(target)
             rows.append(tokens_of(tile.ids, self._secret, "rows"))

@@ -50,7 +50,9 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except FileNotFoundError:
         raise StorageError(f"{path} does not exist; start without it") from None
     except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise StorageError(f"{path} is damaged or of another kind ({error})") from None
+        # numpy's own words may advise to load what nobody should trust.
+        kind = type(error).__name__
+        raise StorageError(f"{path} is damaged or of another kind ({kind})") from None
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -59,7 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError(
                 f"lambda is {self.lam:g}, but the model needs a positive regulariser; try 1e-3"
             )
-        if not self.iic > 0:
+        # Per party the share is of N / parties, of which a party can hold a multiple.
+        if not self.iic > 0 or (self.local == "safe" and self.iic > 1):
             raise ConfigError(
                 f"iic is {self.iic:g}; give a positive share of the samples, at most 1"
             )

@@ -22,6 +22,9 @@ __all__ = ["app", "main"]
 # reached through the one of its children that Typer exports.
 _UsageError: Any = typer.BadParameter.__base__
 
+#: What a shell expects of a program that Ctrl-C ended.
+_INTERRUPTED = 130
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -44,7 +47,7 @@ def _weft(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which Weft.")
     ] = False,
 ) -> None:
-    """Train one model on data that is cut both ways, and prove that it equals central training.
+    """Train one model on data that is cut both ways, with a proof of how good it is.
 
     Each party holds some rows and some columns of a table that nobody has. Weft matches the
     samples, trains, and certifies with a duality gap how far the model can be from the one that
@@ -79,9 +82,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command = error.ctx.command_path if error.ctx is not None else "weft"
         _stop(f"{message}; see '{command} --help'")
     except (typer.Abort, KeyboardInterrupt):
-        print("weft: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _interrupted()
+    if code == _INTERRUPTED:
+        _interrupted()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupted() -> NoReturn:
+    print(
+        "weft: interrupted; a run with checkpoint_every in its config goes on with --resume",
+        file=sys.stderr,
+    )
+    sys.exit(_INTERRUPTED)
 
 
 def _stop(sentence: str) -> NoReturn:

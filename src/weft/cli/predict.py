@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from weft.data.tile import Tile
     from weft.model import Model
 
 
@@ -50,6 +52,7 @@ def predict(
     if joint is not None:
         plan = read_config(joint)
         tiles = read_joint_samples(plan, trained)
+        _remark_on_missing(trained, tiles)
         ids, found = predict_scores(
             trained,
             tiles,
@@ -65,6 +68,19 @@ def predict(
             found = trained.decision(trained.aligned(tile.features, tile.block, path.name))
         frames.append(_frame(trained, tile.ids, found, scores))
     _write(frames, out)
+
+
+def _remark_on_missing(model: Model, tiles: Mapping[str, Sequence[Tile]]) -> None:
+    """Say which features nobody brought: their centre stands in for them."""
+    brought = {name for held in tiles.values() for tile in held for name in tile.features.tolist()}
+    missing = [name for name in model.features.tolist() if name not in brought]
+    if missing:
+        named = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
+        print(
+            f"weft: no party holds {len(missing)} of the model's features ({named}); they count as "
+            "their centre",
+            file=sys.stderr,
+        )
 
 
 def _frame(

@@ -173,7 +173,9 @@ def _read_csv(path: Path, wanted: list[str], types: dict[str, pa.DataType]) -> p
         strings_can_be_null=False,
     )
     with _open(path) as stream:
-        return pyarrow.csv.read_csv(stream, convert_options=options)
+        # Reader threads that outlive a refusal can abort the interpreter at its exit.
+        alone = pyarrow.csv.ReadOptions(use_threads=False)
+        return pyarrow.csv.read_csv(stream, read_options=alone, convert_options=options)
 
 
 def _open(path: Path) -> Any:
@@ -191,11 +193,17 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 def _require(names: Iterable[str], available: Collection[str], kind: str, where: str) -> None:
     for name in names:
         if name not in available:
-            near = get_close_matches(name, available, n=3, cutoff=0.4) or list(available)[:5]
-            listed = ", ".join(repr(column) for column in near) or "no columns"
+            near = get_close_matches(name, available, n=3, cutoff=0.6)
+            listed = ", ".join(repr(column) for column in (near or list(available)[:5]))
+            found = f"the closest is {listed}" if near else f"its columns begin with {listed}"
+            advice = "correct the name or the file"
+            if kind == "label column":
+                advice += ", or set label = false where a party has no labels"
+            elif kind == "id column":
+                advice += ", or name another id column (id = … in a config, --id on a command line)"
             raise DataError(
-                f"{where}: the {kind} {name!r} is not there; the closest are {listed}, so correct "
-                "the name or the file."
+                f"{where}: the {kind} {name!r} is not there; {found if listed else 'it is empty'}; "
+                f"{advice}."
             )
 
 

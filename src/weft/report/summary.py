@@ -67,14 +67,13 @@ def _estimate(trained: Trained) -> dict[str, Any] | None:
 
 
 def _cost(trained: Trained) -> dict[str, Any]:
-    """From matching to the last certificate; a resumed run adds what it had cost before."""
+    """From matching to the last certificate, checkpoints aside."""
     last = trained.result.history[-1]
-    here = trained.meter.read()
     return {
-        "round_trips": max(last.round_trips, here.round_trips),
-        "bytes_down": max(last.bytes_down, here.bytes_down),
-        "bytes_up": max(last.bytes_up, here.bytes_up),
-        "compute_seconds": max(last.compute_seconds, here.slowest),
+        "round_trips": last.round_trips,
+        "bytes_down": last.bytes_down,
+        "bytes_up": last.bytes_up,
+        "compute_seconds": last.compute_seconds,
         "wall_seconds": last.wall_seconds,
     }
 
