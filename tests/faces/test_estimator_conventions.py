@@ -72,7 +72,7 @@ def test_a_search_over_numpy_values_works():
 
 def test_stopping_short_of_the_gap_warns():
     table = load("breast_cancer")
-    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="raise lam, max_iter"):
         HybridClassifier(max_iter=2).fit(table.block, table.labels)
 
 

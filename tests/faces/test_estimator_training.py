@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
-from weft import HybridClassifier, HybridRegressor, Tile
+from weft import HybridClassifier, HybridRegressor, Tile, load_model
 from weft.data import SPLITS, load, pool
 from weft.errors import ConfigError, DataError
 
@@ -160,3 +160,13 @@ def test_labels_beside_tiles_and_odd_mappings_are_refused(cancer):
         HybridClassifier().fit(cancer.to_tile(), cancer.labels)
     with pytest.raises(DataError, match="party north must hold a Tile"):
         HybridClassifier().fit({"north": cancer.block})
+
+
+def test_a_loaded_model_finds_the_columns_of_a_data_frame_by_name(tmp_path):
+    table = load("breast_cancer")
+    model = HybridClassifier(lam=1e-2, gap=0.1, unit_rows=True).fit(table.to_tile()).model_
+    model.save(tmp_path / "model.npz")
+    frame = pd.DataFrame(table.block, columns=table.features.tolist())
+    reversed_frame = frame.iloc[:, ::-1].assign(other="text")
+    expected = model.predict(table.block)
+    assert np.array_equal(load_model(tmp_path / "model.npz").predict(reversed_frame), expected)

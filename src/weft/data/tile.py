@@ -322,8 +322,8 @@ def _check(ids: Names, features: Names, block: Block, labels: Labels | None, whe
         )
     if not sound:
         raise DataError(
-            f"{where}: the values must form a table of float64, C-contiguous or canonical CSR; give "
-            "rows and columns, as a nested list or an array, to Tile.make, which converts."
+            f"{where}: the values must form a table of float64, C-contiguous or canonical CSR; "
+            "give rows and columns, as a nested list or an array, to Tile.make, which converts."
         )
     if block.shape != (len(ids), len(features)):
         raise DataError(
