@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.channels.message import Message, Value
+from weft.channels.message import Message
 from weft.crypto.cipher import Adder, Payload
 from weft.errors import ProtocolError
 from weft.matching.axis import Axis
@@ -127,40 +128,49 @@ class RunningTotals:
         Nothing is added unless every reply is sound. With ``required``, a party that shares
         slots and sends nothing is an error too: its silence would spoil the totals.
         """
-        where, what = [], []
+        blocks: list[NDArray[np.int64]] = []
+        some: dict[str, NDArray[Any]] = {}
+        payloads: dict[bool, list[Payload]] = {False: [], True: []}
         for party, reply in replies.items():
-            mine = self.layout.of(party)
             payload = reply.get(self.kind)
             if payload is None:
-                if required and len(mine):
+                if required and len(self.layout.of(party)):
                     raise self._refusal(party, iteration, "is missing")
                 continue
             chosen = reply.get(self._slots_field)
-            if chosen is not None:
-                mine = self._chosen(party, mine, chosen, iteration)
-            expected = (len(mine), self.width)
+            if chosen is None:
+                blocks.append(self.layout.of(party))
+                expected = (len(blocks[-1]), self.width)
+            else:
+                if type(chosen) is not np.ndarray or chosen.ndim != 1 or chosen.dtype.kind != "i":
+                    raise self._refusal(party, iteration, "comes with slots that are no numbers")
+                some[party] = chosen
+                expected = (len(chosen), self.width)
             if type(payload) is not np.ndarray or payload.shape != expected:
                 found = getattr(payload, "shape", type(payload).__name__)
                 raise self._refusal(party, iteration, f"has shape {found}, expected {expected}")
             if payload.dtype != self.totals.dtype:
                 raise self._refusal(party, iteration, f"holds {payload.dtype}")
-            where.append(mine)
-            what.append(payload)
-        if where:
-            slots = np.concatenate(where)
-            self._adder.add(self.totals, slots, np.concatenate(what))
+            payloads[chosen is not None].append(payload)
+        if some:
+            blocks.append(self._chosen(some, iteration))
+        if blocks:
+            slots = np.concatenate(blocks)
+            self._adder.add(self.totals, slots, np.concatenate(payloads[False] + payloads[True]))
             if self._tracked:
                 self.changed.mark(slots, iteration)
 
-    def _chosen(
-        self, party: str, mine: NDArray[np.int64], chosen: Value, iteration: int
-    ) -> NDArray[np.int64]:
-        """Some of a party's slots, by their local numbers."""
-        if type(chosen) is not np.ndarray or chosen.ndim != 1 or chosen.dtype.kind != "i":
-            raise self._refusal(party, iteration, "comes with slots that are no whole numbers")
-        if len(chosen) and (chosen.min() < 0 or chosen.max() >= len(mine)):
-            raise self._refusal(party, iteration, "is for a slot that the party does not share")
-        slots: NDArray[np.int64] = mine.take(chosen)
+    def _chosen(self, some: dict[str, NDArray[Any]], iteration: int) -> NDArray[np.int64]:
+        """Slots of many parties from their local numbers, all checked at once."""
+        groups = [self.layout.group[party] for party in some]
+        lengths = [len(chosen) for chosen in some.values()]
+        local = np.concatenate(list(some.values()))
+        at = np.repeat(self.layout.begin[groups], lengths) + local
+        foreign = (local < 0) | (at >= np.repeat(self.layout.end[groups], lengths))
+        if foreign.any():
+            culprit = list(some)[np.repeat(np.arange(len(some)), lengths)[foreign][0]]
+            raise self._refusal(culprit, iteration, "is for a slot that the party does not share")
+        slots: NDArray[np.int64] = self.layout.flat[at]
         return slots
 
     def _refusal(self, party: str, iteration: int, what: str) -> ProtocolError:
