@@ -7,22 +7,19 @@ certificates. Needs the data directory: set WEFT_DATA.
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from harness import Report
+from harness.splits import dealt, find_data, mnist
 from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Split, Table, Tile, load
+from weft.data import SPLITS, Table, Tile
 from weft.federation import Federation, Preparation
-
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def seconds_per_iteration(
@@ -39,17 +36,6 @@ def paper_settings(local: str, lam: float, iic: float, iterations: int) -> Setti
     return Settings(
         lam=lam, local=local, iic=iic, participation=0.9, gap=None, iterations=iterations
     )
-
-
-def mnist(parties: int) -> Split:
-    table = load("mnist")
-    binary = replace(table, labels=np.where(table.labels == 3, 1, -1))
-    return SPLITS["quadrants"](binary, parties=parties)
-
-
-def dealt(name: str) -> Split:
-    options = {"cache_dir": os.environ.get("WEFT_CACHE")} if name == "newsgroups" else {}
-    return SPLITS["dealt"](load(name, **options), k=12, q=12)
 
 
 def speed_table(report: Report) -> None:
@@ -144,8 +130,7 @@ def main() -> None:
     if sys.argv[1:] == ["train-big"]:
         train_big()
         return
-    if SHARED.is_dir():
-        os.environ.setdefault("WEFT_DATA", str(SHARED))
+    find_data()
     report = Report("HyFDCA in one process", "paper, s")
     speed_table(report)
     touched_rows(report)

@@ -64,7 +64,8 @@ class _Hybrid(BaseEstimator):
     unit_rows: bool = False
     missing: str = "error"
     confirm_separate_ids: bool = False
-    cipher: str = "plain"
+    cipher: str = "pad"
+    coordinator_sees: str = "nothing"
     seed: int = 0
     verbose: bool = False
     solver: str = "hyfdca"
@@ -143,6 +144,7 @@ class _Hybrid(BaseEstimator):
             certify_every=self.certify_every,
             participation=self.participation,
             cipher=self.cipher,
+            coordinator_sees=self.coordinator_sees,
             seed=self.seed,
         )
         if settings.make_loss().task != self._task:
@@ -282,8 +284,10 @@ class HybridClassifier(ClassifierMixin, _Hybrid):
         What becomes of a blank cell; "mean" needs a centring scaling.
     confirm_separate_ids : bool
         Parties with different features whose ids never meet are meant to be so.
-    cipher : str
-        Name of the cipher under every sum.
+    cipher : {"pad", "bfv", "paillier", "plain"}
+        What hides every sum from the coordinator; "plain" hides nothing.
+    coordinator_sees : {"nothing", "weights", "papers"}
+        What the coordinator learns of the model; "papers" is for simulations.
     seed : int
         Seed of every draw; the same seed gives the same model to the last bit.
     verbose : bool

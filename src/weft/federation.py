@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_bytes
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,17 @@ from numpy.typing import NDArray
 from weft.algorithms.base import Checkpointing, Record, Result
 from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel, Meter
-from weft.crypto import adder_of
+from weft.channels import LocalChannel, Message, Meter, Sink
+from weft.crypto import Adder
+from weft.crypto.cost import Cost, Spent
 from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError, DataError
+from weft.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.matching.meet import meet
 from weft.matching.roster import Overlap, Roster
 from weft.model import Model
 from weft.party import Party
+from weft.sums.extremes import units_above
 from weft.sums.scaling import Rule, agree_on_scaling
 
 
@@ -65,6 +67,7 @@ class Trained:
     roster: Roster
     meter: Meter
     channel: LocalChannel
+    encryption: Spent
 
 
 class Federation:
@@ -77,13 +80,16 @@ class Federation:
     preparation
         How the tables become one problem.
     record
-        Keep all messages, to see what each side sees.
+        True: keep all messages in the channel's transcript, to see what each side sees; a
+        `Recorder` writes them to a file instead.
     timeout
         Seconds a party may take for a phase.
     store
         Folder for checkpoints.
     packed
         Let every message travel as bytes, as over a network.
+    keys
+        The parties' keys, from files; None: made for every run.
     """
 
     def __init__(
@@ -91,13 +97,15 @@ class Federation:
         tiles: Mapping[str, Sequence[Tile]],
         preparation: Preparation | None = None,
         *,
-        record: bool = False,
+        record: bool | Sink = False,
         timeout: float | None = None,
         store: Path | None = None,
         packed: bool = False,
+        keys: Mapping[str, PartyKeys] | None = None,
     ) -> None:
         if not tiles:
             raise ConfigError("a federation needs at least one party")
+        check_keys(keys, tiles)
         self.preparation = preparation or Preparation()
         if self.preparation.missing == "mean" and self.preparation.scaling != "standard":
             raise ConfigError(
@@ -112,16 +120,27 @@ class Federation:
         self._timeout = timeout
         self._store = store
         self._packed = packed
+        self._keys = keys
         self.parties: dict[str, Party] = {}
 
-    def assemble(self, settings: Settings) -> tuple[LocalChannel, Roster, NDArray[Any] | None]:
+    def assemble(
+        self, settings: Settings
+    ) -> tuple[LocalChannel, Roster, Adder, NDArray[Any] | None]:
         """Make the parties, match their samples and features, agree on scaling."""
         how = self.preparation
         classes = self._classes(settings)
-        # Not from the seed, which the coordinator knows: tokens must not be its to compute.
-        secret = token_bytes(32)
+        # Not from the seed, which the coordinator knows: keys must not be its to compute.
+        keys = self._keys or ephemeral_keys(tuple(self._tiles))
+        adder = Adder(settings.cipher)
         self.parties = {
-            name: Party(name, held, secret=secret, cipher=settings.cipher, store=self._store)
+            name: Party(
+                name,
+                held,
+                keys=keys[name],
+                cipher=settings.cipher,
+                store=self._store,
+                simulated=True,
+            )
             for name, held in self._tiles.items()
         }
         channel = LocalChannel(
@@ -132,6 +151,7 @@ class Federation:
         )
         roster = meet(
             channel,
+            adder,
             classes=classes,
             overlap=how.overlap,
             bias=how.intercept_scaling if how.intercept else None,
@@ -139,8 +159,8 @@ class Federation:
             # The safe method draws per cohort: nobody needs to know who else draws how much.
             follow_draws=settings.local != "safe",
         )
-        agree_on_scaling(channel, roster, how.scaling, how.unit_rows, adder_of(settings.cipher))
-        return channel, roster, classes
+        agree_on_scaling(channel, roster, how.scaling, how.unit_rows, adder)
+        return channel, roster, adder, classes
 
     def train(
         self,
@@ -151,20 +171,30 @@ class Federation:
     ) -> Trained:
         """Run an algorithm from matching to the released model."""
         algorithm = algorithm_of(settings.solver)
-        channel, roster, classes = self.assemble(settings)
-        start = {"settings": settings.to_json()}
+        channel, roster, adder, classes = self.assemble(settings)
+        unit, label = units_above(channel, adder, "size", 2).tolist()
+        start: Message = {"settings": settings.to_json(), "unit": unit, "label": label}
         channel.ask("start", {p: dict(start) for p in channel.parties}).insist("starting")
         width = 1 if classes is None or len(classes) == 2 else len(classes)
         result = algorithm.coordinator().run(
             channel,
             roster,
             settings,
+            adder,
+            unit=unit,
             classes=width,
             progress=progress,
             checkpointing=checkpointing,
         )
         model = self.release(settings, result, classes)
-        return Trained(model, result, roster, channel.meter, channel)
+        spent = self._spent(adder)
+        return Trained(model, result, roster, channel.meter, channel, spent)
+
+    def _spent(self, adder: Adder) -> Spent:
+        """What encryption has cost so far."""
+        costs = [party.encryption for party in self.parties.values()]
+        slowest = max(costs, key=lambda cost: cost.seconds)
+        return Spent(slowest, sum(costs, Cost()), adder.cost)
 
     def release(self, settings: Settings, result: Result, classes: NDArray[Any] | None) -> Model:
         """Collect every party's columns of w, from the parties to whom the model goes."""

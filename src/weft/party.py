@@ -16,14 +16,17 @@ from weft.algorithms.base import PartyHalf
 from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
 from weft.channels import Message
-from weft.channels.message import array, integer, number, text
-from weft.crypto import cipher_of
+from weft.channels.message import array, binary, integer, number, text
+from weft.crypto.cost import Cost
+from weft.crypto.keyring import AXES, Keyring, Keys
 from weft.data.scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.matching.seat import Seat
 from weft.matching.tokens import encode_labels, label_tokens, tokens_of
-from weft.storage import StorageError, load_arrays, save_arrays
+from weft.storage import StorageError, load_arrays, replacing, save_arrays
+from weft.sums.bounds import Bounds
+from weft.sums.extremes import answer_largest
 from weft.sums.local_table import LocalTable, build_table
 from weft.sums.scaling import ScalingParty
 
@@ -42,12 +45,14 @@ class Party:
         Name in the federation.
     tiles
         What it holds; several tiles may cover different samples and features.
-    secret
-        Shared among the parties, never given to the coordinator; keys the tokens of matching.
+    keys
+        Its identity, and the secret that the parties share and the coordinator never gets.
     cipher
         Name of the cipher under every sum.
     store
         Folder for this party's own checkpoints.
+    simulated
+        Whether its data is nobody's secret, so that the papers' literal protocol may run.
     """
 
     def __init__(
@@ -55,17 +60,21 @@ class Party:
         name: str,
         tiles: Sequence[Tile],
         *,
-        secret: bytes,
-        cipher: str = "plain",
+        keys: Keys,
+        cipher: str = "pad",
         store: Path | None = None,
+        simulated: bool = False,
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
         self.name = name
         self._tiles = list(tiles)
-        self._secret = secret
-        self._cipher = cipher_of(cipher)
+        self._keyring = Keyring(keys, cipher)
+        self._cipher = self._keyring.cipher
+        self._table: LocalTable | None = None
+        self._makers: dict[str, NDArray[np.int32]] = {}
         self._store = store
+        self._simulated = simulated
         self._bias: float | None = None
         self._classes: NDArray[Any] | None = None
         self._targets: list[Floats] = []
@@ -75,6 +84,7 @@ class Party:
         self._phases: dict[str, Callable[[Message], Message]] = {
             "match.tokens": self._tokens,
             "match.seat": self._take_seat,
+            "match.keys": self._take_keys,
             "scale.extremes": lambda m: self._scaler.extremes(m),
             "scale.sums": lambda m: self._scaler.sums(m),
             "scale.spread": lambda m: self._scaler.spread(m),
@@ -83,6 +93,7 @@ class Party:
             "scale.norms": lambda m: self._scaler.norms(m),
             "scale.longest": lambda m: self._scaler.longest(m),
             "scale.rows": self._scale_rows,
+            "size": self._size,
             "start": self._start,
             "checkpoint": self._save,
             "checkpoint.restore": self._restore,
@@ -94,13 +105,22 @@ class Party:
         handler = self._phases.get(phase)
         if handler is None:
             raise ProtocolError(f"phase '{phase}' is not known or comes too early")
+        if "round" in message:
+            self._cipher.begin(message)
         return handler(message)
+
+    @property
+    def encryption(self) -> Cost:
+        """What this party has spent on encryption."""
+        return self._cipher.cost
 
     # ── matching ──────────────────────────────────────────────────────────────────────────
 
     def _tokens(self, message: Message) -> Message:
         self._classes = array(message, "classes") if "classes" in message else None
         self._targets = []
+        announced = self._keyring.announce(binary(message, "run"))
+        secret = self._keyring.token_key()
         rows, columns, labelled, labels = [], [], [], []
         for tile in self._tiles:
             known = tile.labelled
@@ -109,11 +129,12 @@ class Party:
                 where = tile.source or "its tile"
                 target = encode_labels(tile.labels, known, self._classes, where)
             self._targets.append(target)
-            rows.append(tokens_of(tile.ids, self._secret, "rows"))
-            columns.append(tokens_of(tile.features, self._secret, "columns"))
+            rows.append(tokens_of(tile.ids, secret, "rows"))
+            columns.append(tokens_of(tile.features, secret, "columns"))
             labelled.append(known)
-            labels.append(label_tokens(tile.ids, target, known, self._secret))
+            labels.append(label_tokens(tile.ids, target, known, secret))
         return {
+            **announced,
             "rows": np.concatenate(rows),
             "columns": np.concatenate(columns),
             "labelled": np.concatenate(labelled),
@@ -124,9 +145,14 @@ class Party:
 
     def _take_seat(self, message: Message) -> Message:
         self._bias = number(message, "bias_value") if "bias_value" in message else None
-        self._seat = Seat.from_message(message)
-        self._scaling = None
-        self._half = None
+        seat = self._seat = Seat.from_message(message)
+        self._scaling = self._half = self._table = None
+        boxes = self._keyring.make(message, seat.party, seat.shared_rows, seat.shared_columns)
+        self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
+        return {**boxes, "key": self._cipher.key}
+
+    def _take_keys(self, message: Message) -> Message:
+        self._keyring.take(message, self._makers)
         return {}
 
     @property
@@ -165,11 +191,26 @@ class Party:
 
     # ── training ──────────────────────────────────────────────────────────────────────────
 
+    def _size(self, message: Message) -> Message:
+        """One digit of the largest part of ‖x_i‖², and of the largest label, of any party."""
+        if integer(message, "digit") == 0:
+            self._table = self.table()
+        largest = 0.0 if self._table is None else self._table.squares.max(initial=0.0)
+        label = np.abs(self._labels()).max(initial=0.0)
+        return answer_largest(np.array([largest, label]), message, self._cipher)
+
     def _start(self, message: Message) -> Message:
         settings = Settings.from_json(text(message, "settings"))
-        table = self.table()
+        if settings.coordinator_sees == "papers" and not self._simulated:
+            raise ConfigError(
+                f"party {self.name} refuses coordinator_sees = 'papers', which shows its feature "
+                "sums to the coordinator and is for simulations; use 'nothing'"
+            )
+        table = self.table() if self._table is None else self._table
+        unit, label = number(message, "unit"), number(message, "label")
+        bounds = Bounds.of(settings.make_loss(), settings.lam, self.seat.row_holders, unit, label)
         self._half = algorithm_of(settings.solver).party(
-            self.seat, table, self._labels(), settings, self._cipher
+            self.seat, table, self._labels(), settings, self._cipher, bounds
         )
         self._phases.update(self._half.phases())
         return {}
@@ -233,7 +274,8 @@ class Party:
         self._half.settle(integer(message, "ack"))
         path = self._file(integer(message, "iteration"))
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_arrays(path, {**self._half.state(), "content": self._content})
+        keys = {f"keys.{name}": value for name, value in self._keyring.state().items()}
+        save_arrays(path, {**self._half.state(), **keys, "content": self._content})
         return {}
 
     @cached_property
@@ -262,8 +304,23 @@ class Party:
                 "its samples, cells, labels or their scaling are not those of the checkpoint; "
                 "restore them, or start without --resume"
             )
+        keys = {name[5:]: state.pop(name) for name in list(state) if name.startswith("keys.")}
+        self._keyring.restore(keys, self._raised_epoch(integer(message, "epoch")))
         self._half.restore(state, message)
         return {}
+
+    def _raised_epoch(self, epoch: int) -> int:
+        """Write down the epoch before anything is encrypted in it; it must be a new one."""
+        path = self._file(0).with_suffix(".epoch")
+        last = int(path.read_text()) if path.exists() else 0
+        if epoch <= last:
+            raise ProtocolError(
+                f"epoch {epoch} of this run was used before (the last was {last}); resume from "
+                "the newest checkpoint, or start anew"
+            )
+        with replacing(path) as draft:
+            draft.write_text(f"{epoch}\n")
+        return epoch
 
     def _forget(self, message: Message) -> Message:
         """Delete older checkpoints: a newer set is complete."""

@@ -16,6 +16,7 @@ from weft.channels import LocalChannel
 from weft.data import SPLITS, Table, Tile, load
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation import Federation, Preparation
+from weft.sums.extremes import units_above
 
 
 def small_digits(rows: int = 90) -> Table:
@@ -62,18 +63,22 @@ def test_a_lost_answer_to_a_freeze_never_mixes_two_alphas(times):
         reference[record.certified_at] = (record.primal, record.dual)
 
     federation = Federation(split.parties)
-    _, roster, _ = federation.assemble(settings)
+    _, roster, adder, _ = federation.assemble(settings)
     handlers = {name: party.on for name, party in federation.parties.items()}
     channel = LosesOneAnswer(handlers, "certify.freeze", a, times)
-    channel.ask("start", {p: {"settings": settings.to_json()} for p in handlers}).insist("start")
-    result = algorithm_of("hyfdca").coordinator().run(channel, roster, settings, classes=1)
+    unit, label = units_above(channel, adder, "size", 2).tolist()
+    start = {"settings": settings.to_json(), "unit": unit, "label": label}
+    channel.ask("start", {p: dict(start) for p in handlers}).insist("start")
+    coordinator = algorithm_of("hyfdca").coordinator()
+    result = coordinator.run(channel, roster, settings, adder, unit=unit, classes=1)
     optimum = plain.result.certificate.primal[0]
     seen = [r for r in result.history if r.certified_at is not None]
     assert seen
     for record in seen:
-        # No dual value lies above the optimum, and no gap is negative.
+        # No dual value lies above the optimum, and no gap is negative beyond fixed point's grain.
         assert record.dual <= optimum + 1e-9
-        assert record.primal >= record.dual
+        assert record.primal >= record.dual - 1e-12
+        assert record.gap >= 0.0
 
 
 def test_a_resumed_run_refuses_cells_or_scaling_that_changed(tmp_path: Path):
@@ -110,17 +115,39 @@ def test_an_omega_far_too_small_is_made_good_and_never_runs_away(monkeypatch, sh
     assert len(doubled) <= np.log2(1 / share) + 6
 
 
-def test_dual_variables_too_large_to_add_up_are_refused():
-    """Each increment fits, but their running total would not."""
-    ids, features = ["a", "b", "c"], ["x"]
-    block = [[1.0], [0.5], [0.2]]
-    tiles = {
-        "left": (Tile.make(ids, features, block, labels=[9e6, -9e6, 9e6]),),
-        "right": (Tile.make(ids, ["y"], block, labels=[9e6, -9e6, 9e6]),),
+def two_columns(scale: float, label: float):
+    """Three samples, one feature at either party."""
+    ids, block = ["a", "b", "c"], [[scale], [scale / 2], [scale / 5]]
+    return {
+        name: (Tile.make(ids, [name], block, labels=[label, -label, label]),)
+        for name in ("left", "right")
     }
-    settings = Settings(lam=1e3, loss="squared", local="practical", gap=None, iterations=200)
-    with pytest.raises(ProtocolError, match="dual variables"):
-        Federation(tiles).train(settings)
+
+
+@pytest.mark.parametrize("cipher", ["plain", "pad"])
+def test_dual_variables_too_large_to_add_up_are_refused(cipher):
+    """Each change fits, but their running total would not: steps too long for the data."""
+    settings = Settings(
+        lam=1.0, loss="squared", local="practical", gap=None, iterations=200, cipher=cipher
+    )
+    with pytest.raises(ProtocolError, match="a value of the dual variables lies outside") as caught:
+        Federation(two_columns(2.0, 9.0)).train(settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cipher", ["plain", "pad"])
+def test_the_range_of_dual_variables_follows_the_largest_label(cipher):
+    """Responses of millions were once beyond what could be added up."""
+    settings = Settings(
+        lam=1e3, loss="squared", local="practical", gap=None, iterations=200, cipher=cipher
+    )
+    tiles = two_columns(1.0, 9e6)
+    trained = Federation(tiles).train(settings)
+    assert trained.result.certificate.gap < 1e-12
+    x = np.hstack([tiles[name][0].block for name in ("left", "right")])
+    y = tiles["left"][0].labels
+    ridge = np.linalg.solve(x.T @ x / 3 + 1e3 * np.eye(2), x.T @ y / 3)
+    np.testing.assert_allclose(trained.model.coef[0], ridge, rtol=1e-6)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -164,7 +191,7 @@ def test_vertical_data_with_a_blank_label_are_still_vertical():
     blank = second.labels.copy()
     blank[4] = np.nan
     tiles = {"first": (first,), "second": (replace(second, labels=blank),)}
-    _, roster, _ = Federation(tiles).assemble(Settings(lam=1.0))
+    _, roster, _, _ = Federation(tiles).assemble(Settings(lam=1.0))
     assert roster.vertical
 
 

@@ -15,6 +15,7 @@ from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel
 from weft.data import Split, Table, Tile, pool
 from weft.federation import Federation, Preparation
+from weft.sums.extremes import units_above
 
 # Numba compiles on first use, so the first example of a test may take long.
 hypothesis_settings.register_profile("protocol", deadline=None, derandomize=True)
@@ -106,7 +107,8 @@ class Simulation:
         self.settings = settings
         self.preparation = preparation or Preparation()
         self.federation = Federation(tiles, self.preparation, store=store)
-        _, self.roster, self.classes = self.federation.assemble(settings)
+        quiet, self.roster, self.adder, self.classes = self.federation.assemble(settings)
+        self.unit, label = units_above(quiet, self.adder, "size", 2).tolist()
         self.faults = Faults(plan or (lambda phase, party, call: None))
         self.parties = self.federation.parties
         handlers = {n: self.faults.around(n, p.on) for n, p in self.parties.items()}
@@ -114,7 +116,7 @@ class Simulation:
         self.width = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
         self.run = None
         self.result = None
-        start = {"settings": settings.to_json()}
+        start = {"settings": settings.to_json(), "unit": self.unit, "label": label}
         self.channel.ask("start", {p: dict(start) for p in self.parties}).insist("starting")
 
     def go(self, progress=None, checkpointing=None):
@@ -134,6 +136,8 @@ class Simulation:
                     self.channel,
                     self.roster,
                     self.settings,
+                    self.adder,
+                    unit=self.unit,
                     classes=self.width,
                     progress=progress,
                     checkpointing=checkpointing,
@@ -157,18 +161,33 @@ class Simulation:
         bias = self.preparation.intercept_scaling if self.preparation.intercept else None
         return Judge(self.tiles, self.settings, self.classes, overlap, bias)
 
+    def opened(self, totals):
+        """The coordinator's totals as each holder reads them: integers, by local shared slot."""
+        messages = self.adder.open(self.parties)
+        blocks = totals.blocks(self.parties)
+        found = {}
+        for name, party in self.parties.items():
+            party._cipher.begin(messages[name])
+            count = len(totals.layout.of(name))
+            found[name] = np.zeros((count, totals.width), np.int64)
+            if name in blocks:
+                found[name] = party._cipher.reveal(
+                    totals.kind, None, count, totals.width, blocks[name]
+                )
+        return found
+
     def alpha(self):
         """α per sample of the pooled table, as the coordinator's totals and the parties have it."""
-        totals = self.run.alpha.totals * 2.0**-40
+        opened = self.opened(self.run.alpha)
         found = {}
-        for number, (name, party) in enumerate(self.parties.items()):
-            slots = self.roster.rows.party_slots(number)
+        for name, party in self.parties.items():
+            half = self.half(name)
+            alpha = half.alpha.copy()
+            alpha[: len(opened[name])] = half.alpha_wire._format.decode(opened[name])
             for tile, rows in zip(self.tiles[name], party.seat.tile_rows, strict=True):
                 for sample, row in zip(tile.ids, rows.tolist(), strict=True):
-                    if row < 0:
-                        continue
-                    shared = row < party.seat.n_shared_rows
-                    found[sample] = totals[slots[row]] if shared else self.half(name).alpha[row]
+                    if row >= 0:
+                        assert np.array_equal(found.setdefault(sample, alpha[row]), alpha[row])
         return found
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from weft.channels import Request
+from weft.crypto.payload import pack_block, read_block, words_of
 from weft.data import Tile
 from weft.errors import ProtocolError
 from weft.federation import Federation, Preparation
@@ -33,29 +34,33 @@ def by_chance(share, seed, phases=MOVING, spared=("north", "south")):
 
 
 def assert_both_sides_agree(simulation):
-    """The coordinator's totals are the sums of what the parties believe to have sent."""
+    """What holders read in the coordinator's totals is the sum of what they believe to have sent."""
     run, roster = simulation.run, simulation.roster
     simulation.settle()
-    sent = {"z": np.zeros_like(run.z.totals), "v": np.zeros_like(run.v.totals)}
-    for number, name in enumerate(roster.parties):
+    sent = {
+        "z": np.zeros((roster.rows.n_shared, run.classes), np.int64),
+        "v": np.zeros((roster.columns.n_shared, run.classes), np.int64),
+    }
+    opened = {totals.kind: simulation.opened(totals) for totals in (run.z, run.v, run.alpha)}
+    for name in roster.parties:
         half = simulation.half(name)
-        rows = roster.rows.party_slots(number)[: half.seat.n_shared_rows]
-        columns = roster.columns.party_slots(number)[: half.seat.n_shared_columns]
-        sent["z"][rows] += half.z_sum.sent
-        sent["v"][columns] += half.v_sum.sent
+        sent["z"][run.z.layout.of(name)] += half.z_sum.sent
+        sent["v"][run.v.layout.of(name)] += half.v_sum.sent
         # A party that missed iterations is told of them when it returns.
+        rows = run.alpha.layout.of(name)
         told = run.alpha.changed.stamp[rows] <= run.seen[name]
-        shared = half.alpha[: len(rows)]
-        assert np.array_equal(shared[told], run.alpha.totals[rows][told] * 2.0**-40), name
+        posted = half.alpha_wire._format.decode(opened["alpha"][name])
+        assert np.array_equal(half.alpha[: len(rows)][told], posted[told]), name
         # Feature sums are those of the party's own α, and what was sent is what they are.
         fresh = np.zeros_like(half.v)
         half.table.accumulate(None, half.alpha, fresh)
         assert np.allclose(half.v, fresh, atol=1e-11), name
-        on_grid = half.v_sum.sent * 2.0**-40
+        on_grid = half.v_sum._format.decode(half.v_sum.sent)
         if run.seen[name] == run.iteration:
-            assert np.allclose(on_grid, half.v[: len(columns)] / roster.n_samples, atol=1e-11), name
-    assert np.array_equal(sent["z"], run.z.totals)
-    assert np.array_equal(sent["v"], run.v.totals)
+            assert np.allclose(on_grid, half.v[: len(on_grid)] / roster.n_samples, atol=1e-11), name
+    for name in roster.parties:
+        assert np.array_equal(opened["z"][name], sent["z"][run.z.layout.of(name)]), name
+        assert np.array_equal(opened["v"][name], sent["v"][run.v.layout.of(name)]), name
 
 
 def assert_certified_as_centrally(simulation):
@@ -304,8 +309,14 @@ def cut_short(field):
 
 
 def too_wide(field):
+    """Two values where there is one, in a block that is well made otherwise."""
+
     def damage(reply):
-        reply[field] = np.repeat(reply[field], 2, axis=1)
+        block = read_block(reply[field], "the reply")
+        words = np.repeat(words_of(block, "the reply"), 2, axis=1)
+        reply[field] = pack_block(
+            block.cipher, block.kind, block.key, block.label, *words.shape, words.tobytes()
+        )
         return reply
 
     return damage
@@ -433,7 +444,7 @@ def test_features_of_any_usual_size_are_certified_truly(table, simulate, quick, 
 
 def test_a_party_asked_too_early_or_for_an_unknown_phase_refuses(patchwork, quick):
     federation = Federation(patchwork())
-    channel, _, _ = federation.assemble(quick())
+    channel, *_ = federation.assemble(quick())
     for phase in ("hyfdca.step", "certify.freeze", "no.such.phase"):
         replies = channel.exchange([Request(phase, {"north": {"ack": 0}})])[0]
         assert replies.missing["north"].kind == "refused"

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Message
-from weft.crypto import Cipher
+from weft.crypto import Adder, Cipher
 from weft.matching.roster import Roster
 from weft.matching.seat import Seat
+from weft.sums.bounds import Bounds
 from weft.sums.certificate import Certificate, FrozenParty
 from weft.sums.local_table import LocalTable
 
@@ -60,12 +61,15 @@ class Result:
         weights they hold.
     stopped
         Why the run ended, in words.
+    weights
+        w by feature slot and class as the coordinator saw it last, where it may see it.
     """
 
     history: list[Record] = field(default_factory=list)
     certificate: Certificate | None = None
     model_iteration: int | None = None
     stopped: str = ""
+    weights: Floats | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -84,7 +88,7 @@ class PartyHalf(Protocol):
     def settle(self, ack: int) -> None: ...
 
 
-PartyFactory = Callable[[Seat, LocalTable, Floats, Settings, Cipher], PartyHalf]
+PartyFactory = Callable[[Seat, LocalTable, Floats, Settings, Cipher, Bounds], PartyHalf]
 
 
 @dataclass
@@ -105,9 +109,19 @@ class Coordinator(ABC):
         channel: Channel,
         roster: Roster,
         settings: Settings,
+        adder: Adder,
         *,
+        unit: float,
         classes: int,
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,
     ) -> Result:
-        """Train until a stopping rule holds."""
+        """Train until a stopping rule holds.
+
+        Parameters
+        ----------
+        adder
+            The coordinator's half of the cipher, as it was used to set the run up.
+        unit
+            A power of two above every party's part of every ‖x_i‖².
+        """

@@ -35,6 +35,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Iterations between certificates; None: each pass over the data.
     participation
         ``"everyone"``, a fraction, ``{"cyclic": groups}`` or ``{"trace": [[names], …]}``.
+    cipher
+        What hides every sum from the coordinator: ``pad``, ``bfv``, ``paillier``; ``plain``
+        hides nothing, for simulation.
+    coordinator_sees
+        ``nothing``: neither w nor any part of it. ``weights``: one holder of each feature opens
+        the total and tells it w. ``papers``: every party's feature sums travel in the clear, as
+        in the papers' protocol; for simulated parties only.
     """
 
     lam: float
@@ -51,7 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     round_trips: int | None = None
     certify_every: int | None = None
     participation: str | float | dict[str, object] = "everyone"
-    cipher: str = "plain"
+    cipher: str = "pad"
+    coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Channels: how messages reach parties, who answers, and what it costs."""
 
 from weft.channels.channel import Channel, Failure, Handler, Replies, Request
-from weft.channels.local import LocalChannel, Recorded
+from weft.channels.local import LocalChannel, Recorded, Sink
 from weft.channels.message import Message, Value, size_of
 from weft.channels.meter import Meter, Reading
 from weft.channels.packing import pack, unpack
@@ -29,6 +29,7 @@ __all__ = [
     "Recorded",
     "Replies",
     "Request",
+    "Sink",
     "Trace",
     "Value",
     "pack",

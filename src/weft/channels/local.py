@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -14,12 +14,20 @@ from weft.errors import WeftError
 
 @dataclass(frozen=True)
 class Recorded:
-    """One message and its reply, as they would have crossed the network."""
+    """One message and its reply, as they would have crossed the network.
+
+    ``failure`` says why there was no reply, or, of a late one, that it was not used.
+    """
 
     phase: str
     party: str
     message: Message
     reply: Message
+    failure: Failure | None = None
+
+
+#: Takes every message and reply when they have crossed.
+Sink = Callable[[Recorded], None]
 
 
 class LocalChannel(Channel):
@@ -33,7 +41,8 @@ class LocalChannel(Channel):
         Seconds a party may take for a phase; a slower reply is thrown away and the party
         reported as late, as a network would do.
     record
-        Keep every message and reply in ``transcript``: how tests see what each side sees.
+        True: keep every message and reply in ``transcript``, which is how tests see what each
+        side sees. A function: hand it every message and reply instead.
     packed
         Turn every message and reply into bytes and back, as a network does: nothing but plain
         values crosses, and no array is shared.
@@ -44,7 +53,7 @@ class LocalChannel(Channel):
         handlers: Mapping[str, Handler],
         *,
         timeout: float | None = None,
-        record: bool = False,
+        record: bool | Sink = False,
         packed: bool = False,
     ) -> None:
         super().__init__()
@@ -52,7 +61,12 @@ class LocalChannel(Channel):
         if packed:
             self._handlers = {name: _through_bytes(call) for name, call in handlers.items()}
         self._timeout = timeout
-        self.transcript: list[Recorded] | None = [] if record else None
+        self.transcript: list[Recorded] | None = [] if record is True else None
+        self._sink: Sink | None = None
+        if not isinstance(record, bool):
+            self._sink = record
+        elif self.transcript is not None:
+            self._sink = self.transcript.append
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -63,48 +77,54 @@ class LocalChannel(Channel):
         results = []
         for request in requests:
             replies = Replies(request.phase)
+            answered, missing = replies.answered, replies.missing
             down = up = 0
             slowest = total = 0.0
-            answered, missing, handlers = replies.answered, replies.missing, self._handlers
             for party, message in request.messages.items():
                 if party in gone:
                     missing[party] = gone[party]
                     continue
                 down += size_of(message)
-                start = perf_counter()
-                try:
-                    reply = handlers[party](request.phase, message)
-                except KeyError as error:
-                    if party in handlers:
-                        missing[party] = gone[party] = _broken(error)
-                    else:
-                        missing[party] = Failure("unknown", "no such party")
-                    continue
-                except WeftError as error:
-                    missing[party] = gone[party] = Failure("refused", str(error))
-                    continue
-                except Exception as error:
-                    missing[party] = gone[party] = _broken(error)
-                    continue
-                seconds = perf_counter() - start
-                if self._timeout is not None and seconds > self._timeout:
-                    late = Failure("late", f"no reply within {self._timeout:g} s")
-                    missing[party] = gone[party] = late
+                reply, seconds, failure = self._call(request.phase, party, message)
+                if failure is not None:
+                    missing[party] = failure
+                    if failure.kind != "unknown":
+                        gone[party] = failure
                     continue
                 total += seconds
                 if seconds > slowest:
                     slowest = seconds
-                if type(reply) is not dict:
-                    missing[party] = gone[party] = Failure("failed", "its reply is no message")
-                    continue
                 up += size_of(reply)
                 answered[party] = reply
-                if self.transcript is not None:
-                    self.transcript.append(Recorded(request.phase, party, message, reply))
             self.meter.record(request.phase, down, up, slowest, total)
             results.append(replies)
         self.meter.round_trips += 1
         return results
+
+    def _call(
+        self, phase: str, party: str, message: Message
+    ) -> tuple[Message, float, Failure | None]:
+        """One party's reply, the seconds it took, and why it cannot be used."""
+        handler = self._handlers.get(party)
+        if handler is None:
+            return {}, 0.0, Failure("unknown", "no such party")
+        start = perf_counter()
+        reply: Message = {}
+        failure: Failure | None = None
+        try:
+            reply = handler(phase, message)
+        except WeftError as error:
+            failure = Failure("refused", str(error))
+        except Exception as error:
+            failure = Failure("failed", f"{type(error).__name__}: {error}")
+        seconds = perf_counter() - start
+        if type(reply) is not dict:
+            reply, failure = {}, Failure("failed", "its reply is no message")
+        if failure is None and self._timeout is not None and seconds > self._timeout:
+            failure = Failure("late", f"no reply within {self._timeout:g} s")
+        if self._sink is not None:
+            self._sink(Recorded(phase, party, message, reply, failure))
+        return reply, seconds, failure
 
 
 def _through_bytes(handler: Handler) -> Handler:
@@ -112,7 +132,3 @@ def _through_bytes(handler: Handler) -> Handler:
         return unpack(pack(handler(phase, unpack(pack(message)))))
 
     return answer
-
-
-def _broken(error: Exception) -> Failure:
-    return Failure("failed", f"{type(error).__name__}: {error}")

@@ -47,6 +47,14 @@ def text(message: Mapping[str, Value], field: str) -> str:
     return value
 
 
+def binary(message: Mapping[str, Value], field: str) -> bytes:
+    """The byte string in ``message[field]``; anything else is a malformed message."""
+    value = message.get(field)
+    if type(value) is not bytes:
+        raise _malformed(field, value, "bytes")
+    return value
+
+
 def integer(message: Mapping[str, Value], field: str, default: int | None = None) -> int:
     """The whole number in ``message[field]``, or ``default`` where the field is absent."""
     value = message.get(field, default)

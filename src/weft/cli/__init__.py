@@ -9,8 +9,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from weft import __version__
+from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.demo import demo
+from weft.cli.keys import keys
 from weft.cli.predict import predict
 from weft.cli.split import data_list, split
 from weft.cli.train import train
@@ -62,10 +64,12 @@ app.command(epilog="Example: weft train parties/config.toml --out results/digits
 app.command(
     epilog="Example: weft predict results/digits/model.npz new.csv --id patient > predicted.csv"
 )(predict)
+app.command(epilog="Example: weft audit results/digits --party r1c1")(audit)
 
 data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)
 app.add_typer(data, name="data")
+app.add_typer(keys, name="keys")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -31,8 +31,9 @@ def check(
 
     plan = read_config(config)
     problem = plan.problem()
-    federation = Federation(problem.tiles, problem.preparation)
-    _, roster, classes = federation.assemble(problem.settings)
+    own = plan.load_keys(problem.tiles)
+    federation = Federation(problem.tiles, problem.preparation, keys=own)
+    _, roster, _, classes = federation.assemble(problem.settings)
     holdings = describe_holdings(roster, problem.tiles, classes)
     if json:
         say_json({"name": plan.name, **holdings.to_dict()})

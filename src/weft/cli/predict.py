@@ -29,6 +29,19 @@ def predict(
         typer.Option("--partial", help="Take the columns there are; others count as their centre."),
     ] = False,
     id: Annotated[str, typer.Option(help="Id column of the files.")] = "id",
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="With --joint: keys that 'weft keys new' made; by default new ones.",
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --joint: keep every message here, for 'weft audit'."
+        ),
+    ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the scores too.")] = False,
     out: Annotated[Path | None, typer.Option(help="CSV file to write instead of stdout.")] = None,
 ) -> None:
@@ -39,27 +52,18 @@ def predict(
     With --joint the parties of a config add up their parts of every sample's score without
     showing them.
     """
-    from weft.config.reading import read_config
-    from weft.config.samples import read_joint_samples, read_samples
+    from weft.config.samples import read_samples
     from weft.errors import ConfigError
-    from weft.joint import predict_scores
     from weft.model import load_model
 
     trained = load_model(model)
     if (joint is None) == (not files):
         raise ConfigError("name files of new samples, or a config with --joint, but not both")
+    if joint is None and (keys is not None or record is not None):
+        raise ConfigError("--keys and --record are for --joint; nothing is sent without it")
     frames = []
     if joint is not None:
-        plan = read_config(joint)
-        tiles = read_joint_samples(plan, trained)
-        _remark_on_missing(trained, tiles)
-        ids, found = predict_scores(
-            trained,
-            tiles,
-            overlap=plan.data.overlap or "mean",
-            cipher=plan.settings.cipher,
-        )
-        frames.append(_frame(trained, ids, found, scores))
+        frames.append(_frame(trained, *_joint_scores(trained, joint, keys, record), scores))
     for path in files or []:
         tile = read_samples(path, trained, id_column=id)
         if partial:
@@ -68,6 +72,32 @@ def predict(
             found = trained.decision(trained.aligned(tile.features, tile.block, path.name))
         frames.append(_frame(trained, tile.ids, found, scores))
     _write(frames, out)
+
+
+def _joint_scores(
+    model: Model, config: Path, keys: Path | None, record: Path | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Ids and scores that the parties of a config find together."""
+    from weft.channels.recording import Head
+    from weft.config.reading import read_config
+    from weft.config.samples import read_joint_samples
+    from weft.joint import predict_scores
+    from weft.report.messages import recorded_to
+
+    plan = read_config(config)
+    tiles = read_joint_samples(plan, model)
+    own = plan.load_keys(tiles, keys)
+    cipher = plan.settings.cipher
+    with recorded_to(record, Head(plan.name, list(tiles), cipher)) as recorder:
+        _remark_on_missing(model, tiles)
+        return predict_scores(
+            model,
+            tiles,
+            overlap=plan.data.overlap or "mean",
+            cipher=cipher,
+            keys=own,
+            record=recorder,
+        )
 
 
 def _remark_on_missing(model: Model, tiles: Mapping[str, Sequence[Tile]]) -> None:

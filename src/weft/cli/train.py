@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +16,16 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="New results folder; by default results/NAME.")
     ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Keys that 'weft keys new' made; by default new ones for this run alone.",
+        ),
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep every message too, for 'weft audit'.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint of an interrupted run.")
@@ -28,55 +40,110 @@ def train(
     Parquet), a convergence plot, a summary and a copy of the config. The folder appears when
     everything is in it. With checkpoint_every in the config's [solver] section an interrupted run
     can go on with --resume and ends with the same bits.
+
+    The parties use the keys of --keys, or of the config's [keys] section; else keys are drawn for
+    this run and forgotten with it.
+
+    With --record (or record = true in [solver]) the folder also holds every message as it crossed,
+    for its owner's eyes only; weft audit shows what each side could read of them.
     """
     from weft.algorithms.base import Checkpointing
-    from weft.cli.console import ProgressLine, say, say_json
+    from weft.channels.recording import Head
+    from weft.cli.console import ProgressLine
     from weft.config.reading import read_config
-    from weft.errors import ConfigError
     from weft.federation import Federation
-    from weft.report.folder import building, refuse_existing, write_results
-    from weft.report.summary import certificate_sentence, shortfall
+    from weft.report.folder import building, write_results
+    from weft.report.messages import place, recording
 
     plan = read_config(config)
     folder = out or Path("results") / plan.folder_name
     store = folder.with_name(f"{folder.name}.checkpoints")
     if not resume:
-        refuse_existing(folder)
-        if store.exists():
-            raise ConfigError(
-                f"{store} holds the checkpoint of an interrupted run; go on with --resume, or "
-                "delete that folder"
-            )
+        _refuse_leftovers(folder, store)
     problem = plan.problem()
-    checkpointing = None
+    own = plan.load_keys(problem.tiles, keys)
+    saving = None
     if resume or plan.checkpoint_every is not None:
-        checkpointing = Checkpointing(store, plan.checkpoint_every or 100, resume)
-    federation = Federation(problem.tiles, problem.preparation, store=store)
-    if checkpointing is not None and not resume:
-        # Owner-only: checkpoints hold dual variables, which tell labels.
-        store.mkdir(mode=0o700, parents=True)
-    try:
+        saving = Checkpointing(store, plan.checkpoint_every or 100, resume)
+    settings = problem.settings
+    head = Head(plan.name, list(problem.tiles), settings.cipher, settings.coordinator_sees)
+    with (
+        _checkpoints(store, new=saving is not None and not resume),
+        recording(
+            folder,
+            head,
+            wanted=record or plan.record,
+            store=None if saving is None else store,
+            resume=resume,
+        ) as recorder,
+    ):
+        federation = Federation(
+            problem.tiles, problem.preparation, store=store, keys=own, record=recorder or False
+        )
         with ProgressLine(quiet=quiet or json) as line:
-            trained = federation.train(problem.settings, progress=line, checkpointing=checkpointing)
+            trained = federation.train(settings, progress=line, checkpointing=saving)
+        with building(folder, replace=resume) as draft:
+            summary, remarks = write_results(
+                draft, trained, settings, name=plan.name, config=config
+            )
+            if recorder is not None:
+                place(recorder, draft)
+    if saving is not None:
+        shutil.rmtree(store, ignore_errors=True)
+    if recorder is not None:
+        remarks.append(f"every message is kept too: weft audit {folder}")
+    if not quiet or json:
+        _tell(folder, summary, remarks, json)
+
+
+def _refuse_leftovers(folder: Path, store: Path) -> None:
+    """Stop before any work when the run would overwrite something."""
+    from weft.errors import ConfigError
+    from weft.report.folder import refuse_existing
+
+    refuse_existing(folder)
+    if store.exists():
+        raise ConfigError(
+            f"{store} holds the checkpoint of an interrupted run; go on with --resume, or "
+            "delete that folder"
+        )
+
+
+@contextmanager
+def _checkpoints(store: Path, *, new: bool) -> Iterator[None]:
+    """A folder for checkpoints; where a run fails without any, it goes again."""
+    from weft.storage import StorageError
+
+    if new:
+        try:
+            # Owner-only: checkpoints hold dual variables, which tell labels.
+            store.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise StorageError(
+                f"{store}: the folder for checkpoints cannot be made ({error.strerror or error}); "
+                "check the permissions and free space there"
+            ) from None
+    try:
+        yield
     except BaseException:
         if store.is_dir() and not any(store.iterdir()):
             store.rmdir()
         raise
-    with building(folder, replace=resume) as draft:
-        summary, remarks = write_results(
-            draft, trained, problem.settings, name=plan.name, config=config
-        )
-    if checkpointing is not None:
-        shutil.rmtree(store, ignore_errors=True)
+
+
+def _tell(folder: Path, summary: dict[str, Any], remarks: list[str], json: bool) -> None:
+    from weft.cli.console import say, say_json
+    from weft.report.summary import certificate_sentence, shortfall
+
     if json:
         say_json({"folder": str(folder), **summary})
-    elif not quiet:
-        cost = summary["cost"]
-        say(
-            f"{plan.name}: {certificate_sentence(summary)}.",
-            f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
-            f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "
-            f"stopped by: {summary['stopped']}.",
-            *(f"- {note}" for note in [shortfall(summary), *summary["notes"], *remarks] if note),
-            f"Model, history, plot and summary are in {folder}.",
-        )
+        return
+    cost = summary["cost"]
+    say(
+        f"{summary['name']}: {certificate_sentence(summary)}.",
+        f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
+        f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "
+        f"stopped by: {summary['stopped']}.",
+        *(f"- {note}" for note in [shortfall(summary), *summary["notes"], *remarks] if note),
+        f"Model, history, plot and summary are in {folder}.",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,21 @@ from weft.algorithms.settings import Settings
 from weft.channels.participation import participation_of
 from weft.config.checking import checked, known_keys, naming
 from weft.config.cutting import cut_table
-from weft.config.sections import DataSection, ModelSection, PartySection, SolverSection
-from weft.crypto import adder_of
+from weft.config.sections import (
+    DataSection,
+    KeysSection,
+    ModelSection,
+    PartySection,
+    SolverSection,
+)
+from weft.crypto.cipher import check_cipher
 from weft.data.named import load
 from weft.data.readers import read_tile
 from weft.data.splits import Split
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation import Preparation
+from weft.keys import PartyKeys, load_all
 from weft.matching.roster import Overlap
 
 
@@ -49,6 +56,8 @@ class Config:
     data: DataSection
     settings: Settings
     checkpoint_every: int | None
+    record: bool
+    keys: Path | None
     parties: tuple[PartySection, ...]
 
     @property
@@ -60,6 +69,13 @@ class Config:
         """A party's files; relative ones are looked for beside the config."""
         names = party.files if party.file is None else [party.file]
         return [self.path.parent / name for name in names or ()]
+
+    def load_keys(
+        self, parties: Iterable[str], folder: Path | None = None
+    ) -> dict[str, PartyKeys] | None:
+        """The parties' keys from ``folder``, else from the config's; None: neither is named."""
+        chosen = self.keys if folder is None else folder
+        return None if chosen is None else load_all(chosen, tuple(parties))
 
     def problem(self) -> Problem:
         """Read the tiles."""
@@ -130,7 +146,9 @@ def read_config(path: str | Path) -> Config:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{where}: is not valid TOML ({error}); correct that line") from None
-    known_keys(content, ("name", "data", "model", "solver", "party"), f"{where}: the config")
+    known_keys(
+        content, ("name", "data", "model", "solver", "keys", "party"), f"{where}: the config"
+    )
     data = checked(DataSection, _table(content, "data", where), f"{where}: [data]")
     model = checked(ModelSection, _table(content, "model", where), f"{where}: [model]")
     solver = checked(SolverSection, _table(content, "solver", where), f"{where}: [solver]")
@@ -148,6 +166,8 @@ def read_config(path: str | Path) -> Config:
         data=data,
         settings=settings,
         checkpoint_every=solver.checkpoint_every,
+        record=solver.record,
+        keys=_keys(content, path),
         parties=tuple(_party(entry, number, where) for number, entry in enumerate(parties, 1)),
     )
     _check_sources(config)
@@ -156,13 +176,13 @@ def read_config(path: str | Path) -> Config:
 
 def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Settings:
     algorithm_of(solver.name)
-    adder_of(solver.cipher)
+    check_cipher(solver.cipher)
     if solver.checkpoint_every is not None and solver.checkpoint_every < 1:
         raise ConfigError(f"checkpoint_every is {solver.checkpoint_every}; give at least 1")
     values = {
         field.name: getattr(solver, field.name)
         for field in msgspec.structs.fields(solver)
-        if field.name not in ("name", "checkpoint_every")
+        if field.name not in ("name", "checkpoint_every", "record")
     }
     values["participation"] = _participation(solver.participation, folder)
     return Settings(
@@ -172,6 +192,17 @@ def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Setti
         loss_parameters=model.loss_parameters,
         **values,
     )
+
+
+def _keys(content: Mapping[str, Any], path: Path) -> Path | None:
+    """The folder of keys that a config names; a relative one is looked for beside it."""
+    if "keys" not in content:
+        return None
+    where = f"{path.name}: [keys]"
+    folder = checked(KeysSection, _table(content, "keys", path.name), where).folder
+    if not folder:
+        raise ConfigError(f'{where} needs folder, such as folder = "keys"')
+    return path.parent / folder
 
 
 def _participation(

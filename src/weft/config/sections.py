@@ -55,9 +55,17 @@ class SolverSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     round_trips: int | None = None
     certify_every: int | None = None
     participation: str | float | dict[str, Any] = "everyone"
-    cipher: str = "plain"
+    cipher: str = "pad"
+    coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     seed: int = 0
     checkpoint_every: int | None = None
+    record: bool = False
+
+
+class KeysSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[keys]``: where the parties' keys are, for all parties that share this machine."""
+
+    folder: str | None = None
 
 
 class PartySection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

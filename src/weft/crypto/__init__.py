@@ -1,6 +1,7 @@
 """Ciphers and fixed point; imports nothing else of Weft but its errors."""
 
-from weft.crypto.cipher import Adder, Cipher, Payload, adder_of, cipher_of
+from weft.crypto.adder import Adder
+from weft.crypto.cipher import CIPHERS, Cipher
 from weft.crypto.fixed_point import FixedPoint
 
-__all__ = ["Adder", "Cipher", "FixedPoint", "Payload", "adder_of", "cipher_of"]
+__all__ = ["CIPHERS", "Adder", "Cipher", "FixedPoint"]

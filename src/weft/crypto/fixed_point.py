@@ -1,12 +1,21 @@
-"""Numbers on the wire: fixed point in 64-bit integers.
+"""Numbers on the wire: fixed point in integers below 2^49.
 
 A value v travels as round(v · 2^bits). Integer sums do not depend on the order in which
 contributions arrive and increments cancel exactly, so running totals never drift and every
 channel and cipher gives the same bits.
+
+No total can wrap. ``bound`` is a proven bound on the total and on every single value, and bits is
+the largest whole number with bound · 2^bits ≤ 2^48. Every party checks its values against the
+bound before it sends them. A total of h parties differs from the sum of their values by rounding
+only, by at most h/2 units, so that it stays below 2^48 + 50,000 < 2^49 for up to 100,000
+parties: within ±2^49, which ``pad`` (2^64, of which it keeps 14 bits to check), ``bfv`` (a prime
+above 2^49 · 2 − 1) and ``paillier`` can hold. Increments and partial sums may be larger, but they
+are only ever added modulo that range, and the total is what is read.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +29,11 @@ from weft.errors import ProtocolError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_TOTAL_BITS = 48
+_MOST_BITS = 52
+#: Fewer binary digits behind the point would limit training.
+LEAST_BITS = 12
+
 
 @dataclass(frozen=True)
 class FixedPoint:
@@ -27,23 +41,28 @@ class FixedPoint:
 
     Parameters
     ----------
-    bits
-        Binary digits behind the point.
-    contributors
-        The most parties whose values are added into one slot. Each value must stay below
-        2^62 / contributors, so that no total, and no difference of two totals, can leave
-        the 64-bit range: |Σ_k n_k| < contributors · 2^62 / contributors = 2^62.
+    bound
+        No value, and no total, is larger in absolute value.
     what
         What the values are, for the error message.
     """
 
-    bits: int
-    contributors: int
+    bound: float
     what: str
 
     @cached_property
+    def bits(self) -> int:
+        """Binary digits behind the point."""
+        if not (math.isfinite(self.bound) and self.bound > 0):
+            self.refuse()
+        bits = _TOTAL_BITS - math.ceil(math.log2(self.bound) - 1e-12)
+        if bits < LEAST_BITS:
+            self.refuse()
+        return min(bits, _MOST_BITS)
+
+    @cached_property
     def scale(self) -> float:
-        return float(2**self.bits)
+        return math.ldexp(1.0, self.bits)
 
     @cached_property
     def unit(self) -> float:
@@ -51,7 +70,8 @@ class FixedPoint:
 
     @cached_property
     def limit(self) -> float:
-        return float(2**62) / max(1, self.contributors)
+        """The largest integer that may travel; half a unit is for rounding."""
+        return self.bound * self.scale * (1 + 1e-9) + 0.5
 
     def encode(self, values: Floats) -> Integers:
         """Round to the grid; values out of range are an error before any sum is wrong."""
@@ -67,8 +87,8 @@ class FixedPoint:
     def refuse(self) -> None:
         """Say what cannot travel, but not the value: refusals go to the coordinator."""
         raise ProtocolError(
-            f"a value of the {self.what} lies outside the range ±{self.limit / self.scale:.3g} "
-            "that can be summed exactly; scale the features (scaling = 'standard') or raise lambda"
+            f"a value of the {self.what} lies outside the range ±{self.bound:.3g} that can be "
+            "summed exactly; scale the features (scaling = 'standard') or raise lambda"
         )
 
 
@@ -78,7 +98,7 @@ def _fits(values: Any, rows: int, scale: float, limit: float) -> bool:
     for i in range(rows):
         for j in range(values.shape[1]):
             # Written so that NaN fails too.
-            if not (abs(np.rint(values[i, j] * scale)) < limit):
+            if not (abs(np.rint(values[i, j] * scale)) <= limit):
                 return False
     return True
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from secrets import token_bytes
+
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels import Channel, Message
-from weft.channels.message import Value, array
+from weft.channels.message import Value, array, integer, text
+from weft.crypto import Adder
+from weft.errors import ProtocolError
 from weft.matching.roster import Holding, Overlap, Roster, build_roster
+from weft.matching.seeds import ask_for_seeds, deliver
 
 
 def meet(
     channel: Channel,
+    adder: Adder,
     *,
     classes: NDArray[np.generic] | None,
     overlap: Overlap = "mean",
@@ -19,10 +26,12 @@ def meet(
     confirm_separate_ids: bool = False,
     follow_draws: bool = True,
 ) -> Roster:
-    """Coordinator: collect tokens, build the roster, tell every party its seat.
+    """Coordinator: collect tokens, build the roster, tell every party its seat, carry boxes.
 
     Parameters
     ----------
+    adder
+        Learns the parties' public keys.
     classes
         The class values the federation agreed on, None for regression.
     bias
@@ -30,10 +39,12 @@ def meet(
     follow_draws
         Whether parties must be able to compute each other's draws.
     """
-    question: Message = {"classes": classes} if classes is not None else {}
-    replies = channel.ask("match.tokens", dict.fromkeys(channel.parties, question))
-    answered = replies.insist("matching")
     parties = channel.parties
+    question: Message = {"run": token_bytes(16)}
+    if classes is not None:
+        question["classes"] = classes
+    answered = channel.ask("match.tokens", {p: dict(question) for p in parties}).insist("matching")
+    _check_secrets(answered)
     roster = build_roster(
         parties,
         [_holding(answered[p]) for p in parties],
@@ -46,8 +57,47 @@ def meet(
         seats[party] = roster.seat(number, follow_draws=follow_draws).to_message()
         if bias is not None:
             seats[party]["bias_value"] = bias
-    channel.ask("match.seat", seats).insist("seating")
+    keys = [_public(party, answered[party]) for party in parties]
+    if adder.linked:
+        ask_for_seeds(roster, seats, keys)
+    replies = channel.ask("match.seat", seats).insist("seating")
+    public = replies[parties[0]].get("shared.public", b"")
+    adder.meet(parties, keys, _key(replies), public if isinstance(public, bytes) else b"")
+    boxes: dict[str, Message] = {party: {} for party in parties}
+    if adder.linked:
+        boxes = deliver(parties, seats, replies)
+    # Asked under every cipher, so that a run takes the same round trips.
+    channel.ask("match.keys", boxes).insist("handing out keys")
     return roster
+
+
+def _check_secrets(answered: Mapping[str, Message]) -> None:
+    """Parties whose run secrets differ would only see noise in each other's sums."""
+    marks = {party: text(reply, "mark") for party, reply in answered.items()}
+    first = next(iter(marks))
+    for party, mark in marks.items():
+        if mark != marks[first]:
+            raise ProtocolError(
+                f"parties {first} and {party} hold different run secrets; hand out one with "
+                "`weft keys new` and let both use it"
+            )
+
+
+def _key(replies: Mapping[str, Message]) -> int:
+    """The public number of the run's key, which all parties must name."""
+    numbers = {party: integer(reply, "key") for party, reply in replies.items()}
+    first = next(iter(numbers))
+    for party, number in numbers.items():
+        if number != numbers[first]:
+            raise ProtocolError(f"parties {first} and {party} derived different keys; use one run")
+    return numbers[first]
+
+
+def _public(party: str, reply: Message) -> bytes:
+    key = reply.get("public")
+    if not isinstance(key, bytes) or len(key) != 64:
+        raise ProtocolError(f"party {party} announced no public keys")
+    return key
 
 
 def _holding(message: dict[str, Value]) -> Holding:

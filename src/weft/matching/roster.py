@@ -91,10 +91,14 @@ class Roster:
         return self.columns.holders.values[self.columns.holders.start[:-1]]
 
     @cached_property
-    def contributors(self) -> int:
-        """The most parties that add into one slot."""
-        lengths = (self.rows.holders.lengths, self.columns.holders.lengths)
-        return max(int(of.max(initial=1)) for of in lengths)
+    def row_holders(self) -> int:
+        """The most parties that hold one sample."""
+        return int(self.rows.holders.lengths.max(initial=1))
+
+    @cached_property
+    def column_holders(self) -> int:
+        """The most parties that hold one feature."""
+        return int(self.columns.holders.lengths.max(initial=1))
 
     @cached_property
     def labels_everywhere(self) -> bool:
@@ -176,7 +180,8 @@ class Roster:
             n_shared_rows=rows.n_shared_of(party),
             n_shared_columns=columns.n_shared_of(party),
             n_columns=int(columns.sizes[column_cohorts].sum()),
-            contributors=self.contributors,
+            row_holders=self.row_holders,
+            column_holders=self.column_holders,
             cohort=cohorts,
             cohort_start=starts,
             labelled=labelled,

@@ -27,6 +27,8 @@ class Seat:
         Per cohort: whether this party has the labels, counts the losses, adds the bias.
     computing
         Per cohort: how many parties compute the dual step (|B_i| in the paper).
+    row_holders, column_holders
+        The most parties that hold one sample, one feature, in the whole federation.
     tile_rows, tile_columns
         Per tile: local slot of each row and column (−1: sample left out).
     owned
@@ -47,7 +49,8 @@ class Seat:
     n_shared_rows: int
     n_shared_columns: int
     n_columns: int
-    contributors: int
+    row_holders: int
+    column_holders: int
     cohort: Ints
     cohort_start: Ints
     labelled: NDArray[np.bool_]
@@ -75,6 +78,18 @@ class Seat:
     @cached_property
     def sizes(self) -> Ints:
         return np.diff(self.cohort_start)
+
+    @cached_property
+    def shared_rows(self) -> Ints:
+        """First local row of each shared row cohort, and where the last one ends."""
+        return self.cohort_start[: int(np.searchsorted(self.cohort_start, self.n_shared_rows)) + 1]
+
+    @cached_property
+    def shared_columns(self) -> Ints:
+        """First local column of each shared column cohort, and where the last one ends."""
+        sizes = np.bincount(self.column_cohort[: self.n_shared_columns])
+        starts: Ints = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return starts
 
     @cached_property
     def row_cohort(self) -> NDArray[np.int32]:

@@ -8,7 +8,6 @@ products with that w, then losses and conjugates. When all have answered, the pa
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -21,10 +20,13 @@ from weft.channels.message import array, integer
 from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.seat import Seat
+from weft.sums.boards import Board
+from weft.sums.bounds import Bounds
 from weft.sums.contribution import Wire
+from weft.sums.layout import Layout
 from weft.sums.local_table import LocalTable
 from weft.sums.scalars import add_scalars, pack_scalars
-from weft.sums.totals import Layout, RunningTotals
+from weft.sums.totals import RunningTotals
 
 Floats = NDArray[np.float64]
 
@@ -63,6 +65,21 @@ class Certificate:
         return cls(iteration, primal, dual)
 
 
+class DualSettings(Protocol):
+    """What certificates must know of a run's settings."""
+
+    @property
+    def lam(self) -> float: ...
+
+    @property
+    def coordinator_sees(self) -> str: ...
+
+
+def feature_cipher(cipher: Cipher, settings: DualSettings) -> Cipher:
+    """What hides feature sums: in the papers' protocol, nothing."""
+    return cipher.in_the_clear() if settings.coordinator_sees == "papers" else cipher
+
+
 class DualState(Protocol):
     """What a party of a dual algorithm keeps, as far as certificates need it."""
 
@@ -71,9 +88,12 @@ class DualState(Protocol):
     labels: Floats
     loss: Loss
     cipher: Cipher
+    bounds: Bounds
     alpha: Floats
     v: Floats
-    settings: Any
+
+    @property
+    def settings(self) -> DualSettings: ...
 
 
 def class_sums(state: DualState, z: Floats, alpha: Floats) -> list[float]:
@@ -94,10 +114,11 @@ class FrozenParty:
 
     def __init__(self, state: DualState) -> None:
         self._state = state
-        seat = state.seat
-        self._v = Wire("v", seat.contributors, state.cipher, 1.0 / seat.n_samples)
-        self._z = Wire("z", seat.contributors, state.cipher)
-        self._alpha_wire = Wire("alpha", seat.contributors, state.cipher)
+        seat, bounds = state.seat, state.bounds
+        open_ = feature_cipher(state.cipher, state.settings)
+        self._v = Wire("v", seat.n_shared_columns, bounds.v, open_, 1.0 / seat.n_samples)
+        self._z = Wire("z", seat.n_shared_rows, bounds.z, state.cipher)
+        self._alpha_wire = Wire("alpha", seat.n_shared_rows, bounds.alpha, state.cipher)
         self._alpha: Floats = state.alpha
         self._sum: Floats = state.v
         self._w: Floats = state.v
@@ -113,11 +134,11 @@ class FrozenParty:
         self._sum = state.v.copy()
         if "alpha" in message:
             slots = array(message, "alpha.slots")
-            new = self._alpha_wire.open(array(message, "alpha"), slots)
+            new = self._alpha_wire.open(message["alpha"], self._alpha.shape[1], slots)
             state.table.accumulate(slots, new - self._alpha[slots], self._sum)
             self._alpha[slots] = new
         shared = state.seat.n_shared_columns
-        return {"v": self._v.send(self._sum[:shared])} if shared else {}
+        return {"v": self._v.send(self._sum[:shared], message)} if shared else {}
 
     def products(self, message: Message) -> Message:
         """w of the frozen α, and this party's part of z with it."""
@@ -126,14 +147,15 @@ class FrozenParty:
         w = self._sum / (lam * seat.n_samples)
         shared = seat.n_shared_columns
         if shared:
-            w[:shared] = self._v.open(array(message, "v")) / lam
+            w[:shared] = self._v.open(message.get("v"), w.shape[1]) / lam
         self._w = w
         z = state.table.products(None, w)
         self._z_private = z[seat.n_shared_rows :]
         mine = w[seat.owned]
-        reply: Message = {"norms": pack_scalars(*np.einsum("ij,ij->j", mine, mine).tolist())}
+        squares = np.einsum("ij,ij->j", mine, mine).tolist()
+        reply: Message = {"norms": pack_scalars(state.cipher, message, "norms", *squares)}
         if seat.n_shared_rows:
-            reply["z"] = self._z.send(z[: seat.n_shared_rows])
+            reply["z"] = self._z.send(z[: seat.n_shared_rows], message)
         return reply
 
     def losses(self, message: Message) -> Message:
@@ -141,28 +163,21 @@ class FrozenParty:
         state, seat = self._state, self._state.seat
         z = np.zeros_like(self._alpha)
         if len(self._counted_shared):
-            z[self._counted_shared] = self._z.open(array(message, "z"), self._counted_shared)
+            opened = self._z.open(message.get("z"), z.shape[1], self._counted_shared)
+            z[self._counted_shared] = opened
         z[seat.n_shared_rows :] = self._z_private
         # Of older pairs only the certified one may still be released.
         keep = integer(message, "keep", -1)
         self.weights = {i: w for i, w in self.weights.items() if i == keep}
         self.weights[integer(message, "iteration")] = self._w
-        return {"losses": pack_scalars(*class_sums(state, z, self._alpha))}
+        sums = class_sums(state, z, self._alpha)
+        return {"losses": pack_scalars(state.cipher, message, "losses", *sums)}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """For a checkpoint."""
-        kept = {f"weights.{i}": w for i, w in self.weights.items()}
-        return {
-            "alpha": self._alpha,
-            "sum": self._sum,
-            "w": self._w,
-            "z_private": self._z_private,
-            **kept,
-        }
+        """For a checkpoint: a pair in progress is given up when a run is resumed."""
+        return {f"weights.{i}": w for i, w in self.weights.items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self._alpha, self._sum, self._w = state["alpha"], state["sum"], state["w"]
-        self._z_private = state["z_private"]
         self.weights = {
             int(name.partition(".")[2]): w for name, w in state.items() if name[:8] == "weights."
         }
@@ -190,25 +205,29 @@ class FrozenPair:
         self,
         iteration: int,
         counted: Mapping[str, NDArray[np.int32]],
-        alpha: RunningTotals,
+        alpha: Board,
         columns: Layout,
         adder: Adder,
-        lam: float,
+        settings: DualSettings,
         certified: int | None = None,
     ) -> None:
         self.iteration = iteration
         self._certified = certified
+        self._adder = adder
         self.stage: Stage = "freeze"
         self._everyone = tuple(counted)
         self._counted = counted
         self.waiting = set(self._everyone)
         self._alpha = alpha.copy()
-        self._v = RunningTotals("v", columns, alpha.width, adder)
+        clear = settings.coordinator_sees == "papers"
+        self._v = RunningTotals("v", columns, alpha.width, adder, clear=clear)
         self._z = RunningTotals("z", alpha.layout, alpha.width, adder)
         self._norms: dict[str, Message] = {}
         self._losses: dict[str, Message] = {}
-        self._lam = lam
+        self._lam = settings.lam
         self.certificate: Certificate | None = None
+        # Scalars of a pair come in over many requests, under the masks of one.
+        self._context = adder.fresh_context()
 
     def request(self, present: Iterable[str], seen: Mapping[str, int]) -> Request:
         """What to ask the parties that are present and still owe an answer.
@@ -216,23 +235,26 @@ class FrozenPair:
         ``seen`` is the iteration up to which each party's own α is current.
         """
         asked = [p for p in present if p in self.waiting]
-        messages: dict[str, Message] = {p: {"iteration": self.iteration} for p in asked}
-        if self._certified is not None:
-            for message in messages.values():
+        messages: dict[str, Message] = self._adder.open(asked)
+        for message in messages.values():
+            message["iteration"] = self.iteration
+            if self._certified is not None:
                 message["keep"] = self._certified
         if self.stage == "freeze":
             stale = {p: seen[p] for p in asked if seen[p] < self.iteration}
             for party, (slots, alpha) in self._alpha.changes(stale).items():
-                if len(slots):
-                    messages[party].update({"alpha.slots": slots, "alpha": alpha})
+                messages[party].update({"alpha.slots": slots, "alpha": alpha})
+            self._v.invite(messages)
         elif self.stage == "products":
             for party, block in self._v.blocks(asked).items():
-                if len(block):
-                    messages[party]["v"] = block
+                messages[party]["v"] = block
+            self._z.invite(messages)
         else:
-            for party in asked:
-                if len(self._counted[party]):
-                    messages[party]["z"] = self._z.take(party, self._counted[party])
+            wanted = {p: self._counted[p] for p in asked if len(self._counted[p])}
+            for party, block in self._z.pieces(wanted).items():
+                messages[party]["z"] = block
+        if self.stage != "freeze":
+            self._adder.mask(messages, self._context, self._everyone)
         return Request(f"certify.{self.stage}", messages)
 
     def outrun(self, seen: Mapping[str, int]) -> bool:
@@ -255,48 +277,16 @@ class FrozenPair:
     def _advance(self) -> None:
         if self.stage == "losses":
             width = self._alpha.width
-            norms = add_scalars(self._norms, "norms", width)
-            losses = add_scalars(self._losses, "losses", 2 * width)
-            self.certificate = Certificate.of_sums(self.iteration, self._lam, norms, losses)
+            norms = add_scalars(self._norms, "norms", width, self._everyone)
+            losses = add_scalars(self._losses, "losses", 2 * width, self._everyone)
+            if norms is not None and losses is not None:
+                self.certificate = Certificate.of_sums(self.iteration, self._lam, norms, losses)
             return
         self.stage = "products" if self.stage == "freeze" else "losses"
         self.waiting = set(self._everyone)
 
-    # ── checkpoints ───────────────────────────────────────────────────────────────────────
-
-    def head(self) -> dict[str, Any]:
-        """What of this pair goes into a checkpoint besides the arrays."""
-        return {
-            "iteration": self.iteration,
-            "stage": self.stage,
-            "waiting": sorted(self.waiting),
-            "certified": self._certified,
-            "norms": {p: r["norms"] for p, r in self._norms.items()},
-            "losses": {p: r["losses"] for p, r in self._losses.items()},
-        }
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The totals of this pair, for a checkpoint."""
-        return {
-            "alpha": self._alpha.totals,
-            "stamp": self._alpha.changed.stamp,
-            "v": self._v.totals,
-            "z": self._z.totals,
-        }
-
-    def restore(self, head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """The inverse of :meth:`head` and :meth:`arrays`."""
-        self.iteration, self.stage = head["iteration"], head["stage"]
-        self.waiting = set(head["waiting"])
-        self._certified = head["certified"]
-        self._norms = {p: {"norms": b64decode(pack)} for p, pack in head["norms"].items()}
-        self._losses = {p: {"losses": b64decode(pack)} for p, pack in head["losses"].items()}
-        self._alpha.totals = arrays["alpha"]
-        self._alpha.changed.restore(arrays["stamp"], self.iteration)
-        self._v.totals, self._z.totals = arrays["v"], arrays["z"]
-
 
 def _kept(replies: Mapping[str, Message], field: str, count: int) -> dict[str, Message]:
     """One field of each reply, checked now rather than when the last party has answered."""
-    add_scalars(replies, field, count)
+    add_scalars(replies, field, count, ())
     return {party: {field: reply[field]} for party, reply in replies.items()}

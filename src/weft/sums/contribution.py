@@ -1,21 +1,21 @@
-"""A party's half of a running sum: increments, and what was sent before."""
+"""A party's half of a sum: fixed point and cipher, increments, and what was sent before."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.cipher import Cipher, Payload
+from weft.channels.message import Message, array
+from weft.crypto.chain import read_knots
+from weft.crypto.cipher import WHAT, Cipher, Tails, check_older
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
+from weft.errors import ProtocolError
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
 Integers = NDArray[np.int64]
-
-#: Binary digits behind the point, per kind of sum. With λ ≥ 1e-6 an error of half a unit of
-#: v/N moves a weight by less than 5e-7, below every certified gap in use; |z| may reach 6e7
-#: and |v/N| and |α| 4e6, divided by the number of contributors.
-FRACTION_BITS = {"z": 36, "v": 40, "alpha": 40}
 
 
 class Wire:
@@ -23,30 +23,57 @@ class Wire:
 
     Parameters
     ----------
+    kind
+        Name of the sum, and of the block's field in messages.
+    slots
+        How many shared slots this party has.
+    bound
+        A proven bound on values and totals, in units of ``unit``.
     unit
         Factor applied before encoding: feature sums travel as v/N, so that their range does
         not grow with the number of samples.
     """
 
-    def __init__(self, kind: str, contributors: int, cipher: Cipher, unit: float = 1.0) -> None:
+    def __init__(
+        self, kind: str, slots: int, bound: float, cipher: Cipher, unit: float = 1.0
+    ) -> None:
         self.kind = kind
-        self._format = FixedPoint(FRACTION_BITS[kind], contributors, _WHAT[kind])
+        self._n = slots
+        self._format = FixedPoint(bound, WHAT[kind])
         self._unit = unit
         self._scale = self._format.scale * unit
         self._limit = self._format.limit
         self._cipher = cipher
+        #: Label of the last contribution, which the next total must hold.
+        self._mine = 0
 
-    def send(self, values: Floats, slots: Slots | None = None) -> Payload:
-        """Encrypt the values themselves."""
-        return self._cipher.encrypt(self.kind, slots, self._format.encode(values * self._unit))
+    def send(self, values: Floats, message: Message) -> bytes:
+        """Encrypt a contribution to a new sum, at all shared slots."""
+        integers = self._format.encode(values * self._unit)
+        packed = self._cipher.contribute(self.kind, None, integers, message)
+        self._mine = self._cipher.newest
+        return packed
+
+    def propose(self, values: Floats, slots: Slots, message: Message) -> bytes:
+        """Encrypt proposals for some slots."""
+        integers = self._format.encode(values * self._unit)
+        return self._cipher.propose(self.kind, slots, integers, message)
+
+    def post(self, new: Floats, old: Floats, slots: Slots, message: Message) -> bytes:
+        """Encrypt values that take the place of others."""
+        return self._cipher.post(
+            self.kind, slots, self._format.encode(new), self._format.encode(old), message
+        )
 
     def check(self, values: Floats) -> None:
-        """Refuse values whose running total could leave the range."""
+        """Refuse values that could not be summed."""
         self._format.encode(values * self._unit)
 
-    def open(self, payload: Payload, slots: Slots | None = None) -> Floats:
+    def open(self, packed: Any, width: int, slots: Slots | None = None) -> Floats:
         """Decrypt totals (in units of ``unit``)."""
-        return self._format.decode(self._cipher.decrypt(self.kind, slots, payload))
+        count = self._n if slots is None else len(slots)
+        unit = self._format.unit
+        return self._cipher.reveal(self.kind, slots, count, width, packed, self._mine, unit)
 
     def on_grid(self, values: Floats) -> Floats:
         """Values rounded to what can travel, so that all holders agree on them."""
@@ -66,15 +93,18 @@ class Contribution(Wire):
         kind: str,
         slots: int,
         width: int,
-        contributors: int,
+        bound: float,
         cipher: Cipher,
         unit: float = 1.0,
+        *,
+        windows: bool = False,
     ) -> None:
-        super().__init__(kind, contributors, cipher, unit)
+        super().__init__(kind, slots, bound, cipher, unit)
         self.sent: Integers = np.zeros((slots, width), np.int64)
-        self._last: tuple[Slots | None, Integers] | None = None
+        self._last: tuple[Slots | None, Integers, int] | None = None
+        self._tails = Tails.of(slots) if windows else None
 
-    def increment(self, values: Floats, slots: Slots | None = None) -> Payload:
+    def increment(self, values: Floats, message: Message, slots: Slots | None = None) -> bytes:
         """Encrypt the change of ``values`` at ``slots`` (of all shared slots when None)."""
         if slots is None:
             out = np.empty(self.sent.shape, np.int64)
@@ -84,8 +114,28 @@ class Contribution(Wire):
             fits = encode_increment(values, slots, self._scale, self._limit, self.sent, out)
         if not fits:
             self._format.refuse()
-        self._last = (slots, out)
-        return self._cipher.encrypt(self.kind, slots, out)
+        self._last = (slots, out, self._mine)
+        if self._tails is not None:
+            self._learn(self._tails, message)
+        packed = self._cipher.contribute(self.kind, slots, out, message, self._tails)
+        self._mine = self._cipher.newest
+        return packed
+
+    def _learn(self, tails: Tails, message: Message) -> None:
+        """What the coordinator says of pads that this party must take off."""
+        field = f"{self.kind}.news"
+        if field not in message:
+            return
+        lengths = array(message, f"{field}.lengths").astype(np.int64)
+        marks = array(message, f"{field}.marks").astype(np.uint64)
+        knots = read_knots(array(message, f"{field}.knots")) if f"{field}.knots" in message else []
+        check_older(marks, knots, self._cipher.label, self.kind)
+        slots, marks = array(message, field), np.repeat(marks, lengths)
+        if len(slots) == 1:
+            slots = np.arange(slots[0], slots[0] + len(marks))
+        if len(slots) != len(marks) or not ((slots >= 0) & (slots < self._n)).all():
+            raise ProtocolError(f"the news of pads under {WHAT[self.kind]} are malformed")
+        tails.learn(slots, marks, knots)
 
     def accept(self) -> None:
         """The coordinator has everything that was sent."""
@@ -94,16 +144,10 @@ class Contribution(Wire):
     def undo(self) -> None:
         """Take back the last increment: the coordinator never got it."""
         if self._last is not None:
-            slots, out = self._last
+            slots, out, mine = self._last
             if slots is None:
                 self.sent -= out
             else:
                 self.sent[slots] -= out
+            self._mine = mine
             self._last = None
-
-
-_WHAT = {
-    "z": "inner products",
-    "v": "feature sums",
-    "alpha": "dual variables",
-}

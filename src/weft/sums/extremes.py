@@ -3,12 +3,12 @@
 A float64 has 64 bits that sort like the number. Four bits at a time, each party says for which
 of the fifteen digits it has a value at least that large, given the digits known so far; where
 the sum is above zero, somebody has. Sixteen sums give the exact maximum. Whoever opens a sum learns
-how many parties reach a digit; of a scalar maximum the coordinator sees each party's flags.
+how many parties reach a digit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from weft.channels import Channel, Message
 from weft.channels.message import array, integer
+from weft.crypto import Adder, Cipher
 from weft.sums.scalars import add_scalars, pack_scalars
 
 Floats = NDArray[np.float64]
@@ -53,35 +54,42 @@ def extend(prefix: Keys, totals: Floats, round_: int) -> Keys:
     return cast(Keys, prefix | (digit << np.uint64(60 - 4 * round_)))
 
 
-def answer_largest(value: float, message: Message) -> Message:
+def answer_largest(values: Floats, message: Message, cipher: Cipher) -> Message:
     """A party's flags for one digit of the largest of all parties' values."""
-    flags = reached(keys_of(np.array([value])), array(message, "prefix"), integer(message, "round"))
-    return {"flags": pack_scalars(*flags[0].tolist())}
+    flags = reached(keys_of(values), array(message, "prefix"), integer(message, "digit"))
+    return {"flags": pack_scalars(cipher, message, "flags", *flags.ravel().tolist())}
 
 
 def ask_largest(
-    channel: Channel, phase: str, first: Mapping[str, Message], rounds: int = ROUNDS
-) -> float:
+    channel: Channel,
+    adder: Adder,
+    phase: str,
+    *,
+    values: int = 1,
+    rounds: int = ROUNDS,
+    first: Callable[[dict[str, Message]], None] | None = None,
+) -> Floats:
     """Coordinator: the largest of all parties' values, or, after fewer rounds, a bound above it.
 
-    ``first`` is what each party needs, besides the digit asked for, in the first round.
+    ``first`` writes into the first request what the parties need besides the digit asked for.
     """
-    prefix = np.zeros(1, np.uint64)
-    messages = first
-    for round_ in range(rounds):
-        asked: dict[str, Message] = {
-            p: {**m, "round": round_, "prefix": prefix} for p, m in messages.items()
-        }
+    prefix = np.zeros(values, np.uint64)
+    for digit in range(rounds):
+        asked: dict[str, Message] = adder.open(channel.parties)
+        adder.mask(asked)
+        for message in asked.values():
+            message.update({"digit": digit, "prefix": prefix})
+        if digit == 0 and first is not None:
+            first(asked)
         replies = channel.ask(phase, asked).insist("finding the largest value")
-        prefix = extend(prefix, np.array([add_scalars(replies, "flags", 15)]), round_)
-        messages = {p: {} for p in first}
+        totals = add_scalars(replies, "flags", 15 * values, asked)
+        prefix = extend(prefix, np.array(totals).reshape(values, 15), digit)
     below = np.uint64(2 ** (64 - 4 * rounds) - 1)
-    return float(values_of(prefix | below)[0])
+    return values_of(prefix | below)
 
 
-def unit_above(channel: Channel, phase: str) -> float:
-    """Coordinator: a power of two above all parties' values, as a common unit for them."""
-    bound = ask_largest(channel, phase, {p: {} for p in channel.parties}, EXPONENT_ROUNDS)
-    if not np.isfinite(bound):
-        return float(2.0**1023)
-    return float(np.ldexp(1.0, int(np.frexp(max(bound, 0.0))[1])))
+def units_above(channel: Channel, adder: Adder, phase: str, values: int = 1) -> Floats:
+    """Coordinator: powers of two above all parties' values, as common units for them."""
+    bound = ask_largest(channel, adder, phase, values=values, rounds=EXPONENT_ROUNDS)
+    _, exponent = np.frexp(np.clip(bound, 0.0, 2.0**1022))
+    return np.ldexp(1.0, exponent)

@@ -1,36 +1,52 @@
 """The scalar sum: losses, conjugates, norms and counts, added over parties.
 
-Every sample and every feature is counted by one named party. Values travel as integers of
-128 bits (value · 2^80), so that the total does not depend on who answers first.
+Every sample and every feature is counted by one named party. Values travel as integers modulo
+2^128 (value · 2^80) under masks that cancel in the sum over all parties that were asked, so that
+the total does not depend on who answers first, and the coordinator reads nothing but totals.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from weft.channels.message import Message
+from weft.crypto.cipher import Cipher
 from weft.errors import ProtocolError
 
 _BITS = 80
 _WIDTH = 16
+_MODULUS = 1 << (8 * _WIDTH)
 
 
-def pack_scalars(*values: float) -> bytes:
-    """A party's contribution to a sum of scalars."""
-    parts = []
+def pack_scalars(cipher: Cipher, message: Message, field: str, *values: float) -> bytes:
+    """A party's contribution to the sums of ``field``, in its answer to ``message``."""
     for value in values:
         if not math.isfinite(value) or abs(value) >= 2.0**46:
             raise ProtocolError(
                 "a sum of losses or norms is too large to be added exactly; scale the features "
                 "(scaling = 'standard') or raise lambda"
             )
-        parts.append(int(math.ldexp(value, _BITS)).to_bytes(_WIDTH, "big", signed=True))
-    return b"".join(parts)
+    with cipher.cost.timed():
+        masks = [0] * len(values)
+        if cipher.masks is not None:
+            masks = cipher.masks.sum(field, len(values), message, cipher.epoch, cipher.party)
+        packed = b"".join(
+            ((int(math.ldexp(value, _BITS)) + mask) % _MODULUS).to_bytes(_WIDTH, "big")
+            for value, mask in zip(values, masks, strict=True)
+        )
+    cipher.cost.bytes += len(packed)
+    return packed
 
 
-def add_scalars(replies: Mapping[str, Message], field: str, count: int) -> list[float]:
-    """Totals of ``count`` scalars over all replies, each of which must carry ``field``."""
+def add_scalars(
+    replies: Mapping[str, Message], field: str, count: int, asked: Collection[str]
+) -> list[float] | None:
+    """Totals of ``count`` scalars over all parties that were asked.
+
+    None when somebody did not answer: the masks of the others do not cancel then, and the
+    values are given up.
+    """
     totals = [0] * count
     for party, reply in replies.items():
         pack = reply.get(field)
@@ -39,5 +55,13 @@ def add_scalars(replies: Mapping[str, Message], field: str, count: int) -> list[
                 f"party {party} sent a malformed field '{field}', or none; the run stops"
             )
         for i in range(count):
-            totals[i] += int.from_bytes(pack[i * _WIDTH : (i + 1) * _WIDTH], "big", signed=True)
-    return [total / 2**_BITS for total in totals]
+            totals[i] += int.from_bytes(pack[i * _WIDTH : (i + 1) * _WIDTH], "big")
+    if len(replies) < len(asked):
+        return None
+    return [_signed(total) / 2**_BITS for total in totals]
+
+
+def _signed(total: int) -> int:
+    """The number nearest to zero that is ``total`` modulo 2^128."""
+    total %= _MODULUS
+    return total - _MODULUS if total >= _MODULUS // 2 else total

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.channels import Channel, Message
-from weft.channels.message import array, integer, number, text
+from weft.channels.message import integer, number, text
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.roster import Roster
@@ -29,11 +29,12 @@ from weft.sums.extremes import (
     extend,
     keys_of,
     reached,
-    unit_above,
+    units_above,
     values_of,
 )
+from weft.sums.layout import Layout
 from weft.sums.local_table import Block, build_table, counted_once
-from weft.sums.totals import Layout, RunningTotals
+from weft.sums.totals import RunningTotals
 
 Floats = NDArray[np.float64]
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
@@ -49,8 +50,12 @@ class ScalingParty:
         self._seat = seat
         self._blocks = blocks
         self._bias = bias_value
-        self._wire = Wire("v", seat.contributors, cipher)
-        self._z = Wire("z", seat.contributors, cipher)
+        self._cipher = cipher
+        holders = seat.column_holders
+        # Flags are 0 or 1; of the moments every cell is counted once, and divided by N.
+        self._flag_wire = Wire("v", seat.n_shared_columns, float(holders), cipher)
+        self._moment_wire = Wire("v", seat.n_shared_columns, 2.0, cipher)
+        self._z = Wire("z", seat.n_shared_rows, float(seat.row_holders), cipher)
         m = seat.n_columns
         self.shift: Floats = np.zeros(m)
         self.factor: Floats = np.ones(m)
@@ -68,7 +73,7 @@ class ScalingParty:
 
     def extremes(self, message: Message) -> Message:
         """One digit of the columns' maxima (of x and −x, of |x|, or of |x − mean|)."""
-        round_ = integer(message, "round")
+        round_ = integer(message, "digit")
         if round_ == 0:
             of = text(message, "of")
             if of == "deviation":
@@ -82,7 +87,7 @@ class ScalingParty:
         ]
         self._flags = np.concatenate(flags, axis=1)
         shared = self._seat.n_shared_columns
-        return {"v": self._wire.send(self._flags[:shared])} if shared else {}
+        return {"v": self._flag_wire.send(self._flags[:shared], message)} if shared else {}
 
     def _start_extremes(self, of: str) -> None:
         """Keys of this party's own extremes; a column without a value says −∞."""
@@ -106,7 +111,7 @@ class ScalingParty:
         totals = self._flags
         shared = self._seat.n_shared_columns
         if shared:
-            totals[:shared] = self._wire.open(array(message, "v"))
+            totals[:shared] = self._flag_wire.open(message.get("v"), totals.shape[1])
         for i in range(len(self._prefix)):
             part = totals[:, 15 * i : 15 * (i + 1)]
             self._prefix[i] = extend(self._prefix[i], part, round_)
@@ -117,7 +122,7 @@ class ScalingParty:
         """Cells and their sum per column, in units of the column's magnitude."""
         self._extend(message, EXPONENT_ROUNDS - 1)
         self._unit = self._power_of_two_above()
-        return self._moment(lambda x, columns: (np.ones_like(x), x / self._unit[columns]))
+        return self._moment(lambda x, columns: (np.ones_like(x), x / self._unit[columns]), message)
 
     def _take_mean(self, message: Message) -> None:
         total = self._totals(message)
@@ -138,7 +143,7 @@ class ScalingParty:
             deviation = (x - self._mean[columns]) / self._unit[columns]
             return deviation, deviation**2
 
-        return self._moment(powers)
+        return self._moment(powers, message)
 
     def _power_of_two_above(self) -> Floats:
         """2^e above every value of the column, from the digits of its exponent."""
@@ -148,7 +153,7 @@ class ScalingParty:
         _, exponent = np.frexp(np.where(known, bound, 1.0))
         return np.where(known, np.ldexp(1.0, exponent), 1.0)
 
-    def _moment(self, function: Moments) -> Message:
+    def _moment(self, function: Moments, message: Message) -> Message:
         """Two sums per column over the cells known here, each cell counted once over all."""
         part = np.zeros((self._seat.n_columns, 2))
         for tile, block in enumerate(self._blocks):
@@ -162,13 +167,13 @@ class ScalingParty:
                 np.add.at(part[:, i], columns, (values * weight).sum(axis=0))
         self._part = part / self._seat.n_samples
         shared = self._seat.n_shared_columns
-        return {"v": self._wire.send(self._part[:shared])} if shared else {}
+        return {"v": self._moment_wire.send(self._part[:shared], message)} if shared else {}
 
     def _totals(self, message: Message) -> Floats:
         total = self._part
         shared = self._seat.n_shared_columns
         if shared:
-            total[:shared] = self._wire.open(array(message, "v"))
+            total[:shared] = self._moment_wire.open(message.get("v"), 2)
         return total
 
     # ── the agreed scaling ────────────────────────────────────────────────────────────────
@@ -201,23 +206,23 @@ class ScalingParty:
 
     def size(self, blocks: Sequence[Block], message: Message) -> Message:
         """One digit of the largest share of ‖x_i‖² that any party has."""
-        if integer(message, "round") == 0:
+        if integer(message, "digit") == 0:
             self._squares = build_table(self._seat, blocks, self._bias).squares
-        return answer_largest(float(self._squares.max(initial=0.0)), message)
+        return answer_largest(self._squares.max(axis=0, initial=0.0), message, self._cipher)
 
     def norms(self, message: Message) -> Message:
         """This party's share of ‖x_i‖² of the scaled rows, in a common unit."""
         self._squares = self._squares / number(message, "unit")
         shared = self._seat.n_shared_rows
-        return {"z": self._z.send(self._squares[:shared])} if shared else {}
+        return {"z": self._z.send(self._squares[:shared], message)} if shared else {}
 
     def longest(self, message: Message) -> Message:
         """One digit of the largest squared norm, in that unit."""
         if "z" in message:
             rows = self._seat.counted_shared_rows
-            self._squares[rows] = self._z.open(array(message, "z"), rows)
+            self._squares[rows] = self._z.open(message["z"], 1, rows)
         counted = self._squares[self._seat.counted_rows]
-        return answer_largest(float(counted.max(initial=0.0)), message)
+        return answer_largest(counted.max(axis=0, initial=0.0), message, self._cipher)
 
 
 def agree_on_scaling(
@@ -241,58 +246,71 @@ def agree_on_scaling(
         _unit_rows(channel, roster, adder)
 
 
+class _FeatureSums:
+    """Coordinator: feature sums, one after the other, each with the totals of the one before."""
+
+    def __init__(self, channel: Channel, columns: Layout, adder: Adder) -> None:
+        self._channel = channel
+        self._columns = columns
+        self._adder = adder
+        self._totals: RunningTotals | None = None
+
+    def messages(self) -> dict[str, Message]:
+        """A new request that carries the last totals."""
+        messages: dict[str, Message] = self._adder.open(self._channel.parties)
+        if self._totals is not None:
+            for party, block in self._totals.blocks(self._channel.parties).items():
+                messages[party]["v"] = block
+        return messages
+
+    def sum(self, phase: str, width: int, **fields: int | str) -> None:
+        """One feature sum."""
+        messages = self.messages()
+        for message in messages.values():
+            message.update(fields)
+        totals = RunningTotals("v", self._columns, width, self._adder)
+        totals.invite(messages)
+        totals.add(self._channel.ask(phase, messages).insist("scaling"))
+        self._totals = totals
+
+    def digits(self, of: str, rounds: int) -> None:
+        """Digits of the columns' extremes."""
+        for digit in range(rounds):
+            self.sum("scale.extremes", 30 if of == "range" else 15, digit=digit, of=of)
+
+
 def _column_messages(
     channel: Channel, columns: Layout, rule: Rule, adder: Adder
 ) -> dict[str, Message]:
     """Lead to the last sums; returns each party's totals of them."""
-
-    def digits(messages: dict[str, Message], of: str, rounds: int) -> dict[str, Message]:
-        for round_ in range(rounds):
-            asked: dict[str, Message] = {
-                p: {**m, "round": round_, "of": of} for p, m in messages.items()
-            }
-            width = 30 if of == "range" else 15
-            messages = _feature_sum(channel, "scale.extremes", asked, columns, width, adder)
-        return messages
-
-    messages: dict[str, Message] = {p: {} for p in channel.parties}
-    if rule != "standard":
-        return digits(messages, "range" if rule == "minmax" else "absolute", ROUNDS)
-    messages = digits(messages, "absolute", EXPONENT_ROUNDS)
-    messages = _feature_sum(channel, "scale.sums", messages, columns, 2, adder)
-    messages = digits(messages, "deviation", EXPONENT_ROUNDS)
-    return _feature_sum(channel, "scale.spread", messages, columns, 2, adder)
-
-
-def _feature_sum(
-    channel: Channel,
-    phase: str,
-    messages: dict[str, Message],
-    columns: Layout,
-    width: int,
-    adder: Adder,
-) -> dict[str, Message]:
-    """One feature sum; returns each party's totals as the next message."""
-    replies = channel.ask(phase, messages).insist("scaling")
-    totals = RunningTotals("v", columns, width, adder)
-    totals.add(replies)
-    blocks = totals.blocks(channel.parties)
-    return {p: {"v": b} if len(b) else {} for p, b in blocks.items()}
+    sums = _FeatureSums(channel, columns, adder)
+    if rule == "standard":
+        sums.digits("absolute", EXPONENT_ROUNDS)
+        sums.sum("scale.sums", 2)
+        sums.digits("deviation", EXPONENT_ROUNDS)
+        sums.sum("scale.spread", 2)
+    else:
+        sums.digits("range" if rule == "minmax" else "absolute", ROUNDS)
+    return sums.messages()
 
 
 def _unit_rows(channel: Channel, roster: Roster, adder: Adder) -> None:
     """Norms of rows go only to the one holder of each cohort that counts it."""
     parties = channel.parties
-    unit = unit_above(channel, "scale.size")
-    messages: dict[str, Message] = {p: {"unit": unit} for p in parties}
-    replies = channel.ask("scale.norms", messages).insist("scaling rows")
+    (unit,) = units_above(channel, adder, "scale.size")
+    messages: dict[str, Message] = adder.open(parties)
+    for message in messages.values():
+        message["unit"] = float(unit)
     totals = RunningTotals("z", Layout(roster.rows, parties), 1, adder)
-    totals.add(replies)
-    first: dict[str, Message] = {
-        p: {"z": totals.take(p, rows)} if len(rows) else {}
-        for p, rows in roster.counted_rows.items()
-    }
-    longest = ask_largest(channel, "scale.longest", first) * unit
+    totals.invite(messages)
+    totals.add(channel.ask("scale.norms", messages).insist("scaling rows"))
+
+    def with_totals(asked: dict[str, Message]) -> None:
+        wanted = {p: rows for p, rows in roster.counted_rows.items() if len(rows)}
+        for party, block in totals.pieces(wanted).items():
+            asked[party]["z"] = block
+
+    (longest,) = ask_largest(channel, adder, "scale.longest", first=with_totals) * unit
     # A hair above the largest norm, so that rounding cannot put a row outside the unit ball.
     factor = 1.0 / (np.sqrt(longest) * (1 + 1e-9)) if longest > 0 else 1.0
     channel.ask("scale.rows", {p: {"factor": float(factor)} for p in parties}).insist(

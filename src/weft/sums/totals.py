@@ -1,125 +1,265 @@
-"""The coordinator's half of a running sum: one total per shared slot, never opened."""
+"""The coordinator's half of a sum: one total per shared slot, never opened.
+
+Linked contributions add up over time (:class:`RunningTotals`); :mod:`weft.sums.boards` has two
+more ways to fill a total.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels.message import Message
-from weft.crypto.cipher import Adder, Payload
+from weft.crypto.adder import Adder
+from weft.crypto.cipher import WHAT
+from weft.crypto.labels import label_of
+from weft.crypto.payload import HEAD, NOTHING, Carried, head_of, pack_block, read_block
+from weft.crypto.stores import Part
 from weft.errors import ProtocolError
-from weft.matching.axis import Axis
+from weft.sums.layout import Layout
+from weft.sums.linkage import Linkage
 
 Slots = NDArray[np.int32]
+Ints = NDArray[np.int64]
 
 
-class Layout:
-    """Where each party's shared local slots lie among the shared slots of an axis.
-
-    Parties with the same slots (all holders of one cohort, say) share one entry, so that what
-    is the same for them is gathered once.
-    """
-
-    def __init__(self, axis: Axis, parties: Sequence[str]) -> None:
-        self.n_shared = axis.n_shared
-        self.group: dict[str, int] = {}
-        self.slots: list[NDArray[np.int64]] = []
-        known: dict[bytes, int] = {}
-        for number, party in enumerate(parties):
-            cohorts = axis.cohorts[number]
-            key = cohorts[axis.shared_cohort[cohorts]].tobytes()
-            if key not in known:
-                known[key] = len(self.slots)
-                self.slots.append(axis.party_slots(number)[: axis.n_shared_of(number)])
-            self.group[party] = known[key]
-        lengths = np.array([len(s) for s in self.slots], np.int64)
-        self.end = np.cumsum(lengths)
-        self.begin = self.end - lengths
-        self.flat = np.concatenate(self.slots) if self.slots else np.zeros(0, np.int64)
-
-    def of(self, party: str) -> NDArray[np.int64]:
-        """The shared slots of a party, in its local order."""
-        return self.slots[self.group[party]]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Changes:
-    """Which slots changed when: a stamp per slot, and a log of the newest changes.
+def timed(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[Any, P], R]:
+    """Count the seconds of a method as cost of the cipher."""
 
-    A party that was away a short while finds what it missed in the log, in time that follows
-    the changes; one that was away for long, or holds few slots, looks at its stamps.
-    """
+    @wraps(method)
+    def counted(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._adder.cost.timed():
+            return method(self, *args, **kwargs)
 
-    def __init__(self, slots: int) -> None:
-        self.stamp = np.zeros(slots, np.int32)
-        self._log: list[tuple[int, NDArray[np.int64]]] = []
-        self._logged = 0
-        #: The log knows every change after this iteration.
-        self._complete_after = 0
-
-    def mark(self, slots: NDArray[np.int64], iteration: int) -> None:
-        self.stamp[slots] = iteration
-        self._log.append((iteration, slots))
-        self._logged += len(slots)
-        # A log longer than the stamps would cost more than they do.
-        while self._logged > len(self.stamp):
-            self._complete_after, dropped = self._log.pop(0)
-            self._logged -= len(dropped)
-
-    def among(self, mine: NDArray[np.int64], iteration: int) -> NDArray[np.int64]:
-        """Positions in ``mine`` (ascending) of the slots that changed after ``iteration``."""
-        if iteration >= self._complete_after:
-            recent = [slots for when, slots in self._log if when > iteration]
-            if not recent:
-                return np.zeros(0, np.int64)
-            if 8 * sum(len(slots) for slots in recent) < len(mine):
-                changed = np.unique(np.concatenate(recent))
-                at = np.searchsorted(mine, changed)
-                at = at[at < len(mine)]
-                held: NDArray[np.int64] = at[mine[at] == changed[: len(at)]]
-                return held
-        return np.flatnonzero(self.stamp[mine] > iteration)
-
-    def copy(self) -> Changes:
-        other = Changes(0)
-        other.restore(self.stamp.copy(), self._complete_after)
-        other._log = list(self._log)
-        other._logged = self._logged
-        return other
-
-    def restore(self, stamp: NDArray[np.int32], iteration: int) -> None:
-        """Stamps as they were at an iteration; the log begins anew."""
-        self.stamp = stamp
-        self._log, self._logged, self._complete_after = [], 0, iteration
+    return counted
 
 
-class RunningTotals:
-    """Totals along one axis, from increments.
+class Totals:
+    """What every total has: a store, the labels in it, and blocks for the parties.
 
     Parameters
     ----------
     kind
-        Name of the sum, which is also the field of the payload in messages.
+        Name of the sum, which is also the field of the block in messages.
     width
         Values per slot (classes).
-    tracked
-        Remember which slots change when, for :meth:`changes`.
+    clear
+        Whether the coordinator may read this sum.
     """
 
     def __init__(
-        self, kind: str, layout: Layout, width: int, adder: Adder, *, tracked: bool = False
+        self, kind: str, layout: Layout, width: int, adder: Adder, *, clear: bool = False
     ) -> None:
         self.kind = kind
-        self._slots_field = f"{kind}.slots"
+        self._cipher = "plain" if clear else adder.name
+        self._chunked = adder.whole and not clear
         self.layout = layout
         self.width = width
         self._adder = adder
-        self.totals: Payload = adder.zeros(layout.n_shared, width)
-        self.changed = Changes(layout.n_shared if tracked else 0)
-        self._tracked = tracked
+        self._slots_field = f"{kind}.slots"
+        self.store = adder.store(layout.n_shared, width, clear=clear)
+        #: The chains of pads, where contributions are linked.
+        self._linkage: Linkage | None = None
 
+    # ── reading ───────────────────────────────────────────────────────────────────────────
+
+    def _read(
+        self, replies: Mapping[str, Message], iteration: int, required: bool, round_: int
+    ) -> tuple[list[str], list[Part], Ints, Ints]:
+        """Check all blocks before any is used: parties, bodies, their slots and lengths."""
+        names: list[str] = []
+        parts: list[Part] = []
+        chosen: dict[str, NDArray[Any]] = {}
+        layout, adder, width = self.layout, self._adder, self.width
+        base = label_of(adder.epoch, round_, 0)
+        for party in sorted(replies, key=layout.index.__getitem__):
+            reply = replies[party]
+            packed = reply.get(self.kind)
+            if packed is None:
+                if required and len(layout.of(party)):
+                    raise ProtocolError(f"{self._where(party, iteration)} is missing")
+                continue
+            some = None if self._chunked else reply.get(self._slots_field)
+            if some is None:
+                count = len(layout.of(party))
+            else:
+                if type(some) is not np.ndarray or some.ndim != 1 or some.dtype.kind != "i":
+                    where = self._where(party, iteration)
+                    raise ProtocolError(f"{where} comes with slots that are no numbers")
+                chosen[party] = some
+                count = len(some)
+            label = base + layout.index[party]
+            head = head_of(self._cipher, self.kind, adder.key, label, count, width)
+            if type(packed) is not bytes or packed[:HEAD] != head:
+                self._refuse(packed, self._where(party, iteration), label, count)
+            names.append(party)
+            parts.append(Part(packed[HEAD:], count, party))
+        slots = self._slots(names, chosen, iteration)
+        adder.cost.added += width * len(slots)
+        return names, parts, slots, np.array([part.slots for part in parts], np.int64)
+
+    def _refuse(self, packed: object, where: str, label: int, count: int) -> NoReturn:
+        """Say why a block is not the one that was asked for."""
+        block = read_block(packed, where)
+        if (block.cipher, block.kind) != (self._cipher, self.kind):
+            raise ProtocolError(f"{where} holds {WHAT[block.kind]} under '{block.cipher}'")
+        if block.key != self._adder.key:
+            raise ProtocolError(f"{where} is encrypted under the key of another run")
+        if (block.slots, block.width) != (count, self.width):
+            raise ProtocolError(
+                f"{where} has {block.slots} × {block.width} values, not {count} × {self.width}"
+            )
+        if block.label != label:
+            raise ProtocolError(
+                f"{where} carries the label of another request: it was sent before, or belongs to "
+                "somebody else"
+            )
+        raise ProtocolError(f"{where} carries labels of totals, which only the coordinator has")
+
+    def _store(self, slots: Ints, parts: list[Part], iteration: int, *, put: bool = False) -> None:
+        """Add the parts, or let them take the place of what was there."""
+        try:
+            (self.store.put if put else self.store.add)(slots, parts)
+        except ProtocolError as error:
+            raise ProtocolError(f"{WHAT[self.kind]} in iteration {iteration}: {error}") from None
+
+    def _slots(self, names: list[str], chosen: dict[str, NDArray[Any]], iteration: int) -> Ints:
+        """Slots of many parties from their local numbers, all checked at once."""
+        if not names:
+            return np.zeros(0, np.int64)
+        if not chosen:
+            return np.concatenate([self.layout.of(party) for party in names])
+        layout = self.layout
+        locals_ = [
+            chosen[p] if p in chosen else np.arange(len(layout.of(p)), dtype=np.int32)
+            for p in names
+        ]
+        groups = [layout.group[party] for party in names]
+        lengths = [len(some) for some in locals_]
+        local = np.concatenate(locals_)
+        at = np.repeat(layout.begin[groups], lengths) + local
+        foreign = (local < 0) | (at >= np.repeat(layout.end[groups], lengths))
+        if foreign.any():
+            culprit = names[np.repeat(np.arange(len(names)), lengths)[foreign][0]]
+            raise ProtocolError(
+                f"{self._where(culprit, iteration)} is for a slot that the party does not share"
+            )
+        slots: Ints = layout.flat[at]
+        return slots
+
+    def _where(self, party: str, iteration: int) -> str:
+        return f"the block of {WHAT[self.kind]} from party {party} in iteration {iteration}"
+
+    # ── forwarding ────────────────────────────────────────────────────────────────────────
+
+    def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
+        """Labels of the pads at ``slots``, in parts."""
+        if self._linkage is None:
+            return [NOTHING] * len(ends)
+        return self._linkage.carried(slots, ends)
+
+    def _whole(self, group: int) -> bytes:
+        """The block of all slots of a group of parties."""
+        slots = self.layout.slots[group]
+        (body,) = self.store.take(slots, [len(slots)])
+        if self._linkage is None:
+            return self._block(len(slots), body, self._carried(slots, [len(slots)])[0])
+        carried = self._linkage.carried_whole(group)
+        return self._block(len(slots), self._linkage.prefix(group) + body, carried)
+
+    def _block(self, count: int, body: bytes, carried: Carried) -> bytes:
+        adder = self._adder
+        label = label_of(adder.epoch, adder.round, 0)
+        return pack_block(
+            self._cipher, self.kind, adder.key, label, count, self.width, body, carried
+        )
+
+    def take(self, party: str, slots: Slots | None = None) -> bytes:
+        """A party's totals, at some of its local slots."""
+        if slots is None:
+            return self.blocks([party])[party]
+        return self.pieces({party: slots})[party]
+
+    @timed
+    def blocks(self, parties: Iterable[str]) -> dict[str, bytes]:
+        """Whole blocks for the parties that share slots; equal ones are made once."""
+        gathered: dict[int, bytes] = {}
+        out = {}
+        for party in parties:
+            group = self.layout.group[party]
+            if not len(self.layout.slots[group]):
+                continue
+            if group not in gathered:
+                gathered[group] = self._whole(group)
+            out[party] = gathered[group]
+            self._adder.cost.bytes += len(gathered[group])
+        return out
+
+    @timed
+    def pieces(self, wanted: Mapping[str, Slots]) -> dict[str, bytes]:
+        """Some totals for each of several parties, gathered at once."""
+        if not wanted:
+            return {}
+        if self._chunked:
+            return dict(self.blocks(wanted))
+        lengths = [len(slots) for slots in wanted.values()]
+        begin = self.layout.begin[[self.layout.group[party] for party in wanted]]
+        at = np.repeat(begin, lengths) + np.concatenate(list(wanted.values()))
+        slots = self.layout.flat[at]
+        ends = np.cumsum(lengths).tolist()
+        bodies = self.store.take(slots, ends)
+        carried = self._carried(slots, ends)
+        blocks = {
+            party: self._block(length, body, labels)
+            for party, length, body, labels in zip(wanted, lengths, bodies, carried, strict=True)
+        }
+        self._adder.cost.bytes += sum(map(len, blocks.values()))
+        return blocks
+
+
+class RunningTotals(Totals):
+    """Totals of increments.
+
+    Parameters
+    ----------
+    windows
+        Whether parties contribute to chosen slots (the same at all holders of a cohort that
+        are asked), or always to all of theirs.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        layout: Layout,
+        width: int,
+        adder: Adder,
+        *,
+        windows: bool = False,
+        clear: bool = False,
+    ) -> None:
+        super().__init__(kind, layout, width, adder, clear=clear)
+        if adder.linked and not clear:
+            self._linkage = Linkage(kind, layout, width, adder, windows=windows)
+        self._round = 0
+
+    @timed
+    def invite(self, messages: Mapping[str, Message]) -> None:
+        """Say in the messages of a request what each party's contribution takes off."""
+        self._round = self._adder.round
+        if self._linkage is not None:
+            self._linkage.invite(messages)
+
+    @timed
     def add(
         self, replies: Mapping[str, Message], iteration: int = 0, *, required: bool = True
     ) -> None:
@@ -128,104 +268,18 @@ class RunningTotals:
         Nothing is added unless every reply is sound. With ``required``, a party that shares
         slots and sends nothing is an error too: its silence would spoil the totals.
         """
-        blocks: list[NDArray[np.int64]] = []
-        some: dict[str, NDArray[Any]] = {}
-        payloads: dict[bool, list[Payload]] = {False: [], True: []}
-        for party, reply in replies.items():
-            payload = reply.get(self.kind)
-            if payload is None:
-                if required and len(self.layout.of(party)):
-                    raise self._refusal(party, iteration, "is missing")
-                continue
-            chosen = reply.get(self._slots_field)
-            if chosen is None:
-                blocks.append(self.layout.of(party))
-                expected = (len(blocks[-1]), self.width)
-            else:
-                if type(chosen) is not np.ndarray or chosen.ndim != 1 or chosen.dtype.kind != "i":
-                    raise self._refusal(party, iteration, "comes with slots that are no numbers")
-                some[party] = chosen
-                expected = (len(chosen), self.width)
-            if type(payload) is not np.ndarray or payload.shape != expected:
-                found = getattr(payload, "shape", type(payload).__name__)
-                raise self._refusal(party, iteration, f"has shape {found}, expected {expected}")
-            if payload.dtype != self.totals.dtype:
-                raise self._refusal(party, iteration, f"holds {payload.dtype}")
-            payloads[chosen is not None].append(payload)
-        if some:
-            blocks.append(self._chosen(some, iteration))
-        if blocks:
-            slots = np.concatenate(blocks)
-            self._adder.add(self.totals, slots, np.concatenate(payloads[False] + payloads[True]))
-            if self._tracked:
-                self.changed.mark(slots, iteration)
+        names, parts, slots, lengths = self._read(replies, iteration, required, self._round)
+        if parts:
+            self._store(slots, parts, iteration)
+        if self._linkage is not None:
+            self._linkage.record(names, slots, lengths)
 
-    def _chosen(self, some: dict[str, NDArray[Any]], iteration: int) -> NDArray[np.int64]:
-        """Slots of many parties from their local numbers, all checked at once."""
-        groups = [self.layout.group[party] for party in some]
-        lengths = [len(chosen) for chosen in some.values()]
-        local = np.concatenate(list(some.values()))
-        at = np.repeat(self.layout.begin[groups], lengths) + local
-        foreign = (local < 0) | (at >= np.repeat(self.layout.end[groups], lengths))
-        if foreign.any():
-            culprit = list(some)[np.repeat(np.arange(len(some)), lengths)[foreign][0]]
-            raise self._refusal(culprit, iteration, "is for a slot that the party does not share")
-        slots: NDArray[np.int64] = self.layout.flat[at]
-        return slots
+    def state(self) -> dict[str, NDArray[Any]]:
+        """For a checkpoint."""
+        links = {} if self._linkage is None else self._linkage.state()
+        return {**self.store.state(), **links}
 
-    def _refusal(self, party: str, iteration: int, what: str) -> ProtocolError:
-        return ProtocolError(
-            f"party {party}: its part of '{self.kind}' in iteration {iteration} {what}; the run "
-            "stops, since its totals could not be trusted"
-        )
-
-    def take(self, party: str, slots: Slots | None = None) -> Payload:
-        """A party's totals, at some of its local slots."""
-        mine = self.layout.of(party)
-        return self._adder.take(self.totals, mine if slots is None else mine[slots])
-
-    def blocks(self, parties: Iterable[str]) -> dict[str, Payload]:
-        """Whole blocks for several parties; holders of the same slots share one array."""
-        gathered: dict[int, Payload] = {}
-        out = {}
-        for party in parties:
-            group = self.layout.group[party]
-            if group not in gathered:
-                gathered[group] = self._adder.take(self.totals, self.layout.slots[group])
-            out[party] = gathered[group]
-        return out
-
-    def pieces(self, wanted: Mapping[str, Slots]) -> dict[str, Payload]:
-        """Some totals for each of several parties, gathered at once."""
-        if not wanted:
-            return {}
-        lengths = [len(slots) for slots in wanted.values()]
-        begin = self.layout.begin[[self.layout.group[party] for party in wanted]]
-        at = np.repeat(begin, lengths) + np.concatenate(list(wanted.values()))
-        gathered = self._adder.take(self.totals, self.layout.flat[at])
-        out, start = {}, 0
-        for party, length in zip(wanted, lengths, strict=True):
-            out[party] = gathered[start : start + length]
-            start += length
-        return out
-
-    def changes(self, since: Mapping[str, int]) -> dict[str, tuple[Slots, Payload]]:
-        """For each party, its slots that changed after the given iteration, with their totals."""
-        gathered: dict[tuple[int, int], tuple[Slots, Payload]] = {}
-        out = {}
-        for party, iteration in since.items():
-            key = (self.layout.group[party], iteration)
-            if key not in gathered:
-                mine = self.layout.slots[key[0]]
-                chosen = self.changed.among(mine, iteration)
-                payload = self._adder.take(self.totals, mine[chosen])
-                gathered[key] = (chosen.astype(np.int32), payload)
-            out[party] = gathered[key]
-        return out
-
-    def copy(self) -> RunningTotals:
-        """These totals as they are now, to be kept while the originals move on."""
-        other = RunningTotals(self.kind, self.layout, self.width, self._adder, tracked=True)
-        other.totals = self.totals.copy()
-        other.changed = self.changed.copy()
-        return other
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.store.restore(dict(state))
+        if self._linkage is not None:
+            self._linkage.restore(state)

@@ -6,19 +6,23 @@ writes its own file, which names that iteration: only a complete set is ever res
 
 from __future__ import annotations
 
+from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.algorithms.base import Record, Result
 from weft.algorithms.hyfdca.run import Run
 from weft.channels import Message, Reading
 from weft.errors import ConfigError
-from weft.storage import load_arrays, save_arrays
+from weft.storage import load_arrays, replacing, save_arrays
 from weft.sums.certificate import Certificate
 
 NAME = "coordinator.npz"
+EPOCH = "epoch.txt"
 
 
 def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> None:
@@ -45,17 +49,16 @@ def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> N
         "notes": run.notes,
         "history": result.history,
         "spent": spent,
-        "pair": None if run.pair is None else run.pair.head(),
+        "key": run.adder.key,
+        "public": run.adder.public,
+        "norm_counted": sorted(run.norm_counted),
     }
-    arrays = {
-        "head": np.frombuffer(msgspec.json.encode(head), np.uint8),
-        **{f"{t.kind}.totals": t.totals for t in (run.z, run.alpha, run.v)},
-        "alpha.stamp": run.alpha.changed.stamp,
-    }
-    if run.pair is not None:
-        arrays.update({f"pair.{name}": value for name, value in run.pair.arrays().items()})
+    arrays: dict[str, NDArray[Any]] = {"head": np.frombuffer(msgspec.json.encode(head), np.uint8)}
+    for totals in (run.z, run.alpha, run.v):
+        arrays.update({f"{totals.kind}.{name}": a for name, a in totals.state().items()})
     folder.mkdir(parents=True, exist_ok=True)
     save_arrays(folder / NAME, arrays)
+    _save_epoch(folder, run.adder.epoch)
     forget: Message = {"iteration": run.iteration}
     run.channel.ask("checkpoint.forget", dict.fromkeys(run.roster.parties, forget))
 
@@ -85,15 +88,39 @@ def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:
     run.away = set(head["away"])
     for note in head["notes"]:
         run.note(note)
-    for totals in (run.z, run.alpha, run.v):
-        totals.totals = arrays[f"{totals.kind}.totals"]
-    run.alpha.changed.restore(arrays["alpha.stamp"], run.iteration)
-    if head["pair"] is not None:
-        pair = run.freeze()
-        pair.restore(head["pair"], {n[5:]: a for n, a in arrays.items() if n.startswith("pair.")})
+    public = b64decode(head["public"])
+    run.adder.public = public
+    for totals in (run.z, run.v):
+        totals.restore(_part(arrays, totals.kind))
+    run.alpha.restore(_part(arrays, "alpha"), run.iteration)
+    run.norm_counted = set(head["norm_counted"])
     result.history = msgspec.convert(head["history"], list[Record])
-    messages: dict[str, Message] = {
-        p: {"iteration": run.iteration, **run.constants(p)} for p in run.roster.parties
-    }
+    adder = run.adder
+    adder.epoch, adder.key, adder.public = _next_epoch(folder), head["key"], public
+    messages: dict[str, Message] = adder.open(run.roster.parties)
+    for party, message in messages.items():
+        message.update({"iteration": run.iteration, "epoch": adder.epoch, **run.constants(party)})
     run.channel.ask("checkpoint.restore", messages).insist("resuming")
     return msgspec.convert(head["spent"], Reading)
+
+
+def _part(arrays: dict[str, NDArray[Any]], kind: str) -> dict[str, NDArray[Any]]:
+    return {n[len(kind) + 1 :]: a for n, a in arrays.items() if n.startswith(f"{kind}.")}
+
+
+def _next_epoch(folder: Path) -> int:
+    """One above the last epoch, written down before anybody uses it."""
+    path = folder / EPOCH
+    try:
+        epoch = int(path.read_text()) + 1
+    except (OSError, ValueError):
+        raise ConfigError(
+            f"{path} does not say which epoch of the run was the last; start without --resume"
+        ) from None
+    _save_epoch(folder, epoch)
+    return epoch
+
+
+def _save_epoch(folder: Path, epoch: int) -> None:
+    with replacing(folder / EPOCH) as draft:
+        draft.write_text(f"{epoch}\n")

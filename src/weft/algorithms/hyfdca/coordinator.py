@@ -12,6 +12,7 @@ from weft.algorithms.hyfdca.iteration import MOST_SILENT, Iteration
 from weft.algorithms.hyfdca.run import Run
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Message, Reading
+from weft.crypto import Adder
 from weft.matching.roster import Roster
 from weft.sums.certificate import FrozenPair
 
@@ -27,12 +28,14 @@ class HyfdcaCoordinator(Coordinator):
         channel: Channel,
         roster: Roster,
         settings: Settings,
+        adder: Adder,
         *,
+        unit: float,
         classes: int,
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,
     ) -> Result:
-        run = Run(channel, roster, settings, classes)
+        run = Run(channel, roster, settings, adder, classes)
         result = Result(notes=run.notes)
         if checkpointing is not None and checkpointing.resume:
             spent = load_checkpoint(run, result, checkpointing.folder)
@@ -41,7 +44,7 @@ class HyfdcaCoordinator(Coordinator):
             result.stopped = _why_stop(run, result.history[-1])
         else:
             clock = _Clock(channel, Reading(), result)
-            _set_up(run)
+            _set_up(run, unit)
         while not result.stopped:
             iteration = Iteration(run)
             iteration.take()
@@ -58,27 +61,25 @@ class HyfdcaCoordinator(Coordinator):
         last = result.history[-1]
         # Closing may have brought a certificate, and has cost something.
         result.history[-1] = clock.record(run, last.present, last.loss_estimate, last.gap_estimate)
+        result.weights = None if run.weights is None else run.weights.values
         return result
 
 
-def _set_up(run: Run) -> None:
+def _set_up(run: Run, unit: float) -> None:
     """Norms, ω and shares: what the local method must know before the first step."""
-    settings, channel = run.settings, run.channel
+    settings, channel, adder = run.settings, run.channel, run.adder
     if settings.local == "practical":
         return
-    norms = share_norms(channel, run.row_layout, run.adder)
+    norms = share_norms(channel, unit, run.row_layout, adder)
     if settings.local == "safe":
-        run.omega = find_omega(
-            channel,
-            norms,
-            run.row_layout,
-            run.column_layout,
-            run.adder,
-            run.roster.n_samples,
-            run.note,
-        )
-        norms = {p: {} for p in channel.parties}
-    messages: dict[str, Message] = {p: {**norms[p], **run.constants(p)} for p in channel.parties}
+        samples = run.roster.n_samples
+        run.omega = find_omega(channel, norms, run.column_layout, adder, samples, run.note)
+    messages: dict[str, Message] = adder.open(channel.parties)
+    for party, message in messages.items():
+        message.update(run.constants(party))
+    if settings.local == "theory":
+        for party, block in norms.blocks(channel.parties).items():
+            messages[party]["z"] = block
     channel.ask("hyfdca.begin", messages).insist("setting up")
 
 

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels import Channel, Message
-from weft.channels.message import array, number
+from weft.channels.message import number
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.seat import Seat
 from weft.sums.contribution import Wire
-from weft.sums.extremes import answer_largest, unit_above
+from weft.sums.layout import Layout
 from weft.sums.local_table import LocalTable
 from weft.sums.scalars import add_scalars, pack_scalars
-from weft.sums.totals import Layout, RunningTotals
+from weft.sums.totals import RunningTotals
 
 Floats = NDArray[np.float64]
 
@@ -44,16 +44,19 @@ class CurvatureParty:
         self._norms_rule = norms
         self._unit = 1.0
         self._seed = seed
-        self._z = Wire("z", seat.contributors, cipher)
-        self._v = Wire("v", seat.contributors, cipher, 1.0 / seat.n_samples)
+        self._cipher = cipher
+        rows, columns, n = seat.n_shared_rows, seat.n_shared_columns, seat.n_samples
+        # Parts of norms come in a common unit, bounds of cohorts rounded up by up to √2. The
+        # first u has entries of size one and ‖u‖ never grows: it is scaled by 1/N, then by the
+        # estimates before and after, which approach ‖X̃‖² ≤ N from below. With ‖x̃_i‖ ≤ 1 that
+        # bounds |v/N| by the root of mean u², and leaves room for z, up to √N, of single parties.
+        self._norm_wire = Wire("z", rows, 1.5 * seat.row_holders, cipher)
+        self._z = Wire("z", rows, 64.0 * math.sqrt(n), cipher)
+        self._v = Wire("v", columns, 8.0, cipher, 1.0 / n)
         self._u: Floats = np.zeros((seat.n_rows, 1))
         self._private: Floats = self._u[seat.n_shared_rows :]
         self._sum: Floats = np.zeros((seat.n_columns, 1))
         self.norms: Floats = np.zeros((seat.n_rows, 1))
-
-    def size(self, message: Message) -> Message:
-        """One digit of the largest part of ‖x_i‖² that any party has."""
-        return answer_largest(float(self._table.squares.max(initial=0.0)), message)
 
     def share_norms(self, message: Message) -> Message:
         """This party's part of ‖x_i‖², or of the bound of the cohort, in a common unit."""
@@ -65,13 +68,15 @@ class CurvatureParty:
             squares = np.repeat(_rounded_up(bound), self._seat.sizes)[:, None]
         self.norms = squares.copy()
         shared = self._seat.n_shared_rows
-        return {"z": self._z.send(squares[:shared] / self._unit)} if shared else {}
+        if not shared:
+            return {}
+        return {"z": self._norm_wire.send(squares[:shared] / self._unit, message)}
 
     def take_norms(self, message: Message) -> None:
         """The totals of everyone's parts."""
         shared = self._seat.n_shared_rows
         if shared:
-            self.norms[:shared] = self._z.open(array(message, "z")) * self._unit
+            self.norms[:shared] = self._norm_wire.open(message.get("z"), 1) * self._unit
 
     def check_unit(self) -> None:
         """``theory`` holds for rows of norm at most one."""
@@ -90,14 +95,15 @@ class CurvatureParty:
         else:
             self._u[self._seat.n_shared_rows :] = self._private
             if self._seat.n_shared_rows:
-                self._u[: self._seat.n_shared_rows] = self._z.open(array(message, "z"))
+                self._u[: self._seat.n_shared_rows] = self._z.open(message.get("z"), 1)
         v = np.zeros((self._seat.n_columns, 1))
         self._table.accumulate(None, self._u * self._inverse_norms, v)
         self._sum = v
         counted = self._u[self._seat.counted_rows]
-        reply: Message = {"squares": pack_scalars(float((counted**2).sum()) / self._seat.n_samples)}
+        square = float((counted**2).sum()) / self._seat.n_samples
+        reply: Message = {"squares": pack_scalars(self._cipher, message, "squares", square)}
         if self._seat.n_shared_columns:
-            reply["v"] = self._v.send(v[: self._seat.n_shared_columns])
+            reply["v"] = self._v.send(v[: self._seat.n_shared_columns], message)
         return reply
 
     def gather(self, message: Message) -> Message:
@@ -105,11 +111,11 @@ class CurvatureParty:
         shared = self._seat.n_shared_columns
         v = self._sum
         if shared:
-            v[:shared] = self._v.open(array(message, "v")) * self._seat.n_samples
+            v[:shared] = self._v.open(message.get("v"), 1) * self._seat.n_samples
         z = self._table.products(None, v) * self._inverse_norms * number(message, "scale")
         self._private = z[self._seat.n_shared_rows :]
         rows = self._seat.n_shared_rows
-        return {"z": self._z.send(z[:rows])} if rows else {}
+        return {"z": self._z.send(z[:rows], message)} if rows else {}
 
     @property
     def _inverse_norms(self) -> Floats:
@@ -125,20 +131,20 @@ class CurvatureParty:
         return np.concatenate(parts)[:, None]
 
 
-def share_norms(channel: Channel, rows: Layout, adder: Adder) -> dict[str, Message]:
-    """Coordinator: add up everyone's share of the norms; returns what each party is sent."""
-    parties = channel.parties
-    unit: Message = {"unit": unit_above(channel, "hyfdca.size")}
-    replies = channel.ask("hyfdca.norms", dict.fromkeys(parties, unit)).insist("sharing norms")
+def share_norms(channel: Channel, unit: float, rows: Layout, adder: Adder) -> RunningTotals:
+    """Coordinator: add up everyone's share of the norms."""
+    messages: dict[str, Message] = adder.open(channel.parties)
+    for message in messages.values():
+        message["unit"] = unit
     totals = RunningTotals("z", rows, 1, adder)
-    totals.add(replies)
-    return {p: {"z": b} if len(b) else {} for p, b in totals.blocks(parties).items()}
+    totals.invite(messages)
+    totals.add(channel.ask("hyfdca.norms", messages).insist("sharing norms"))
+    return totals
 
 
 def find_omega(
     channel: Channel,
-    norms: dict[str, Message],
-    rows: Layout,
+    norms: RunningTotals,
     columns: Layout,
     adder: Adder,
     n_samples: int,
@@ -146,13 +152,22 @@ def find_omega(
 ) -> float:
     """Coordinator: power iteration for ‖X̃‖₂², from public totals only."""
     parties = channel.parties
-    messages = {p: {**norms[p], "first": True} for p in parties}
     scale = 1.0 / n_samples
     estimate = before = 0.0
     last_square = 0.0
+    z = norms
     for round_ in range(MOST_ROUNDS):
+        messages: dict[str, Message] = adder.open(parties)
+        adder.mask(messages)
+        for party, block in z.blocks(parties).items():
+            messages[party]["z"] = block
+        if not round_:
+            for message in messages.values():
+                message["first"] = True
+        v = RunningTotals("v", columns, 1, adder)
+        v.invite(messages)
         replies = channel.ask("hyfdca.spread", messages).insist("power iteration")
-        (square,) = add_scalars(replies, "squares", 1)
+        (square,) = add_scalars(replies, "squares", 1, messages) or [0.0]
         if round_:
             estimate = math.sqrt(square / last_square) / scale if last_square > 0 else 0.0
             if square <= 0 or (round_ > 3 and abs(estimate - before) < TOLERANCE * estimate):
@@ -160,16 +175,15 @@ def find_omega(
             before = estimate
             scale = 1.0 / estimate
         last_square = square
-        v = RunningTotals("v", columns, 1, adder)
         v.add(replies)
-        down: dict[str, Message] = {p: {"scale": scale} for p in parties}
+        down: dict[str, Message] = adder.open(parties)
+        for message in down.values():
+            message["scale"] = scale
         for party, block in v.blocks(parties).items():
-            if len(block):
-                down[party]["v"] = block
-        replies = channel.ask("hyfdca.gather", down).insist("power iteration")
-        z = RunningTotals("z", rows, 1, adder)
-        z.add(replies)
-        messages = {p: {"z": b} if len(b) else {} for p, b in z.blocks(parties).items()}
+            down[party]["v"] = block
+        z = RunningTotals("z", norms.layout, 1, adder)
+        z.invite(down)
+        z.add(channel.ask("hyfdca.gather", down).insist("power iteration"))
     else:
         log(f"power iteration had not settled after {MOST_ROUNDS} rounds")
     omega = MARGIN * max(estimate, 1e-12)

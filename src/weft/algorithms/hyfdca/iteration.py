@@ -18,6 +18,7 @@ from weft.algorithms.hyfdca.run import Run
 from weft.channels import Cyclic, Failure, Message, Replies, Request
 from weft.channels.message import array
 from weft.errors import ProtocolError
+from weft.sums.boards import Proposals
 from weft.sums.certificate import Certificate
 from weft.sums.scalars import add_scalars
 
@@ -44,6 +45,7 @@ class Iteration:
         self._every = self._measure = self._still = False
         self._want: dict[str, NDArray[np.int32]] = {}
         self._norms: dict[str, Message] = {}
+        self._proposals = Proposals("delta", run.row_layout, 0, run.adder)
 
     def take(self, *, still: bool = False) -> None:
         """Go through the phases; with ``still`` only certify where the run stands."""
@@ -92,23 +94,26 @@ class Iteration:
         """Parties that were away get the α that changed, and refresh their feature sums."""
         run = self.run
         since = {p: run.seen[p] for p in self.present if run.seen[p] < turn - 1}
+        run.adder.advance()
         changed = run.alpha.changes(since)
-        messages: dict[str, Message] = {
-            p: {"alpha.slots": slots, "alpha": alpha}
-            for p, (slots, alpha) in changed.items()
-            if len(slots)
-        }
-        if messages:
-            replies = self._ask("dual", messages, riders)
-            run.v.add(replies.answered, run.iteration)
-            riders.clear()
+        if not changed:
+            return
+        messages: dict[str, Message] = run.adder.messages(changed)
+        for party, (slots, alpha) in changed.items():
+            messages[party].update({"alpha.slots": slots, "alpha": alpha})
+        run.v.invite(messages)
+        replies = self._ask("dual", messages, riders)
+        run.v.add(replies.answered, run.iteration)
+        riders.clear()
 
     def _weights(self, riders: list[Request], turn: int) -> None:
         """v totals down, partial inner products up."""
-        replies = self._ask("weights", self._weight_messages(turn), riders)
+        messages = self._weight_messages(turn)
+        self.run.z.invite(messages)
+        replies = self._ask("weights", messages, riders)
         riders.clear()
         self.run.z.add(replies.answered, self.run.iteration)
-        self._take_norms(replies.answered)
+        self._take_norms(replies.answered, messages)
         for party, reply in replies.answered.items():
             if "want" in reply:
                 self._want[party] = array(reply, "want")
@@ -117,58 +122,111 @@ class Iteration:
             else:
                 self._want.pop(party, None)
 
-    def _take_norms(self, replies: Mapping[str, Message]) -> None:
-        """‖w‖² for a certificate, or its changes for an estimate."""
+    def _take_norms(self, replies: Mapping[str, Message], asked: Mapping[str, Message]) -> None:
+        """‖w‖² for a certificate, or its changes for an estimate; w, where it may be seen."""
+        run = self.run
+        if run.weights is not None:
+            run.weights.take(replies)
         if self._every:
             self._norms = dict(replies)
-        elif any("norm change" in reply for reply in replies.values()):
-            self.run.norm_estimate += add_scalars(replies, "norm change", 1)[0]
+        elif any("measure" in message for message in asked.values()):
+            change = add_scalars(replies, "norm change", 1, asked)
+            if change is not None:
+                run.norm_estimate += change[0]
+                run.norm_counted.update(asked)
+            else:
+                run.norm_counted.difference_update(asked)
 
     def _weight_messages(self, turn: int) -> dict[str, Message]:
         run = self.run
-        base: Message = {"iteration": turn, "ahead": run.participation.horizon}
-        if self._every:
-            base["every"] = True
-        if self._measure and turn == run.iteration:
-            base["measure"] = True
-        blocks = run.v.blocks(self.present)
-        return {p: {**base, "v": b} if len(b) else dict(base) for p, b in blocks.items()}
+        measure = self._measure and turn == run.iteration
+        messages: dict[str, Message] = run.adder.open(self.present)
+        for party, message in messages.items():
+            message.update({"iteration": turn, "ahead": run.participation.horizon})
+            if self._every:
+                message["every"] = True
+            if measure:
+                message["measure"] = True
+                if party in run.norm_counted:
+                    message["counted"] = True
+        if self._every or measure:
+            run.adder.mask(messages)
+        for party, block in run.v.blocks(self.present).items():
+            messages[party]["v"] = block
+        return messages
 
     def _step(self, still: bool) -> None:
-        """z totals down to those who compute; changes of α, and with ``safe`` sums, up."""
+        """z totals down to those who compute; new α and, with ``safe``, sums up."""
         run = self.run
-        base = self._step_message(still)
         movers = [p for p in self.present if self._computes(p)]
+        messages: dict[str, Message] = run.adder.open(movers)
+        round_ = run.adder.round
+        base = self._step_message(still)
         senders = run.senders.of(movers) if run.settings.local == "safe" else {}
-        messages = {}
-        for party, z in self._totals(movers).items():
-            message = dict(base)
-            if len(z):
-                message["z"] = z
+        for party, message in messages.items():
+            message.update(base)
             if party in senders and not senders[party].all():
                 message["send"] = senders[party]
-            messages[party] = message
+        if self._every or self._measure:
+            run.adder.mask(messages)
+        for party, block in self._totals(movers).items():
+            messages[party]["z"] = block
+        if not still:
+            self._invite_steps(messages, senders)
         replies = self._ask("step", messages)
         if not still:
-            stand_ins = self._stand_ins(replies, senders) if replies.missing and senders else []
-            run.v.add(replies.answered, run.iteration, required=run.settings.local == "safe")
-            for answered in (replies.answered, *stand_ins):
-                run.alpha.add(answered, run.iteration, required=False)
-        self._finish_certificate(replies)
-        self._estimate(replies.answered)
+            self._take_steps(replies, senders, round_)
+        self._finish_certificate(replies, messages)
+        self._estimate(replies.answered, messages)
+
+    def _invite_steps(
+        self, messages: dict[str, Message], senders: dict[str, NDArray[np.bool_]]
+    ) -> None:
+        run = self.run
+        if run.settings.local == "safe":
+            run.v.invite(messages)
+            run.alpha.invite(messages, senders)
+        else:
+            self._proposals = Proposals("delta", run.row_layout, run.classes, run.adder)
+            self._proposals.invite(messages)
+
+    def _take_steps(
+        self, replies: Replies, senders: dict[str, NDArray[np.bool_]], round_: int
+    ) -> None:
+        run = self.run
+        if run.settings.local == "safe":
+            self._post(replies, senders, round_)
+            run.v.add(replies.answered, run.iteration)
+        else:
+            self._proposals.add(replies.answered, run.iteration, round_)
+
+    def _post(self, replies: Replies, senders: dict[str, NDArray[np.bool_]], round_: int) -> None:
+        """Post α; where the one who should have was silent, others stand in."""
+        run = self.run
+        if run.adder.whole:
+            # Increments are added as they come; what was posted stays valid in any case.
+            run.alpha.post(replies.answered, run.iteration, round_)
+        stand_ins = self._stand_ins(replies, senders) if replies.missing else []
+        for when, answered in ((round_, replies.answered), *stand_ins):
+            if not run.adder.whole:
+                run.alpha.post(answered, run.iteration, when)
 
     def _fused(self, riders: list[Request], turn: int, still: bool) -> None:
         """No sample is shared: weights and step in one round trip."""
         run = self.run
+        messages = self._weight_messages(turn)
         base = self._step_message(still)
-        base["fuse"] = True
-        messages = {p: {**m, **base} for p, m in self._weight_messages(turn).items()}
+        for message in messages.values():
+            message.update(base)
+            message["fuse"] = True
+        if not still:
+            run.v.invite(messages)
         replies = self._ask("weights", messages, riders)
         if not still:
             run.v.add(replies.answered, run.iteration)
-        self._take_norms(replies.answered)
-        self._finish_certificate(replies)
-        self._estimate(replies.answered)
+        self._take_norms(replies.answered, messages)
+        self._finish_certificate(replies, messages)
+        self._estimate(replies.answered, messages)
 
     def _step_message(self, still: bool) -> Message:
         run = self.run
@@ -185,16 +243,33 @@ class Iteration:
         return message
 
     def _dual(self) -> None:
-        """α totals down to the holders that did not move them themselves; feature sums up."""
+        """New α, or the sum of what was proposed, down to the holders; feature sums up."""
         run = self.run
-        since = dict.fromkeys(self._dual_receivers(), run.iteration - 1)
-        messages: dict[str, Message] = {
-            p: {"alpha.slots": slots, "alpha": alpha}
-            for p, (slots, alpha) in run.alpha.changes(since).items()
-        }
-        if messages:
-            replies = self._ask("dual", messages)
-            run.v.add(replies.answered, run.iteration)
+        safe = run.settings.local == "safe"
+        round_ = run.adder.advance()
+        asked = self._dual_receivers()
+        if safe:
+            found, kind = run.alpha.changes(dict.fromkeys(asked, run.iteration - 1)), "alpha"
+            asked = list(found)
+        else:
+            # Whoever moved private rows has feature sums to tell, even if nobody proposed a thing.
+            found, kind = self._proposals.proposed(asked), "delta"
+        if not asked:
+            return
+        senders = {} if safe else run.senders.of(asked)
+        messages: dict[str, Message] = run.adder.messages(asked)
+        for party, message in messages.items():
+            if party in found:
+                message[f"{kind}.slots"], message[kind] = found[party]
+            if party in senders and not senders[party].all():
+                message["send"] = senders[party]
+        run.v.invite(messages)
+        if not safe:
+            run.alpha.invite(messages, senders)
+        replies = self._ask("dual", messages)
+        if not safe:
+            self._post(replies, senders, round_)
+        run.v.add(replies.answered, run.iteration)
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
 
@@ -267,48 +342,64 @@ class Iteration:
 
     def _stand_ins(
         self, replies: Replies, senders: dict[str, NDArray[np.bool_]]
-    ) -> list[dict[str, Message]]:
-        """The sender of some cohorts fell silent after others had moved: ask another holder.
+    ) -> list[tuple[int, dict[str, Message]]]:
+        """The one who posts α of some cohorts fell silent after others had moved: ask another.
 
-        A stand-in that is silent too drops out of the iteration: its reply to ``step`` counts
-        as never received, so that it takes its step back, and the next holder is asked.
+        A stand-in that is silent too drops out of the iteration: its last reply counts as never
+        received, so that it takes its step back, and the next holder is asked. Returns the
+        number of each request, and the replies.
         """
         run, answered = self.run, replies.answered
         given = {p: senders[p] for p in answered}
-        rounds: list[dict[str, Message]] = []
+        rounds: list[tuple[int, dict[str, Message]]] = []
         while True:
             now = run.senders.of(list(answered))
             fresh = {p: now[p] & ~given[p] for p in answered}
-            messages: dict[str, Message] = {p: {"send": f} for p, f in fresh.items() if f.any()}
+            messages: dict[str, Message] = run.adder.open(p for p, f in fresh.items() if f.any())
             if not messages:
                 return rounds
+            for party, message in messages.items():
+                message["send"] = fresh[party]
+            run.alpha.invite(messages, fresh)
             again = self._ask("again", messages)
-            rounds.append(again.answered)
+            if run.adder.whole:
+                run.alpha.post(again.answered, run.iteration, run.adder.round)
+                if again.missing:
+                    raise ProtocolError(
+                        f"party {min(again.missing)} fell silent while it stood in for another "
+                        f"in iteration {run.iteration}; resume from the last checkpoint"
+                    )
+            rounds.append((run.adder.round, again.answered))
             for party in again.answered:
                 given[party] = given[party] | fresh[party]
             for party in again.missing:
                 del answered[party]
                 run.ack[party] -= 1
-                for earlier in rounds:
+                for _, earlier in rounds:
                     earlier.pop(party, None)
 
-    def _finish_certificate(self, replies: Replies) -> None:
+    def _finish_certificate(self, replies: Replies, asked: Mapping[str, Message]) -> None:
         """Losses are in: with everyone's, the pair before this step is certified."""
         run = self.run
         if not self._every or replies.missing or len(self.present) < len(run.roster.parties):
             return
-        norms = add_scalars(self._norms, "norms", run.classes)
-        losses = add_scalars(replies.answered, "losses", 2 * run.classes)
+        norms = add_scalars(self._norms, "norms", run.classes, run.roster.parties)
+        losses = add_scalars(replies.answered, "losses", 2 * run.classes, asked)
+        if norms is None or losses is None:
+            return
         at = run.iteration - 1 if not self._still else run.iteration
         certificate = Certificate.of_sums(at, run.settings.lam, norms, losses)
         run.certify(certificate, frozen=False)
 
-    def _estimate(self, replies: Mapping[str, Message]) -> None:
+    def _estimate(self, replies: Mapping[str, Message], asked: Mapping[str, Message]) -> None:
         """Loss of the drawn samples plus the regulariser as last told: not a certificate."""
         if not self._measure:
             return
         run = self.run
-        loss, share = add_scalars(replies, "estimate", 2)
+        sums = add_scalars(replies, "estimate", 2, asked)
+        if sums is None:
+            return
+        loss, share = sums
         if share > 0:
             primal = loss / share + 0.5 * run.settings.lam * run.norm_estimate
             self.loss_estimate = primal

@@ -16,7 +16,8 @@ from weft.channels import Message
 from weft.channels.message import array, integer, number
 from weft.crypto import Cipher
 from weft.matching.seat import Seat
-from weft.sums.certificate import FrozenParty, class_sums
+from weft.sums.bounds import Bounds
+from weft.sums.certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.contribution import Contribution, Wire
 from weft.sums.local_table import LocalTable
 from weft.sums.scalars import pack_scalars
@@ -26,6 +27,7 @@ Slots = NDArray[np.int32]
 
 #: Feature sums are kept incrementally; this often they are summed anew against drift.
 RESUM_EVERY = 1000
+_NO_SLOTS = np.zeros(0, np.int32)
 
 Handler = Callable[[Message], Message]
 
@@ -36,13 +38,19 @@ class HyfdcaParty:
     Phases (↓ what comes, ↑ what goes back):
 
     ``weights``  v totals ↓, partial inner products of drawn samples ↑
-    ``step``     z totals ↓, change of α and feature sums ↑ (``practical`` and ``theory``: only
-    the change of α, whose average comes back in ``dual``)
-    ``dual``     α totals ↓, feature sums ↑
+    ``step``     z totals ↓, new α and feature sums ↑ (``practical`` and ``theory``: only
+    proposals for changes of α, whose sum comes back in ``dual``)
+    ``dual``     changes of α, or new α ↓, feature sums ↑
     """
 
     def __init__(
-        self, seat: Seat, table: LocalTable, labels: Floats, settings: Settings, cipher: Cipher
+        self,
+        seat: Seat,
+        table: LocalTable,
+        labels: Floats,
+        settings: Settings,
+        cipher: Cipher,
+        bounds: Bounds,
     ) -> None:
         self.seat = seat
         self.table = table
@@ -54,12 +62,13 @@ class HyfdcaParty:
         self.alpha: Floats = np.zeros((seat.n_rows, classes))
         self.v: Floats = np.zeros((seat.n_columns, classes))
         self.w: Floats = np.zeros((seat.n_columns, classes))
-        many = seat.contributors
-        self.z_sum = Contribution("z", seat.n_shared_rows, classes, many, cipher)
-        self.v_sum = Contribution(
-            "v", seat.n_shared_columns, classes, many, cipher, 1.0 / seat.n_samples
-        )
-        self.alpha_wire = Wire("alpha", many, cipher)
+        self.bounds = bounds
+        rows, columns = seat.n_shared_rows, seat.n_shared_columns
+        self.z_sum = Contribution("z", rows, classes, bounds.z, cipher, windows=True)
+        open_ = feature_cipher(cipher, settings)
+        self.v_sum = Contribution("v", columns, classes, bounds.v, open_, 1.0 / seat.n_samples)
+        self.alpha_wire = Wire("alpha", rows, bounds.alpha, cipher)
+        self.delta_wire = Wire("delta", rows, bounds.alpha, cipher)
         self.drawing: Drawing = drawing_of(settings, seat)
         self.method: LocalMethod = self._method()
         self.frozen = FrozenParty(self)
@@ -69,9 +78,10 @@ class HyfdcaParty:
         self._sequence = 0
         #: Rows moved by the last reply, and their α before; None rows: all.
         self._undo: tuple[Slots | None, Floats] | None = None
-        self._norm_sent = self._norm_before = np.zeros(classes)
+        #: ‖w‖² as it was counted last, and as it was told last.
+        self._norm_counted = self._norm_told = np.zeros(classes)
         #: Whether the loss itself keeps α within what can be summed.
-        self._bounded = self.loss.lipschitz <= 1.0
+        self._bounded = bool(np.isfinite(self.loss.lipschitz))
         self._computing = seat.computing[seat.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
 
@@ -109,7 +119,6 @@ class HyfdcaParty:
     def phases(self) -> dict[str, Callable[[Message], Message]]:
         """What this half answers, by full name of the phase."""
         return {
-            "hyfdca.size": self.curvature.size,
             "hyfdca.norms": self.curvature.share_norms,
             "hyfdca.spread": self.curvature.spread,
             "hyfdca.gather": self.curvature.gather,
@@ -131,7 +140,6 @@ class HyfdcaParty:
             self.z_sum.accept()
             self.v_sum.accept()
             self._undo = None
-            self._norm_before = self._norm_sent
             reply = handler(message)
             self._sequence += 1
             reply["sequence"] = self._sequence
@@ -158,21 +166,22 @@ class HyfdcaParty:
             self._resum()
         turn = self._turn = self.drawing.turn(iteration, integer(message, "ahead", 1), every)
         reply: Message = {}
+        if self.settings.coordinator_sees == "weights":
+            reply["w"] = self.w[self.seat.owned]
         if every:
-            reply["norms"] = pack_scalars(*self._norms(self.w))
-        if "measure" in message:
             norms = self._norms(self.w)
-            reply["norm change"] = pack_scalars(float((norms - self._norm_sent).sum()))
-            self._norm_sent = norms
+            reply["norms"] = pack_scalars(self.cipher, message, "norms", *norms.tolist())
+        if "measure" in message:
+            reply["norm change"] = self._norm_change(message)
         if "fuse" in message:
             return {**self._on_step(message), **reply}
         if self.seat.n_shared_rows:
             if turn.window is None:
                 z = self.table.products(None, self.w)
-                reply["z"] = self.z_sum.increment(z)
+                reply["z"] = self.z_sum.increment(z, message)
             else:
                 z = self.table.products(turn.window, self.w)
-                reply["z"] = self.z_sum.increment(z, turn.window)
+                reply["z"] = self.z_sum.increment(z, message, turn.window)
                 reply["z.slots"] = turn.window
             if turn.want is not None and turn.want is not turn.window:
                 reply["want"] = turn.want
@@ -185,7 +194,8 @@ class HyfdcaParty:
         z = self._opened(message)
         reply: Message = {}
         if turn.every:
-            reply["losses"] = pack_scalars(*self._certificate_sums(z))
+            sums = self._certificate_sums(z)
+            reply["losses"] = pack_scalars(self.cipher, message, "losses", *sums)
         if "still" in message:
             return reply
         slots, z = self._drawn(z)
@@ -194,27 +204,40 @@ class HyfdcaParty:
             alpha, labels = alpha.take(slots, axis=0), labels.take(slots, axis=0)
         gamma = number(message, "gamma")
         if "measure" in message:
-            reply["estimate"] = pack_scalars(*self._estimate_sums(slots, z, labels))
+            sums = self._estimate_sums(slots, z, labels)
+            reply["estimate"] = pack_scalars(self.cipher, message, "estimate", *sums)
         change = self.method.change(slots, alpha, z, labels, gamma)
         if isinstance(self.method, Safe):
             self._move(slots, alpha, self.alpha_wire.on_grid(alpha + change))
-            reply.update(self._increments(message, slots, alpha))
-            reply["v"] = self.v_sum.increment(self.v)
+            reply.update(self._posts(message, turn.shared, alpha))
+            reply.update(self._feature_sums(message))
         else:
             reply.update(self._proposals(message, slots, change * gamma))
         return reply
 
     def _on_dual(self, message: Message) -> Message:
-        slots = array(message, "alpha.slots")
-        new = self.alpha_wire.open(array(message, "alpha"), slots)
-        self._move(slots, self.alpha.take(slots, axis=0), new)
-        return {"v": self.v_sum.increment(self.v)}
+        """New values of α, or changes of it, from the others."""
+        width = self.alpha.shape[1]
+        reply: Message = {}
+        if "alpha" in message:
+            slots = array(message, "alpha.slots")
+            new = self.alpha_wire.open(message["alpha"], width, slots)
+            self._move(slots, self.alpha.take(slots, axis=0), new)
+        else:
+            slots = array(message, "delta.slots") if "delta" in message else _NO_SLOTS
+            old = self.alpha.take(slots, axis=0)
+            if len(slots):
+                self._move(slots, old, old + self.delta_wire.open(message["delta"], width, slots))
+            reply = self._posts(message, slots, old)
+        return {**reply, **self._feature_sums(message)}
 
     def _on_again(self, message: Message) -> Message:
-        """Send the α increments of some cohorts: their sender fell silent in ``step``."""
+        """Post α of some cohorts that moved last: the one who should have fell silent."""
         if self._undo is None:
             return {}
-        return self._increments(message, *self._undo)
+        slots, old = self._undo
+        shared = self._turn.shared if slots is None else slots[slots < self.seat.n_shared_rows]
+        return self._posts(message, shared, old)
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
 
@@ -222,7 +245,7 @@ class HyfdcaParty:
         shared = self.seat.n_shared_columns
         lam = self.settings.lam
         if shared:
-            self.w[:shared] = self.v_sum.open(array(message, "v")) / lam
+            self.w[:shared] = self.v_sum.open(message.get("v"), self.w.shape[1]) / lam
         if shared < self.seat.n_columns:
             self.w[shared:] = self.v[shared:] / (lam * self.seat.n_samples)
 
@@ -230,7 +253,7 @@ class HyfdcaParty:
         """z of the shared rows asked for."""
         if "z" not in message:
             return None
-        return self.z_sum.open(array(message, "z"), self._turn.want)
+        return self.z_sum.open(message["z"], self.alpha.shape[1], self._turn.want)
 
     def _drawn(self, z: Floats | None) -> tuple[Slots | None, Floats]:
         """The rows drawn here, shared ones first, with their z; None: all rows."""
@@ -257,19 +280,18 @@ class HyfdcaParty:
             self.alpha[slots] = new
         self.table.accumulate(slots, new - old, self.v)
 
-    def _increments(self, message: Message, slots: Slots | None, old: Floats) -> Message:
-        """Changes of α for the cohorts that this party speaks for, so that absent holders
-        find them later. Without ``send`` in the message: all shared ones."""
-        shared = self._turn.shared
-        if not len(shared):
-            return {}
-        change = (self.alpha if slots is None else self.alpha[slots])[: len(shared)]
-        change = change - old[: len(shared)]
+    def _posts(self, message: Message, shared: Slots, old: Floats) -> Message:
+        """α at shared rows that moved, of the cohorts that this party speaks for, so that absent
+        holders find it later. Without ``send`` in the message: all of them."""
+        new, old = self.alpha[shared], old[: len(shared)]
         if "send" in message:
             chosen = array(message, "send")[self.seat.row_cohort[shared]]
             if not chosen.all():
-                shared, change = shared[chosen], change[chosen]
-        return {"alpha.slots": shared, "alpha": self.alpha_wire.send(change, shared)}
+                shared, new, old = shared[chosen], new[chosen], old[chosen]
+        # A cipher of whole chunks waits for everybody who was asked, also if nothing changed.
+        if not len(shared) and "alpha.chain" not in message:
+            return {}
+        return {"alpha.slots": shared, "alpha": self.alpha_wire.post(new, old, shared, message)}
 
     def _proposals(self, message: Message, slots: Slots | None, change: Floats) -> Message:
         """γ/|B_i| Δα for shared rows, to be averaged; private rows move at once."""
@@ -279,16 +301,30 @@ class HyfdcaParty:
             old = self.alpha[private]
             self._move(private, old, self.alpha_wire.on_grid(old + change[count:]))
         reply: Message = {}
-        if count:
+        if count or "delta.chain" in message:
             if "active" in message:
                 holders: Any = number(message, "active")
             else:
                 holders = self._computing.take(shared, axis=0)
-            reply["alpha.slots"] = shared
-            reply["alpha"] = self.alpha_wire.send(change[:count] / holders, shared)
+            reply["delta.slots"] = shared
+            reply["delta"] = self.delta_wire.propose(change[:count] / holders, shared, message)
         if "fuse" in message:
-            reply["v"] = self.v_sum.increment(self.v)
+            reply.update(self._feature_sums(message))
         return reply
+
+    def _feature_sums(self, message: Message) -> Message:
+        """How this party's feature sums changed, where it shares a feature with anybody."""
+        if not self.seat.n_shared_columns:
+            return {}
+        return {"v": self.v_sum.increment(self.v, message)}
+
+    def _norm_change(self, message: Message) -> bytes:
+        """How ‖w‖² changed since it was counted last; what was told may have been given up."""
+        if "counted" in message:
+            self._norm_counted = self._norm_told
+        self._norm_told = self._norms(self.w)
+        change = float((self._norm_told - self._norm_counted).sum())
+        return pack_scalars(self.cipher, message, "norm change", change)
 
     def _norms(self, w: Floats) -> Floats:
         """‖w‖² over the columns this party counts, per class."""
@@ -327,7 +363,6 @@ class HyfdcaParty:
         self._sequence -= 1
         self.z_sum.undo()
         self.v_sum.undo()
-        self._norm_sent = self._norm_before
         if self._undo is not None:
             slots, old = self._undo
             now = self.alpha if slots is None else self.alpha[slots]
@@ -349,7 +384,7 @@ class HyfdcaParty:
             "z_sent": self.z_sum.sent,
             "v_sent": self.v_sum.sent,
             "sequence": np.array(self._sequence),
-            "norm_sent": self._norm_sent,
+            "norms_told": np.stack([self._norm_counted, self._norm_told]),
             "norms": self.curvature.norms,
             **{f"frozen.{name}": value for name, value in self.frozen.state().items()},
         }
@@ -359,7 +394,7 @@ class HyfdcaParty:
         self.alpha, self.v, self.w = state["alpha"], state["v"], state["w"]
         self.z_sum.sent, self.v_sum.sent = state["z_sent"], state["v_sent"]
         self._sequence = int(state["sequence"])
-        self._norm_sent = state["norm_sent"]
+        self._norm_counted, self._norm_told = state["norms_told"]
         self.curvature.norms = state["norms"]
         self.frozen.restore(
             {name[7:]: value for name, value in state.items() if name.startswith("frozen.")}

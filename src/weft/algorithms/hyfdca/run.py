@@ -8,30 +8,39 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.algorithms.hyfdca.seen import SeenWeights
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Cyclic, Failure, Message, Request, participation_of
-from weft.crypto import adder_of
+from weft.crypto import Adder
 from weft.errors import ProtocolError
 from weft.matching.roster import Roster
+from weft.sums.boards import Board
 from weft.sums.certificate import Certificate, FrozenPair
-from weft.sums.totals import Layout, RunningTotals
+from weft.sums.layout import Layout
+from weft.sums.totals import RunningTotals
 
 
 class Run:
     """What the coordinator keeps between iterations."""
 
-    def __init__(self, channel: Channel, roster: Roster, settings: Settings, classes: int) -> None:
+    def __init__(
+        self, channel: Channel, roster: Roster, settings: Settings, adder: Adder, classes: int
+    ) -> None:
         self.channel = channel
         self.roster = roster
         self.settings = settings
         self.classes = classes
         self.participation = participation_of(settings.participation, roster.parties, settings.seed)
-        self.adder = adder_of(settings.cipher)
+        self.adder = adder
         self.row_layout = Layout(roster.rows, roster.parties)
         self.column_layout = Layout(roster.columns, roster.parties)
-        self.z = RunningTotals("z", self.row_layout, classes, self.adder)
-        self.alpha = RunningTotals("alpha", self.row_layout, classes, self.adder, tracked=True)
-        self.v = RunningTotals("v", self.column_layout, classes, self.adder)
+        self.z = RunningTotals("z", self.row_layout, classes, self.adder, windows=True)
+        self.alpha = Board("alpha", self.row_layout, classes, self.adder)
+        clear = settings.coordinator_sees == "papers"
+        self.v = RunningTotals("v", self.column_layout, classes, self.adder, clear=clear)
+        self.weights = (
+            SeenWeights(roster, classes) if settings.coordinator_sees == "weights" else None
+        )
         self.iteration = 0
         self.omega = 0.0
         #: Iteration up to which each party's α is current.
@@ -43,12 +52,14 @@ class Run:
         self.best_dual = 0.0
         self.pair: FrozenPair | None = None
         self.norm_estimate = 0.0
+        #: Parties whose last change of ‖w‖² was counted.
+        self.norm_counted: set[str] = set()
         self.silent_iterations = 0
         #: Parties that gave no answer when last asked.
         self.away: set[str] = set()
         self.notes: list[str] = []
         self._noted: set[str] = set()
-        self.senders = Senders(roster)
+        self.senders = Senders(roster, labelled=settings.local == "safe")
 
     @property
     def certify_every(self) -> int:
@@ -97,7 +108,7 @@ class Run:
             self.alpha,
             self.column_layout,
             self.adder,
-            self.settings.lam,
+            self.settings,
             self.certificate.iteration if self.certificate and self.certified_frozen else None,
         )
         return self.pair
@@ -160,13 +171,19 @@ class Run:
 
 
 class Senders:
-    """Who keeps the coordinator's α current: the first label holder present, per cohort."""
+    """Who keeps the coordinator's α current: the first of those present who move it, per cohort.
 
-    def __init__(self, roster: Roster) -> None:
-        marked = roster.rows.marked
-        self._holder = marked.values
-        self._start = marked.start[:-1]
-        cohort = np.repeat(np.arange(len(marked)), marked.lengths)
+    Parameters
+    ----------
+    labelled
+        Whether only the holders of labels move α, or all holders of a sample.
+    """
+
+    def __init__(self, roster: Roster, *, labelled: bool) -> None:
+        movers = roster.rows.marked if labelled else roster.rows.holders
+        self._holder = movers.values
+        self._start = movers.start[:-1]
+        cohort = np.repeat(np.arange(len(movers)), movers.lengths)
         # Entries in the order of (party, cohort): a party's own cohorts are one slice.
         order = np.lexsort((cohort, self._holder))
         self._rank = np.empty(len(order), np.int64)
@@ -175,7 +192,7 @@ class Senders:
             self._holder[order], np.arange(len(roster.parties) + 1)
         ).tolist()
         self._slot = {p: i for i, p in enumerate(roster.parties)}
-        self._labelled = [
+        self._moved = [
             None
             if len(roster.rows.cohorts[k]) == self._bounds[k + 1] - self._bounds[k]
             else np.isin(
@@ -198,10 +215,10 @@ class Senders:
         for party in present:
             k = self._slot[party]
             mine = by_party[self._bounds[k] : self._bounds[k + 1]]
-            labelled = self._labelled[k]
-            if labelled is not None:
-                mine_all = np.zeros(len(labelled), bool)
-                mine_all[labelled] = mine
+            moved = self._moved[k]
+            if moved is not None:
+                mine_all = np.zeros(len(moved), bool)
+                mine_all[moved] = mine
                 mine = mine_all
             flags[party] = mine
         return flags

@@ -1,0 +1,200 @@
+"""``weft audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from weft.report.audit import Audit, Line
+
+_MOST_PARTIES = 40
+_MOST_FIELDS = 4
+#: What an audit that found something ends with: not a mistake in its use, which is 2.
+_UNSOUND = 1
+
+
+def audit(
+    run: Annotated[
+        Path, typer.Argument(help="Results folder of a run with --record, or the recording itself.")
+    ],
+    party: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Show what this party got, line by line.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+) -> None:
+    """Show what each side saw of a recorded run, and check that it was hidden.
+
+    The first table lists all that came to the coordinator: hidden is what it cannot read
+    (encrypted sums, masked scalars, tokens, sealed boxes), public what everybody may know, READABLE
+    what it should not have been able to read. The second says how many values each party could
+    open. With --party the table is that party's: what it was told, and what it opens.
+
+    Every block is parsed and looked at, not only counted: words that look like plain numbers,
+    scalars without masks, blocks that come twice, slots of somebody else and fields that nobody
+    knows are found. The exit code is then 1, else 0; cipher = "plain" ends with 1 too.
+    """
+    from weft.channels.recording import MESSAGES, Recording
+    from weft.cli.console import say_json
+    from weft.errors import ConfigError
+    from weft.report.audit import audit as go_through
+
+    if run.is_dir() and not (run / MESSAGES).exists():
+        raise ConfigError(f"{run} holds no recording; train again with --record")
+    recording = Recording(run / MESSAGES if run.is_dir() else run)
+    known = recording.head.parties
+    if party is not None and party not in known:
+        shown = ", ".join(known[:6]) + (" …" if len(known) > 6 else "")
+        raise ConfigError(f"there was no party '{party}' in this run; choose one of {shown}")
+    found = go_through(recording.head, recording.entries(), party)
+    if json:
+        say_json(found.to_dict())
+    else:
+        _show(found, party)
+    if not found.sound:
+        raise typer.Exit(_UNSOUND)
+
+
+def _show(found: Audit, party: str | None) -> None:
+    from rich.console import Console
+
+    from weft.cli.console import say
+
+    head = found.head
+    say(
+        f"{head.name}: {len(head.parties)} parties, cipher {head.cipher}, "
+        f"{found.messages:,} messages, {_size(found.bytes)}",
+        "",
+    )
+    console = Console(markup=False, highlight=False)
+    if party is None:
+        say("What the coordinator got from the parties")
+        console.print(_lines(found.coordinator, coordinator=True))
+        say("What the parties got")
+        console.print(_parties(found))
+    else:
+        say(f"What party {party} got")
+        console.print(_lines(found.party, coordinator=False))
+        view = found.parties[party]
+        whose = "every slot was its own" if view.own_slots else "NOT every slot was its own"
+        say(
+            f"Samples that it shares with others: {view.shared_rows:,}, features: "
+            f"{view.shared_columns:,}; {whose}.",
+            "",
+        )
+    say(*_checks(found), "", _verdict(found))
+
+
+def _lines(lines: list[Line], *, coordinator: bool) -> Table:
+    """Lines under the names of their phases."""
+    from rich.box import SIMPLE_HEAD
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from weft.report.audit import ANY_PHASE
+
+    grid = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    grid.add_column("phase, field", overflow="fold", max_width=18)
+    grid.add_column("messages", justify="right", no_wrap=True)
+    grid.add_column("bytes", justify="right", no_wrap=True)
+    grid.add_column("what it is")
+    grid.add_column("verdict", no_wrap=True)
+    phases = list(dict.fromkeys(line.phase for line in lines))
+    phases.sort(key=ANY_PHASE.__eq__)
+    phase = ""
+    for line in sorted(lines, key=lambda line: phases.index(line.phase)):
+        if line.phase != phase:
+            phase = line.phase
+            grid.add_row(Text(phase, style="bold"))
+        verdict = line.verdict(coordinator=coordinator)
+        loud = "bold red" if verdict.isupper() else ""
+        if verdict == "opens" and line.values:
+            verdict = f"opens {line.values:,}"
+        what = line.form if line.meaning is None else f"{line.form}: {line.meaning.what}"
+        grid.add_row(
+            Padding(_names(line.fields), (0, 0, 0, 2)),
+            f"{line.messages:,}",
+            _size(line.bytes),
+            what,
+            Text(verdict, style=loud),
+        )
+    return grid
+
+
+def _names(fields: list[str]) -> str:
+    shown = ", ".join(fields[:_MOST_FIELDS])
+    return (
+        shown if len(fields) <= _MOST_FIELDS else f"{shown} and {len(fields) - _MOST_FIELDS} more"
+    )
+
+
+def _parties(found: Audit) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from weft.crypto.cipher import WHAT
+
+    kinds = [kind for kind in WHAT if any(kind in v.opened for v in found.parties.values())]
+    grid = Table(
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        caption="opened: how many numbers it could decrypt, each a total over the holders",
+    )
+    grid.add_column("party", overflow="fold")
+    for title in ("messages", "bytes", *(f"opened: {WHAT[kind]}" for kind in kinds)):
+        grid.add_column(title, justify="right")
+    grid.add_column("slots")
+    for view in list(found.parties.values())[:_MOST_PARTIES]:
+        grid.add_row(
+            view.name,
+            f"{view.messages:,}",
+            _size(view.bytes),
+            *(f"{view.opened.get(kind, 0):,}" for kind in kinds),
+            "its own" if view.own_slots else "NOT ITS OWN",
+        )
+    if len(found.parties) > _MOST_PARTIES:
+        grid.add_row(f"… and {len(found.parties) - _MOST_PARTIES} more")
+    return grid
+
+
+def _checks(found: Audit) -> list[str]:
+    from weft.report.audit import CHECKS
+
+    said = []
+    for name, (well, wrong) in CHECKS.items():
+        finding = found.findings.get(name)
+        if finding is None:
+            said.append(f"✓ {well}")
+        else:
+            said.append(f"✗ {finding.count:,} {wrong}; first: {finding.example}")
+    said += [f"- the coordinator was told {n:,} ×: {words}" for words, n in found.said.items()]
+    return said
+
+
+def _verdict(found: Audit) -> str:
+    head = found.head
+    if found.sound:
+        shown = "what is public, and the totals of scalars over all who were asked"
+        if head.sees == "weights":
+            shown += ", and the weights, as coordinator_sees = 'weights' says"
+        return f"Sound: the coordinator could read {shown}; no party got a slot of others."
+    if set(found.findings) - {"hidden", "masked"}:
+        return "UNSOUND: this run did not go as the protocol says; see the lines with ✗."
+    if head.cipher == "plain":
+        return "READABLE: cipher = 'plain' hides nothing; it is for simulation in one process."
+    if head.sees == "papers":
+        return "READABLE: coordinator_sees = 'papers' shows feature sums; it is for simulation."
+    return "READABLE: the coordinator could read more than it should; see the lines with ✗."
+
+
+def _size(count: int) -> str:
+    """Bytes, in units that a person reads."""
+    if count < 10_000:
+        return f"{count:,} B"
+    return f"{count / 1e3:,.1f} kB" if count < 1_000_000 else f"{count / 1e6:,.1f} MB"

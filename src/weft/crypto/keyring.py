@@ -1,0 +1,237 @@
+"""A party's keys of one run: made by the parties, carried by the coordinator in sealed boxes.
+
+The first holder of every shared cohort makes its seed and seals it to the other holders, one box
+per pair of parties. Where the cipher has a key that all parties share (BFV, Paillier), the first
+party of the federation makes it and seals it to everyone.
+"""
+
+from __future__ import annotations
+
+from secrets import token_bytes
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.bfv import BfvSecret
+from weft.crypto.cipher import Cipher, Plain, check_cipher
+from weft.crypto.envelopes import BfvCipher, PaillierCipher
+from weft.crypto.masks import Masks
+from weft.crypto.pad import Pad
+from weft.crypto.paillier import PaillierSecret
+from weft.crypto.secrets import Identity, PublicIdentity, Secret
+from weft.crypto.streams import Streams
+from weft.errors import ProtocolError
+
+Ints = NDArray[np.int64]
+SEED = 16
+AXES = ("rows", "columns")
+_PUBLIC = 64
+
+
+class Keys(Protocol):
+    """What a party brings along: its identity, and the secret that the parties share."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def run(self) -> Secret: ...
+
+
+class Keyring:
+    """The keys of one party in one run.
+
+    Parameters
+    ----------
+    keys
+        Identity and run secret.
+    cipher
+        Name of the cipher under every sum.
+    """
+
+    def __init__(self, keys: Keys, cipher: str) -> None:
+        check_cipher(cipher)
+        self._keys = keys
+        self.cipher = _cipher_of(cipher)
+        self.cipher.party_name = keys.name
+        self._run_id = b""
+        self._pad_key: Secret | None = None
+        self._start: dict[str, Ints] = {}
+        self._seeds: dict[str, NDArray[np.uint8]] = {}
+        self._places: list[Ints] = []
+        self._shared: PaillierSecret | BfvSecret | None = None
+
+    def __repr__(self) -> str:
+        return f"Keyring({self._keys.name}, {self.cipher.name})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a keyring is not to be pickled")
+
+    def token_key(self) -> bytes:
+        """The key of this run's tokens."""
+        return self._keys.run.derive("weft tokens", self._run_id).reveal()
+
+    def announce(self, run_id: bytes) -> dict[str, Any]:
+        """What everybody may know: public keys, and a mark by which equal secrets are known."""
+        self._run_id = run_id
+        mark = self._keys.run.fingerprint(f"run {run_id.hex()}")
+        return {"public": self._keys.identity.public.to_bytes(), "mark": mark}
+
+    def make(
+        self, message: dict[str, Any], party: int, rows: Ints, columns: Ints
+    ) -> dict[str, Any]:
+        """Make the seeds that fall to this party; returns the boxes for the other holders.
+
+        Parameters
+        ----------
+        message
+            Who makes the seed of each shared cohort (``rows.maker``), and to whom this party
+            gives which (``give.…``).
+        rows, columns
+            First local slot of each shared cohort, and where the last one ends.
+        """
+        self.cipher.party = party
+        self.cipher.key = int(self._keys.run.fingerprint(f"key {self._run_id.hex()}")[:8], 16)
+        if self.cipher.name == "plain":
+            return {}
+        self.cipher.masks = Masks(self._keys.identity)
+        self._pad_key = self._keys.run.derive("weft pad", self._run_id)
+        for axis, start in zip(AXES, (rows, columns), strict=True):
+            self._start[axis] = start
+            self._seeds[axis] = np.zeros((len(start) - 1, SEED), np.uint8)
+            mine = np.flatnonzero(message[f"{axis}.maker"] == party)
+            random = np.frombuffer(token_bytes(SEED * len(mine)), np.uint8)
+            self._seeds[axis][mine] = random.reshape(-1, SEED)
+        self._places = [
+            _spread(message[f"{axis}.place"], start)
+            for axis, start in zip(AXES, (rows, columns), strict=True)
+        ]
+        reply: dict[str, Any] = {}
+        content = b""
+        if "deal" in message and self.cipher.name != "pad":
+            self._shared = (BfvSecret if self.cipher.name == "bfv" else PaillierSecret).new()
+            content = self._shared.to_bytes()
+            if isinstance(self._shared, PaillierSecret):
+                reply["shared.public"] = self._shared.public()
+        boxes = self._boxes(message, content)
+        return {
+            **reply,
+            "boxes": b"".join(boxes),
+            "boxes.lengths": np.array([len(box) for box in boxes], np.int64),
+        }
+
+    def _boxes(self, message: dict[str, Any], content: bytes) -> list[bytes]:
+        """One box per party to which this one gives something."""
+        boxes = []
+        publics = message["give.keys"]
+        for number in range(len(message["give.to"])):
+            parts = [content]
+            for axis in AXES:
+                begin, end = message[f"give.{axis}.start"][number : number + 2].tolist()
+                chosen = message[f"give.{axis}"][begin:end]
+                parts.append(self._seeds[axis][chosen].tobytes())
+            public = PublicIdentity.from_bytes(publics[_PUBLIC * number : _PUBLIC * (number + 1)])
+            boxes.append(public.seal(b"".join(parts)))
+        return boxes
+
+    def take(self, message: dict[str, Any], makers: dict[str, NDArray[np.int32]]) -> None:
+        """Open the boxes of the other makers; then the cipher is ready."""
+        if self.cipher.name == "plain":
+            return
+        at = 0
+        lengths = message["boxes.lengths"].tolist()
+        for maker, length in zip(message["boxes.from"].tolist(), lengths, strict=True):
+            opened = self._keys.identity.open(message["boxes"][at : at + length])
+            self._unpack(maker, opened, makers)
+            at += length
+        for axis in AXES:
+            if not self._seeds[axis].any(axis=1).all():
+                raise ProtocolError(f"nobody sent party {self._keys.name} the seed of a cohort")
+        self._ready()
+
+    def _unpack(self, maker: int, opened: Secret, makers: dict[str, NDArray[np.int32]]) -> None:
+        content = opened.reveal()
+        chosen = {axis: np.flatnonzero(makers[axis] == maker) for axis in AXES}
+        expected = SEED * sum(len(c) for c in chosen.values())
+        extra = len(content) - expected
+        if extra < 0 or (extra and maker != 0):
+            raise ProtocolError(
+                f"the box that party number {maker} sealed to {self._keys.name} has "
+                f"{len(content)} bytes, not {expected}"
+            )
+        if extra:
+            kind = BfvSecret if self.cipher.name == "bfv" else PaillierSecret
+            self._shared = kind.from_bytes(content[:extra])
+        at = extra
+        for axis in AXES:
+            end = at + SEED * len(chosen[axis])
+            seeds = np.frombuffer(content[at:end], np.uint8)
+            self._seeds[axis][chosen[axis]] = seeds.reshape(-1, SEED)
+            at = end
+
+    def _ready(self) -> None:
+        """Give the cipher what it needs."""
+        cipher = self.cipher
+        if self._pad_key is None or not isinstance(cipher, Pad | BfvCipher):
+            return
+        rows, columns = (Streams(self._pad_key, self._seeds[a], self._start[a]) for a in AXES)
+        cipher.take_streams(rows, columns)
+        if isinstance(cipher, BfvCipher) and isinstance(self._shared, BfvSecret):
+            cipher.take_key(self._shared)
+            cipher.take_places(self._pad_key.derive("weft checks"), *self._places)
+        elif isinstance(cipher, PaillierCipher) and isinstance(self._shared, PaillierSecret):
+            cipher.take_key(self._shared)
+        elif cipher.name != "pad":
+            raise ProtocolError(f"nobody sent party {self._keys.name} the shared key")
+
+    # ── checkpoints ───────────────────────────────────────────────────────────────────────
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The run's keys, for this party's own file, which only its owner can read."""
+        if self._pad_key is None:
+            return {"key": np.array(self.cipher.key)}
+        shared = b"" if self._shared is None else self._shared.to_bytes()
+        return {
+            "key": np.array(self.cipher.key),
+            "pad": np.frombuffer(self._pad_key.reveal(), np.uint8),
+            "shared": np.frombuffer(shared, np.uint8),
+            **{axis: self._seeds[axis] for axis in AXES},
+        }
+
+    def restore(self, state: dict[str, NDArray[Any]], epoch: int) -> None:
+        """Go on with the keys of an interrupted run, in a later epoch."""
+        self.cipher.key = int(state["key"])
+        self.cipher.raise_epoch(epoch)
+        if self.cipher.name == "plain":
+            return
+        for axis in AXES:
+            if state[axis].shape != self._seeds[axis].shape:
+                raise ProtocolError("the checkpoint's seeds are those of other cohorts")
+            self._seeds[axis] = state[axis]
+        self._pad_key = Secret(state["pad"].tobytes())
+        shared = state["shared"].tobytes()
+        if shared:
+            kind = BfvSecret if self.cipher.name == "bfv" else PaillierSecret
+            self._shared = kind.from_bytes(shared)
+        self._ready()
+
+
+def _cipher_of(name: str) -> Cipher:
+    kinds: dict[str, type[Cipher]] = {
+        "plain": Plain,
+        "pad": Pad,
+        "bfv": BfvCipher,
+        "paillier": PaillierCipher,
+    }
+    return kinds[name]()
+
+
+def _spread(first: Ints, start: Ints) -> Ints:
+    """Numbers of slots from that of the first slot of every cohort."""
+    sizes = np.diff(start)
+    numbers: Ints = np.repeat(first - start[:-1], sizes) + np.arange(int(sizes.sum()))
+    return numbers

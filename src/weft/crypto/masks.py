@@ -1,0 +1,65 @@
+"""Masks under scalars: pairs of parties add and subtract the same number.
+
+A party adds a mask for every neighbour that comes after it and subtracts one for every neighbour
+before it. Over all parties asked the masks cancel; any smaller sum is random to the coordinator,
+also with the help of other parties, since a mask takes the key of one of its two parties.
+"""
+
+from __future__ import annotations
+
+from hashlib import shake_256
+from typing import Any
+
+import numpy as np
+
+from weft.crypto.labels import label_of
+from weft.crypto.secrets import Identity, PublicIdentity, Secret
+from weft.errors import ProtocolError
+
+#: Scalars are added modulo 2^128.
+MODULUS = 1 << 128
+_WIDTH = 16
+_KEY = 64
+
+
+class Masks:
+    """A party's masks.
+
+    Parameters
+    ----------
+    identity
+        Its key pair.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._pairs: dict[bytes, Secret] = {}
+
+    def __reduce__(self) -> Any:
+        raise TypeError("masks are not to be pickled: they hold keys")
+
+    def sum(
+        self, field: str, count: int, message: dict[str, Any], epoch: int, party: int
+    ) -> list[int]:
+        """What to add to ``count`` scalars of ``field`` in the answer to ``message``."""
+        peers, keys = message.get("peers"), message.get("peers.keys")
+        if type(peers) is not np.ndarray or type(keys) is not bytes:
+            raise ProtocolError(f"a request for '{field}' does not say who shares the masks")
+        if len(keys) != _KEY * len(peers) or party in peers:
+            raise ProtocolError(f"a request for '{field}' names neighbours without their keys")
+        context = message.get("context", label_of(epoch, message["round"], 0))
+        name = f"{context} {field}".encode()
+        totals = [0] * count
+        for number, peer in enumerate(peers.tolist()):
+            pair = self._shared(keys[_KEY * number : _KEY * (number + 1)])
+            stream = shake_256(pair.reveal() + name).digest(_WIDTH * count)
+            for i in range(count):
+                mask = int.from_bytes(stream[_WIDTH * i : _WIDTH * (i + 1)], "big")
+                totals[i] += mask if peer > party else -mask
+        return totals
+
+    def _shared(self, key: bytes) -> Secret:
+        """The secret of a pair, agreed upon once."""
+        if key not in self._pairs:
+            self._pairs[key] = self._identity.shared_with(PublicIdentity.from_bytes(key))
+        return self._pairs[key]

@@ -1,0 +1,197 @@
+"""One byte string per block: a versioned header, the labels under it, and the encrypted words.
+
+The header names cipher, kind of sum, key, size and label, so that a block of another run, kind
+or time is refused before anything of it is used. Whoever opens a total needs the labels of the
+pads that it carries; they follow the header, per slot (in runs) or per cohort.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import ProtocolError
+
+Labels = NDArray[np.uint64]
+#: What to call a block in an error; a function where the words cost more than the block.
+Where = str | Callable[[], str]
+
+#: magic, version, cipher, kind, flags, width, key, count, runs, labels, label
+_HEADER = struct.Struct("<2sBBBBHIIIIQ")
+_MAGIC, _VERSION = b"Wb", 1
+_PER_COHORT, _SINGLE = 1, 2
+HEAD = _HEADER.size
+
+
+def named(where: Where) -> str:
+    """A block in words."""
+    return where if isinstance(where, str) else where()
+
+
+def _bad(where: Where, what: str) -> ProtocolError:
+    return ProtocolError(f"{named(where)} {what}")
+
+
+CIPHER_CODES = {"plain": 1, "pad": 2, "bfv": 3, "paillier": 4}
+KIND_CODES = {"z": 1, "v": 2, "alpha": 3, "delta": 4}
+
+
+class Carried(NamedTuple):
+    """Labels of the pads in a block of totals.
+
+    Attributes
+    ----------
+    lengths
+        Slots per run; None: one run per cohort of the receiver.
+    counts
+        Labels per run; None: one each.
+    labels
+        Run by run; zero is no pad, the sign bit marks a pad that was taken off.
+    """
+
+    lengths: NDArray[np.uint32] | None
+    counts: NDArray[np.uint32] | None
+    labels: Labels
+
+    def per_slot(self, slots: int, cohort_of: NDArray[np.int32], where: str) -> Labels:
+        """A row of labels per pad, a column per slot."""
+        if self.lengths is None:
+            if len(self.labels) <= int(cohort_of.max(initial=-1)) or len(cohort_of) != slots:
+                raise ProtocolError(
+                    f"{named(where)} names the pads of other cohorts than it covers"
+                )
+            return self.labels[cohort_of][None]
+        lengths = self.lengths.astype(np.int64)
+        if int(lengths.sum()) != slots:
+            raise ProtocolError(
+                f"{named(where)} names the pads of {lengths.sum()} slots, not {slots}"
+            )
+        if self.counts is None:
+            return np.repeat(self.labels, lengths)[None]
+        counts = self.counts.astype(np.int64)
+        begin = np.cumsum(counts) - counts
+        rows = np.zeros((int(counts.max(initial=1)) or 1, slots), np.uint64)
+        for depth in range(len(rows)):
+            deep = counts > depth
+            column = np.zeros(len(counts), np.uint64)
+            column[deep] = self.labels[begin[deep] + depth]
+            rows[depth] = np.repeat(column, lengths)
+        return rows
+
+
+NOTHING = Carried(np.zeros(0, np.uint32), None, np.zeros(0, np.uint64))
+
+
+class Block(NamedTuple):
+    """A block that was read: its header, the labels in it, and its body."""
+
+    cipher: str
+    kind: str
+    width: int
+    key: int
+    slots: int
+    label: int
+    carried: Carried
+    body: memoryview
+
+
+def pack_block(
+    cipher: str,
+    kind: str,
+    key: int,
+    label: int,
+    count: int,
+    width: int,
+    body: bytes,
+    carried: Carried = NOTHING,
+) -> bytes:
+    """A block as bytes."""
+    if carried is NOTHING:
+        return head_of(cipher, kind, key, label, count, width) + body
+    flags = runs = 0
+    parts = []
+    if carried.lengths is None:
+        flags |= _PER_COHORT
+    else:
+        runs = len(carried.lengths)
+        parts.append(carried.lengths.tobytes())
+    if carried.counts is None:
+        flags |= _SINGLE
+    else:
+        parts.append(carried.counts.tobytes())
+    labels = carried.labels
+    head = _HEADER.pack(
+        _MAGIC, _VERSION, CIPHER_CODES[cipher], KIND_CODES[kind], flags, width, key, count, runs,
+        len(labels), label,
+    )  # fmt: skip
+    return b"".join((head, *parts, labels.tobytes(), body))
+
+
+def head_of(cipher: str, kind: str, key: int, label: int, count: int, width: int) -> bytes:
+    """The header of a block that carries no labels but its own."""
+    return _HEADER.pack(
+        _MAGIC, _VERSION, CIPHER_CODES[cipher], KIND_CODES[kind], _SINGLE, width, key, count, 0, 0,
+        label,
+    )  # fmt: skip
+
+
+_CIPHERS = {code: name for name, code in CIPHER_CODES.items()}
+_KINDS = {code: name for name, code in KIND_CODES.items()}
+
+
+def read_block(packed: object, where: Where) -> Block:
+    """The inverse of :func:`pack_block`; ``where`` names sender, block and iteration."""
+    if type(packed) is not bytes or len(packed) < _HEADER.size:
+        raise _bad(where, "is no block, or a truncated one")
+    magic, version, cipher, kind, flags, width, key, count, runs, labels, label = (
+        _HEADER.unpack_from(packed)
+    )
+    if magic != _MAGIC or cipher not in _CIPHERS or kind not in _KINDS:
+        raise _bad(where, "is no block of Weft")
+    if version != _VERSION:
+        raise ProtocolError(
+            f"{named(where)} has version {version}, not {_VERSION}; update both sides"
+        )
+    if flags not in (0, _SINGLE, _PER_COHORT | _SINGLE) or (flags & _PER_COHORT and runs):
+        raise _bad(where, "has flags that this version does not know")
+    at = HEAD
+    need = (
+        8 * labels + (0 if flags & _PER_COHORT else 4 * runs) + (0 if flags & _SINGLE else 4 * runs)
+    )
+    if len(packed) < at + need:
+        raise _bad(where, "is truncated")
+    lengths = counts = None
+    if not flags & _PER_COHORT:
+        lengths = np.frombuffer(packed, np.uint32, runs, at)
+        at += 4 * runs
+        expected = runs
+        if not flags & _SINGLE:
+            counts = np.frombuffer(packed, np.uint32, runs, at)
+            at += 4 * runs
+            expected = int(counts.sum(dtype=np.int64))
+        if labels != expected:
+            raise _bad(where, f"has {labels} labels for {expected} pads")
+    found = np.frombuffer(packed, np.uint64, labels, at)
+    return Block(
+        _CIPHERS[cipher],
+        _KINDS[kind],
+        width,
+        key,
+        count,
+        label,
+        Carried(lengths, counts, found),
+        memoryview(packed)[at + 8 * labels :],
+    )
+
+
+def words_of(block: Block, where: Where) -> NDArray[np.uint64]:
+    """The body as 64-bit words, one row per slot."""
+    if len(block.body) != 8 * block.slots * block.width:
+        raise ProtocolError(
+            f"{named(where)} has {len(block.body)} bytes for {block.slots} slots of {block.width}"
+        )
+    return np.frombuffer(block.body, np.uint64).reshape(block.slots, block.width)

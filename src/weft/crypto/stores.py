@@ -1,0 +1,180 @@
+"""Totals as the coordinator keeps them: they add what parties sent, and open nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.chunks import chunks_of
+from weft.errors import ProtocolError
+
+Ints = NDArray[np.int64]
+
+
+class Part(NamedTuple):
+    """What one party sent for some slots, without the header."""
+
+    body: bytes
+    slots: int
+    party: str
+
+
+class Store(ABC):
+    """Totals that the coordinator keeps."""
+
+    @abstractmethod
+    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
+        """Add parts, whose slots follow each other in ``slots``; a slot may come repeatedly."""
+
+    @abstractmethod
+    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+        """Let parts take the place of what was there."""
+
+    @abstractmethod
+    def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
+        """Totals at ``slots``, in parts that end at ``ends``."""
+
+    @abstractmethod
+    def copy(self) -> Store: ...
+
+    @abstractmethod
+    def state(self) -> dict[str, NDArray[Any]]: ...
+
+    @abstractmethod
+    def restore(self, state: dict[str, NDArray[Any]]) -> None: ...
+
+
+class WordStore(Store):
+    """Totals modulo 2^64, for ``pad`` and ``plain``."""
+
+    def __init__(self, slots: int, width: int) -> None:
+        self.words = np.zeros((slots, width), np.uint64)
+
+    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
+        new = self._joined(parts)
+        if self.words.shape[1] == 1:
+            np.add.at(self.words[:, 0], slots, new[:, 0])
+        else:
+            np.add.at(self.words, slots, new)
+
+    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+        self.words[slots] = self._joined(parts)
+
+    def _joined(self, parts: Sequence[Part]) -> NDArray[np.uint64]:
+        width = self.words.shape[1]
+        for part in parts:
+            if len(part.body) != 8 * width * part.slots:
+                raise ProtocolError(
+                    f"the block from party {part.party} has {len(part.body)} bytes for "
+                    f"{part.slots} slots of {width}"
+                )
+        joined = np.frombuffer(b"".join([part.body for part in parts]), np.uint64)
+        return joined.reshape(-1, width)
+
+    def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
+        gathered = self.words.take(slots, axis=0)
+        return [gathered[a:b].tobytes() for a, b in pairwise([0, *ends])]
+
+    def copy(self) -> WordStore:
+        other = WordStore(0, self.words.shape[1])
+        other.words = self.words.copy()
+        return other
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {"words": self.words}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        if state["words"].shape != self.words.shape:
+            raise ProtocolError("the checkpoint's totals are of another shape; start anew")
+        self.words = state["words"]
+
+
+class PaillierStore(Store):
+    """Totals under Paillier, one ciphertext a value."""
+
+    def __init__(self, public: bytes, slots: int, width: int) -> None:
+        from weft.crypto.paillier import PaillierTotals
+
+        self._public = public
+        self._width = width
+        self._totals = PaillierTotals(public, slots * width)
+
+    def _values(self, slots: Ints) -> Ints:
+        """Numbers of the ciphertexts of slots."""
+        out: Ints = (slots[:, None] * self._width + np.arange(self._width)).ravel()
+        return out
+
+    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
+        _each(self._totals.add, slots, parts, self._values)
+
+    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+        _each(self._totals.put, slots, parts, self._values)
+
+    def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
+        return [self._totals.take(self._values(slots[a:b])) for a, b in pairwise([0, *ends])]
+
+    def copy(self) -> PaillierStore:
+        other = PaillierStore(self._public, 0, self._width)
+        other._totals = self._totals.copy()
+        return other
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self._totals.state()
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        self._totals.restore(state)
+
+
+class BfvStore(Store):
+    """Totals under BFV, in chunks: parties contribute to all chunks that they have slots in."""
+
+    def __init__(self, slots: int, width: int) -> None:
+        from weft.crypto.bfv import BfvTotals
+
+        self._width = width
+        every = self._chunks(np.arange(slots))
+        self._totals = BfvTotals(int(every.max(initial=-1)) + 1)
+
+    def _chunks(self, slots: Ints) -> Ints:
+        return chunks_of(slots, self._width)
+
+    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
+        _each(self._totals.add, slots, parts, self._chunks)
+
+    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+        raise ProtocolError("blocks of whole chunks cannot take the place of single slots")
+
+    def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
+        return [self._totals.take(self._chunks(slots[a:b])) for a, b in pairwise([0, *ends])]
+
+    def copy(self) -> BfvStore:
+        other = BfvStore(0, self._width)
+        other._totals = self._totals.copy()
+        return other
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self._totals.state()
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        self._totals.restore(state)
+
+
+def _each(
+    add: Callable[[Ints, bytes], None],
+    slots: Ints,
+    parts: Sequence[Part],
+    units: Callable[[Ints], Ints],
+) -> None:
+    """Add part by part, and name the party whose part cannot be added."""
+    at = 0
+    for part in parts:
+        try:
+            add(units(slots[at : at + part.slots]), part.body)
+        except ProtocolError as error:
+            raise ProtocolError(f"the block from party {part.party}: {error}") from None
+        at += part.slots

@@ -1,0 +1,132 @@
+"""Evidence for an audit: what bytes give away by themselves, and whose slots a message names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.channels.message import Message, Value
+from weft.crypto.payload import Block, words_of
+
+#: Numbers in fixed point stay below this, encrypted words hardly ever do: one in 2^13.
+_SMALL = np.uint64(1 << 50)
+#: So many small words are no accident any more.
+_SUSPICIOUS = 4
+#: A masked scalar is this small once in 2^39.
+_SMALL_SCALAR = 1 << 88
+_SCALAR = 16
+#: Axis of each kind of sum.
+_AXIS = {"z": "rows", "alpha": "rows", "delta": "rows", "v": "columns"}
+#: Ciphers whose blocks are 64-bit words.
+_WORDS = ("plain", "pad")
+
+
+class Words:
+    """Counts the words of blocks, and those of them that look like plain numbers."""
+
+    def __init__(self) -> None:
+        self._few = self._small = 0
+
+    def readable(self, block: Block, *, total: bool) -> bool:
+        """Whether most words of a block, or of many small blocks, look like plain numbers.
+
+        Parameters
+        ----------
+        block
+            Under a cipher that works on words; of others only the header can tell.
+        total
+            The coordinator's total, which is zero, and may be seen to be, where nobody has
+            contributed yet.
+        """
+        if block.cipher not in _WORDS:
+            return False
+        words = words_of(block, "a block").ravel()
+        if total:
+            words = words[words != 0]
+            if len(words) and not block.carried.labels.any():
+                return True
+        small = int((words + _SMALL < _SMALL + _SMALL).sum())
+        if len(words) >= _SUSPICIOUS:
+            return small >= _SUSPICIOUS and 2 * small > len(words)
+        self._few += len(words)
+        self._small += small
+        return self._small >= _SUSPICIOUS and 2 * self._small > self._few
+
+
+def is_masked(scalars: bytes, request: Message) -> bool:
+    """Whether scalars that answer a request carry masks: somebody shares some, and it shows."""
+    peers = request.get("peers")
+    if not isinstance(peers, np.ndarray) or not len(peers):
+        return False
+    for at in range(0, len(scalars), _SCALAR):
+        value = int.from_bytes(scalars[at : at + _SCALAR], "big")
+        if (value + _SMALL_SCALAR) % (1 << 128) < 2 * _SMALL_SCALAR:
+            return False
+    return True
+
+
+class Seats:
+    """Which slots belong to which party, from the messages that matched them."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, Message] = {}
+        self._shared: dict[str, dict[str, int]] = {}
+
+    def take_tokens(self, party: str, reply: Message) -> None:
+        """A party announces what it holds."""
+        self._tokens[party] = reply
+
+    def take_seat(self, party: str, seat: Message) -> bool:
+        """A party is told its slots; whether they stand for its own tokens, one by one."""
+        counts = {"rows": "n_shared_rows", "columns": "n_shared_columns"}
+        self._shared[party] = {axis: _whole(seat.get(field)) for axis, field in counts.items()}
+        tokens = self._tokens.pop(party, {})
+        starts = seat.get("cohort_start")
+        rows = int(starts[-1]) if isinstance(starts, np.ndarray) and len(starts) else 0
+        columns = _whole(seat.get("n_columns"))
+        bias = _whole(seat.get("bias_slot"), -1)
+        return _own(tokens, seat, "rows", rows) and _own(tokens, seat, "columns", columns, bias)
+
+    def shared(self, party: str, axis: str) -> int:
+        """How many slots of an axis a party shares with others."""
+        return self._shared.get(party, {}).get(axis, 0)
+
+    def owns(self, party: str, block: Block, slots: Value | None) -> bool:
+        """Whether a block is about slots of the party only."""
+        shared = self.shared(party, _AXIS[block.kind])
+        if slots is None:
+            return block.slots <= shared
+        if not isinstance(slots, np.ndarray) or slots.ndim != 1:
+            return False
+        # A cipher of whole chunks names slots that changed, and sends them with all others.
+        if block.cipher in _WORDS and len(slots) != block.slots:
+            return False
+        inside = bool(((slots >= 0) & (slots < shared)).all())
+        return inside and len(np.unique(slots)) == len(slots)
+
+
+def _own(tokens: Message, seat: Message, axis: str, count: int, extra: int = -1) -> bool:
+    """Whether local slots and the party's own tokens stand for each other, one to one."""
+    singular = axis.removesuffix("s")
+    told = tokens.get(axis)
+    tiles = _whole(seat.get(f"n_tile_{axis}"))
+    parts = [seat.get(f"tile_{axis}.{i}") for i in range(tiles)]
+    sizes = tokens.get(f"{singular}_counts")
+    if not isinstance(told, np.ndarray) or not isinstance(sizes, np.ndarray):
+        return False
+    found = [part for part in parts if isinstance(part, np.ndarray)]
+    if [len(part) for part in found] != sizes.tolist() or len(told) != sizes.sum():
+        return False
+    slots: NDArray[Any] = np.concatenate(found).astype(np.int64) if found else np.zeros(0, np.int64)
+    kept = slots >= 0
+    pairs = set(zip(told[kept].tolist(), slots[kept].tolist(), strict=True))
+    named = {slot for _, slot in pairs}
+    if len(pairs) != len(named) or len({token for token, _ in pairs}) != len(pairs):
+        return False
+    return named | ({extra} if extra >= 0 else set()) == set(range(count))
+
+
+def _whole(value: Value | None, default: int = 0) -> int:
+    return int(value) if isinstance(value, int | np.integer) else default

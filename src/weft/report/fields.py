@@ -1,0 +1,283 @@
+"""Every field of every message: what it is, and who may read it.
+
+The one table of what travels. A field that is not in it is reported by an audit as unknown, and a
+test lets all methods run to see that there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+
+import numpy as np
+
+from weft.channels.message import Value
+from weft.channels.recording import Direction
+
+_SCALAR = 16
+
+
+class Form(Enum):
+    """In which form something travels: its name, and whether it hides what it stands for."""
+
+    BLOCK = "encrypted", True
+    SCALARS = "masked scalars", True
+    TOKENS = "tokens", True
+    BOXES = "sealed boxes", True
+    KEYS = "public keys", False
+    RECORD = "public record", False
+    NUMBERS = "plain numbers", False
+    TEXTS = "names and settings", False
+    CLEAR = "in the clear", False
+
+    def __init__(self, title: str, hides: bool) -> None:
+        self.title = title
+        self.hides = hides
+
+    def fits(self, value: Value) -> bool:
+        """Whether a value can be of this form; what is inside a block is not looked at."""
+        kind = value.dtype.kind if isinstance(value, np.ndarray) else ""
+        if self is Form.BLOCK or self is Form.BOXES:
+            return isinstance(value, bytes)
+        if self is Form.SCALARS:
+            return isinstance(value, bytes) and len(value) % _SCALAR == 0
+        if self is Form.TOKENS:
+            return isinstance(value, np.ndarray) and value.dtype == np.uint64
+        if self is Form.KEYS:
+            return isinstance(value, bytes | str | int)
+        if self is Form.CLEAR:
+            return isinstance(value, np.ndarray) and value.dtype == np.float64
+        if self is Form.TEXTS:
+            return isinstance(value, str | np.ndarray)
+        whole = isinstance(value, int) or bool(kind and kind in "iub")
+        return whole or (self is Form.NUMBERS and isinstance(value, float))
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a field is; ``common``: the same in all phases, which need not be told apart."""
+
+    form: Form
+    what: str
+    common: bool = False
+
+
+def _block(what: str) -> Meaning:
+    return Meaning(Form.BLOCK, what)
+
+
+def _scalars(what: str) -> Meaning:
+    return Meaning(Form.SCALARS, what)
+
+
+_FLAGS = _scalars("which digits of the largest it reaches")
+_SLOTS = Meaning(Form.RECORD, "which of its slots these are")
+_REQUEST = Meaning(Form.RECORD, "numbers of request, iteration and reply", common=True)
+_WISH = Meaning(Form.RECORD, "what to do in this phase", common=True)
+_CHAIN = Meaning(Form.RECORD, "labels of the pads to take off", common=True)
+_RING = Meaning(Form.RECORD, "who shares masks with it", common=True)
+_RING_KEYS = Meaning(Form.KEYS, "of those who share masks", common=True)
+_DIGITS = Meaning(Form.NUMBERS, "digits of the largest so far", common=True)
+_UNIT = Meaning(Form.NUMBERS, "common unit, a power of two")
+_ROLES = Meaning(Form.RECORD, "its slots, cohorts and roles")
+_OTHERS = Meaning(Form.RECORD, "how many samples other label holders draw from")
+_GIFTS = Meaning(Form.RECORD, "whose seeds it makes, and for whom")
+_STEP = Meaning(Form.NUMBERS, "constants of the step")
+_V = _block("changes of its feature sums")
+_ALPHA = _block("dual variables that it posts")
+_LOSSES = _scalars("its losses and conjugates")
+_ESTIMATE = _scalars("its loss over the samples drawn")
+_NORMS = _scalars("its part of ‖w‖²")
+_SEQUENCE = Meaning(Form.RECORD, "number of the reply")
+
+_SEAT = (
+    *("party", "n_parties", "n_samples", "n_shared_rows", "n_shared_columns", "n_columns"),
+    *("row_holders", "column_holders", "cohort", "cohort_start", "labelled", "counts"),
+    *("computing", "bias", "bias_slot", "column_cohort", "owned", "cell_holders"),
+    *("n_tile_rows", "tile_rows.#", "n_tile_columns", "tile_columns.#"),
+    *("n_owned_cells", "owned_cells.#"),
+)
+_LINKS = tuple(
+    f"{kind}.{field}"
+    for kind in ("z", "v", "alpha", "delta")
+    for field in (
+        *("chain", "chain.knots", "checks", "checks.knots"),
+        *("news", "news.lengths", "news.marks", "news.knots"),
+    )
+)
+
+#: Direction, phase ("*": any) and fields to what they are; ``#`` stands for a number.
+_TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
+    "up": {
+        "match.tokens": {
+            ("public",): Meaning(Form.KEYS, "to seal for it, and to know it by"),
+            ("mark",): Meaning(Form.KEYS, "fingerprint of the run secret"),
+            ("rows",): Meaning(Form.TOKENS, "keyed hashes of ids"),
+            ("columns",): Meaning(Form.TOKENS, "keyed hashes of feature names"),
+            ("labels",): Meaning(Form.TOKENS, "keyed hashes of id with label"),
+            ("labelled",): Meaning(Form.RECORD, "which samples have a label"),
+            ("row_counts", "column_counts"): Meaning(Form.RECORD, "sizes of its tiles"),
+        },
+        "match.seat": {
+            ("boxes",): Meaning(Form.BOXES, "seeds and keys for other holders"),
+            ("boxes.lengths",): Meaning(Form.RECORD, "where a box ends"),
+            ("key",): Meaning(Form.KEYS, "number of the run's key"),
+            ("shared.public",): Meaning(Form.KEYS, "public half of the parties' key"),
+        },
+        "scale.extremes": {("v",): _block("digits that its columns reach")},
+        "scale.sums": {("v",): _block("its part of column sums")},
+        "scale.spread": {("v",): _block("its part of column deviations")},
+        "scale.size": {("flags",): _FLAGS},
+        "scale.norms": {("z",): _block("its part of row norms")},
+        "scale.longest": {("flags",): _FLAGS},
+        "size": {("flags",): _FLAGS},
+        "hyfdca.norms": {("z",): _block("its part of row norms")},
+        "hyfdca.spread": {
+            ("v",): _block("its part of X̃ᵀu (power iteration)"),
+            ("squares",): _scalars("its part of ‖u‖²"),
+        },
+        "hyfdca.gather": {("z",): _block("its part of X̃v (power iteration)")},
+        "hyfdca.weights": {
+            ("z",): _block("changes of its inner products"),
+            ("z.slots", "want"): _SLOTS,
+            ("norms",): _NORMS,
+            ("w",): Meaning(Form.CLEAR, "weights of features that it answers for"),
+            ("norm change",): _scalars("change of its part of ‖w‖²"),
+            ("v",): _V,
+            ("losses",): _LOSSES,
+            ("estimate",): _ESTIMATE,
+            ("sequence",): _SEQUENCE,
+        },
+        "hyfdca.step": {
+            ("v",): _V,
+            ("alpha",): _ALPHA,
+            ("delta",): _block("changes of dual variables that it proposes"),
+            ("alpha.slots", "delta.slots"): _SLOTS,
+            ("losses",): _LOSSES,
+            ("estimate",): _ESTIMATE,
+            ("sequence",): _SEQUENCE,
+        },
+        "hyfdca.dual": {
+            ("v",): _V,
+            ("alpha",): _ALPHA,
+            ("alpha.slots",): _SLOTS,
+            ("sequence",): _SEQUENCE,
+        },
+        "hyfdca.again": {("alpha",): _ALPHA, ("alpha.slots",): _SLOTS},
+        "certify.freeze": {("v",): _block("feature sums of the frozen pair")},
+        "certify.products": {
+            ("z",): _block("inner products of the frozen pair"),
+            ("norms",): _NORMS,
+        },
+        "certify.losses": {("losses",): _LOSSES},
+        "joint.size": {("flags",): _FLAGS},
+        "joint.partial": {("z",): _block("its part of the scores")},
+    },
+    "down": {
+        "*": {
+            ("round", "iteration", "ack", "context", "epoch"): _REQUEST,
+            ("peers",): _RING,
+            ("peers.keys",): _RING_KEYS,
+            ("digit",): _WISH,
+            ("prefix",): _DIGITS,
+            _LINKS: _CHAIN,
+        },
+        "match.tokens": {
+            ("run",): Meaning(Form.KEYS, "random name of the run"),
+            ("classes",): Meaning(Form.TEXTS, "class names"),
+        },
+        "match.seat": {
+            _SEAT: _ROLES,
+            ("other_party", "other_rows", "other_offset", "other_size", "other_start"): _OTHERS,
+            ("overlap",): Meaning(Form.TEXTS, "what counts for a cell at several holders"),
+            ("bias_value",): Meaning(Form.NUMBERS, "value of the constant column"),
+            ("give.keys",): Meaning(Form.KEYS, "of other holders"),
+            (
+                *("deal", "rows.maker", "columns.maker", "rows.place", "columns.place"),
+                *("give.to", "give.rows", "give.rows.start"),
+                *("give.columns", "give.columns.start"),
+            ): _GIFTS,
+        },
+        "match.keys": {
+            ("boxes",): Meaning(Form.BOXES, "seeds and keys, sealed to it"),
+            ("boxes.from", "boxes.lengths"): Meaning(Form.RECORD, "who made which box"),
+        },
+        "scale.extremes": {
+            ("v",): _block("how many reach each digit of its columns"),
+            ("of",): Meaning(Form.TEXTS, "of which values"),
+        },
+        "scale.sums": {("v",): _block("how many reach each digit of its columns")},
+        "scale.spread": {("v",): _block("how many reach each digit of its columns")},
+        "scale.finish": {
+            ("v",): _block("means, deviations or extremes of its columns"),
+            ("rule",): Meaning(Form.TEXTS, "the rule of scaling"),
+        },
+        "scale.norms": {("unit",): _UNIT},
+        "scale.longest": {("z",): _block("norms of samples that it counts")},
+        "scale.rows": {("factor",): Meaning(Form.NUMBERS, "factor of all rows")},
+        "start": {
+            ("settings",): Meaning(Form.TEXTS, "settings of the run"),
+            ("unit", "label"): _UNIT,
+        },
+        "hyfdca.norms": {("unit",): _UNIT},
+        "hyfdca.spread": {
+            ("z",): _block("norms, then X̃v, of its samples"),
+            ("first",): _WISH,
+        },
+        "hyfdca.gather": {("v",): _block("X̃ᵀu of its features"), ("scale",): _STEP},
+        "hyfdca.begin": {
+            ("z",): _block("norms of its samples"),
+            ("omega", "share"): _STEP,
+        },
+        "hyfdca.weights": {
+            ("v",): _block("feature sums of its features"),
+            ("ahead", "every", "measure", "counted", "fuse", "still"): _WISH,
+            ("gamma", "omega", "active"): _STEP,
+        },
+        "hyfdca.step": {
+            ("z",): _block("inner products of its samples"),
+            ("send", "measure", "still"): _WISH,
+            ("gamma", "omega", "active"): _STEP,
+        },
+        "hyfdca.dual": {
+            ("alpha",): _block("dual variables of its samples"),
+            ("delta",): _block("changes of dual variables of its samples"),
+            ("alpha.slots", "delta.slots"): _SLOTS,
+            ("send",): _WISH,
+        },
+        "hyfdca.again": {("send",): _WISH},
+        "certify.freeze": {
+            ("alpha",): _block("dual variables of the frozen pair"),
+            ("alpha.slots",): _SLOTS,
+            ("keep",): _REQUEST,
+        },
+        "certify.products": {
+            ("v",): _block("feature sums of the frozen pair"),
+            ("keep",): _REQUEST,
+        },
+        "certify.losses": {
+            ("z",): _block("inner products of samples that it counts"),
+            ("keep",): _REQUEST,
+        },
+        "checkpoint.restore": {("omega", "share"): _STEP},
+        "joint.partial": {("unit",): _UNIT},
+        "joint.scores": {("z",): _block("scores of its samples")},
+    },
+}
+
+_FLAT: dict[tuple[str, str, str], Meaning] = {
+    (direction, phase, field): meaning
+    for direction, phases in _TABLE.items()
+    for phase, groups in phases.items()
+    for fields, meaning in groups.items()
+    for field in fields
+}
+
+
+@cache
+def meaning_of(direction: Direction, phase: str, field: str) -> Meaning | None:
+    """What a field is; None: the table does not know it."""
+    name = re.sub(r"\.\d+$", ".#", field)
+    return _FLAT.get((direction, phase, name)) or _FLAT.get((direction, "*", name))

@@ -1,0 +1,56 @@
+"""How large a sum can get: what the fixed point of every kind is chosen from.
+
+Let A bound |α_i|, √U the norm of every party's part of every row, and h be the most holders of a
+sample. The stored feature sums of party k are Σ_i α_i^{(k)} x_{k,i} with |α_i^{(k)}| ≤ A, also if
+they are stale, so that
+
+    |v_m/N|  ≤  1/N Σ_k Σ_i A |x_{k,i,m}|            ≤  A h √U,
+    ‖w‖      ≤  1/(λN) Σ_i Σ_k A ‖x_{k,i}‖           ≤  A h √U / λ,
+    |z_i|    ≤  Σ_k ‖x_{k,i}‖ ‖w‖                    ≤  A h² U / λ,
+
+for single parties and for totals. U is the power of two above the largest part of a row that any
+party has, found by a maximum over masked sums. A is the Lipschitz constant of the loss, which
+bounds its dual variables; a loss without one gets room above the largest label, and every α is
+checked against it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from weft.losses import Loss
+
+#: Room for α above the largest label where the loss does not bound it.
+_ROOM = 256.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds on z, v/N and α, and on changes of α."""
+
+    z: float
+    v: float
+    alpha: float
+
+    @classmethod
+    def of(cls, loss: Loss, lam: float, holders: int, unit: float, label: float) -> Bounds:
+        """From the problem and the sizes that the parties agreed on.
+
+        Parameters
+        ----------
+        holders
+            The most holders of a sample.
+        unit
+            At least every party's part of every ‖x_i‖².
+        label
+            At least every |label|.
+        """
+        largest = loss.lipschitz if math.isfinite(loss.lipschitz) else _ROOM * max(label, 1e-30)
+        size = max(unit, 1e-30)
+        # Twice, since proposals are changes: from −A to A.
+        return cls(
+            z=largest * holders**2 * size / lam,
+            v=largest * holders * math.sqrt(size),
+            alpha=2.0 * largest,
+        )
