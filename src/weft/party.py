@@ -305,22 +305,30 @@ class Party:
                 "restore them, or start without --resume"
             )
         keys = {name[5:]: state.pop(name) for name in list(state) if name.startswith("keys.")}
-        self._keyring.restore(keys, self._raised_epoch(integer(message, "epoch")))
+        self._raise_epoch(int(keys["key"]), integer(message, "epoch"))
+        self._keyring.restore(keys, integer(message, "epoch"))
         self._half.restore(state, message)
         return {}
 
-    def _raised_epoch(self, epoch: int) -> int:
-        """Write down the epoch before anything is encrypted in it; it must be a new one."""
+    def _raise_epoch(self, key: int, epoch: int) -> None:
+        """Write down the epoch before anything is encrypted in it; it must be new to the key."""
         path = self._file(0).with_suffix(".epoch")
-        last = int(path.read_text()) if path.exists() else 0
+        last = 0
+        if path.exists():
+            try:
+                used, last = map(int, path.read_text().split())
+            except ValueError:
+                raise StorageError(f"{path} is damaged; start without --resume") from None
+            # Another run, with keys of its own, has left its file here.
+            last = last if used == key else 0
         if epoch <= last:
             raise ProtocolError(
                 f"epoch {epoch} of this run was used before (the last was {last}); resume from "
                 "the newest checkpoint, or start anew"
             )
         with replacing(path) as draft:
-            draft.write_text(f"{epoch}\n")
-        return epoch
+            draft.touch(mode=0o600)
+            draft.write_text(f"{key} {epoch}\n")
 
     def _forget(self, message: Message) -> Message:
         """Delete older checkpoints: a newer set is complete."""
@@ -328,6 +336,7 @@ class Party:
         mine = keep.name.rpartition(".npz")[0].rpartition(".")[0]
         for path in keep.parent.iterdir():
             stem, _, number = path.stem.rpartition(".")
-            if stem == mine and number.isdigit() and path != keep:
+            older = number.isdigit() and path.suffix == ".npz" and path != keep
+            if stem == mine and older:
                 path.unlink(missing_ok=True)
         return {}

@@ -334,16 +334,9 @@ def test_a_party_is_shown_what_it_got_and_opened(recorded):
     received = [entry for entry in transcript if entry.party == "east"]
     view = found.parties["east"]
     assert view.messages == len(received)
-    opened = sum(read_block(e.message["v"], "v").slots for e in received if "v" in e.message)
-    assert opened
-    flags = [e for e in received if e.phase.startswith("scale.") and "v" in e.message]
-    widths = [read_block(e.message["v"], "v").width for e in flags]
-    assert max(widths) == 15
-    assert view.opened["v"] == sum(
-        read_block(e.message["v"], "v").slots * read_block(e.message["v"], "v").width
-        for e in received
-        if "v" in e.message
-    )
+    blocks = [read_block(e.message["v"], "v") for e in received if "v" in e.message]
+    assert {block.width for block in blocks} == {1, 2, 15}
+    assert view.opened["v"] == sum(block.slots * block.width for block in blocks)
     # East has no labels, so that it is asked for no step and gets no inner products in training.
     training = {line.phase for line in found.party}
     assert "hyfdca.dual" in training

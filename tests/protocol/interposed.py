@@ -189,6 +189,8 @@ def interpose(middle):
 #: As in weft.crypto.payload, written down a second time: magic, version, cipher, kind, flags,
 #: width, key, count, runs, labels, label.
 HEADER = struct.Struct("<2sBBBBHIIIIQ")
+FIELDS = ("magic", "version", "cipher", "kind", "flags", "width", "key", "count", "runs", "labels",
+          "label")  # fmt: skip
 KINDS = ("z", "v", "alpha", "delta")
 
 
@@ -203,14 +205,13 @@ def blocks_in(message):
 
 def with_header(packed, **changes):
     """A block with other fields in its header."""
-    names = "magic version cipher kind flags width key count runs labels label".split()
-    fields = dict(zip(names, HEADER.unpack_from(packed), strict=True))
+    fields = header_of(packed)
     return HEADER.pack(*{**fields, **changes}.values()) + packed[HEADER.size :]
 
 
 def header_of(packed):
-    names = "magic version cipher kind flags width key count runs labels label".split()
-    return dict(zip(names, HEADER.unpack_from(packed), strict=True))
+    """The fields of a block's header by name."""
+    return dict(zip(FIELDS, HEADER.unpack_from(packed), strict=True))
 
 
 def body_at(packed):

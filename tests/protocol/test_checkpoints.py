@@ -12,6 +12,7 @@ import pytest
 
 from weft import storage
 from weft.algorithms.base import Checkpointing
+from weft.crypto.payload import KIND_CODES, read_block
 from weft.data import Tile
 from weft.errors import ConfigError, WeftError
 from weft.federation import Federation, Preparation
@@ -31,16 +32,33 @@ def cut_after(iteration):
     return progress
 
 
-def train(tiles, settings, folder=None, *, every=4, resume=False, progress=None):
-    federation = Federation(tiles, PREPARATION, store=folder)
+def train(tiles, settings, folder=None, *, every=4, resume=False, progress=None, record=False):
+    """A run that also keeps what every party held after each iteration."""
+    federation = Federation(tiles, PREPARATION, store=folder, record=record)
     checkpointing = Checkpointing(folder, every, resume) if folder else None
-    return federation.train(settings, progress=progress, checkpointing=checkpointing)
+    held = {}
+
+    def look(entry):
+        held[entry.iteration] = {
+            name: (party._half.w.copy(), party._half.alpha.copy())
+            for name, party in federation.parties.items()
+        }
+        if progress is not None:
+            progress(entry)
+
+    trained = federation.train(settings, progress=look, checkpointing=checkpointing)
+    trained.held = held
+    return trained
 
 
 def without_costs(history, *more):
-    """Records without seconds (and without what saving a checkpoint itself costs)."""
-    gone = ("compute_seconds", "wall_seconds", *more)
+    """Records without seconds and bytes: labels that are counted on compress a little otherwise."""
+    gone = ("compute_seconds", "wall_seconds", "bytes_down", "bytes_up", *more)
     return [{k: v for k, v in asdict(record).items() if k not in gone} for record in history]
+
+
+#: A pair in progress is given up at a resumption, so that certificates come at other times.
+OF_PAIRS = ("primal", "dual", "gap", "certified_at", "gap_estimate", "round_trips")
 
 
 def assert_same_run(one, other, *but):
@@ -52,6 +70,26 @@ def assert_same_run(one, other, *but):
     assert one.result.stopped == other.result.stopped
     assert one.result.notes == other.result.notes
     assert without_costs(one.result.history, *but) == without_costs(other.result.history, *but)
+    assert_same_weights(one, other)
+    assert_no_contradiction(one, other)
+
+
+def assert_same_weights(one, other):
+    """All parties hold the same bits after every iteration that both runs went through."""
+    common = one.held.keys() & other.held.keys()
+    assert len(common) == min(len(one.held), len(other.held))
+    for iteration in common:
+        for name, found in one.held[iteration].items():
+            for a, b in zip(found, other.held[iteration][name], strict=True):
+                assert np.array_equal(a, b), (iteration, name)
+
+
+def assert_no_contradiction(one, other):
+    """What both runs say of the same pair is the same."""
+    said = {r.certified_at: (r.primal, r.dual, r.gap) for r in one.result.history}
+    for record in other.result.history:
+        if record.certified_at in said:
+            assert said[record.certified_at] == (record.primal, record.dual, record.gap)
 
 
 @pytest.mark.parametrize("cut", [4, 10])
@@ -67,7 +105,9 @@ def test_a_resumed_run_has_the_same_bits_as_one_that_was_never_interrupted(
     with pytest.raises(PowerCutError):
         train(tiles, settings, tmp_path / "cut", every=2, progress=cut_after(cut))
     resumed = train(tiles, settings, tmp_path / "cut", every=2, resume=True)
-    assert_same_run(whole, resumed)
+    assert min(resumed.held) == cut // 2 * 2 - 1
+    assert resumed.result.certificate.iteration == 15
+    assert_same_run(whole, resumed, *(() if participation == "everyone" else OF_PAIRS))
 
 
 def test_a_run_resumed_twice_has_the_same_bits_too(patchwork, quick, tmp_path):
@@ -77,8 +117,7 @@ def test_a_run_resumed_twice_has_the_same_bits_too(patchwork, quick, tmp_path):
         with pytest.raises(PowerCutError):
             train(patchwork(), settings, tmp_path, every=3, resume=resume, progress=cut_after(cut))
     resumed = train(patchwork(), settings, tmp_path, every=3, resume=True)
-    # Saving costs round trips and bytes of its own, which the plain run does not have.
-    assert_same_run(plain, resumed, "round_trips", "bytes_down", "bytes_up")
+    assert_same_run(plain, resumed, *OF_PAIRS)
 
 
 def test_a_run_resumed_from_its_last_iteration_trains_no_further(patchwork, quick, tmp_path):
@@ -86,7 +125,8 @@ def test_a_run_resumed_from_its_last_iteration_trains_no_further(patchwork, quic
     whole = train(patchwork(), settings, tmp_path, every=4)
     resumed = train(patchwork(), settings, tmp_path, every=4, resume=True)
     assert len(resumed.result.history) == 12
-    assert_same_run(whole, resumed, "round_trips", "bytes_down", "bytes_up")
+    assert not resumed.held
+    assert_same_run(whole, resumed, "round_trips")
 
 
 def test_a_run_resumed_after_lost_replies_has_the_same_bits(patchwork, simulate, quick, tmp_path):
@@ -107,17 +147,68 @@ def test_a_run_resumed_after_lost_replies_has_the_same_bits(patchwork, simulate,
     assert whole.result.certificate == resumed.result.certificate
 
 
+@pytest.mark.parametrize("cipher", ["plain", "pad"])
+def test_every_resumption_goes_on_in_a_later_epoch(patchwork, quick, tmp_path, cipher):
+    """Else labels would come again, and with them pads that were used."""
+    settings = quick(participation=0.5, iterations=20, certify_every=2, cipher=cipher)
+    for epoch, cut in enumerate((5, 9, 13, None)):
+        arguments = {"every": 2, "resume": epoch > 0, "record": True}
+        if cut is not None:
+            with pytest.raises(PowerCutError):
+                train(patchwork(), settings, tmp_path, progress=cut_after(cut), **arguments)
+            continue
+        trained = train(patchwork(), settings, tmp_path, **arguments)
+        found = {
+            read_block(value, field).label >> 52
+            for entry in trained.channel.transcript
+            if entry.phase.startswith(("hyfdca.", "certify."))
+            for message in (entry.message, entry.reply)
+            for field, value in message.items()
+            if field in KIND_CODES
+        }
+        assert found == {epoch}
+        assert (tmp_path / "epoch.txt").read_text() == f"{epoch}\n"
+
+
+def test_a_folder_whose_run_was_resumed_serves_another_run_too(patchwork, quick, tmp_path):
+    """Epochs are counted for every run anew, since each has keys of its own."""
+    settings = quick(iterations=8)
+    whole = train(patchwork(), settings)
+    for _ in range(2):
+        for resume in (False, True, True):
+            with pytest.raises(PowerCutError):
+                train(patchwork(), settings, tmp_path, resume=resume, progress=cut_after(5))
+    assert_same_run(whole, train(patchwork(), settings, tmp_path, resume=True))
+
+
+@pytest.mark.parametrize("name", ["epoch.txt", "north.0.epoch"])
+def test_a_damaged_note_of_the_epoch_gives_one_sentence(patchwork, quick, tmp_path, name):
+    train(patchwork(), quick(iterations=5), tmp_path)
+    train(patchwork(), quick(iterations=5), tmp_path, resume=True)
+    (tmp_path / name).write_text("seven")
+    with pytest.raises(WeftError, match=rf"{name}.*without --resume") as caught:
+        train(patchwork(), quick(iterations=5), tmp_path, resume=True)
+    assert "\n" not in str(caught.value)
+
+
+PARTIES = ("east", "north", "south", "west")
+
+
 def test_checkpoints_are_for_their_owner_only_and_older_sets_are_deleted(
     patchwork, quick, tmp_path
 ):
-    train(patchwork(), quick(iterations=13), tmp_path, every=4)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [
-        "coordinator.npz",
-        *(f"{p}.12.npz" for p in ("east", "north", "south", "west")),
-    ]
-    for path in tmp_path.iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    def names():
+        for path in tmp_path.iterdir():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+        return sorted(path.name for path in tmp_path.iterdir())
+
+    with pytest.raises(PowerCutError):
+        train(patchwork(), quick(iterations=13), tmp_path, every=4, progress=cut_after(9))
+    assert names() == sorted(["coordinator.npz", "epoch.txt", *(f"{p}.8.npz" for p in PARTIES)])
+    train(patchwork(), quick(iterations=13), tmp_path, every=4, resume=True)
+    # What a party notes of epochs outlasts its older checkpoints.
+    own = [name for p in PARTIES for name in (f"{p}.12.npz", f"{p}.0.epoch")]
+    assert names() == sorted(["coordinator.npz", "epoch.txt", *own])
 
 
 def test_checkpoints_of_parties_whose_names_begin_alike_do_not_delete_each_other(
@@ -129,16 +220,31 @@ def test_checkpoints_of_parties_whose_names_begin_alike_do_not_delete_each_other
         for name, c in (("north", slice(0, 3)), ("north.west", slice(3, 5)), ("n*", slice(5, 7)))
     }
     train(tiles, quick(iterations=9), tmp_path, every=4)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["coordinator.npz", "n*.8.npz", "north.8.npz", "north.west.8.npz"]
+    names = ["coordinator.npz", "epoch.txt", "n*.8.npz", "north.8.npz", "north.west.8.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
     train(tiles, quick(iterations=9), tmp_path, every=4, resume=True)
+    names += ["n*.0.epoch", "north.0.epoch", "north.west.0.epoch"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
-@pytest.mark.parametrize("place", ["savez", "replace"])
-@pytest.mark.parametrize("good_writes", [5, 7, 9], ids=["a party", "a later party", "coordinator"])
+#: A checkpoint writes a file for each of four parties, one for the coordinator, and its epoch.
+FULL_DISKS = {
+    "a party": ("savez", 5),
+    "a later party": ("savez", 7),
+    "coordinator": ("savez", 9),
+    "the first epoch, moved": ("replace", 5),
+    "a party, moved": ("replace", 6),
+    "a later party, moved": ("replace", 8),
+    "coordinator, moved": ("replace", 10),
+    "epoch, moved": ("replace", 11),
+}
+
+
+@pytest.mark.parametrize("full_at", FULL_DISKS)
 def test_a_full_disk_gives_one_sentence_and_leaves_the_older_checkpoint_usable(
-    patchwork, quick, tmp_path, monkeypatch, place, good_writes
+    patchwork, quick, tmp_path, monkeypatch, full_at
 ):
+    place, good_writes = FULL_DISKS[full_at]
     settings = quick(iterations=14, participation=0.5)
     whole = train(patchwork(), settings, tmp_path / "whole")
     owner = np if place == "savez" else os
@@ -158,7 +264,7 @@ def test_a_full_disk_gives_one_sentence_and_leaves_the_older_checkpoint_usable(
     assert "\n" not in str(caught.value)
     assert not [p for p in folder.iterdir() if p.name.endswith(".tmp")]
     resumed = train(patchwork(), settings, folder, resume=True)
-    assert_same_run(whole, resumed, "round_trips", "bytes_down", "bytes_up")
+    assert_same_run(whole, resumed, *OF_PAIRS)
 
 
 @pytest.mark.parametrize("change", [{"lam": 0.1}, {"seed": 9}, {"local": "practical"}])

@@ -30,7 +30,15 @@ from weft.federation import Federation, Preparation
 from weft.keys import ephemeral_keys
 from weft.party import Party
 
-CUTS = ("hybrid 2×2", "hybrid 3×3", "horizontal", "vertical", "overlap", "multi-class", "regression")
+CUTS = (
+    "hybrid 2×2",
+    "hybrid 3×3",
+    "horizontal",
+    "vertical",
+    "overlap",
+    "multi-class",
+    "regression",
+)
 
 
 def settings_of(name, **changes):
@@ -172,9 +180,7 @@ def test_the_weights_that_the_coordinator_saw_are_those_of_the_model(cipher):
     seen = trained.result.weights
     assert seen is not None
     # By column slots, which have no names at the coordinator: compare as sets of weights.
-    np.testing.assert_array_equal(
-        np.sort(seen.ravel()), np.sort(trained.model.coef.ravel())
-    )
+    np.testing.assert_array_equal(np.sort(seen.ravel()), np.sort(trained.model.coef.ravel()))
     assert np.unique(seen).size == seen.size
 
 
@@ -213,7 +219,9 @@ def test_a_party_with_real_data_refuses_the_papers_protocol(sees, monkeypatch):
     if sees != "papers":
         train(split, quick(coordinator_sees=sees, iterations=1))
         return
-    with pytest.raises(WeftError, match=r"party r1c1 refuses coordinator_sees = 'papers'") as caught:
+    with pytest.raises(
+        WeftError, match=r"party r1c1 refuses coordinator_sees = 'papers'"
+    ) as caught:
         train(split, quick(coordinator_sees=sees))
     assert "\n" not in str(caught.value)
 

@@ -34,7 +34,7 @@ def by_chance(share, seed, phases=MOVING, spared=("north", "south")):
 
 
 def assert_both_sides_agree(simulation):
-    """What holders read in the coordinator's totals is the sum of what they believe to have sent."""
+    """What holders read in the totals is the sum of what the parties believe to have sent."""
     run, roster = simulation.run, simulation.roster
     simulation.settle()
     sent = {

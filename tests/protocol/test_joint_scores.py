@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from weft.crypto import cipher
-from weft.crypto.cipher import Plain, PlainAdder
+from weft.crypto import CIPHERS
+from weft.crypto.payload import read_block, words_of
 from weft.data import SPLITS, Split, Tile, pool
 from weft.errors import DataError
 from weft.federation import Federation, Preparation
@@ -120,18 +120,39 @@ def test_columns_that_the_model_does_not_know_are_ignored_and_a_tile_of_only_suc
         predict_scores(model, {"a": (known,), "b": (foreign,)})
 
 
-def test_joint_scores_do_not_depend_on_the_cipher(table, quick, monkeypatch):
-    class Negated(Plain):
-        def encrypt(self, kind, slots, values):
-            return -values
+@pytest.mark.parametrize("kind", ["grid", "overlapping"])
+@pytest.mark.parametrize("cipher", sorted({*CIPHERS} - {"plain", "pad"}))
+def test_joint_scores_do_not_depend_on_the_cipher(table, models, kind, cipher):
+    tiles = new_tiles(table, kind, 3)
+    plain, padded, other = (
+        predict_scores(models[3, "standard"], tiles, cipher=name)[1]
+        for name in ("plain", "pad", cipher)
+    )
+    assert np.array_equal(plain, padded)
+    assert np.array_equal(plain, other)
 
-        decrypt = encrypt
 
-    monkeypatch.setitem(cipher.CIPHERS, "negated", (Negated, PlainAdder))
-    model = trained_on(table, quick, 3)
-    tiles = new_tiles(table, "overlapping", 3)
-    plain = predict_scores(model, tiles)[1]
-    assert np.array_equal(plain, predict_scores(model, tiles, cipher="negated")[1])
+@pytest.mark.parametrize("kind", ["grid", "overlapping"])
+def test_nobody_reads_a_score_in_the_messages_of_joint_prediction(table, models, kind):
+    tiles = new_tiles(table, kind, 3)
+    words = []
+    for _ in range(2):
+        crossed = []
+        predict_scores(models[3, "standard"], tiles, record=crossed.append)
+        found = set()
+        blocks = 0
+        for entry in crossed:
+            for message in (entry.message, entry.reply):
+                assert not any(getattr(v, "dtype", None) == np.float64 for v in message.values())
+                if "z" in message:
+                    blocks += 1
+                    opened = words_of(read_block(message["z"], "a block"), "a block")
+                    # Numbers below 2^49 are what a plain block would hold.
+                    assert (np.abs(opened.view(np.int64).astype(float)) < 2.0**49).mean() < 0.02
+                    found |= set(opened.ravel().tolist())
+        assert blocks == 2 * len(tiles)
+        words.append(found)
+    assert not words[0] & words[1]
 
 
 # ── the model file ───────────────────────────────────────────────────────────────────────────

@@ -73,7 +73,7 @@ def seated(tiles, how):
         with pytest.raises(DataError, match="label"):
             federation.assemble(SETTINGS)
         return None
-    _, roster, _ = federation.assemble(SETTINGS)
+    _, roster, _, _ = federation.assemble(SETTINGS)
     return federation, roster
 
 
@@ -279,7 +279,7 @@ def test_equal_duplicates_share_exact_norms_under_mean_and_first():
     }
     for overlap in ("mean", "first"):
         federation = Federation(tiles, Preparation(overlap=overlap))
-        _, roster, _ = federation.assemble(SETTINGS)
+        _, roster, _, _ = federation.assemble(SETTINGS)
         squares = np.zeros(3)
         for number, party in enumerate(federation.parties.values()):
             squares[roster.rows.party_slots(number)] += party.table().squares[:, 0]
@@ -307,7 +307,7 @@ def test_holders_that_agree_on_labels_in_other_number_types_are_no_conflict():
         "north": tile(["a", "b"], ["x"], np.array([0, 1])),
         "south": tile(["b", "a"], ["y"], np.array([1.0, 0.0])),
     }
-    _, roster, _ = Federation(tiles).assemble(Settings(lam=1.0))
+    _, roster, _, _ = Federation(tiles).assemble(Settings(lam=1.0))
     assert roster.labels_everywhere
 
 
@@ -325,7 +325,7 @@ def test_ids_that_never_meet_are_refused_unless_confirmed():
     with pytest.raises(DataError, match=r"north .*two schemes.*confirm_separate_ids"):
         Federation(tiles).assemble(SETTINGS)
     how = Preparation(confirm_separate_ids=True)
-    _, roster, _ = Federation(tiles, how).assemble(SETTINGS)
+    _, roster, _, _ = Federation(tiles, how).assemble(SETTINGS)
     assert roster.rows.n_shared == 0
 
 
@@ -334,7 +334,7 @@ def test_separate_ids_with_the_same_columns_are_rows_only_data_and_need_no_confi
         "north": tile(["a", "b"], ["x", "y"], [0.0, 1.0]),
         "south": tile(["c"], ["y", "x"], [0.0]),
     }
-    _, roster, _ = Federation(tiles).assemble(SETTINGS)
+    _, roster, _, _ = Federation(tiles).assemble(SETTINGS)
     assert roster.horizontal
     assert roster.rows.n_shared == 0
 
@@ -352,7 +352,7 @@ def test_samples_without_a_label_are_left_out_and_counted():
         "south": tile(["b", "c", "d", "e"], ["y"], [5.0, np.nan, np.nan, np.nan]),
     }
     federation = Federation(tiles)
-    _, roster, _ = federation.assemble(SETTINGS)
+    _, roster, _, _ = federation.assemble(SETTINGS)
     assert roster.rows.left_out == 2  # d and e
     assert roster.n_samples == 3
     assert (federation.parties["south"].seat.tile_rows[0] < 0).tolist() == [0, 0, 1, 1]

@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from weft.algorithms.settings import Settings
-from weft.crypto import cipher
-from weft.crypto.cipher import Cipher, PlainAdder
+from weft.crypto.payload import KIND_CODES, read_block, words_of
 from weft.data import Tile
 from weft.federation import Federation, Preparation
+from weft.keys import ephemeral_keys
 
 PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
-PAYLOADS = ("z", "alpha", "v")
+BLOCKS = tuple(KIND_CODES)
+SCALARS = ("flags", "squares", "norms", "losses", "norm change", "estimate")
 LOCALS = ("safe", "practical", "theory")
-
-
-#: Each is 3 modulo 4, so that a value and its scrambled form differ unless it is 0 mod 2^63.
-KEYS = {"z": 0x9E3779B97F4A7C17, "v": 0xD1B54A32D192ED03, "alpha": 0xAEF17502108EF2DB}
-
-
-class Scrambled(Cipher):
-    """Multiplies by an odd secret modulo 2^64: additively homomorphic, and unreadable to code.
-
-    No real cipher (one known value gives it away), but the coordinator's code gets integers
-    that mean nothing, so a run that ends with the same bits cannot have read any.
-    """
-
-    name = "blind"  # as long as "plain": settings travel, and their bytes are counted
-
-    def encrypt(self, kind, slots, values):
-        return (values.view(np.uint64) * np.uint64(KEYS[kind])).view(np.int64)
-
-    def decrypt(self, kind, slots, payload):
-        inverse = np.uint64(pow(KEYS[kind], -1, 2**64))
-        return (np.ascontiguousarray(payload).view(np.uint64) * inverse).view(np.int64)
-
-
-@pytest.fixture
-def blind(monkeypatch):
-    monkeypatch.setitem(cipher.CIPHERS, "blind", (Scrambled, PlainAdder))
-    return "blind"
+RULES = {
+    "everyone": "everyone",
+    "half": 0.5,
+    "in turns": {"cyclic": 2},
+    "by trace": {"trace": [["north", "east"], ["south", "west", "north"], ["east"]]},
+}
 
 
 def both_ways(trained):
@@ -51,6 +32,29 @@ def both_ways(trained):
         for direction, message in (("down", entry.message), ("up", entry.reply)):
             for field, value in message.items():
                 yield direction, entry.phase, entry.party, field, value
+
+
+def blocks_in(trained, direction=None):
+    """(phase, party, kind, block) of every block that crossed."""
+    for way, phase, party, field, value in both_ways(trained):
+        if field in BLOCKS and direction in (None, way):
+            yield phase, party, field, read_block(value, f"{phase} {party} {field}")
+
+
+def words_in(trained, direction=None):
+    """All encrypted words, in the order in which they crossed."""
+    found = []
+    for *where, block in blocks_in(trained, direction):
+        words = words_of(block, str(where)).ravel()
+        found.append(words[~untouched(block, words)])
+    return np.concatenate(found)
+
+
+def untouched(block, words):
+    """Which words are of totals to which nobody has contributed yet: zero, under no pad."""
+    if block.carried.labels.all():
+        return np.zeros(words.shape, bool)
+    return words == 0
 
 
 def texts_in(value):
@@ -95,59 +99,79 @@ def test_no_message_carries_an_id_a_feature_name_or_the_labels_in_the_clear(
     assert seen > 100
 
 
-def tokens(tiles, seed, field):
-    settings = Settings(lam=1.0, seed=seed)
-    federation = Federation(tiles, record=True)
-    channel, _, _ = federation.assemble(settings)
+def tokens(tiles, field, keys=None):
+    federation = Federation(tiles, record=True, keys=keys)
+    channel, *_ = federation.assemble(Settings(lam=1.0))
     return {e.party: e.reply[field] for e in channel.transcript if e.phase == "match.tokens"}
 
 
-def test_tokens_agree_between_parties_and_change_with_the_secret(patchwork):
+def test_tokens_agree_between_parties_and_change_with_every_run(patchwork):
+    """Also with the same keys: else one run could be matched with another."""
     tiles = patchwork()
+    keys = ephemeral_keys(tuple(tiles))
     for field, of in (("rows", lambda t: t.ids), ("columns", lambda t: t.features)):
-        here, there = tokens(tiles, 1, field), tokens(tiles, 2, field)
+        here = tokens(tiles, field, keys)
         by_name = {}
         for party, found in here.items():
             for name, token in zip(of(tiles[party][0]), found.tolist(), strict=True):
                 assert by_name.setdefault(name, token) == token
         assert len(set(by_name.values())) == len(by_name)
-        assert not set(by_name.values()) & {t for v in there.values() for t in v.tolist()}
+        for there in (tokens(tiles, field, keys), tokens(tiles, field)):
+            assert not set(by_name.values()) & {t for v in there.values() for t in v.tolist()}
 
 
 def test_label_tokens_do_not_show_which_samples_have_equal_labels(patchwork):
     tiles = patchwork()
-    for party, found in tokens(tiles, 1, "labels").items():
+    for party, found in tokens(tiles, "labels").items():
         assert len(np.unique(found)) == tiles[party][0].n
 
 
 def test_a_sample_and_a_feature_of_the_same_name_have_different_tokens():
     tiles = {"a": (Tile.make(["x", "y"], ["x", "y"], np.eye(2), [0, 1]),)}
-    rows, columns = (tokens(tiles, 0, field)["a"] for field in ("rows", "columns"))
+    rows, columns = (tokens(tiles, field)["a"] for field in ("rows", "columns"))
     assert not set(rows.tolist()) & set(columns.tolist())
 
 
-@pytest.mark.parametrize("participation", ["everyone", 0.5])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("local", LOCALS)
 def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
-    patchwork, quick, local, participation
+    patchwork, quick, local, rule
 ):
     tiles = patchwork(unlabelled=("east",))
-    settings = quick(local=local, participation=participation, iterations=12)
+    settings = quick(local=local, participation=RULES[rule], iterations=12)
     federation = Federation(tiles, PREPARATION, record=True)
     trained = federation.train(settings)
+    kinds, told = Counter(), 0
     for entry in trained.channel.transcript:
         seat = federation.parties[entry.party].seat
-        shared = {"z": seat.n_shared_rows, "alpha": seat.n_shared_rows, "v": seat.n_shared_columns}
         for message in (entry.message, entry.reply):
-            for kind in PAYLOADS:
+            for kind in BLOCKS:
+                where = (entry.phase, entry.party, kind)
+                rows = kind != "v"
+                shared = seat.n_shared_rows if rows else seat.n_shared_columns
+                cohorts = len(seat.shared_rows if rows else seat.shared_columns) - 1
+                if f"{kind}.chain" in message:
+                    assert len(message[f"{kind}.chain"]) == cohorts, where
+                if f"{kind}.news" in message:
+                    # One number stands for slots in a row.
+                    news = message[f"{kind}.news"].astype(int)
+                    count = int(message[f"{kind}.news.lengths"].sum())
+                    last = news[0] + count - 1 if len(news) == 1 else news.max()
+                    assert len(news) in (1, count), where
+                    assert 0 <= news.min() <= last < shared, where
+                    told += 1
                 if kind not in message:
                     continue
-                assert len(message[kind]) <= shared[kind], (entry.phase, entry.party, kind)
+                kinds[kind] += 1
+                block = read_block(message[kind], str(where))
+                assert block.slots <= shared, where
                 slots = message.get(f"{kind}.slots")
                 if slots is not None:
-                    assert len(slots) == len(message[kind])
-                    assert len(np.unique(slots)) == len(slots)
-                    assert ((slots >= 0) & (slots < shared[kind])).all()
+                    assert len(slots) == block.slots, where
+                    assert len(np.unique(slots)) == len(slots), where
+                    assert ((slots >= 0) & (slots < shared)).all(), where
+    assert set(kinds) == {"z", "v", "alpha"} | ({"delta"} if local != "safe" else set())
+    assert told
 
 
 def test_inner_products_go_only_to_parties_that_compute_the_step(patchwork, quick):
@@ -163,7 +187,8 @@ def test_inner_products_go_only_to_parties_that_compute_the_step(patchwork, quic
         for entry in losses:
             counted = federation.parties[entry.party].seat.counted_rows
             shared = federation.parties[entry.party].seat.n_shared_rows
-            assert len(entry.message.get("z", ())) == counted[:shared].sum()
+            told = read_block(entry.message["z"], "z").slots if "z" in entry.message else 0
+            assert told == counted[:shared].sum()
 
 
 @pytest.mark.parametrize("participation", ["everyone", 0.5])
@@ -180,8 +205,11 @@ def test_a_party_that_shares_nothing_sends_and_gets_only_scalars(
     settings = quick(local=local, participation=participation, iterations=10)
     trained = Federation(tiles, how, record=True).train(settings)
     for direction, phase, party, field, value in both_ways(trained):
-        if party == "island" and not phase.startswith("match.") and isinstance(value, np.ndarray):
-            allowed = field in ("send", "prefix")
+        if party != "island":
+            continue
+        assert field not in BLOCKS, (direction, phase)
+        if not phase.startswith("match.") and isinstance(value, np.ndarray):
+            allowed = field in ("send", "prefix", "peers")
             assert allowed or value.size == 0, (direction, phase, field)
 
 
@@ -196,49 +224,168 @@ def test_rows_only_data_needs_no_sums_over_samples(table, quick):
             quick(local=local, iterations=5)
         )
         for _, phase, _, field, _ in both_ways(trained):
-            assert not phase.startswith("hyfdca") or field not in ("z", "alpha")
+            assert not phase.startswith("hyfdca") or field not in ("z", "alpha", "delta")
         phases = {entry.phase for entry in trained.channel.transcript}
         assert "hyfdca.weights" in phases
         assert not phases & {"hyfdca.step", "hyfdca.dual", "hyfdca.again"}
 
 
-def without_seconds(history):
-    timed = ("compute_seconds", "wall_seconds")
-    return [{k: v for k, v in asdict(record).items() if k not in timed} for record in history]
+# ── under encryption ─────────────────────────────────────────────────────────────────────────
+
+
+def without_costs(history):
+    """Records without seconds and bytes, which a cipher may change."""
+    gone = ("compute_seconds", "wall_seconds", "bytes_down", "bytes_up")
+    return [{k: v for k, v in asdict(record).items() if k not in gone} for record in history]
+
+
+def same(one, other):
+    """Whether two values in messages are equal."""
+    if isinstance(one, np.ndarray):
+        return type(other) is np.ndarray and np.array_equal(one, other)
+    return one == other
 
 
 @pytest.mark.parametrize("classes", [0, 2, 3], ids=["regression", "binary", "three classes"])
-@pytest.mark.parametrize("participation", ["everyone", 0.5])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("local", LOCALS)
 def test_a_coordinator_that_cannot_read_a_value_reaches_the_same_bits(
-    patchwork, quick, blind, local, participation, classes
+    patchwork, quick, local, rule, classes
 ):
     tiles = patchwork(classes=classes, unlabelled=("east",))
     common = {
         "loss": "squared" if classes == 0 else "hinge",
         "local": local,
-        "participation": participation,
+        "participation": RULES[rule],
         "iterations": 15,
         "certify_every": 3,
     }
     federation = Federation(tiles, PREPARATION, record=True)
-    plain = federation.train(quick(**common))
-    hidden = federation.train(quick(**common, cipher=blind))
+    plain = federation.train(quick(**common, cipher="plain"))
+    hidden = federation.train(quick(**common, cipher="pad"))
     assert np.array_equal(plain.model.coef, hidden.model.coef)
     assert np.array_equal(plain.model.intercept, hidden.model.intercept)
     assert plain.model.certificate == hidden.model.certificate
     assert plain.result.certificate == hidden.result.certificate
     assert plain.result.certificate is not None
-    assert without_seconds(plain.result.history) == without_seconds(hidden.result.history)
-    # And every value that travelled was scrambled.
-    pairs = zip(both_ways(plain), both_ways(hidden), strict=True)
-    compared = 0
-    for (*where, value), (*there, other) in pairs:
-        assert where == there
-        if where[3] in PAYLOADS and np.any(value):
-            compared += 1
-            assert (value[value != 0] != other[value != 0]).all(), where
-    assert compared > 50
+    assert plain.result.stopped == hidden.result.stopped
+    assert plain.result.notes == hidden.result.notes
+    assert without_costs(plain.result.history) == without_costs(hidden.result.history)
+    # The same was said, but no value in the clear: not even that one is zero.
+    compared = Counter()
+    for one, other in zip(plain.channel.transcript, hidden.channel.transcript, strict=True):
+        assert (one.phase, one.party) == (other.phase, other.party)
+        for message, veiled in ((one.message, other.message), (one.reply, other.reply)):
+            for field, value in message.items():
+                if field in BLOCKS:
+                    block = read_block(veiled[field], field)
+                    words = words_of(read_block(value, field), field)
+                    cover = words_of(block, field)
+                    bare = untouched(block, cover)
+                    assert (words[~bare] != cover[~bare]).all(), (one.phase, one.party, field)
+                    assert not words[bare].any(), (one.phase, one.party, field)
+                    compared["words"] += words.size
+                elif field in SCALARS:
+                    assert value != veiled[field], (one.phase, one.party, field)
+                    compared["scalars"] += 1
+                elif not one.phase.startswith("match.") and field != "settings":
+                    assert same(value, veiled[field]), (one.phase, one.party, field)
+            extra = {field.partition(".")[0] for field in veiled.keys() - message.keys()}
+            allowed = {*BLOCKS, "peers", "context"}
+            assert one.phase.startswith("match.") or extra <= allowed, (one.phase, extra)
+    assert compared["words"] > 1000
+    assert compared["scalars"] > 100
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("local", LOCALS)
+def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(
+    patchwork, quick, local, rule
+):
+    settings = quick(local=local, participation=RULES[rule], iterations=12)
+    trained = Federation(patchwork(), PREPARATION, record=True).train(settings)
+    told, numbers = set(), set()
+    for _, phase, party, field, value in both_ways(trained):
+        if field in (*BLOCKS, *SCALARS):
+            assert type(value) is bytes, (phase, party, field)
+            told.add(field)
+        elif isinstance(value, np.ndarray):
+            assert value.dtype.kind in "biu", (phase, party, field)
+        elif isinstance(value, float):
+            numbers.add(field)
+    assert {"z", "v", "alpha", *SCALARS} - told <= {"squares", "norm change", "estimate", "norms"}
+    # Sizes and steps that are the same for everybody.
+    assert numbers <= {"unit", "label", "gamma", "omega", "scale", "share", "factor", "bias_value"}
+
+
+@pytest.fixture(scope="module")
+def long_run(patchwork, quick):
+    """A run with enough words in it to look at them as a crowd."""
+    settings = quick(participation=0.75, iterations=120, iic=1.0)
+    return Federation(patchwork(), PREPARATION, record=True).train(settings)
+
+
+def test_without_keys_encrypted_words_look_like_noise(long_run):
+    words = words_in(long_run, "up")
+    assert len(words) > 10_000
+    # A number drawn anew for every word: none comes twice.
+    assert len(np.unique(words)) == len(words)
+    bits = np.unpackbits(words.view(np.uint8)).reshape(len(words), 64)
+    sigma = 0.5 / np.sqrt(len(words))
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * sigma
+    # Neighbours have nothing to do with each other either.
+    assert np.abs((bits[1:] != bits[:-1]).mean(axis=0) - 0.5).max() < 5 * sigma
+    spread = np.bincount(words.view(np.uint8), minlength=256)
+    expected = spread.sum() / 256
+    chi = ((spread - expected) ** 2 / expected).sum()
+    assert chi < 255 + 6 * np.sqrt(2 * 255)
+    # Of what fits a total, ±2^49, there is as little as among random words.
+    small = np.abs(words.view(np.int64).astype(float)) < 2.0**49
+    assert small.mean() < 2.0**-14 * 8
+
+
+def test_totals_look_like_noise_too(long_run):
+    """What comes down is the same for all holders of a slot, but no number in it is small."""
+    words = words_in(long_run, "down")
+    small = np.abs(words.view(np.int64).astype(float)) < 2.0**49
+    assert small.mean() < 2.0**-14 * 8
+    bits = np.unpackbits(np.unique(words).view(np.uint8)).reshape(-1, 64)
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(bits))
+
+
+def test_masked_scalars_look_like_noise_and_never_come_twice(long_run):
+    packs = [
+        value[at : at + 16]
+        for way, _, _, field, value in both_ways(long_run)
+        if way == "up" and field in SCALARS
+        for at in range(0, len(value), 16)
+    ]
+    assert len(packs) > 1000
+    assert len(set(packs)) == len(packs)
+    bits = np.unpackbits(np.frombuffer(b"".join(packs), np.uint8)).reshape(len(packs), -1)
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(packs))
+
+
+@pytest.mark.parametrize("same_keys", [True, False], ids=["same keys", "other keys"])
+@pytest.mark.parametrize("local", LOCALS)
+def test_the_same_seed_run_twice_gives_no_equal_block(patchwork, quick, local, same_keys):
+    """The values are the same bit for bit; what crosses has nothing in common."""
+    tiles = patchwork()
+    keys = ephemeral_keys(tuple(tiles)) if same_keys else None
+    settings = quick(local=local, participation=0.75, iterations=12)
+    one, two = (
+        Federation(tiles, PREPARATION, record=True, keys=keys).train(settings) for _ in range(2)
+    )
+    assert np.array_equal(one.model.coef, two.model.coef)
+    assert len(words_in(one)) == len(words_in(two))
+    assert not set(words_in(one).tolist()) & set(words_in(two).tolist())
+    secret = (*BLOCKS, *SCALARS, "boxes", "run")
+    found = [
+        {v for *_, field, v in both_ways(trained) if field in secret and v}
+        for trained in (one, two)
+    ]
+    assert min(map(len, found)) > 100
+    assert not found[0] & found[1]
 
 
 def test_the_same_seed_gives_the_same_bits_twice_and_another_seed_does_not(patchwork, quick):

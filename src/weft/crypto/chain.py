@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _PLAIN_BITS = np.uint64((1 << 63) - 1)
+_NONE = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,13 @@ class Holders:
         bounds = np.searchsorted(party[order], np.arange(parties + 1)).tolist()
         return cls(unit, party, begin, order, bounds)
 
+    @cached_property
+    def place(self) -> Ints:
+        """Where each pair stands in ``order``."""
+        place = np.empty(len(self.order), np.int64)
+        place[self.order] = np.arange(len(self.order))
+        return place
+
     def pairs(self, party: int) -> Ints:
         """The pairs of a party, by unit."""
         return self.order[self.bounds[party] : self.bounds[party + 1]]
@@ -66,14 +76,25 @@ class Holders:
 
 @dataclass(frozen=True)
 class Links:
-    """How the pairs asked in one request are linked."""
+    """How the pairs asked in one request are linked.
 
-    asked: Flags
-    #: Per pair, the pair before it in its unit; −1: it leads.
-    before: Ints
-    #: Units with somebody asked, and the last pair asked there.
-    units: Ints
+    Attributes
+    ----------
+    parties, pairs
+        Which parties are asked; and for which of their units (empty: for all).
+    first, last
+        Per unit, the pairs that lead and end the chain; −1: nobody is asked.
+    """
+
+    parties: Flags
+    pairs: Flags
+    first: Ints
     last: Ints
+
+    def asked(self, holders: Holders) -> Flags:
+        """A flag per pair."""
+        every = self.parties[holders.party]
+        return every & self.pairs if len(self.pairs) else every
 
 
 class Knots:
@@ -155,53 +176,49 @@ class CohortChain:
         self.knots = Knots()
         self.marks: Labels = np.zeros(len(holders.begin) - 1, np.uint64)
         self._links: Links | None = None
-        self._cached: tuple[bytes, Links] | None = None
         self._base = 0
 
-    def link(self, asked: Flags) -> Links:
-        """Link the pairs asked; the same pairs as last time cost nothing."""
-        key = asked.tobytes()
-        if self._cached is not None and self._cached[0] == key:
-            return self._cached[1]
-        number = np.arange(len(asked))
-        latest = np.maximum.accumulate(np.where(asked, number, -1)) if len(asked) else number
-        before = np.concatenate([[-1], latest[:-1]]) if len(asked) else number
-        begin = self.holders.begin
-        before = np.where(before >= begin[self.holders.unit], before, -1)
-        ends = latest[begin[1:] - 1] if len(asked) else np.zeros(0, np.int64)
-        units = np.flatnonzero(ends >= begin[:-1])
-        links = Links(asked, before, units, ends[units])
-        self._cached = (key, links)
-        return links
+    def invite(self, parties: Flags, pairs: Flags, epoch: int, round_: int) -> tuple[Labels, bool]:
+        """Link the parties asked; with flags for ``pairs``, in those units only.
 
-    def invite(self, asked: Flags, epoch: int, round_: int) -> Labels:
-        """What each pair takes off: the label before it, or the mark of the unit."""
-        links = self._links = self.link(asked)
+        Returns what each pair takes off, in the order of parties: the label before it, or the
+        mark of the unit; and whether a knot is among them.
+        """
         self._base = label_of(epoch, round_, 0)
-        party = self.holders.party[np.maximum(links.before, 0)].astype(np.uint64)
-        before = np.uint64(self._base) + party
-        return np.where(links.before >= 0, before, self._leading())
+        holders, units = self.holders, len(self.holders.begin) - 1
+        minus = np.empty(len(holders.party), np.uint64)
+        first, last = np.empty(units, np.int64), np.empty(units, np.int64)
+        marks = self._leading()
+        tied = link_pairs(
+            parties, pairs, holders.begin, holders.party, holders.place, marks, self._base, minus,
+            first, last,
+        )  # fmt: skip
+        self._links = Links(parties, pairs, first, last)
+        return minus, tied
 
     def _leading(self) -> Labels:
-        return self.marks[self.holders.unit]
+        """Marks that leading parties take off, per unit; none: they know them by slot."""
+        return self.marks
 
-    def record(self, answered: Flags) -> None:
-        """The parties that answered have contributed to all their units that were asked."""
+    def _taken(self) -> Links:
         links = self._links
         if links is None:
             raise RuntimeError("contributions that nobody was invited to make")
         self._links = None
-        last = self.holders.party[links.last].astype(np.uint64) + np.uint64(self._base)
-        silent = links.asked & ~answered[self.holders.party]
-        if silent.any():
-            whole = ~np.isin(links.units, self.holders.unit[silent])
+        return links
+
+    def record(self, answered: Flags) -> None:
+        """The parties that answered have contributed to all their units that were asked."""
+        links = self._taken()
+        linked = np.flatnonzero(links.last >= 0)
+        before = self.marks.copy() if (links.parties & ~answered).any() else None
+        last = self.holders.party[links.last[linked]].astype(np.uint64)
+        self.marks[linked] = last + np.uint64(self._base)
+        if before is not None:
+            silent = links.asked(self.holders) & ~answered[self.holders.party]
             for unit in np.unique(self.holders.unit[silent]).tolist():
-                self.marks[unit] = self.knots.mark(
-                    self._residue(links, unit, answered, int(self.marks[unit]))
-                )
-            self.marks[links.units[whole]] = last[whole]
-        else:
-            self.marks[links.units] = last
+                residue = self._residue(links, unit, answered, int(before[unit]))
+                self.marks[unit] = self.knots.mark(residue)
 
     def _residue(self, links: Links, unit: int, answered: Flags, carried: int) -> set[int]:
         """Signed labels in a unit some of whose holders were asked and stayed silent."""
@@ -213,17 +230,19 @@ class CohortChain:
         old = self.knots.labels(carried)
         for label in old:
             add(label & int(_PLAIN_BITS), -1 if label & int(SIGN) else 1)
+        before = -1
         for pair in range(int(self.holders.begin[unit]), int(self.holders.begin[unit + 1])):
             party = int(self.holders.party[pair])
-            if not links.asked[pair] or not answered[party]:
+            if not links.parties[party] or (len(links.pairs) and not links.pairs[pair]):
                 continue
-            add(self._base + party, 1)
-            before = int(links.before[pair])
-            if before >= 0:
-                add(self._base + int(self.holders.party[before]), -1)
-            else:
-                for label in old:
-                    add(label & int(_PLAIN_BITS), 1 if label & int(SIGN) else -1)
+            if answered[party]:
+                add(self._base + party, 1)
+                if before >= 0:
+                    add(self._base + before, -1)
+                else:
+                    for label in old:
+                        add(label & int(_PLAIN_BITS), 1 if label & int(SIGN) else -1)
+            before = party
         return {label if n > 0 else label | int(SIGN) for label, n in count.items() if n}
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -256,7 +275,7 @@ class SlotChain(CohortChain):
         self._complete_after = 0
 
     def _leading(self) -> Labels:
-        return np.zeros(len(self.holders.party), np.uint64)
+        return _NONE
 
     def news(self) -> tuple[Ints, Ints]:
         """Pairs that lead now, and slots whose marks they do not know, pair by pair.
@@ -266,9 +285,8 @@ class SlotChain(CohortChain):
         links = self._links
         if links is None:
             raise RuntimeError("nobody was invited")
-        lead = np.full(len(self._start) - 1, -1)
-        leading = np.flatnonzero(links.asked & (links.before < 0))
-        lead[self.holders.unit[leading]] = leading
+        lead = links.first
+        leading = lead[lead >= 0]
         told = self._told[leading]
         oldest = int(told.min(initial=self._time))
         # A slot stands in many entries of the log; it counts where it changed last.
@@ -286,16 +304,13 @@ class SlotChain(CohortChain):
 
     def record_slots(self, answered: Flags, slots: Ints, party: Ints) -> None:
         """Contributions at ``slots`` (parties ascending) by the parties of ``party``."""
-        links = self._links
-        if links is None:
-            raise RuntimeError("contributions that nobody was invited to make")
-        self._links = None
+        links = self._taken()
         self._time += 1
-        silent = links.asked & ~answered[self.holders.party]
-        before = self.marks[slots] if silent.any() else None
+        before = self.marks[slots] if (links.parties & ~answered).any() else None
         # Parties come in their order, so that the last one's label stays.
         self.marks[slots] = np.uint64(self._base) + party.astype(np.uint64)
         if before is not None:
+            silent = links.asked(self.holders) & ~answered[self.holders.party]
             affected = np.zeros(len(self._start) - 1, bool)
             affected[self.holders.unit[silent]] = True
             self._tie(links, answered, slots, before, affected)
@@ -306,17 +321,15 @@ class SlotChain(CohortChain):
         while self._logged > len(self._stamp) and len(self._log) > 1:
             self._complete_after, dropped = self._log.pop(0)
             self._logged -= len(dropped)
-        leading = links.asked & (links.before < 0) & answered[self.holders.party]
-        self._told[leading] = self._time - 1
+        leading = links.first[links.first >= 0]
+        self._told[leading[answered[self.holders.party[leading]]]] = self._time - 1
 
     def _once(self, links: Links, slots: Ints, party: Ints, complete: bool) -> Ints:
         """Every slot once: where all have answered, as the leading party sent it."""
         if not complete:
             return np.unique(slots)
-        lead = np.full(len(self._start) - 1, -1)
-        leading = np.flatnonzero(links.asked & (links.before < 0))
-        lead[self.holders.unit[leading]] = self.holders.party[leading]
-        once: Ints = slots[lead[self.cohort_of[slots]] == party]
+        lead = self.holders.party[links.first[self.cohort_of[slots]]]
+        once: Ints = slots[lead == party]
         return once
 
     def _tie(
@@ -356,3 +369,51 @@ def runs_of(marks: Labels, bounds: Sequence[int]) -> list[tuple[NDArray[np.uint3
     names = marks[at]
     edges = np.searchsorted(at, [0, *bounds]).tolist()
     return [(lengths[a:b], names[a:b]) for a, b in pairwise(edges)]
+
+
+@numba.njit(cache=True)
+def link_pairs(
+    parties: Any, pairs: Any, begin: Any, party: Any, place: Any, marks: Any, base: int,
+    minus: Any, first: Any, last: Any,
+) -> bool:  # fmt: skip
+    """One pass over the pairs, unit by unit; see `CohortChain.invite`."""
+    tied = False
+    for unit in range(begin.shape[0] - 1):
+        before = -1
+        first[unit] = -1
+        for pair in range(begin[unit], begin[unit + 1]):
+            mark = np.uint64(0)
+            if parties[party[pair]] and (pairs.shape[0] == 0 or pairs[pair]):
+                if before >= 0:
+                    mark = np.uint64(base + party[before])
+                else:
+                    first[unit] = pair
+                    if marks.shape[0] > 0:
+                        mark = marks[unit]
+                        tied = tied or (mark >> np.uint64(63)) != 0
+                before = pair
+            minus[place[pair]] = mark
+        last[unit] = before
+    return tied
+
+
+@numba.njit(cache=True)
+def learn_marks(known: Any, slots: Any, lengths: Any, marks: Any) -> bool:
+    """Write runs of marks at ``slots``, or from the only slot on; false where they do not fit."""
+    if lengths.shape[0] != marks.shape[0]:
+        return False
+    total = 0
+    for run in range(lengths.shape[0]):
+        total += int(lengths[run])
+    in_a_row = slots.shape[0] == 1
+    if not in_a_row and total != slots.shape[0]:
+        return False
+    for i in range(slots.shape[0]):
+        if slots[i] < 0 or slots[i] + (total if in_a_row else 1) > known.shape[0]:
+            return False
+    at = 0
+    for run in range(lengths.shape[0]):
+        for _ in range(int(lengths[run])):
+            known[slots[0] + at if in_a_row else slots[at]] = marks[run]
+            at += 1
+    return True

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.chain import read_knots
+from weft.crypto.chain import learn_marks, read_knots
 from weft.crypto.cost import Cost
 from weft.crypto.labels import SIGN, label_of
 from weft.crypto.payload import CIPHER_CODES, Block, Labels, pack_block, read_block, words_of
@@ -44,14 +44,22 @@ class Tails:
     def of(cls, slots: int) -> Tails:
         return cls(np.zeros(slots, np.uint64))
 
-    def learn(self, slots: Slots, marks: Labels, knots: list[tuple[int, ...]]) -> None:
-        """Take over marks that changed."""
-        several = (marks & SIGN) != 0
-        if several.any():
-            marks = marks.copy()
-            marks[several] += np.uint64(len(self.knots))
+    def learn(
+        self,
+        slots: Slots,
+        lengths: NDArray[np.uint32],
+        marks: Labels,
+        knots: list[tuple[int, ...]],
+    ) -> bool:
+        """Take over runs of marks that changed; false where they do not fit the slots.
+
+        A single slot stands for as many in a row as there are marks.
+        """
+        if knots:
+            several = (marks & SIGN) != 0
+            marks = np.where(several, marks + np.uint64(len(self.knots)), marks)
             self.knots += knots
-        self.marks[slots] = marks
+        return bool(learn_marks(self.marks, slots, lengths, marks))
 
 
 class Masking(Protocol):

@@ -30,7 +30,7 @@ from weft.crypto.cipher import (
 from weft.crypto.labels import SIGN
 from weft.crypto.pad import Pad
 from weft.crypto.paillier import PaillierSecret
-from weft.crypto.payload import KIND_CODES, Block, Labels
+from weft.crypto.payload import KIND_CODES, Block, Carried, Labels
 from weft.crypto.secrets import Secret
 from weft.crypto.streams import Streams, Words
 from weft.errors import ProtocolError
@@ -53,6 +53,11 @@ class PaillierCipher(Pad):
 
     def _close(self, words: Labels) -> bytes:
         return _known(self._key).seal(words.ravel())
+
+    def _quick(
+        self, kind: str, count: int, width: int, packed: Any
+    ) -> tuple[Carried, Words] | None:
+        return None
 
     def _open(self, block: Block, kind: str) -> Labels:
         try:

@@ -22,7 +22,7 @@ from weft.crypto.cipher import (
     refuse_newer,
 )
 from weft.crypto.labels import SIGN
-from weft.crypto.payload import KIND_CODES, Block, Labels, words_of
+from weft.crypto.payload import KIND_CODES, Block, Carried, Labels, quick_words, words_of
 from weft.crypto.streams import Streams, Words, signed_off
 from weft.errors import ProtocolError
 
@@ -85,12 +85,20 @@ class Pad(Cipher):
         since: int,
         unit: float,
     ) -> Floats:
-        block = self._read(kind, count, width, packed)
-        words = self._open(block, kind)
-        streams = self._streams[kind]
-        return streams.show(
-            KIND_CODES[kind], slots, words, block.carried, since, unit, lambda: self.where(kind)
+        found = self._quick(kind, count, width, packed)
+        if found is None:
+            block = self._read(kind, count, width, packed)
+            found = block.carried, self._open(block, kind)
+        carried, words = found
+        return self._streams[kind].show(
+            KIND_CODES[kind], slots, words, carried, since, unit, lambda: self.where(kind)
         )
+
+    def _quick(
+        self, kind: str, count: int, width: int, packed: Any
+    ) -> tuple[Carried, Words] | None:
+        """The words of a block in which there is nothing unusual."""
+        return quick_words(packed, self.name, kind, self.key, self._base, count, width)
 
     def _untie(
         self,

@@ -188,6 +188,29 @@ def read_block(packed: object, where: Where) -> Block:
     )
 
 
+def quick_words(
+    packed: object, cipher: str, kind: str, key: int, label: int, count: int, width: int
+) -> tuple[Carried, NDArray[np.uint64]] | None:
+    """Labels and words of a block that is just what was asked for; None: read it with care."""
+    if type(packed) is not bytes or len(packed) < HEAD:
+        return None
+    head = _HEADER.unpack_from(packed)
+    flags, runs, labels = head[4], head[8], head[9]
+    expected = (_MAGIC, _VERSION, CIPHER_CODES[cipher], KIND_CODES[kind], flags, width, key, count)
+    if head[:8] != expected or head[10] != label or flags not in (_SINGLE, _PER_COHORT | _SINGLE):
+        return None
+    at = HEAD + 4 * runs
+    if len(packed) != at + 8 * (labels + count * width) or (flags & _PER_COHORT and runs):
+        return None
+    lengths = None
+    if flags == _SINGLE:
+        if labels != runs:
+            return None
+        lengths = np.frombuffer(packed, np.uint32, runs, HEAD)
+    words = np.frombuffer(packed, np.uint64, labels + count * width, at)
+    return Carried(lengths, None, words[:labels]), words[labels:].reshape(count, width)
+
+
 def words_of(block: Block, where: Where) -> NDArray[np.uint64]:
     """The body as 64-bit words, one row per slot."""
     if len(block.body) != 8 * block.slots * block.width:

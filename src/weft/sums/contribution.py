@@ -18,6 +18,10 @@ Slots = NDArray[np.int32]
 Integers = NDArray[np.int64]
 
 
+_NO_MARKS = np.zeros(0, np.uint64)
+_NEWS = (np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.uint64))
+
+
 class Wire:
     """Values of one kind as they travel: fixed point, then the cipher.
 
@@ -126,16 +130,13 @@ class Contribution(Wire):
         field = f"{self.kind}.news"
         if field not in message:
             return
-        lengths = array(message, f"{field}.lengths").astype(np.int64)
-        marks = array(message, f"{field}.marks").astype(np.uint64)
+        slots, lengths = array(message, field), array(message, f"{field}.lengths")
+        marks = array(message, f"{field}.marks")
         knots = read_knots(array(message, f"{field}.knots")) if f"{field}.knots" in message else []
-        check_older(marks, knots, self._cipher.label, self.kind)
-        slots, marks = array(message, field), np.repeat(marks, lengths)
-        if len(slots) == 1:
-            slots = np.arange(slots[0], slots[0] + len(marks))
-        if len(slots) != len(marks) or not ((slots >= 0) & (slots < self._n)).all():
+        check_older(_NO_MARKS, knots, self._cipher.label, self.kind)
+        kinds = (slots.dtype, lengths.dtype, marks.dtype)
+        if kinds != _NEWS or not tails.learn(slots, lengths, marks, knots):
             raise ProtocolError(f"the news of pads under {WHAT[self.kind]} are malformed")
-        tails.learn(slots, marks, knots)
 
     def accept(self) -> None:
         """The coordinator has everything that was sent."""

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from weft.channels.message import Message
 from weft.crypto.adder import Adder
-from weft.crypto.chain import CohortChain, Holders, SlotChain, runs_of
+from weft.crypto.chain import CohortChain, SlotChain, runs_of
 from weft.crypto.payload import Carried
 from weft.sums.layout import Layout
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 _NONE = np.zeros(0, np.int64)
+_EVERY = np.zeros(0, bool)
 
 
 class Linkage:
@@ -51,46 +52,48 @@ class Linkage:
 
         With ``chosen``, a party contributes to those of its cohorts that have a flag only.
         """
-        holders = self._layout.holders
-        asked = self._layout.flags(list(messages))[holders.party]
+        asked, pairs = self._layout.flags(list(messages)), _EVERY
         if chosen is not None:
-            for party, flags in chosen.items():
-                k = self._layout.index[party]
-                pairs = holders.pairs(k)
-                asked[pairs] &= flags[: len(pairs)]
-        self._link(self.chain, messages, asked, holders, "chain")
+            asked, pairs = self._chosen(chosen)
+        self._link(self.chain, messages, asked, pairs, "chain")
         if isinstance(self.chain, SlotChain):
             self._tell(self.chain, messages)
         if self.checks is not None:
-            units = self.checks.holders
-            some = np.zeros(len(self._layout.parties), bool)
-            some[holders.party[asked]] = True
-            self._link(self.checks, messages, some[units.party], units, "checks")
+            self._link(self.checks, messages, asked, _EVERY, "checks")
+
+    def _chosen(self, chosen: Mapping[str, Flags]) -> tuple[Flags, Flags]:
+        """Parties with a flag for some shared cohort, and the flags of all pairs."""
+        holders = self._layout.holders
+        asked, pairs = self._layout.flags([]), np.zeros(len(holders.party), bool)
+        for party, flags in chosen.items():
+            k = self._layout.index[party]
+            mine = holders.pairs(k)
+            pairs[mine] = flags[: len(mine)]
+            asked[k] = bool(pairs[mine].any())
+        return asked, pairs
 
     def _link(
         self,
         chain: CohortChain,
         messages: Mapping[str, Message],
         asked: Flags,
-        holders: Holders,
+        pairs: Flags,
         field: str,
     ) -> None:
-        adder = self._adder
-        minus = chain.invite(asked, adder.epoch, adder.round)[holders.order]
-        some = None if asked.all() else asked[holders.order]
-        tied = bool((minus >> np.uint64(63)).any())
-        bounds, index = holders.bounds, self._layout.index
+        adder, holders = self._adder, chain.holders
+        minus, tied = chain.invite(asked, pairs, adder.epoch, adder.round)
+        bounds, index, name = holders.bounds, self._layout.index, f"{self.kind}.{field}"
         for party, message in messages.items():
             k = index[party]
             begin, end = bounds[k], bounds[k + 1]
-            if begin == end or (some is not None and not some[begin:end].any()):
+            if begin == end or not asked[k]:
                 continue
             mine = minus[begin:end]
             if tied:
                 mine, knots = chain.knots.rewrite(mine)
                 if knots is not None:
-                    message[f"{self.kind}.{field}.knots"] = knots
-            message[f"{self.kind}.{field}"] = mine
+                    message[f"{name}.knots"] = knots
+            message[name] = mine
 
     def _tell(self, chain: SlotChain, messages: Mapping[str, Message]) -> None:
         """Marks that changed, for those who lead a cohort now."""

@@ -112,7 +112,8 @@ def _next_epoch(folder: Path) -> int:
     """One above the last epoch, written down before anybody uses it."""
     path = folder / EPOCH
     try:
-        epoch = int(path.read_text()) + 1
+        # A run that was cut off in its first checkpoint is in its first epoch.
+        epoch = int(path.read_text()) + 1 if path.exists() else 1
     except (OSError, ValueError):
         raise ConfigError(
             f"{path} does not say which epoch of the run was the last; start without --resume"
@@ -123,4 +124,5 @@ def _next_epoch(folder: Path) -> int:
 
 def _save_epoch(folder: Path, epoch: int) -> None:
     with replacing(folder / EPOCH) as draft:
+        draft.touch(mode=0o600)
         draft.write_text(f"{epoch}\n")

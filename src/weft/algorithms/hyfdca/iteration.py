@@ -139,7 +139,7 @@ class Iteration:
 
     def _weight_messages(self, turn: int) -> dict[str, Message]:
         run = self.run
-        measure = self._measure and turn == run.iteration
+        measure = turn == run.iteration and self._measures(self.present)
         messages: dict[str, Message] = run.adder.open(self.present)
         for party, message in messages.items():
             message.update({"iteration": turn, "ahead": run.participation.horizon})
@@ -161,13 +161,13 @@ class Iteration:
         movers = [p for p in self.present if self._computes(p)]
         messages: dict[str, Message] = run.adder.open(movers)
         round_ = run.adder.round
-        base = self._step_message(still)
+        base = self._step_message(still, movers)
         senders = run.senders.of(movers) if run.settings.local == "safe" else {}
         for party, message in messages.items():
             message.update(base)
             if party in senders and not senders[party].all():
                 message["send"] = senders[party]
-        if self._every or self._measure:
+        if self._every or "measure" in base:
             run.adder.mask(messages)
         for party, block in self._totals(movers).items():
             messages[party]["z"] = block
@@ -215,7 +215,7 @@ class Iteration:
         """No sample is shared: weights and step in one round trip."""
         run = self.run
         messages = self._weight_messages(turn)
-        base = self._step_message(still)
+        base = self._step_message(still, self.present)
         for message in messages.values():
             message.update(base)
             message["fuse"] = True
@@ -228,14 +228,18 @@ class Iteration:
         self._finish_certificate(replies, messages)
         self._estimate(replies.answered, messages)
 
-    def _step_message(self, still: bool) -> Message:
+    def _measures(self, asked: list[str]) -> bool:
+        """Whether to estimate the loss; a sum over a single one of the parties would be its own."""
+        return self._measure and (len(asked) > 1 or len(self.run.roster.parties) == 1)
+
+    def _step_message(self, still: bool, asked: list[str]) -> Message:
         run = self.run
         message: Message = {"gamma": run.gamma() if run.iteration else 1.0}
         if run.settings.local == "safe":
             message["omega"] = run.omega
         if still:
             message["still"] = True
-        if self._measure and not still:
+        if self._measures(asked) and not still:
             message["measure"] = True
         if isinstance(run.participation, Cyclic) and run.roster.vertical:
             # In turns over all rows, the paper averages over the holders that are active.
@@ -393,7 +397,7 @@ class Iteration:
 
     def _estimate(self, replies: Mapping[str, Message], asked: Mapping[str, Message]) -> None:
         """Loss of the drawn samples plus the regulariser as last told: not a certificate."""
-        if not self._measure:
+        if not any("measure" in message for message in asked.values()):
             return
         run = self.run
         sums = add_scalars(replies, "estimate", 2, asked)
