@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -116,6 +118,35 @@ def test_totals_stay_consistent_under_random_faults(
     assert len(simulation.result.history) == 30
     assert_both_sides_agree(simulation)
     assert_certified_as_centrally(simulation)
+
+
+@pytest.mark.parametrize("participation", ["everyone", 0.75, {"cyclic": 2}], ids=str)
+@pytest.mark.parametrize("unlabelled", [(), ("east",)], ids=["labels everywhere", "at some"])
+@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
+def test_faults_have_the_same_consequences_under_encryption(
+    patchwork, simulate, quick, local, unlabelled, participation
+):
+    """Whoever falls silent in mid-sum: the others' sums, and all that follows, are the same."""
+    seed = len(local) + len(unlabelled)
+    phases = (*MOVING, "certify.freeze", "certify.products", "certify.losses")
+    runs = []
+    for cipher in ("plain", "pad"):
+        settings = quick(
+            local=local, participation=participation, seed=seed, iterations=30, cipher=cipher
+        )
+        plan = by_chance(0.3, seed, phases)
+        runs.append(simulate(patchwork(unlabelled=unlabelled), settings, PREPARATION, plan=plan))
+        runs[-1].go()
+    plain, padded = runs
+    assert plain.faults.happened == padded.faults.happened
+    assert sum(plain.faults.happened.values()) > 10
+    assert np.array_equal(plain.model().coef, padded.model().coef)
+    assert plain.result.certificate == padded.result.certificate
+    assert plain.result.notes == padded.result.notes
+    costs = ("compute_seconds", "wall_seconds", "bytes_down", "bytes_up")
+    for one, other in zip(plain.result.history, padded.result.history, strict=True):
+        found = [{k: v for k, v in asdict(r).items() if k not in costs} for r in (one, other)]
+        assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("fault", ["dead", "lost"])
@@ -348,6 +379,32 @@ def instead(field, value):
     return damage
 
 
+def repeated(field):
+    """The block of the reply before, once more."""
+    before = []
+
+    def damage(reply):
+        before.append(reply[field])
+        reply[field] = before[0]
+        return reply
+
+    return damage
+
+
+def changed(field, byte):
+    """One bit of every word, which only its readers can notice."""
+
+    def damage(reply):
+        packed = bytearray(reply[field])
+        slots = read_block(reply[field], "the reply").slots
+        for at_word in range(len(packed) - 8 * slots, len(packed), 8):
+            packed[at_word + byte] ^= 0x80
+        reply[field] = bytes(packed)
+        return reply
+
+    return damage
+
+
 @pytest.mark.parametrize(
     ("phase", "damage"),
     [
@@ -376,6 +433,42 @@ def test_a_damaged_reply_stops_the_run_and_names_the_party(
     with pytest.raises(ProtocolError, match="east") as caught:
         simulation.go()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("phase", "field"), [("weights", "z"), ("step", "v"), ("step", "alpha")])
+def test_a_reply_sent_twice_stops_the_run_and_names_the_party(
+    patchwork, simulate, quick, phase, field
+):
+    plan = at(f"hyfdca.{phase}", "east", 2, 3, fault=repeated(field))
+    simulation = simulate(patchwork(), quick(iic=1.0), PREPARATION, plan=plan)
+    with pytest.raises(ProtocolError, match=r"party east .*the label of another request") as caught:
+        simulation.go()
+    assert "\n" not in str(caught.value)
+    assert simulation.run.iteration == 3
+
+
+@pytest.mark.parametrize("byte", [0, 3, 7])
+@pytest.mark.parametrize(
+    ("local", "phase", "field"),
+    [
+        ("safe", "weights", "z"),
+        ("safe", "step", "v"),
+        ("safe", "step", "alpha"),
+        ("practical", "step", "delta"),
+    ],
+)
+def test_words_changed_on_their_way_stop_the_run_at_their_first_reader(
+    patchwork, simulate, quick, local, phase, field, byte
+):
+    plan = at(f"hyfdca.{phase}", "north", 2, fault=changed(field, byte))
+    # All that the first shares is shared with the second, who must be told α.
+    tiles = patchwork(unlabelled=("east",))
+    simulation = simulate(tiles, quick(iic=1.0, local=local), PREPARATION, plan=plan)
+    with pytest.raises(ProtocolError, match=r"fails its check .*changed") as caught:
+        simulation.go()
+    assert "\n" not in str(caught.value)
+    # Checking takes no trust in the coordinator: it is a party that refuses.
+    assert str(caught.value).startswith("party ")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from weft.crypto import Adder, FixedPoint
 from weft.crypto.cipher import WHAT, Plain
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keyring import Keyring
-from weft.crypto.masks import Masks
+from weft.crypto.masks import NONCE, Masks
 from weft.crypto.pad import Pad
 from weft.crypto.payload import pack_block, read_block, words_of
 from weft.crypto.secrets import Identity
@@ -727,12 +727,14 @@ class Crowd:
         self.ciphers = {}
         self.adder = Adder(cipher)
         identities = [Identity.new() for _ in self.names]
-        self.adder.meet(self.names, [i.public.to_bytes() for i in identities], 0, b"")
+        nonces = [bytes([i] * NONCE) for i in range(count)]
+        keys = [i.public.to_bytes() + n for i, n in zip(identities, nonces, strict=True)]
+        self.adder.meet(self.names, keys, 0, b"")
         for number, (name, identity) in enumerate(zip(self.names, identities, strict=True)):
             half = self.ciphers[name] = Plain() if cipher == "plain" else Pad()
             half.party = number
             if cipher != "plain":
-                half.masks = Masks(identity)
+                half.masks = Masks(identity, nonces[number])
 
     def ask(self, names):
         messages = self.adder.open(names)

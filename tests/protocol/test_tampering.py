@@ -8,11 +8,8 @@ or the change is harmless: the run ends with the very bits of one that nobody to
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import gmpy2
 import numpy as np
@@ -20,7 +17,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, reject, settings
 from hypothesis import strategies as st
 from interposed import (
-    HEADER,
     HIDING,
     KINDS,
     Middle,
@@ -37,10 +33,8 @@ from interposed import (
 
 from weft.crypto.bfv import BfvTotals
 from weft.crypto.cipher import WHAT
-from weft.crypto.payload import CIPHER_CODES, KIND_CODES, Carried, pack_block
-from weft.crypto.secrets import Secret
+from weft.crypto.payload import KIND_CODES, Carried, pack_block
 from weft.errors import WeftError
-from weft.keys import PartyKeys, ephemeral_keys
 
 #: Sums of all four kinds in both directions.
 SETTINGS = {"local": "practical", "participation": 0.75, "iterations": 4}

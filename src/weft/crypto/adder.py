@@ -54,7 +54,7 @@ class Adder:
         return self.name != "plain"
 
     def meet(self, parties: Sequence[str], keys: Sequence[bytes], key: int, public: bytes) -> None:
-        """Take over what the parties announced."""
+        """Take over what the parties announced; ``keys`` are public keys and nonces."""
         self._index = {name: number for number, name in enumerate(parties)}
         self._keys = list(keys)
         self.key, self.public = key, public

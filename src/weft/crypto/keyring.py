@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.crypto.bfv import BfvSecret
 from weft.crypto.cipher import Cipher, Plain, check_cipher
 from weft.crypto.envelopes import BfvCipher, PaillierCipher
-from weft.crypto.masks import Masks
+from weft.crypto.masks import NONCE, Masks
 from weft.crypto.pad import Pad
 from weft.crypto.paillier import PaillierSecret
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
@@ -58,7 +58,7 @@ class Keyring:
         self._keys = keys
         self.cipher = _cipher_of(cipher)
         self.cipher.party_name = keys.name
-        self._run_id = b""
+        self._run_id = self._nonce = b""
         self._pad_key: Secret | None = None
         self._start: dict[str, Ints] = {}
         self._seeds: dict[str, NDArray[np.uint8]] = {}
@@ -78,8 +78,10 @@ class Keyring:
     def announce(self, run_id: bytes) -> dict[str, Any]:
         """What everybody may know: public keys, and a mark by which equal secrets are known."""
         self._run_id = run_id
+        self._nonce = token_bytes(NONCE)
         mark = self._keys.run.fingerprint(f"run {run_id.hex()}")
-        return {"public": self._keys.identity.public.to_bytes(), "mark": mark}
+        public = self._keys.identity.public.to_bytes()
+        return {"public": public, "nonce": self._nonce, "mark": mark}
 
     def make(
         self, message: dict[str, Any], party: int, rows: Ints, columns: Ints
@@ -98,7 +100,7 @@ class Keyring:
         self.cipher.key = int(self._keys.run.fingerprint(f"key {self._run_id.hex()}")[:8], 16)
         if self.cipher.name == "plain":
             return {}
-        self.cipher.masks = Masks(self._keys.identity)
+        self.cipher.masks = Masks(self._keys.identity, self._nonce)
         self._pad_key = self._keys.run.derive("weft pad", self._run_id)
         for axis, start in zip(AXES, (rows, columns), strict=True):
             self._start[axis] = start

@@ -19,7 +19,9 @@ from weft.errors import ProtocolError
 #: Scalars are added modulo 2^128.
 MODULUS = 1 << 128
 _WIDTH = 16
-_KEY = 64
+#: Random bytes of a party for one run; they follow its public keys.
+NONCE = 16
+_KEY = 64 + NONCE
 
 
 class Masks:
@@ -29,10 +31,14 @@ class Masks:
     ----------
     identity
         Its key pair.
+    nonce
+        Its own random bytes of this run, which every pair secret depends on: masks of two runs
+        differ, whatever anybody else repeats.
     """
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, nonce: bytes) -> None:
         self._identity = identity
+        self._nonce = nonce
         self._pairs: dict[bytes, Secret] = {}
 
     def __reduce__(self) -> Any:
@@ -59,7 +65,10 @@ class Masks:
         return totals
 
     def _shared(self, key: bytes) -> Secret:
-        """The secret of a pair, agreed upon once."""
+        """The secret of a pair in this run, agreed upon once."""
         if key not in self._pairs:
-            self._pairs[key] = self._identity.shared_with(PublicIdentity.from_bytes(key))
+            public, nonce = key[:-NONCE], key[-NONCE:]
+            pair = self._identity.shared_with(PublicIdentity.from_bytes(public))
+            both = b"".join(sorted((self._nonce, nonce)))
+            self._pairs[key] = pair.derive("weft masks", both)
         return self._pairs[key]

@@ -57,12 +57,14 @@ def meet(
         seats[party] = roster.seat(number, follow_draws=follow_draws).to_message()
         if bias is not None:
             seats[party]["bias_value"] = bias
-    keys = [_public(party, answered[party]) for party in parties]
+    keys = [_bytes(party, answered[party], "public", 64) for party in parties]
+    nonces = [_bytes(party, answered[party], "nonce", 16) for party in parties]
     if adder.linked:
         ask_for_seeds(roster, seats, keys)
     replies = channel.ask("match.seat", seats).insist("seating")
     public = replies[parties[0]].get("shared.public", b"")
-    adder.meet(parties, keys, _key(replies), public if isinstance(public, bytes) else b"")
+    masking = [key + nonce for key, nonce in zip(keys, nonces, strict=True)]
+    adder.meet(parties, masking, _key(replies), public if isinstance(public, bytes) else b"")
     boxes: dict[str, Message] = {party: {} for party in parties}
     if adder.linked:
         boxes = deliver(parties, seats, replies)
@@ -93,11 +95,11 @@ def _key(replies: Mapping[str, Message]) -> int:
     return numbers[first]
 
 
-def _public(party: str, reply: Message) -> bytes:
-    key = reply.get("public")
-    if not isinstance(key, bytes) or len(key) != 64:
-        raise ProtocolError(f"party {party} announced no public keys")
-    return key
+def _bytes(party: str, reply: Message, field: str, length: int) -> bytes:
+    value = reply.get(field)
+    if not isinstance(value, bytes) or len(value) != length:
+        raise ProtocolError(f"party {party} announced no '{field}' of {length} bytes; update it")
+    return value
 
 
 def _holding(message: dict[str, Value]) -> Holding:

@@ -113,6 +113,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
     "up": {
         "match.tokens": {
             ("public",): Meaning(Form.KEYS, "to seal for it, and to know it by"),
+            ("nonce",): Meaning(Form.KEYS, "random bytes that its masks depend on"),
             ("mark",): Meaning(Form.KEYS, "fingerprint of the run secret"),
             ("rows",): Meaning(Form.TOKENS, "keyed hashes of ids"),
             ("columns",): Meaning(Form.TOKENS, "keyed hashes of feature names"),
