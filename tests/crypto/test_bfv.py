@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tenseal import sealapi
 
-from weft.crypto import bfv
+from weft.crypto import bfv, seal
 from weft.crypto.bfv import MODULUS, MOST_ADDITIONS, SLOTS, BfvSecret, BfvTotals
 from weft.errors import ProtocolError
 
@@ -37,13 +37,13 @@ def constant(word):
 
 def test_the_primes_are_those_that_the_library_would_choose():
     chosen = [p.value() for p in sealapi.CoeffModulus.Create(SLOTS, [45, 45, 16])]
-    assert chosen == [*bfv._PRIMES, bfv._SPECIAL_PRIME]
+    assert chosen == [*seal.PRIMES, seal.SPECIAL_PRIME]
     assert sealapi.PlainModulus.Batching(SLOTS, 50).value() == MODULUS
-    assert bfv._seal().context.parameters_set()
+    assert seal.seal_context().context.parameters_set()
 
 
 def test_the_noise_of_the_most_additions_is_far_below_what_opens_exactly():
-    q = bfv._PRIMES[0] * bfv._PRIMES[1]
+    q = seal.PRIMES[0] * seal.PRIMES[1]
     noise = 21.5 * MOST_ADDITIONS
     assert 20 * noise < q / (2 * MODULUS)
 

@@ -1,9 +1,8 @@
 """Sums of 50-bit words under BFV, a lattice scheme: 4,096 words in one ciphertext.
 
 SEAL, through TenSEAL's ``sealapi``, makes keys, encrypts, decrypts and expands seeds. Its
-bindings read and write only files and give no access to coefficients in bulk, so this module
-builds SEAL's uncompressed files itself, in memory, and keeps its own wire format: nothing that
-arrives from outside reaches SEAL before every word of it is checked.
+bindings read and write only files (:mod:`weft.crypto.seal`); this module keeps its own wire
+format, and nothing that arrives from outside reaches SEAL before every word of it is checked.
 
 A word is a coefficient of the plaintext polynomial, not a batched slot: only sums are needed,
 and both add word by word modulo t.
@@ -27,43 +26,39 @@ of SEAL's own rounding, which is below 2^-50 of q/t.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
-from functools import cache
-from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn
 
 import numba
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from tenseal import sealapi  # type: ignore[import-untyped]
 
+from weft.crypto.chunks import MODULUS
+from weft.crypto.seal import (
+    POLY,
+    PRIMES,
+    SEED,
+    SLOTS,
+    SPECIAL_PRIME,
+    Scratch,
+    expand_seed,
+    seal_context,
+)
 from weft.errors import ProtocolError
 
 Words = NDArray[np.uint64]
 
-SLOTS = 4096
-#: The plaintext modulus t: the largest 50-bit prime that is 1 modulo 8192.
-MODULUS = 1125899906826241
 #: No total may hold more fresh ciphertexts than this (see the proof above).
 MOST_ADDITIONS = 2**30
 
-# 106 bits in all, below the 109 that the homomorphic encryption standard allows for 128-bit
-# security at ring degree 4,096. Ciphertexts live modulo the product q of the first two; SEAL
-# keeps the last for key switching, which is never used here, but its keys include it.
-_PRIMES = (35184371703809, 35184371884033)
-_SPECIAL_PRIME = 40961
-
 _BITS = 45
-_POLY = 2 * SLOTS  # words of one polynomial: its remainders by both primes
-_PACKED = _POLY * _BITS // 8
-_SEED = 64
+_PACKED = POLY * _BITS // 8
 
 # A frame is a kind, for totals the number of additions, and the packed words.
 _EMPTY, _FRESH, _TOTAL = 0, 1, 2
 _COUNT = 4
-_BODY = {_EMPTY: 0, _FRESH: _PACKED + _SEED, _TOTAL: _COUNT + 2 * _PACKED}
+_BODY = {_EMPTY: 0, _FRESH: _PACKED + SEED, _TOTAL: _COUNT + 2 * _PACKED}
 
 _DIGEST = 16
 _KEY = _PACKED + 2 * SLOTS
@@ -73,14 +68,14 @@ class BfvSecret:
     """The key that all parties of one cohort hold: seals words and opens totals."""
 
     def __init__(self, key: Any) -> None:
-        seal = _seal()
+        seal = seal_context()
         self._key = key
         self._encryptor = sealapi.Encryptor(seal.context, key)
         self._decryptor = sealapi.Decryptor(seal.context, key)
 
     @classmethod
     def new(cls) -> BfvSecret:
-        return cls(sealapi.KeyGenerator(_seal().context).secret_key())
+        return cls(sealapi.KeyGenerator(seal_context().context).secret_key())
 
     @classmethod
     def from_bytes(cls, secret: bytes) -> BfvSecret:
@@ -91,20 +86,20 @@ class BfvSecret:
         if len(body) != _KEY or digest != _key_digest(body):
             raise ProtocolError("a secret key is damaged or was made for another cipher")
         words, special = _unpack(body[:_PACKED]), np.frombuffer(body[_PACKED:], "<u2")
-        if not _reduced(words) or (special >= _SPECIAL_PRIME).any():
+        if not _reduced(words) or (special >= SPECIAL_PRIME).any():
             raise ProtocolError("a secret key does not fit the parameters of the cipher")
-        seal, key = _seal(), sealapi.SecretKey()
-        with _Scratch() as scratch:
+        seal, key = seal_context(), sealapi.SecretKey()
+        with Scratch() as scratch:
             scratch.write(seal.key.file(np.append(words, special.astype(np.uint64))))
             key.load(seal.context, scratch.path)
         return cls(key)
 
     def to_bytes(self) -> bytes:
         """The key itself: only for parties of the same cohort, over a private channel."""
-        with _Scratch() as scratch:
+        with Scratch() as scratch:
             self._key.save(scratch.path)
-            words = _seal().key.words(scratch.read(), _POLY + SLOTS)
-        body = _pack(words[:_POLY]).tobytes() + words[_POLY:].astype("<u2").tobytes()
+            words = seal_context().key.words(scratch.read(), POLY + SLOTS)
+        body = _pack(words[:POLY]).tobytes() + words[POLY:].astype("<u2").tobytes()
         return body + _key_digest(body)
 
     def seal(self, words: Words) -> bytes:
@@ -116,22 +111,22 @@ class BfvSecret:
             raise ProtocolError(f"words to seal must be 64-bit, unsigned and {SLOTS} to a chunk")
         if (words >= MODULUS).any():
             raise ProtocolError(f"a word to seal is not below the modulus {MODULUS}")
-        seal, plain, parts = _seal(), sealapi.Plaintext(), []
-        with _Scratch() as scratch:
+        seal, plain, parts = seal_context(), sealapi.Plaintext(), []
+        with Scratch() as scratch:
             for chunk in words:
                 scratch.write(seal.plain.file(chunk))
                 plain.load(seal.context, scratch.path)
                 self._encryptor.encrypt_symmetric(plain).save(scratch.path)
-                content = seal.fresh.content(scratch.read(), _POLY)
-                c0 = seal.fresh.words_in(content, _POLY)
-                parts += [bytes([_FRESH]), _pack(c0).tobytes(), content[-_SEED:]]
+                content = seal.fresh.content(scratch.read(), POLY)
+                c0 = seal.fresh.words_in(content, POLY)
+                parts += [bytes([_FRESH]), _pack(c0).tobytes(), content[-SEED:]]
         return b"".join(parts)
 
     def open(self, sealed: bytes, chunks: int) -> Words:
         """Decrypt frames that ``seal`` or ``BfvTotals.take`` wrote."""
         words = np.zeros((chunks, SLOTS), np.uint64)
-        seal, plain, cipher = _seal(), sealapi.Plaintext(), sealapi.Ciphertext()
-        with _Scratch() as scratch:
+        seal, plain, cipher = seal_context(), sealapi.Plaintext(), sealapi.Ciphertext()
+        with Scratch() as scratch:
             for chunk, frame in zip(words, _split(sealed, chunks), strict=True):
                 if frame.kind == _EMPTY:
                     continue
@@ -163,7 +158,7 @@ class BfvTotals:
 
     def __init__(self, chunks: int) -> None:
         self._additions = np.zeros(chunks, np.int64)
-        self._words = np.zeros((chunks, 2 * _POLY), np.uint64)
+        self._words = np.zeros((chunks, 2 * POLY), np.uint64)
 
     @property
     def additions(self) -> NDArray[np.int64]:
@@ -182,12 +177,12 @@ class BfvTotals:
                 f"a total would hold more than {MOST_ADDITIONS} contributions, "
                 "beyond which it could not be opened exactly"
             )
-        with _Scratch() as scratch:
+        with Scratch() as scratch:
             for chunk, frame in zip(chunks, _split(sealed, len(chunks)), strict=True):
                 total = self._words[chunk]
                 _add(total, frame.words)
                 if frame.kind == _FRESH:
-                    _add(total[_POLY:], _expand(frame.seed, scratch))
+                    _add(total[POLY:], expand_seed(frame.seed, scratch))
         self._additions = additions
 
     def take(self, chunks: NDArray[np.int64]) -> bytes:
@@ -262,7 +257,7 @@ def _frame(kind: int, body: bytes) -> _Frame:
     if not 1 <= additions <= MOST_ADDITIONS:
         raise ProtocolError("a sealed total counts an impossible number of contributions")
     # With c1 = 0 the secret plays no part: anyone could read c0.
-    if not words[_POLY:].any():
+    if not words[POLY:].any():
         raise ProtocolError("a sealed total is not encrypted")
     return _Frame(kind, additions, words)
 
@@ -276,134 +271,6 @@ def _checked(packed: bytes) -> Words:
 
 def _key_digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=_DIGEST, person=b"weft bfv key").digest()
-
-
-def _expand(seed: bytes, scratch: _Scratch) -> Words:
-    """The polynomial c1 that SEAL draws from a seed."""
-    seal, cipher = _seal(), sealapi.Ciphertext()
-    scratch.write(seal.fresh.file(np.zeros(_POLY, np.uint64), seed))
-    cipher.load(seal.context, scratch.path)
-    # Above 128 KiB zstd takes large tables, five times slower: one word less is below that.
-    # The array is the ciphertext's own, which is of no use afterwards.
-    array = cipher.dyn_array()
-    last = array.at(2 * _POLY - 1)
-    array.resize(2 * _POLY - 1, False)
-    array.save(scratch.path)
-    return np.append(seal.array.words(scratch.read(), 2 * _POLY - 1)[_POLY:], np.uint64(last))
-
-
-class _Layout(NamedTuple):
-    """How SEAL writes one kind of object: a head, words of 64 bits, and a tail.
-
-    Head and tail are taken from a file that SEAL wrote, so that they fit its version. SEAL
-    writes its files compressed with zstd and reads them uncompressed too.
-    """
-
-    head: bytes
-    tail: bytes
-
-    @classmethod
-    def of(cls, file: bytes, words: int, tail: int = 0) -> _Layout:
-        with pa.input_stream(pa.BufferReader(file[16:]), compression="zstd") as stream:
-            content = stream.read()
-        split = len(content) - tail - 8 * words
-        # SEAL's header: magic number, its size, version, compression (0: none), file size.
-        header = file[:5] + bytes(3) + (16 + len(content)).to_bytes(8, "little")
-        return cls(header + content[:split], content[len(content) - tail :])
-
-    def file(self, words: Words, end: bytes = b"") -> bytes:
-        """An uncompressed file; ``end`` takes the place of the last bytes of the tail."""
-        tail = self.tail[: len(self.tail) - len(end)] + end
-        return b"".join((self.head, words.astype("<u8", copy=False).tobytes(), tail))
-
-    def content(self, file: bytes, words: int) -> bytes:
-        """What a compressed file of so many words holds behind SEAL's header."""
-        size = len(self.head) - 16 + 8 * words + len(self.tail)
-        content: bytes = _zstd().decompress(memoryview(file)[16:], size, asbytes=True)
-        return content
-
-    def words_in(self, content: bytes, words: int) -> Words:
-        return np.frombuffer(content, "<u8", words, len(self.head) - 16).astype(np.uint64)
-
-    def words(self, file: bytes, words: int) -> Words:
-        return self.words_in(self.content(file, words), words)
-
-
-class _Seal(NamedTuple):
-    """SEAL's context for our parameters, and how it writes its objects."""
-
-    context: Any
-    plain: _Layout
-    fresh: _Layout
-    total: _Layout
-    key: _Layout
-    array: _Layout
-
-
-@cache
-def _seal() -> _Seal:
-    parameters = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.BFV)
-    parameters.set_poly_modulus_degree(SLOTS)
-    parameters.set_coeff_modulus([sealapi.Modulus(p) for p in (*_PRIMES, _SPECIAL_PRIME)])
-    parameters.set_plain_modulus(MODULUS)
-    context = sealapi.SEALContext(parameters, True, sealapi.SEC_LEVEL_TYPE.TC128)
-    # Specimens under a key that is thrown away.
-    key = sealapi.KeyGenerator(context).secret_key()
-    encryptor = sealapi.Encryptor(context, key)
-    plain, total = sealapi.Plaintext(SLOTS), sealapi.Ciphertext()
-    encryptor.encrypt_symmetric(plain, total)
-    array = sealapi.DynArray(2 * _POLY - 1)
-    array.resize(2 * _POLY - 1, True)
-    with _Scratch() as scratch:
-
-        def layout(specimen: Any, words: int, tail: int = 0) -> _Layout:
-            specimen.save(scratch.path)
-            return _Layout.of(scratch.read(), words, tail)
-
-        return _Seal(
-            context,
-            plain=layout(plain, SLOTS),
-            # Behind the words: a header, the kind of generator and its seed.
-            fresh=layout(encryptor.encrypt_symmetric(plain), _POLY, 16 + 1 + _SEED),
-            total=layout(total, 2 * _POLY),
-            key=layout(key, _POLY + SLOTS),
-            array=layout(array, 2 * _POLY - 1),
-        )
-
-
-@cache
-def _zstd() -> Any:
-    return pa.Codec("zstd")
-
-
-class _Scratch:
-    """A file in memory without a name: SEAL's bindings take nothing but paths.
-
-    What is written here never touches a disk, no other user can open it, and it is gone when
-    closed, also after a crash. A new one for each call keeps threads and forks apart.
-    """
-
-    def __init__(self) -> None:
-        self._file = os.memfd_create("weft")
-        self.path = f"/proc/self/fd/{self._file}"
-
-    def write(self, content: bytes) -> None:
-        os.ftruncate(self._file, len(content))
-        os.pwrite(self._file, content, 0)
-
-    def read(self) -> bytes:
-        return os.pread(self._file, os.fstat(self._file).st_size, 0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        os.close(self._file)
 
 
 def _pack(words: Words) -> Words:
@@ -421,7 +288,7 @@ def _unpack(packed: bytes) -> Words:
 
 def _reduced(words: Words) -> bool:
     """Whether every word of some polynomials is a remainder by its prime."""
-    primes = np.array(_PRIMES, np.uint64)[:, np.newaxis]
+    primes = np.array(PRIMES, np.uint64)[:, np.newaxis]
     return bool((words.reshape(-1, 2, SLOTS) < primes).all())
 
 
@@ -453,6 +320,6 @@ def _unpack_into(packed: Any, words: Any) -> None:
 @numba.njit(cache=True)
 def _add(total: Any, words: Any) -> None:
     for i in range(words.shape[0]):
-        prime = np.uint64(_PRIMES[(i // SLOTS) % 2])
+        prime = np.uint64(PRIMES[(i // SLOTS) % 2])
         word = total[i] + words[i]
         total[i] = word - prime if word >= prime else word

@@ -14,8 +14,9 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.chain import learn_marks, read_knots
+from weft.crypto.chain import learn_marks
 from weft.crypto.cost import Cost
+from weft.crypto.knots import read_knots
 from weft.crypto.labels import SIGN, label_of
 from weft.crypto.payload import CIPHER_CODES, Block, Labels, pack_block, read_block, words_of
 from weft.errors import ConfigError, ProtocolError

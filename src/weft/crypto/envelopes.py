@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.bfv import SLOTS, BfvSecret
+from weft.crypto.bfv import BfvSecret
 from weft.crypto.chunks import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.cipher import (
     WHAT,
@@ -31,6 +31,7 @@ from weft.crypto.labels import SIGN
 from weft.crypto.pad import Pad
 from weft.crypto.paillier import PaillierSecret
 from weft.crypto.payload import KIND_CODES, Block, Carried, Labels
+from weft.crypto.seal import SLOTS
 from weft.crypto.secrets import Secret
 from weft.crypto.streams import Streams, Words
 from weft.errors import ProtocolError

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels.message import Message, array
-from weft.crypto.chain import read_knots
 from weft.crypto.cipher import WHAT, Cipher, Tails, check_older
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
+from weft.crypto.knots import read_knots
 from weft.errors import ProtocolError
 
 Floats = NDArray[np.float64]
