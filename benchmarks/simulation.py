@@ -34,7 +34,13 @@ def seconds_per_iteration(
 
 def paper_settings(local: str, lam: float, iic: float, iterations: int) -> Settings:
     return Settings(
-        lam=lam, local=local, iic=iic, participation=0.9, gap=None, iterations=iterations
+        lam=lam,
+        local=local,
+        iic=iic,
+        participation=0.9,
+        gap=None,
+        iterations=iterations,
+        cipher="plain",
     )
 
 
@@ -87,6 +93,7 @@ def touched_rows(report: Report) -> None:
                     gap=None,
                     iterations=80,
                     certify_every=1000,
+                    cipher="plain",
                     participation="everyone" if participation == 1 else participation,
                 )
                 split = SPLITS["grid"](table, k=3, q=3)
@@ -112,7 +119,7 @@ def train_big() -> None:
     split = SPLITS["grid"](dense_table(1_000_000, 100), k=3, q=3)
     preparation = Preparation(scaling="standard", intercept=True)
     ends: list[float] = []
-    settings = Settings(lam=1e-4, iic=0.01, gap=None, iterations=30)
+    settings = Settings(lam=1e-4, iic=0.01, gap=None, iterations=30, cipher="plain")
     Federation(split.parties, preparation).train(
         settings, progress=lambda record: ends.append(record.wall_seconds)
     )

@@ -134,7 +134,7 @@ def test_an_estimate_below_the_target_does_not_stop_a_run(tables: Any, target: f
         gap=target,
         iterations=5000,
         certify_every=1,
-        participation=0.1,
+        participation=0.25,
     )
     result = Federation(split.parties, Preparation()).train(settings).result
     tempting = [

@@ -164,15 +164,20 @@ def test_a_feature_may_be_called_like_the_constant_column(intercept):
 
 
 def test_an_estimate_counts_the_weights_of_parties_without_labels():
-    split = SPLITS["columns"](small_digits(), parties=2, labels="first")
+    split = SPLITS["columns"](small_digits(), parties=4)
+    # A loss is estimated where at least two have labels: a sum of one would be its own.
+    tiles = {
+        name: held if number < 2 else tuple(replace(tile, labels=None) for tile in held)
+        for number, (name, held) in enumerate(split.parties.items())
+    }
     settings = Settings(
         lam=0.3,
         gap=None,
         iterations=40,
         certify_every=1,
-        participation={"trace": [list(split.parties)]},
+        participation={"trace": [list(tiles)]},
     )
-    history = Federation(split.parties).train(settings).result.history
+    history = Federation(tiles).train(settings).result.history
     estimate = next(r for r in reversed(history) if r.loss_estimate is not None)
     assert estimate.loss_estimate == pytest.approx(history[-1].primal, rel=0.02)
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from weft.algorithms.base import Checkpointing
 from weft.algorithms.hyfdca import run as run_module
-from weft.channels import LocalChannel, Recorded
+from weft.channels import LocalChannel
 from weft.cli import app
 from weft.crypto import adder as adder_module
 from weft.crypto import chain as chain_module
@@ -434,9 +434,3 @@ def test_the_command_line_shows_no_secret(tmp_path):
             assert not shows(text, secret.reveal())
         text += repr(keys)
         assert not shows(text, keys.run.reveal())
-
-
-def test_recorded_messages_are_those_of_the_channel():
-    """What --record writes is what this file searched."""
-    trained = train(cut("hybrid 2×2"), quick(iterations=1), record=True)
-    assert all(isinstance(entry, Recorded) for entry in trained.channel.transcript)

@@ -84,8 +84,8 @@ class Watch(Middle):
     def up(self, phase, party, message, reply):
         for kind, packed in blocks_in(reply).items():
             self.blocks.append((party, kind, packed))
-        for pair, run, context, field in self._pending:
-            self.masks.append((pair, run, context, field, party, reply[field]))
+        for pair, context, field in self._pending:
+            self.masks.append((pair, context, field, party, reply[field]))
         if phase.startswith(PHASES):
             if self.cut_at == (self.calls, "after"):
                 raise PowerCut
@@ -110,11 +110,11 @@ class Watch(Middle):
 
         def sum_logged(masks, field, count, message, epoch, party):
             context = message.get("context", label_of(epoch, message["round"], 0))
-            mine = masks._identity.public.to_bytes()
-            keys = message["peers.keys"]
-            for i in range(len(message["peers"])):
-                pair = frozenset((mine, keys[64 * i : 64 * (i + 1)]))
-                watch._pending.append((pair, masks._run, context, field))
+            keys, peers = message["peers.keys"], len(message["peers"])
+            for i in range(peers):
+                size = len(keys) // peers
+                pair = masks._shared(keys[size * i : size * (i + 1)])
+                watch._pending.append((pair.reveal(), context, field))
             return sum_(masks, field, count, message, epoch, party)
 
         with (

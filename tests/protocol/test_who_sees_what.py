@@ -318,6 +318,24 @@ def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(
     assert numbers <= {"unit", "label", "gamma", "omega", "scale", "share", "factor", "bias_value"}
 
 
+@pytest.mark.parametrize("unlabelled", [(), ("north", "south")], ids=["all", "some"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("local", LOCALS)
+def test_no_estimate_is_the_sum_of_a_single_party(patchwork, quick, local, rule, unlabelled):
+    """Masks cancel in the sum over those who are asked: with one of them, it would be its own."""
+    settings = quick(local=local, participation=RULES[rule], iterations=12, certify_every=1)
+    tiles = patchwork(unlabelled=unlabelled)
+    trained = Federation(tiles, PREPARATION, record=True).train(settings)
+    asked = Counter(
+        (entry.message["round"], field)
+        for entry in trained.channel.transcript
+        for field in ("norm change", "estimate")
+        if field in entry.reply
+    )
+    assert all(count > 1 for count in asked.values())
+    assert bool(asked) == (rule != "everyone")
+
+
 @pytest.fixture(scope="module")
 def long_run(patchwork, quick):
     """A run with enough words in it to look at them as a crowd."""

@@ -16,8 +16,10 @@ from weft.crypto.cost import Cost
 from weft.crypto.labels import label_of
 from weft.crypto.stores import BfvStore, PaillierStore, Store, WordStore
 
-#: A party shares masks with so many neighbours on either side, in the order of the parties asked.
-NEIGHBOURS = 4
+#: Up to this many parties, everyone shares masks with everyone …
+FEW = 9
+#: … and beyond with so many neighbours on either side, in the order of the parties asked.
+NEIGHBOURS = 3
 
 
 class Adder:
@@ -113,7 +115,7 @@ class Adder:
         ring = sorted(self._index[party] for party in everyone)
         place = {number: at for at, number in enumerate(ring)}
         n = len(ring)
-        reach = min(NEIGHBOURS, n // 2)
+        reach = n // 2 if n <= FEW else NEIGHBOURS
         offsets = sorted({o % n for o in range(-reach, reach + 1)} - {0}) if n > 1 else []
         for party, message in messages.items():
             at = place[self._index[party]]

@@ -18,7 +18,16 @@ from weft.crypto.chain import learn_marks
 from weft.crypto.cost import Cost
 from weft.crypto.knots import read_knots
 from weft.crypto.labels import SIGN, label_of
-from weft.crypto.payload import CIPHER_CODES, Block, Labels, pack_block, read_block, words_of
+from weft.crypto.payload import (
+    CIPHER_CODES,
+    Block,
+    Carried,
+    Labels,
+    head_of,
+    quick_words,
+    read_block,
+    words_of,
+)
 from weft.errors import ConfigError, ProtocolError
 
 Integers = NDArray[np.int64]
@@ -240,8 +249,18 @@ class Cipher(ABC):
     # ── parts ─────────────────────────────────────────────────────────────────────────────
 
     def _pack(self, kind: str, shape: tuple[int, ...], body: bytes) -> bytes:
-        self.newest = self.label
-        return pack_block(self.name, kind, self.key, self.label, shape[0], shape[1], body)
+        label = self.newest = self.label
+        return head_of(self.name, kind, self.key, label, shape[0], shape[1]) + body
+
+    def _words(
+        self, kind: str, count: int, width: int, packed: Any
+    ) -> tuple[Carried, NDArray[np.uint64]]:
+        """Labels and words of a block of words."""
+        found = quick_words(packed, self.name, kind, self.key, self._base, count, width)
+        if found is not None:
+            return found
+        block = self._read(kind, count, width, packed)
+        return block.carried, words_of(block, self.where(kind))
 
     def _read(self, kind: str, count: int, width: int, packed: Any) -> Block:
         """A block that is what was asked for, now."""
@@ -298,9 +317,8 @@ class Plain(Cipher):
         since: int,
         unit: float,
     ) -> Floats:
-        block = self._read(kind, count, width, packed)
-        words = words_of(block, self.where(kind)).view(np.int64)
-        return np.multiply(words, unit, dtype=np.float64)
+        _, words = self._words(kind, count, width, packed)
+        return np.multiply(words.view(np.int64), unit, dtype=np.float64)
 
 
 def read_chain(message: dict[str, Any], kind: str, field: str, units: int) -> Labels:

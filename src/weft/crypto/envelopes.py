@@ -30,7 +30,7 @@ from weft.crypto.cipher import (
 from weft.crypto.labels import SIGN
 from weft.crypto.pad import Pad
 from weft.crypto.paillier import PaillierSecret
-from weft.crypto.payload import KIND_CODES, Block, Carried, Labels
+from weft.crypto.payload import KIND_CODES, Carried, Labels
 from weft.crypto.seal import SLOTS
 from weft.crypto.secrets import Secret
 from weft.crypto.streams import Streams, Words
@@ -55,17 +55,13 @@ class PaillierCipher(Pad):
     def _close(self, words: Labels) -> bytes:
         return _known(self._key).seal(words.ravel())
 
-    def _quick(
-        self, kind: str, count: int, width: int, packed: Any
-    ) -> tuple[Carried, Words] | None:
-        return None
-
-    def _open(self, block: Block, kind: str) -> Labels:
+    def _words(self, kind: str, count: int, width: int, packed: Any) -> tuple[Carried, Words]:
+        block = self._read(kind, count, width, packed)
         try:
-            words = _known(self._key).open(bytes(block.body), block.slots * block.width)
+            words = _known(self._key).open(bytes(block.body), count * width)
         except ProtocolError as error:
             raise ProtocolError(f"{self.where(kind)} cannot be opened: {error}") from None
-        return words.reshape(block.slots, block.width)
+        return block.carried, words.reshape(count, width)
 
 
 class _Chunking:

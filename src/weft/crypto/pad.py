@@ -22,7 +22,7 @@ from weft.crypto.cipher import (
     refuse_newer,
 )
 from weft.crypto.labels import SIGN
-from weft.crypto.payload import KIND_CODES, Block, Carried, Labels, quick_words, words_of
+from weft.crypto.payload import KIND_CODES, Labels
 from weft.crypto.streams import Streams, Words, signed_off
 from weft.errors import ProtocolError
 
@@ -85,20 +85,10 @@ class Pad(Cipher):
         since: int,
         unit: float,
     ) -> Floats:
-        found = self._quick(kind, count, width, packed)
-        if found is None:
-            block = self._read(kind, count, width, packed)
-            found = block.carried, self._open(block, kind)
-        carried, words = found
+        carried, words = self._words(kind, count, width, packed)
         return self._streams[kind].show(
             KIND_CODES[kind], slots, words, carried, since, unit, lambda: self.where(kind)
         )
-
-    def _quick(
-        self, kind: str, count: int, width: int, packed: Any
-    ) -> tuple[Carried, Words] | None:
-        """The words of a block in which there is nothing unusual."""
-        return quick_words(packed, self.name, kind, self.key, self._base, count, width)
 
     def _untie(
         self,
@@ -130,7 +120,3 @@ class Pad(Cipher):
     def _close(self, words: Words) -> bytes:
         """Words on their way to the coordinator."""
         return words.tobytes()
-
-    def _open(self, block: Block, kind: str) -> Words:
-        """Words from the coordinator."""
-        return words_of(block, lambda: self.where(kind))
