@@ -67,8 +67,7 @@ class JointParty:
         }
         if phase not in phases:
             raise ProtocolError(f"phase '{phase}' is not part of joint prediction")
-        if "round" in message:
-            self._cipher.begin(message)
+        self._cipher.begin(message)
         return phases[phase](message)
 
     def _tokens(self, message: Message) -> Message:

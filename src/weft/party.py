@@ -105,8 +105,7 @@ class Party:
         handler = self._phases.get(phase)
         if handler is None:
             raise ProtocolError(f"phase '{phase}' is not known or comes too early")
-        if "round" in message:
-            self._cipher.begin(message)
+        self._cipher.begin(message)
         return handler(message)
 
     @property

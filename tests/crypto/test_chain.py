@@ -195,7 +195,7 @@ def running_sums(cipher, kind, windows, width, steps):
         p: Contribution(kind, len(layout.of(p)), width, BOUND, here.ciphers[p], windows=windows)
         for p in here.parties
     }
-    record = Record(kind, layout)
+    record, sent = Record(kind, layout), {}
     for asked, silent, seed in steps:
         random = np.random.default_rng(seed)
         # The same slots at all holders of a cohort that are asked.
@@ -220,13 +220,16 @@ def running_sums(cipher, kind, windows, width, steps):
             else:
                 parts[party].accept()
                 replies[party] = reply
+                sent[party] = np.array(local, np.int32)
         totals.add(replies, 1)
-        assert_everybody_reads_the_sum(here, totals, parts, layout, random)
+        assert_everybody_reads_the_sum(here, totals, parts, sent, random)
     return record
 
 
-def assert_everybody_reads_the_sum(here, totals, parts, layout, random):
-    expected = np.zeros((layout.n_shared, totals.width), np.int64)
+def assert_everybody_reads_the_sum(here, totals, parts, sent, random):
+    """All slots, some slots, and those of a party's last contribution, which must be in there."""
+    layout, width = totals.layout, totals.width
+    expected = np.zeros((layout.n_shared, width), np.int64)
     for party, part in parts.items():
         expected[layout.of(party)] += part.sent
     messages = here.request(here.parties)
@@ -235,12 +238,14 @@ def assert_everybody_reads_the_sum(here, totals, parts, layout, random):
         held = layout.of(party)
         if not len(held):
             continue
-        whole = part.open(totals.take(party), totals.width)
+        reader = Wire(totals.kind, len(held), BOUND, here.ciphers[party])
+        whole = reader.open(totals.take(party), width)
         np.testing.assert_array_equal(whole, expected[held] / part._format.scale)
         some = np.flatnonzero(random.random(len(held)) < 0.5).astype(np.int32)
-        if len(some):
-            opened = part.open(totals.take(party, some), totals.width, some)
-            np.testing.assert_array_equal(opened, whole[some])
+        for slots, wire in ((some, reader), (sent.get(party, some), part)):
+            if len(slots):
+                opened = wire.open(totals.take(party, slots), width, slots)
+                np.testing.assert_array_equal(opened, whole[slots])
 
 
 @MANY

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from contextlib import contextmanager, suppress
+from hashlib import shake_256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -34,6 +35,7 @@ from interposed import (
 )
 
 from weft.algorithms.base import Checkpointing
+from weft.crypto import masks as masks_module
 from weft.crypto.bfv import _BODY, _FRESH
 from weft.crypto.cipher import Cipher
 from weft.crypto.labels import label_of
@@ -72,6 +74,7 @@ class Watch(Middle):
         self.labels = []
         self.masks = []
         self._pending = []
+        self._field = ""
 
     def down(self, phase, party, message):
         if phase.startswith(PHASES):
@@ -84,8 +87,8 @@ class Watch(Middle):
     def up(self, phase, party, message, reply):
         for kind, packed in blocks_in(reply).items():
             self.blocks.append((party, kind, packed))
-        for pair, context, field in self._pending:
-            self.masks.append((pair, context, field, party, reply[field]))
+        for name, field in self._pending:
+            self.masks.append((name, party, reply[field]))
         if phase.startswith(PHASES):
             if self.cut_at == (self.calls, "after"):
                 raise PowerCut
@@ -108,20 +111,21 @@ class Watch(Middle):
 
             return call
 
-        def sum_logged(masks, field, count, message, epoch, party):
-            context = message.get("context", label_of(epoch, message["round"], 0))
-            keys, peers = message["peers.keys"], len(message["peers"])
-            for i in range(peers):
-                size = len(keys) // peers
-                pair = masks._shared(keys[size * i : size * (i + 1)])
-                watch._pending.append((pair.reveal(), context, field))
-            return sum_(masks, field, count, message, epoch, party)
+        def sum_logged(masks, field, *arguments):
+            watch._field = field
+            return sum_(masks, field, *arguments)
+
+        def stream(name):
+            """What makes a mask: the secret of the pair, and what it is for."""
+            watch._pending.append((bytes(name), watch._field))
+            return shake_256(name)
 
         with (
             patch.object(Cipher, "contribute", logged(Cipher.contribute)),
             patch.object(Cipher, "propose", logged(Cipher.propose)),
             patch.object(Cipher, "post", logged(Cipher.post)),
             patch.object(Masks, "sum", sum_logged),
+            patch.object(masks_module, "shake_256", stream),
             interpose(self),
         ):
             yield self

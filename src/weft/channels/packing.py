@@ -20,6 +20,10 @@ _VERSION = b"WEFT1"
 _KINDS = "iufbU"
 
 
+#: No axis of an array is longer.
+_LONGEST = 1 << 36
+
+
 class _Array(msgspec.Struct, array_like=True, frozen=True):
     dtype: str
     shape: tuple[int, ...]
@@ -52,7 +56,7 @@ def unpack(packed: bytes) -> Message:
     try:
         fields = msgspec.msgpack.decode(packed[len(_VERSION) :], type=dict[str, tuple[str, Any]])
         return {name: _value(kind, value) for name, (kind, value) in fields.items()}
-    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+    except (msgspec.MsgspecError, ValueError, TypeError, SyntaxError, RecursionError) as error:
         raise ProtocolError(f"a message cannot be read: {error}") from None
 
 
@@ -65,7 +69,7 @@ def _value(kind: str, value: Any) -> Value:
     dtype = np.dtype(parts.dtype)
     if dtype.kind not in _KINDS:
         raise ValueError(f"arrays of {dtype} do not travel")
-    if any(n < 0 for n in parts.shape):
-        raise ValueError("an array has a negative length")
+    if any(not 0 <= n <= _LONGEST for n in parts.shape):
+        raise ValueError("an array has a length that cannot be")
     # A copy: the receiver may write into what it was sent.
     return np.frombuffer(parts.data, dtype).reshape(parts.shape).copy()

@@ -104,14 +104,24 @@ class Cipher(ABC):
         self.newest = 0
         self._round = 0
         self._base = self.label = 0
+        self._context = 0
+        self._answers: dict[str, bytes] = {}
         self.cost = Cost()
         #: What hides this party's scalars; None: nothing does.
         self.masks: Masking | None = None
         self._clear: Plain | None = None
 
     def begin(self, message: dict[str, Any]) -> None:
-        """A request begins: its number must be new, since labels come from it."""
+        """A request begins: its number must be new, since labels come from it.
+
+        A request without a number may neither ask for anything encrypted nor bring it.
+        """
+        if self._clear is not None:
+            self._clear.begin(message)
         round_ = message.get("round")
+        if round_ is None:
+            self._base = self.label = 0
+            return
         if type(round_) is not int or round_ <= self._round:
             raise ProtocolError(
                 f"request {round_!r} comes after request {self._round}: a message was repeated, "
@@ -119,8 +129,6 @@ class Cipher(ABC):
             )
         self._round = round_
         self._name_labels()
-        if self._clear is not None:
-            self._clear.begin(message)
         if type(message.get("iteration")) is int:
             self.iteration = message["iteration"]
 
@@ -135,6 +143,15 @@ class Cipher(ABC):
         if self._clear is not None:
             self._clear.key = self.key
             self._clear.raise_epoch(epoch)
+
+    def answer_once(self, context: object, field: str, packed: bytes) -> None:
+        """Masks that serve several requests hide one value only: the same must come again."""
+        if type(context) is not int or context < self._context:
+            raise ProtocolError(f"a request for '{field}' goes back to masks of an earlier pair")
+        if context > self._context:
+            self._context, self._answers = context, {}
+        if self._answers.setdefault(field, packed) != packed:
+            raise ProtocolError(f"a request wants another '{field}' under masks that were used")
 
     def in_the_clear(self) -> Plain:
         """The same party without encryption, for what the coordinator may see."""
@@ -237,19 +254,24 @@ class Cipher(ABC):
         unit: float,
     ) -> Floats: ...
 
-    def _knots(self, message: dict[str, Any], field: str) -> list[tuple[int, ...]]:
+    def knots(self, message: dict[str, Any], field: str) -> list[tuple[int, ...]]:
         """The table of marks that stand for several labels, all older than ours."""
-        flat = message.get(field)
-        if type(flat) is not np.ndarray or flat.dtype != np.uint64:
+        if field not in message:
             return []
+        kind = field.partition(".")[0]
+        flat = message[field]
+        if type(flat) is not np.ndarray or flat.dtype != np.uint64 or flat.ndim != 1:
+            raise ProtocolError(f"a request for {WHAT[kind]} has a malformed table of pads")
         knots = read_knots(flat)
-        check_older(np.zeros(0, np.uint64), knots, self.label, field.partition(".")[0])
+        check_older(np.zeros(0, np.uint64), knots, self.label, kind)
         return knots
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────
 
     def _pack(self, kind: str, shape: tuple[int, ...], body: bytes) -> bytes:
         label = self.newest = self.label
+        if not label:
+            raise ProtocolError(f"a request for {WHAT[kind]} has no number; the run stops")
         return head_of(self.name, kind, self.key, label, shape[0], shape[1]) + body
 
     def _words(
@@ -342,7 +364,8 @@ def check_older(marks: Labels, knots: list[tuple[int, ...]], label: int, kind: s
     newest = int(marks[~several].max(initial=0))
     for labels in knots:
         newest = max(newest, *(part & ~int(SIGN) for part in labels), 0)
-    if newest >= label or int((marks[several] & ~SIGN).max(initial=0)) > max(0, len(knots) - 1):
+    listed = not several.any() or int((marks[several] & ~SIGN).max()) < len(knots)
+    if newest >= label or not listed:
         refuse_newer(kind)
 
 

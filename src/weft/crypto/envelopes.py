@@ -38,6 +38,8 @@ from weft.errors import ProtocolError
 
 Ints = NDArray[np.int64]
 T = TypeVar("T")
+#: Totals are below 2^48, but for rounding (weft/crypto/fixed_point.py).
+_LARGEST = (1 << 48) + (1 << 17)
 
 
 class PaillierCipher(Pad):
@@ -152,8 +154,10 @@ class BfvCipher(Cipher):
         self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
     ) -> bytes:
         cohorts = self._axis(kind).cohorts
-        chosen = message.get("send")
-        speaks = np.ones(cohorts, bool) if chosen is None else chosen[:cohorts]
+        chosen = message.get("send", np.ones(cohorts, bool))
+        if type(chosen) is not np.ndarray or chosen.dtype != bool or len(chosen) < cohorts:
+            raise ProtocolError("a request does not say for which cohorts to post dual variables")
+        speaks = chosen[:cohorts]
         return self._seal(kind, slots, new - old, message, speaks)
 
     def _seal(
@@ -187,7 +191,7 @@ class BfvCipher(Cipher):
     def _linked(self, message: dict[str, Any], kind: str, field: str, units: int) -> Labels:
         """Rows of labels for links of a chain: the new pad on, what was there off."""
         minus = read_chain(message, kind, field, units)
-        knots = self._knots(message, f"{kind}.{field}.knots")
+        knots = self.knots(message, f"{kind}.{field}.knots")
         check_older(minus, knots, self.label, kind)
         rows = [np.full(units, self.label, np.uint64), np.where(minus == 0, minus, minus | SIGN)]
         tied = (minus & SIGN) != 0
@@ -233,10 +237,22 @@ class BfvCipher(Cipher):
                 f"{WHAT[kind]} were changed, left out or added twice on their way; the run stops"
             )
         labels = block.carried.per_slot(len(streams.cohort_of), streams.cohort_of, where)
+        if len(labels) == 1 and int(labels.min(initial=since)) < since:
+            raise ProtocolError(
+                f"{where} is older than this party's own contribution: it was sent before, or "
+                "leaves something out"
+            )
         pads = streams.residues(KIND_CODES[kind], width, labels)
         words = chunks[chunking.row, chunking.column].reshape(-1, width)
         rest = ((words + np.uint64(MODULUS) - pads) % np.uint64(MODULUS)).astype(np.int64)
         values = np.where(rest > MODULUS // 2, rest - MODULUS, rest)
+        # Pads that were taken off by other labels than they were put on leave noise.
+        bad = np.flatnonzero((np.abs(values) > _LARGEST).any(axis=1))
+        if len(bad):
+            raise ProtocolError(
+                f"{where} fails its check at the {bad[0] + 1}. of {len(values)} slots: it does not "
+                "fit the labels it came with; the run stops"
+            )
         chosen = values if slots is None else values[slots]
         opened: Floats = np.multiply(chosen, unit, dtype=np.float64)
         return opened

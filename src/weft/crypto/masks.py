@@ -49,12 +49,16 @@ class Masks:
     ) -> list[int]:
         """What to add to ``count`` scalars of ``field`` in the answer to ``message``."""
         peers, keys = message.get("peers"), message.get("peers.keys")
-        if type(peers) is not np.ndarray or type(keys) is not bytes:
+        round_ = message.get("round")
+        if type(peers) is not np.ndarray or type(keys) is not bytes or type(round_) is not int:
             raise ProtocolError(f"a request for '{field}' does not say who shares the masks")
-        if len(keys) != _KEY * len(peers) or party in peers:
+        if peers.ndim != 1 or peers.dtype.kind != "i" or party in peers:
+            raise ProtocolError(f"a request for '{field}' names neighbours that are none")
+        if len(keys) != _KEY * len(peers):
             raise ProtocolError(f"a request for '{field}' names neighbours without their keys")
-        context = message.get("context", label_of(epoch, message["round"], 0))
-        name = f"{context} {field}".encode()
+        name = f"request {label_of(epoch, round_, 0)} {field}".encode()
+        if "context" in message:
+            name = f"context {message['context']} {field}".encode()
         totals = [0] * count
         for number, peer in enumerate(peers.tolist()):
             pair = self._shared(keys[_KEY * number : _KEY * (number + 1)])

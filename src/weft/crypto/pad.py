@@ -101,7 +101,7 @@ class Pad(Cipher):
     ) -> None:
         """Take off the pads where a mark stands for several labels."""
         streams = self._streams[kind]
-        table = self._knots(message, f"{kind}.chain.knots")
+        table = self.knots(message, f"{kind}.chain.knots")
         for position in range(len(words)):
             slot = position if slots is None else int(slots[position])
             mark, knots = int(minus[streams.cohort_of[slot]]), table

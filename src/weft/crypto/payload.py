@@ -25,6 +25,8 @@ _HEADER = struct.Struct("<2sBBBBHIIIIQ")
 _MAGIC, _VERSION = b"Wb", 1
 _PER_COHORT, _SINGLE = 1, 2
 HEAD = _HEADER.size
+#: A table of labels larger than this would be an attack on memory.
+_MOST_PADS = 1 << 20
 
 
 def named(where: Where) -> str:
@@ -73,6 +75,8 @@ class Carried(NamedTuple):
         if self.counts is None:
             return np.repeat(self.labels, lengths)[None]
         counts = self.counts.astype(np.int64)
+        if int(counts.max(initial=0)) * slots > _MOST_PADS:
+            raise _bad(where, "carries more pads than any run leaves open")
         begin = np.cumsum(counts) - counts
         rows = np.zeros((int(counts.max(initial=1)) or 1, slots), np.uint64)
         for depth in range(len(rows)):

@@ -61,7 +61,7 @@ class Board(Totals):
 
     def _named(self, names: Sequence[str], replies: Mapping[str, Message]) -> Ints:
         """The slots that the parties say they changed."""
-        chosen = {p: np.asarray(replies[p].get(self._slots_field, [])) for p in names}
+        chosen = {p: self.checked_slots(p, replies[p].get(self._slots_field), 0) for p in names}
         return self._slots(list(names), chosen, 0)
 
     def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
@@ -99,6 +99,7 @@ class Board(Totals):
         return {**self.store.state(), **own, **links}
 
     def restore(self, state: Mapping[str, NDArray[Any]], iteration: int) -> None:
+        self._fresh_store()
         self.store.restore(dict(state))
         self._marks = state["marks"]
         if self._linkage is not None:
@@ -131,7 +132,10 @@ class Proposals(Totals):
             self._store(slots, parts, iteration)
         if self._linkage is not None:
             self._linkage.record(names, slots, lengths)
-            chosen = {p: np.asarray(replies[p].get(self._slots_field, [])) for p in names}
+            chosen = {
+                p: self.checked_slots(p, replies[p].get(self._slots_field), iteration)
+                for p in names
+            }
             self._proposed = np.unique(self._slots(names, chosen, iteration))
             return
         numbers = [label_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]

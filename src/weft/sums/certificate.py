@@ -8,6 +8,7 @@ products with that w, then losses and conjugates. When all have answered, the pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -16,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels import Message, Request
-from weft.channels.message import array, integer
+from weft.channels.message import integer
 from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.seat import Seat
 from weft.sums.boards import Board
 from weft.sums.bounds import Bounds
-from weft.sums.contribution import Wire
+from weft.sums.contribution import Wire, own_slots
 from weft.sums.layout import Layout
 from weft.sums.local_table import LocalTable
 from weft.sums.scalars import add_scalars, pack_scalars
@@ -51,7 +52,10 @@ class Certificate:
     def gap(self) -> float:
         """The largest relative gap (P − D)/P over the classes; never below zero by rounding."""
         pairs = zip(self.primal, self.dual, strict=True)
-        return max(0.0, *((p - d) / p if p > 0 else 0.0 for p, d in pairs))
+        # No loss is below zero, so that a P below zero proves nothing.
+        return max(
+            0.0, *((p - d) / p if p > 0 else (0.0 if p == 0 else math.inf) for p, d in pairs)
+        )
 
     @classmethod
     def of_sums(
@@ -63,6 +67,13 @@ class Certificate:
         primal = tuple(h + l for h, l in zip(half, losses[:classes], strict=True))
         dual = tuple(-h - l for h, l in zip(half, losses[classes:], strict=True))
         return cls(iteration, primal, dual)
+
+
+def _relative(primal: float, dual: float) -> float:
+    """(P − D)/P; no loss is below zero, so that a P below zero proves nothing."""
+    if primal > 0:
+        return (primal - dual) / primal
+    return 0.0 if primal == 0 else math.inf
 
 
 class DualSettings(Protocol):
@@ -133,7 +144,7 @@ class FrozenParty:
         self._alpha = state.alpha.copy()
         self._sum = state.v.copy()
         if "alpha" in message:
-            slots = array(message, "alpha.slots")
+            slots = own_slots(message, "alpha.slots", state.seat.n_shared_rows)
             new = self._alpha_wire.open(message["alpha"], self._alpha.shape[1], slots)
             state.table.accumulate(slots, new - self._alpha[slots], self._sum)
             self._alpha[slots] = new

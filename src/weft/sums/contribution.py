@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels.message import Message, array
-from weft.crypto.cipher import WHAT, Cipher, Tails, check_older
+from weft.crypto.cipher import WHAT, Cipher, Tails
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
-from weft.crypto.knots import read_knots
 from weft.errors import ProtocolError
 
 Floats = NDArray[np.float64]
@@ -18,7 +17,6 @@ Slots = NDArray[np.int32]
 Integers = NDArray[np.int64]
 
 
-_NO_MARKS = np.zeros(0, np.uint64)
 _NEWS = (np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.uint64))
 
 
@@ -85,6 +83,14 @@ class Wire:
         return np.rint(scaled, scaled) / self._scale
 
 
+def own_slots(message: Message, field: str, slots: int) -> Slots:
+    """Slots that a message names: they must be this party's shared ones."""
+    named = array(message, field)
+    if named.ndim != 1 or named.dtype != np.int32 or not ((named >= 0) & (named < slots)).all():
+        raise ProtocolError(f"a message is malformed: '{field}' names slots that are not shared")
+    return named
+
+
 class Contribution(Wire):
     """What one party puts into the shared slots of one running sum.
 
@@ -132,10 +138,10 @@ class Contribution(Wire):
             return
         slots, lengths = array(message, field), array(message, f"{field}.lengths")
         marks = array(message, f"{field}.marks")
-        knots = read_knots(array(message, f"{field}.knots")) if f"{field}.knots" in message else []
-        check_older(_NO_MARKS, knots, self._cipher.label, self.kind)
+        knots = self._cipher.knots(message, f"{field}.knots")
         kinds = (slots.dtype, lengths.dtype, marks.dtype)
-        if kinds != _NEWS or not tails.learn(slots, lengths, marks, knots):
+        flat = slots.ndim == lengths.ndim == marks.ndim == 1
+        if not flat or kinds != _NEWS or not tails.learn(slots, lengths, marks, knots):
             raise ProtocolError(f"the news of pads under {WHAT[self.kind]} are malformed")
 
     def accept(self) -> None:

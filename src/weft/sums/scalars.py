@@ -1,7 +1,7 @@
 """The scalar sum: losses, conjugates, norms and counts, added over parties.
 
 Every sample and every feature is counted by one named party. Values travel as integers modulo
-2^128 (value · 2^80) under masks that cancel in the sum over all parties that were asked, so that
+2^128 (value · 2^64) under masks that cancel in the sum over all parties that were asked, so that
 the total does not depend on who answers first, and the coordinator reads nothing but totals.
 """
 
@@ -14,7 +14,9 @@ from weft.channels.message import Message
 from weft.crypto.cipher import Cipher
 from weft.errors import ProtocolError
 
-_BITS = 80
+_BITS = 64
+#: So many parties may send values of up to 2^46 without a total that wraps: 2^17 · 2^46 = 2^63.
+_LARGEST = 2.0**46
 _WIDTH = 16
 _MODULUS = 1 << (8 * _WIDTH)
 
@@ -22,7 +24,7 @@ _MODULUS = 1 << (8 * _WIDTH)
 def pack_scalars(cipher: Cipher, message: Message, field: str, *values: float) -> bytes:
     """A party's contribution to the sums of ``field``, in its answer to ``message``."""
     for value in values:
-        if not math.isfinite(value) or abs(value) >= 2.0**46:
+        if not math.isfinite(value) or abs(value) >= _LARGEST:
             raise ProtocolError(
                 "a sum of losses or norms is too large to be added exactly; scale the features "
                 "(scaling = 'standard') or raise lambda"
@@ -35,6 +37,8 @@ def pack_scalars(cipher: Cipher, message: Message, field: str, *values: float) -
             ((int(math.ldexp(value, _BITS)) + mask) % _MODULUS).to_bytes(_WIDTH, "big")
             for value, mask in zip(values, masks, strict=True)
         )
+    if "context" in message:
+        cipher.answer_once(message["context"], field, packed)
     cipher.cost.bytes += len(packed)
     return packed
 

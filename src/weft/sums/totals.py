@@ -24,6 +24,7 @@ from weft.sums.layout import Layout
 from weft.sums.linkage import Linkage
 
 Slots = NDArray[np.int32]
+_NO_SLOTS = np.zeros(0, np.int32)
 Ints = NDArray[np.int64]
 
 
@@ -67,9 +68,14 @@ class Totals:
         self.width = width
         self._adder = adder
         self._slots_field = f"{kind}.slots"
-        self.store = adder.store(layout.n_shared, width, clear=clear)
+        self._clear = clear
+        self._fresh_store()
         #: The chains of pads, where contributions are linked.
         self._linkage: Linkage | None = None
+
+    def _fresh_store(self) -> None:
+        """An empty store, under the key that the parties have now."""
+        self.store = self._adder.store(self.layout.n_shared, self.width, clear=self._clear)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────
 
@@ -155,6 +161,18 @@ class Totals:
                 f"{self._where(culprit, iteration)} is for a slot that the party does not share"
             )
         slots: Ints = layout.flat[at]
+        return slots
+
+    def checked_slots(self, party: str, named: object, iteration: int) -> Slots:
+        """Local slots that a party names, if they are its own."""
+        count = len(self.layout.of(party))
+        fine = isinstance(named, np.ndarray) and named.ndim == 1 and named.dtype == np.int32
+        slots = named if isinstance(named, np.ndarray) and fine else _NO_SLOTS
+        if not fine or not ((slots >= 0) & (slots < count)).all():
+            raise ProtocolError(
+                f"party {party} names slots of {WHAT[self.kind]} in iteration {iteration} that are "
+                "no numbers of its shared slots; the run stops"
+            )
         return slots
 
     def _where(self, party: str, iteration: int) -> str:
@@ -280,6 +298,7 @@ class RunningTotals(Totals):
         return {**self.store.state(), **links}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._fresh_store()
         self.store.restore(dict(state))
         if self._linkage is not None:
             self._linkage.restore(state)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from weft.algorithms.hyfdca.run import Run
 from weft.channels import Cyclic, Failure, Message, Replies, Request
-from weft.channels.message import array
 from weft.errors import ProtocolError
 from weft.sums.boards import Proposals
 from weft.sums.certificate import Certificate
@@ -116,9 +115,9 @@ class Iteration:
         self._take_norms(replies.answered, messages)
         for party, reply in replies.answered.items():
             if "want" in reply:
-                self._want[party] = array(reply, "want")
+                self._want[party] = self.run.z.checked_slots(party, reply["want"], turn)
             elif "z.slots" in reply:
-                self._want[party] = array(reply, "z.slots")
+                self._want[party] = self.run.z.checked_slots(party, reply["z.slots"], turn)
             else:
                 self._want.pop(party, None)
 

@@ -18,7 +18,7 @@ from weft.crypto import Cipher
 from weft.matching.seat import Seat
 from weft.sums.bounds import Bounds
 from weft.sums.certificate import FrozenParty, class_sums, feature_cipher
-from weft.sums.contribution import Contribution, Wire
+from weft.sums.contribution import Contribution, Wire, own_slots
 from weft.sums.local_table import LocalTable
 from weft.sums.scalars import pack_scalars
 
@@ -219,15 +219,20 @@ class HyfdcaParty:
         """New values of α, or changes of it, from the others."""
         width = self.alpha.shape[1]
         reply: Message = {}
-        if "alpha" in message:
-            slots = array(message, "alpha.slots")
-            new = self.alpha_wire.open(message["alpha"], width, slots)
+        shared = self.seat.n_shared_rows
+        if "alpha.slots" in message:
+            slots = own_slots(message, "alpha.slots", shared)
+            new = self.alpha_wire.open(message.get("alpha"), width, slots)
             self._move(slots, self.alpha.take(slots, axis=0), new)
         else:
-            slots = array(message, "delta.slots") if "delta" in message else _NO_SLOTS
+            slots = _NO_SLOTS
+            if "delta.slots" in message or "delta" in message:
+                slots = own_slots(message, "delta.slots", shared)
             old = self.alpha.take(slots, axis=0)
             if len(slots):
-                self._move(slots, old, old + self.delta_wire.open(message["delta"], width, slots))
+                self._move(
+                    slots, old, old + self.delta_wire.open(message.get("delta"), width, slots)
+                )
             reply = self._posts(message, slots, old)
         return {**reply, **self._feature_sums(message)}
 
@@ -251,9 +256,10 @@ class HyfdcaParty:
 
     def _opened(self, message: Message) -> Floats | None:
         """z of the shared rows asked for."""
-        if "z" not in message:
+        want = self._turn.want
+        if not (self.seat.n_shared_rows if want is None else len(want)):
             return None
-        return self.z_sum.open(message["z"], self.alpha.shape[1], self._turn.want)
+        return self.z_sum.open(message.get("z"), self.alpha.shape[1], want)
 
     def _drawn(self, z: Floats | None) -> tuple[Slots | None, Floats]:
         """The rows drawn here, shared ones first, with their z; None: all rows."""
