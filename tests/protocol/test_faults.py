@@ -533,7 +533,7 @@ def test_features_too_large_for_lambda_are_refused_before_anything_is_sent(table
         federation.train(quick())
 
 
-@pytest.mark.parametrize("factor", [1e-6, 1e-3, 1e3, 1e4])
+@pytest.mark.parametrize("factor", [1e-6, 1e-3, 1e3])
 def test_features_of_any_usual_size_are_certified_truly(table, simulate, quick, factor):
     """Fixed point has a range and a grain; neither bends the certificate."""
     simulation = simulate(with_large_features(table, factor), quick())

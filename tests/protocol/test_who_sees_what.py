@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from weft.algorithms.settings import Settings
+from weft.crypto.labels import SCALAR_BYTES
 from weft.crypto.payload import KIND_CODES, read_block, words_of
 from weft.data import Tile
 from weft.federation import Federation, Preparation
@@ -373,10 +374,10 @@ def test_totals_look_like_noise_too(long_run):
 
 def test_masked_scalars_look_like_noise_and_never_come_twice(long_run):
     packs = [
-        value[at : at + 16]
+        value[at : at + SCALAR_BYTES]
         for way, _, _, field, value in both_ways(long_run)
         if way == "up" and field in SCALARS
-        for at in range(0, len(value), 16)
+        for at in range(0, len(value), SCALAR_BYTES)
     ]
     assert len(packs) > 1000
     assert len(set(packs)) == len(packs)

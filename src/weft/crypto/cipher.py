@@ -118,10 +118,10 @@ class Cipher(ABC):
         """
         if self._clear is not None:
             self._clear.begin(message)
-        round_ = message.get("round")
-        if round_ is None:
+        if "round" not in message:
             self._base = self.label = 0
             return
+        round_ = message["round"]
         if type(round_) is not int or round_ <= self._round:
             raise ProtocolError(
                 f"request {round_!r} comes after request {self._round}: a message was repeated, "

@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.crypto.labels import label_of
+from weft.crypto.labels import SCALAR_BYTES, label_of
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ProtocolError
 
-#: Scalars are added modulo 2^128.
-MODULUS = 1 << 128
-_WIDTH = 16
+_WIDTH = SCALAR_BYTES
 #: Random bytes of a party for one run; they follow its public keys.
 NONCE = 16
 _KEY = 64 + NONCE

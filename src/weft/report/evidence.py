@@ -8,15 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels.message import Message, Value
+from weft.crypto.labels import SCALAR_BYTES
 from weft.crypto.payload import Block, words_of
 
 #: Numbers in fixed point stay below this, encrypted words hardly ever do: one in 2^13.
 _SMALL = np.uint64(1 << 50)
 #: So many small words are no accident any more.
 _SUSPICIOUS = 4
-#: A masked scalar is this small once in 2^39.
+#: A masked scalar is this small once in 2^55.
 _SMALL_SCALAR = 1 << 88
-_SCALAR = 16
+_SCALAR = SCALAR_BYTES
 #: Axis of each kind of sum.
 _AXIS = {"z": "rows", "alpha": "rows", "delta": "rows", "v": "columns"}
 #: Ciphers whose blocks are 64-bit words.
@@ -62,7 +63,7 @@ def is_masked(scalars: bytes, request: Message) -> bool:
         return False
     for at in range(0, len(scalars), _SCALAR):
         value = int.from_bytes(scalars[at : at + _SCALAR], "big")
-        if (value + _SMALL_SCALAR) % (1 << 128) < 2 * _SMALL_SCALAR:
+        if (value + _SMALL_SCALAR) % (1 << (8 * _SCALAR)) < 2 * _SMALL_SCALAR:
             return False
     return True
 

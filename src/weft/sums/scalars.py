@@ -1,7 +1,7 @@
 """The scalar sum: losses, conjugates, norms and counts, added over parties.
 
 Every sample and every feature is counted by one named party. Values travel as integers modulo
-2^128 (value · 2^64) under masks that cancel in the sum over all parties that were asked, so that
+2^144 (value · 2^80) under masks that cancel in the sum over all parties that were asked, so that
 the total does not depend on who answers first, and the coordinator reads nothing but totals.
 """
 
@@ -12,12 +12,13 @@ from collections.abc import Collection, Mapping
 
 from weft.channels.message import Message
 from weft.crypto.cipher import Cipher
+from weft.crypto.labels import SCALAR_BYTES
 from weft.errors import ProtocolError
 
-_BITS = 64
+_BITS = 80
 #: So many parties may send values of up to 2^46 without a total that wraps: 2^17 · 2^46 = 2^63.
 _LARGEST = 2.0**46
-_WIDTH = 16
+_WIDTH = SCALAR_BYTES
 _MODULUS = 1 << (8 * _WIDTH)
 
 
@@ -66,6 +67,6 @@ def add_scalars(
 
 
 def _signed(total: int) -> int:
-    """The number nearest to zero that is ``total`` modulo 2^128."""
+    """The number nearest to zero that is ``total`` modulo 2^144."""
     total %= _MODULUS
     return total - _MODULUS if total >= _MODULUS // 2 else total

@@ -15,6 +15,7 @@ from weft.algorithms.settings import Settings
 from weft.channels import Message
 from weft.channels.message import array, integer, number
 from weft.crypto import Cipher
+from weft.errors import ProtocolError
 from weft.matching.seat import Seat
 from weft.sums.bounds import Bounds
 from weft.sums.certificate import FrozenParty, class_sums, feature_cipher
@@ -291,7 +292,10 @@ class HyfdcaParty:
         holders find it later. Without ``send`` in the message: all of them."""
         new, old = self.alpha[shared], old[: len(shared)]
         if "send" in message:
-            chosen = array(message, "send")[self.seat.row_cohort[shared]]
+            flags = array(message, "send")
+            if flags.shape != self.seat.sizes.shape or flags.dtype != bool:
+                raise ProtocolError("a message is malformed: 'send' has no flag per cohort")
+            chosen = flags[self.seat.row_cohort[shared]]
             if not chosen.all():
                 shared, new, old = shared[chosen], new[chosen], old[chosen]
         # A cipher of whole chunks waits for everybody who was asked, also if nothing changed.
