@@ -55,7 +55,14 @@ def test_with_everyone_present_every_iteration_is_certified_exactly(
         records.append(record)
 
     settings = Settings(
-        lam=LAM, loss=loss, local=local, iic=iic, gap=None, iterations=60, certify_every=1
+        cipher="plain",
+        lam=LAM,
+        loss=loss,
+        local=local,
+        iic=iic,
+        gap=None,
+        iterations=60,
+        certify_every=1,
     )
     trained = federation.train(settings, progress=look)
     records.append(trained.result.history[-1])
@@ -105,6 +112,7 @@ def test_with_parties_away_the_certificate_is_that_of_a_frozen_pair(
         assert record.primal - record.dual >= primal - best - 1e-9
 
     settings = Settings(
+        cipher="plain",
         lam=LAM,
         loss="hinge",
         local=local,
@@ -128,6 +136,7 @@ def test_with_parties_away_the_certificate_is_that_of_a_frozen_pair(
 def test_an_estimate_below_the_target_does_not_stop_a_run(tables: Any, target: float) -> None:
     split: Split = SPLITS["grid"](tables.digits(300), 3, 3)
     settings = Settings(
+        cipher="plain",
         lam=LAM,
         loss="hinge",
         iic=0.1,
@@ -149,7 +158,7 @@ def test_an_estimate_below_the_target_does_not_stop_a_run(tables: Any, target: f
 def test_the_model_released_is_the_one_that_was_certified(judge: Any, tables: Any) -> None:
     split = SPLITS["grid"](tables.digits(300), 3, 3)
     settings = Settings(
-        lam=LAM, loss="hinge", iic=0.5, gap=0.05, certify_every=1, participation=0.3
+        cipher="plain", lam=LAM, loss="hinge", iic=0.5, gap=0.05, certify_every=1, participation=0.3
     )
     trained = Federation(split.parties).train(settings)
     problem = judge.problem("hinge", split, LAM)

@@ -60,7 +60,7 @@ def train(
         **settings,
     }
     return Federation(split.parties, preparation or Preparation(overlap=split.overlap)).train(
-        Settings(**how)
+        Settings(cipher="plain", **how)
     )
 
 

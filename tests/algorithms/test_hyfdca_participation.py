@@ -31,7 +31,7 @@ def grid(tables: Any, labels: str = "all") -> Split:
 def train(split: Split, rule: str, *, record: bool = False, **settings: Any) -> Trained:
     how: dict[str, Any] = {"lam": LAM, "gap": None, "participation": RULES[rule], **settings}
     federation = Federation(split.parties, Preparation(overlap=split.overlap), record=record)
-    return federation.train(Settings(**how))
+    return federation.train(Settings(cipher="plain", **how))
 
 
 def taking_part(trained: Trained) -> dict[int, list[str]]:

@@ -17,7 +17,9 @@ SELDOM = 1_000_000
 
 def train(split: Split, **settings: Any) -> Trained:
     how: dict[str, Any] = {"loss": "hinge", "norms": "sample", "gap": None, **settings}
-    return Federation(split.parties, Preparation(overlap=split.overlap)).train(Settings(**how))
+    return Federation(split.parties, Preparation(overlap=split.overlap)).train(
+        Settings(cipher="plain", **how)
+    )
 
 
 def relative_loss(judge: Any, trained: Trained, split: Split, lam: float) -> float:

@@ -35,7 +35,9 @@ def covering_tiles(table: Table, seed: int, overlap: str = "mean") -> Split:
 
 
 def trained(split: Split, scaling: str, iterations: int = 5000, **preparation: Any) -> Model:
-    settings = Settings(lam=LAM, loss="logistic", gap=5e-5, iterations=iterations, certify_every=20)
+    settings = Settings(
+        cipher="plain", lam=LAM, loss="logistic", gap=5e-5, iterations=iterations, certify_every=20
+    )
     how = Preparation(overlap=split.overlap, scaling=scaling, **preparation)  # type: ignore[arg-type]
     return Federation(split.parties, how).train(settings).model
 

@@ -51,7 +51,10 @@ def suboptimality(
         longest.append(float(np.abs(alpha - before).max()))
 
     how: dict[str, Any] = {"gap": None, "certify_every": 1_000_000, "loss": "hinge", **settings}
-    federation.train(Settings(lam=lam, local="theory", iterations=iterations, **how), progress=look)
+    federation.train(
+        Settings(cipher="plain", lam=lam, local="theory", iterations=iterations, **how),
+        progress=look,
+    )
     assert len(found) == iterations + 1
     return np.array(found), np.array(longest)
 
@@ -223,4 +226,6 @@ def test_every_step_is_that_of_algorithm_3(
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)
 
     how: dict[str, Any] = {"gap": None, "certify_every": 1_000_000, "loss": "hinge", **settings}
-    federation.train(Settings(lam=lam, local="theory", iterations=40, **how), progress=look)
+    federation.train(
+        Settings(cipher="plain", lam=lam, local="theory", iterations=40, **how), progress=look
+    )

@@ -15,8 +15,9 @@ import numpy as np
 
 from weft.channels.message import Value
 from weft.channels.recording import Direction
+from weft.crypto.labels import SCALAR_BYTES
 
-_SCALAR = 16
+_SCALAR = SCALAR_BYTES
 
 
 class Form(Enum):
