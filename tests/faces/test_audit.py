@@ -11,6 +11,7 @@ from weft.algorithms.base import Checkpointing
 from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel
 from weft.channels.recording import Head, entries_of
+from weft.crypto.labels import SCALAR_BYTES
 from weft.crypto.paillier import PaillierSecret
 from weft.crypto.payload import Carried, pack_block, read_block
 from weft.federation import Federation, Preparation
@@ -223,8 +224,8 @@ def under_another_cipher(message):
 
 
 def without_masks(message):
-    half = (1 << 79).to_bytes(16, "big")
-    minus_half = ((1 << 128) - (1 << 79)).to_bytes(16, "big")
+    half = (1 << 79).to_bytes(SCALAR_BYTES, "big")
+    minus_half = ((1 << (8 * SCALAR_BYTES)) - (1 << 79)).to_bytes(SCALAR_BYTES, "big")
     return {**message, "losses": half + minus_half}
 
 
