@@ -33,7 +33,6 @@ from harness.splits import dealt, find_data, mnist
 from weft.algorithms.base import Record
 from weft.algorithms.settings import Settings
 from weft.crypto import Adder
-from weft.crypto.chunks import VALUES
 from weft.crypto.cost import Cost
 from weft.data import Split, Tile
 from weft.federation import Federation, Preparation
@@ -168,9 +167,7 @@ def values_part(report: Report) -> None:
         ("pad", 64, 1000, None, None),
         ("pad", COUNT, 400, 1000, 10),
         ("pad", 1_000_000, 10, None, None),
-        # A ciphertext of BFV holds four words less than 4,096 values: those take two.
-        ("bfv", VALUES, 100, 50, 30),
-        ("bfv", COUNT, 100, None, None),
+        ("bfv", COUNT, 100, 50, 30),
         ("paillier", 64, 4, None, None),
     )
     wanted = [case for case in cases if report.wants(f"values, {case[0]}, {case[1]:,}: ")]

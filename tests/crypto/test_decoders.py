@@ -28,8 +28,10 @@ from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import WeftError
 from weft.keys import KeysError, load_keys, new_keys, read_public
 
-QUICK = settings(max_examples=200, deadline=None)
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+#: Other work on the same machine must not fail a test.
+RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+QUICK = settings(max_examples=200, deadline=None, suppress_health_check=RELAXED)
+SLOW = settings(max_examples=25, deadline=None, suppress_health_check=RELAXED)
 SIGN = 1 << 63
 
 
@@ -401,9 +403,7 @@ def folder(tmp_path_factory):
 FILES = ("public.json", "north/identity.key", "north/run-*.box")
 
 
-@settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=120, deadline=None, suppress_health_check=RELAXED)
 @given(st.sampled_from(FILES), st.data())
 def test_damaged_key_files_are_refused_with_one_sentence(folder, name, data):
     (path,) = folder.glob(name)

@@ -31,7 +31,7 @@ from interposed import (
     with_header,
 )
 
-from weft.crypto.bfv import BfvTotals
+from weft.crypto.bfv import MODULUS, BfvTotals
 from weft.crypto.cipher import WHAT
 from weft.crypto.payload import KIND_CODES, Carried, pack_block
 from weft.errors import WeftError
@@ -388,11 +388,12 @@ def summed(moment, bodies):
                 product = product * int.from_bytes(body[at : at + width], "big") % (n * n)
             out.append(int(product).to_bytes(width, "big"))
         return b"".join(out)
-    chunks = np.arange(chunks_in(bodies[0]))
-    totals = BfvTotals(len(chunks))
+    totals = BfvTotals(1)
+    checks = np.zeros(4, np.uint64)
     for body in bodies:
-        totals.add(chunks, body)
-    return totals.take(chunks)
+        checks = (checks + np.frombuffer(body, np.uint64, 4)) % np.uint64(MODULUS)
+        totals.add(np.arange(1), body[CHECK_BYTES:])
+    return checks.tobytes() + totals.take(np.arange(1))
 
 
 def nothing(moment, size):
@@ -402,19 +403,12 @@ def nothing(moment, size):
     if moment.cipher == "paillier":
         width = 2 * len(moment.middle.public)
         return (1).to_bytes(width, "big") * (size // width)
-    return bytes(chunks_in(moment.packed[body_at(moment.packed) :]))
+    return EMPTY_CHUNK
 
 
-#: Bytes of sealed chunks by their first byte: nothing, a fresh ciphertext, a total.
-FRAMES = {0: 1, 1: 1 + 46080 + 64, 2: 1 + 4 + 2 * 46080}
-
-
-def chunks_in(body):
-    at = count = 0
-    while at < len(body):
-        at += FRAMES[body[at]]
-        count += 1
-    return count
+#: Four check words travel in front of a chunk; a chunk of nothing is one byte.
+CHECK_BYTES = 32
+EMPTY_CHUNK = bytes(CHECK_BYTES) + b"\0"
 
 
 def bfv_parts(body, chunks=1):
@@ -609,7 +603,7 @@ def total_of_nothing(moment):
         return SKIP
     size = len(moment.packed) - body_at(moment.packed)
     if moment.cipher == "bfv":
-        return carrying(moment, b"\0", [0], [])
+        return carrying(moment, EMPTY_CHUNK, [0], [])
     return carrying(moment, nothing(moment, size), [0])
 
 

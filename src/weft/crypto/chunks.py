@@ -1,6 +1,7 @@
 """How the values of an axis lie in chunks, for ciphers that work on thousands of values at once.
 
-Value j of slot i has number i · width + j; a chunk holds 4,092 of them and four check words.
+Value j of slot i has number i · width + j; a chunk holds 4,096 of them, and has four check words
+that travel beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-VALUES = 4092
+VALUES = 4096
 CHECKS = 4
 #: Words of a chunk are numbers below this prime, 2^50 − 16383.
 MODULUS = (1 << 50) - 16383

@@ -95,7 +95,7 @@ class _Chunking:
 
 
 class BfvCipher(Cipher):
-    """``bfv``: padded words modulo a prime, 4,092 of them and four check words a ciphertext.
+    """``bfv``: padded words modulo a prime, 4,096 of them a ciphertext, and four check words.
 
     A contribution covers all chunks in which the party has slots. The check words are keyed sums
     of the words of a chunk, under a chain of pads of their own: a chunk of totals that somebody
@@ -185,8 +185,8 @@ class BfvCipher(Cipher):
         chunks[chunking.row, chunking.column] = words.ravel()
         linked = self._linked(message, kind, "checks", len(chunking.chunks))
         pads = self._check_pads(chunking, kind, linked)
-        chunks[:, VALUES:] = (_tags(chunks, chunking.keys, MODULUS) + pads) % np.uint64(MODULUS)
-        return self._pack(kind, whole.shape, _known(self._key).seal(chunks))
+        checks = (_tags(chunks, chunking.keys, MODULUS) + pads) % np.uint64(MODULUS)
+        return self._pack(kind, whole.shape, checks.tobytes() + _known(self._key).seal(chunks))
 
     def _linked(self, message: dict[str, Any], kind: str, field: str, units: int) -> Labels:
         """Rows of labels for links of a chain: the new pad on, what was there off."""
@@ -223,14 +223,14 @@ class BfvCipher(Cipher):
         block = self._read(kind, len(streams.cohort_of), width, packed)
         where = self.where(kind)
         chunking = self._chunking(kind, width)
-        checks, body = _read_prefix(block.body, len(chunking.chunks), where)
+        links, checks, body = _read_prefix(block.body, len(chunking.chunks), where)
         try:
             chunks = _known(self._key).open(body, len(chunking.chunks))
         except ProtocolError as error:
             raise ProtocolError(f"{where} cannot be opened: {error}") from None
-        pads = self._check_pads(chunking, kind, checks)
+        pads = self._check_pads(chunking, kind, links)
         expected = (_tags(chunks, chunking.keys, MODULUS) + pads) % np.uint64(MODULUS)
-        wrong = np.flatnonzero((expected != chunks[:, VALUES:]).any(axis=1))
+        wrong = np.flatnonzero((expected != checks).any(axis=1))
         if len(wrong):
             raise ProtocolError(
                 f"{where} fails its check in chunk {wrong[0] + 1} of {len(chunks)}: the "
@@ -258,14 +258,15 @@ class BfvCipher(Cipher):
         return opened
 
 
-def _read_prefix(body: memoryview, chunks: int, where: str) -> tuple[Labels, bytes]:
-    """Labels under the check words, a row a pad, and the ciphertexts behind them."""
+def _read_prefix(body: memoryview, chunks: int, where: str) -> tuple[Labels, Words, bytes]:
+    """Labels under the check words, a row a pad; the check words; the ciphertexts."""
     if len(body) < 4 * chunks:
         raise ProtocolError(f"{where} is truncated")
     counts = np.frombuffer(body, np.uint32, chunks).astype(np.int64)
     total = int(counts.sum())
     end = 4 * chunks + struct.calcsize("<Q") * total
-    if len(body) < end:
+    behind = end + 8 * CHECKS * chunks
+    if len(body) < behind:
         raise ProtocolError(f"{where} is truncated")
     flat = np.frombuffer(body, np.uint64, total, 4 * chunks)
     rows = np.zeros((max(1, int(counts.max(initial=0))), chunks), np.uint64)
@@ -273,7 +274,8 @@ def _read_prefix(body: memoryview, chunks: int, where: str) -> tuple[Labels, byt
     for depth in range(len(rows)):
         deep = counts > depth
         rows[depth, deep] = flat[begin[deep] + depth]
-    return rows, bytes(body[end:])
+    checks = np.frombuffer(bytes(body[end:behind]), np.uint64).reshape(chunks, CHECKS)
+    return rows, checks, bytes(body[behind:])
 
 
 def _known(key: T | None) -> T:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.chunks import chunks_of
+from weft.crypto.chunks import CHECKS, MODULUS, chunks_of
 from weft.errors import ProtocolError
 
 Ints = NDArray[np.int64]
@@ -138,30 +138,47 @@ class BfvStore(Store):
 
         self._width = width
         every = self._chunks(np.arange(slots))
-        self._totals = BfvTotals(int(every.max(initial=-1)) + 1)
+        chunks = int(every.max(initial=-1)) + 1
+        self._totals = BfvTotals(chunks)
+        self._checks = np.zeros((chunks, CHECKS), np.uint64)
 
     def _chunks(self, slots: Ints) -> Ints:
         return chunks_of(slots, self._width)
 
     def add(self, slots: Ints, parts: Sequence[Part]) -> None:
-        _each(self._totals.add, slots, parts, self._chunks)
+        _each(self._add, slots, parts, self._chunks)
+
+    def _add(self, chunks: Ints, body: bytes) -> None:
+        """Check words in front, then the ciphertexts."""
+        end = 8 * CHECKS * len(chunks)
+        if len(body) < end:
+            raise ProtocolError("its check words are missing")
+        checks = np.frombuffer(body, np.uint64, CHECKS * len(chunks)).reshape(-1, CHECKS)
+        if (checks >= MODULUS).any():
+            raise ProtocolError("its check words do not fit the cipher")
+        self._totals.add(chunks, body[end:])
+        self._checks[chunks] = (self._checks[chunks] + checks) % np.uint64(MODULUS)
 
     def put(self, slots: Ints, parts: Sequence[Part]) -> None:
         raise ProtocolError("blocks of whole chunks cannot take the place of single slots")
 
     def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
-        return [self._totals.take(self._chunks(slots[a:b])) for a, b in pairwise([0, *ends])]
+        parts = [self._chunks(slots[a:b]) for a, b in pairwise([0, *ends])]
+        return [self._checks[part].tobytes() + self._totals.take(part) for part in parts]
 
     def copy(self) -> BfvStore:
         other = BfvStore(0, self._width)
-        other._totals = self._totals.copy()
+        other._totals, other._checks = self._totals.copy(), self._checks.copy()
         return other
 
     def state(self) -> dict[str, NDArray[Any]]:
-        return self._totals.state()
+        return {**self._totals.state(), "checks": self._checks}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         self._totals.restore(state)
+        if state["checks"].shape != self._checks.shape:
+            raise ProtocolError("the checkpoint's check words are of another shape; start anew")
+        self._checks = state["checks"]
 
 
 def _each(
