@@ -148,6 +148,9 @@ def assert_nothing_was_used_twice(watches, cipher):
     assert len(set(bodies)) == len(bodies), "two blocks are equal"
     if cipher != "pad":
         size = CIPHERTEXT[cipher]
+        if cipher == "bfv":
+            # Four check words a chunk travel in front.
+            bodies = [body[32 * (len(body) // (size + 32)) :] for body in bodies]
         every = [body[i : i + size] for body in bodies for i in range(0, len(body), size)]
         assert all(len(one) == size for one in every)
         assert len(set(every)) == len(every), "two ciphertexts are equal"
