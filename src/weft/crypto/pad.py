@@ -3,8 +3,9 @@
 A value travels as value · factor + pad modulo 2^64. The coordinator adds such words without
 being able to read them; the holders of a cohort take the pads off and divide by the cohort's
 secret odd factor. The result must lie within ±2^49: a word that somebody changed, sent again,
-left out or made up is one of 2^64 at random, of which one in 2^14 passes. As every slot is
-checked by itself, any subset of slots can be forwarded.
+left out or made up is one of 2^64 at random, of which one in 2^14 passes (unless the coordinator
+makes up labels that fit a part of the sum). As every slot is checked by itself, any subset of
+slots can be forwarded.
 """
 
 from __future__ import annotations
