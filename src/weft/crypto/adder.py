@@ -19,7 +19,7 @@ from weft.crypto.stores import BfvStore, PaillierStore, Store, WordStore
 #: Up to this many parties, everyone shares masks with everyone …
 FEW = 9
 #: … and beyond with so many neighbours on either side, in the order of the parties asked.
-NEIGHBOURS = 3
+NEIGHBOURS = 2
 
 
 class Adder:
