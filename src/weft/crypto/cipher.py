@@ -92,8 +92,6 @@ class Cipher(ABC):
     """
 
     name: str
-    #: Whether a contribution covers all shared slots, whichever are named.
-    whole = False
 
     def __init__(self) -> None:
         self.key = 0

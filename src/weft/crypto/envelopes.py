@@ -103,7 +103,6 @@ class BfvCipher(Cipher):
     """
 
     name = "bfv"
-    whole = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -111,6 +111,7 @@ class Keyring:
         self._places = [
             _spread(message[f"{axis}.place"], start)
             for axis, start in zip(AXES, (rows, columns), strict=True)
+            if f"{axis}.place" in message
         ]
         reply: dict[str, Any] = {}
         content = b""

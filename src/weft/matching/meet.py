@@ -60,7 +60,7 @@ def meet(
     keys = [_bytes(party, answered[party], "public", 64) for party in parties]
     nonces = [_bytes(party, answered[party], "nonce", 16) for party in parties]
     if adder.linked:
-        ask_for_seeds(roster, seats, keys)
+        ask_for_seeds(roster, seats, keys, places=adder.whole)
     replies = channel.ask("match.seat", seats).insist("seating")
     public = replies[parties[0]].get("shared.public", b"")
     masking = [key + nonce for key, nonce in zip(keys, nonces, strict=True)]

@@ -60,8 +60,14 @@ class _Gifts:
         return self.to[a:b], self.place[a:b]
 
 
-def ask_for_seeds(roster: Roster, messages: Mapping[str, Message], keys: Sequence[bytes]) -> None:
-    """Write into the seats what every party shall make and give."""
+def ask_for_seeds(
+    roster: Roster, messages: Mapping[str, Message], keys: Sequence[bytes], *, places: bool
+) -> None:
+    """Write into the seats what every party shall make and give.
+
+    With ``places`` also where its cohorts lie among all slots, which only ciphers that mix
+    cohorts in a chunk must know.
+    """
     parties = roster.parties
     gifts = {
         "rows": _Gifts(roster.rows, len(parties)),
@@ -76,10 +82,11 @@ def ask_for_seeds(roster: Roster, messages: Mapping[str, Message], keys: Sequenc
             to = np.arange(1, len(parties))
         message["give.to"] = to
         message["give.keys"] = b"".join(keys[k] for k in to.tolist())
-        for axis, (receivers, places) in given.items():
-            message[f"{axis}.place"] = gifts[axis].places(number)
+        for axis, (receivers, chosen) in given.items():
+            if places:
+                message[f"{axis}.place"] = gifts[axis].places(number)
             message[f"{axis}.maker"] = gifts[axis].makers(number)
-            message[f"give.{axis}"] = places
+            message[f"give.{axis}"] = chosen
             message[f"give.{axis}.start"] = np.searchsorted(receivers, np.append(to, len(parties)))
 
 
