@@ -28,6 +28,7 @@ from weft.crypto.payload import (
     read_block,
     words_of,
 )
+from weft.crypto.wide import Limbs
 from weft.errors import ConfigError, ProtocolError
 
 Integers = NDArray[np.int64]
@@ -77,7 +78,7 @@ class Masking(Protocol):
 
     def sum(
         self, field: str, count: int, message: dict[str, Any], epoch: int, party: int
-    ) -> list[int]: ...
+    ) -> Limbs: ...
 
 
 class Cipher(ABC):

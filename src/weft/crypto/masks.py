@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.crypto.labels import SCALAR_BYTES, label_of
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
+from weft.crypto.wide import Limbs, unpacked
 from weft.errors import ProtocolError
 
 _WIDTH = SCALAR_BYTES
@@ -42,9 +43,7 @@ class Masks:
     def __reduce__(self) -> Any:
         raise TypeError("masks are not to be pickled: they hold keys")
 
-    def sum(
-        self, field: str, count: int, message: dict[str, Any], epoch: int, party: int
-    ) -> list[int]:
+    def sum(self, field: str, count: int, message: dict[str, Any], epoch: int, party: int) -> Limbs:
         """What to add to ``count`` scalars of ``field`` in the answer to ``message``."""
         peers, keys = message.get("peers"), message.get("peers.keys")
         round_ = message.get("round")
@@ -57,13 +56,12 @@ class Masks:
         name = f"request {label_of(epoch, round_, 0)} {field}".encode()
         if "context" in message:
             name = f"context {message['context']} {field}".encode()
-        totals = [0] * count
+        totals = np.zeros((count, 3), np.int64)
         for number, peer in enumerate(peers.tolist()):
             pair = self._shared(keys[_KEY * number : _KEY * (number + 1)])
             stream = shake_256(pair.reveal() + name).digest(_WIDTH * count)
-            for i in range(count):
-                mask = int.from_bytes(stream[_WIDTH * i : _WIDTH * (i + 1)], "big")
-                totals[i] += mask if peer > party else -mask
+            mask = unpacked(stream)
+            totals += mask if peer > party else -mask
         return totals
 
     def _shared(self, key: bytes) -> Secret:

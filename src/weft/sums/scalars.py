@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
 from weft.channels.message import Message
 from weft.crypto.cipher import Cipher
 from weft.crypto.labels import SCALAR_BYTES
+from weft.crypto.wide import carried, floats_of, limbs_of, packed, unpacked
 from weft.errors import ProtocolError
 
-_BITS = 80
 #: So many parties may send values of up to 2^46 without a total that wraps: 2^17 · 2^46 = 2^63.
 _LARGEST = 2.0**46
-_WIDTH = SCALAR_BYTES
-_MODULUS = 1 << (8 * _WIDTH)
 
 
 def pack_scalars(cipher: Cipher, message: Message, field: str, *values: float) -> bytes:
@@ -31,17 +31,16 @@ def pack_scalars(cipher: Cipher, message: Message, field: str, *values: float) -
                 "(scaling = 'standard') or raise lambda"
             )
     with cipher.cost.timed():
-        masks = [0] * len(values)
+        limbs = limbs_of(np.array(values, np.float64))
         if cipher.masks is not None:
-            masks = cipher.masks.sum(field, len(values), message, cipher.epoch, cipher.party)
-        packed = b"".join(
-            ((int(math.ldexp(value, _BITS)) + mask) % _MODULUS).to_bytes(_WIDTH, "big")
-            for value, mask in zip(values, masks, strict=True)
-        )
+            limbs = limbs + cipher.masks.sum(
+                field, len(values), message, cipher.epoch, cipher.party
+            )
+        pack = packed(carried(limbs))
     if "context" in message:
-        cipher.answer_once(message["context"], field, packed)
-    cipher.cost.bytes += len(packed)
-    return packed
+        cipher.answer_once(message["context"], field, pack)
+    cipher.cost.bytes += len(pack)
+    return pack
 
 
 def add_scalars(
@@ -52,21 +51,14 @@ def add_scalars(
     None when somebody did not answer: the masks of the others do not cancel then, and the
     values are given up.
     """
-    totals = [0] * count
+    totals = np.zeros((count, 3), np.int64)
     for party, reply in replies.items():
         pack = reply.get(field)
-        if not isinstance(pack, bytes) or len(pack) != count * _WIDTH:
+        if not isinstance(pack, bytes) or len(pack) != count * SCALAR_BYTES:
             raise ProtocolError(
                 f"party {party} sent a malformed field '{field}', or none; the run stops"
             )
-        for i in range(count):
-            totals[i] += int.from_bytes(pack[i * _WIDTH : (i + 1) * _WIDTH], "big")
+        totals = carried(totals + unpacked(pack))
     if len(replies) < len(asked):
         return None
-    return [_signed(total) / 2**_BITS for total in totals]
-
-
-def _signed(total: int) -> int:
-    """The number nearest to zero that is ``total`` modulo 2^144."""
-    total %= _MODULUS
-    return total - _MODULUS if total >= _MODULUS // 2 else total
+    return floats_of(totals)
