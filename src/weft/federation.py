@@ -182,6 +182,7 @@ class Federation:
             settings,
             adder,
             unit=unit,
+            label=label,
             classes=width,
             progress=progress,
             checkpointing=checkpointing,

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.base import PartyHalf
+from weft.algorithms.ground import Ground
 from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
+from weft.algorithms.span.problems import folds_of
 from weft.channels import Message
 from weft.channels.message import array, binary, integer, number, text
 from weft.crypto.cost import Cost
@@ -207,12 +209,26 @@ class Party:
             )
         table = self.table() if self._table is None else self._table
         unit, label = number(message, "unit"), number(message, "label")
-        bounds = Bounds.of(settings.make_loss(), settings.lam, self.seat.row_holders, unit, label)
-        self._half = algorithm_of(settings.solver).party(
-            self.seat, table, self._labels(), settings, self._cipher, bounds
+        loss, lam = settings.make_loss(), settings.smallest_lam
+        ground = Ground(
+            self.seat,
+            table,
+            self._labels(),
+            self._cipher,
+            Bounds.of(loss, lam, self.seat.row_holders, unit, label),
+            folds=self._folds(settings) if settings.folds else None,
         )
+        self._half = algorithm_of(settings.solver).party(ground, settings)
         self._phases.update(self._half.phases())
         return {}
+
+    def _folds(self, settings: Settings) -> NDArray[np.int8]:
+        """The fold of every local row."""
+        folds = np.zeros(self.seat.n_rows, np.int8)
+        for tile, rows in zip(self._tiles, self.seat.tile_rows, strict=True):
+            held = rows >= 0
+            folds[rows[held]] = folds_of(tile.ids[held], settings.folds, settings.seed)
+        return folds
 
     def table(self) -> LocalTable:
         """The cells of this party, arranged for its seat."""
@@ -239,7 +255,7 @@ class Party:
         """
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not trained; nothing to release")
-        w = self._half.w if iteration is None else self._half.frozen.weights[iteration]
+        w = self._half.weights(iteration)
         seat = self.seat
         names = np.full(seat.n_columns, INTERCEPT, dtype=object)
         for tile, columns in zip(self._tiles, seat.tile_columns, strict=True):

@@ -11,14 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.algorithms.ground import Ground
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Message
-from weft.crypto import Adder, Cipher
+from weft.crypto import Adder
 from weft.matching.roster import Roster
-from weft.matching.seat import Seat
-from weft.sums.bounds import Bounds
-from weft.sums.certificate import Certificate, FrozenParty
-from weft.sums.local_table import LocalTable
+from weft.sums.certificate import Certificate
 
 Floats = NDArray[np.float64]
 
@@ -46,6 +44,29 @@ class Record:
     certified_at: int | None = None
     loss_estimate: float | None = None
     gap_estimate: float | None = None
+    lam: float | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One λ of a run that is done.
+
+    Attributes
+    ----------
+    number
+        Under which the parties keep its model.
+    round_trips
+        Spent from the beginning of the run to its end.
+    scores
+        Per fold: samples left out, their losses, and how many are predicted rightly (for a
+        regression: squared errors).
+    """
+
+    number: int
+    lam: float
+    certificate: Certificate
+    round_trips: int
+    scores: list[list[float]] | None = None
 
 
 @dataclass
@@ -61,6 +82,8 @@ class Result:
         weights they hold.
     stopped
         Why the run ended, in words.
+    stages
+        The models of a run over several λ or folds, in the order in which they were trained.
     weights
         w by feature slot and class as the coordinator saw it last, where it may see it.
     """
@@ -70,16 +93,16 @@ class Result:
     model_iteration: int | None = None
     stopped: str = ""
     weights: Floats | None = None
+    stages: list[Stage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 class PartyHalf(Protocol):
     """A party's half of an algorithm."""
 
-    w: Floats
-    frozen: FrozenParty
-
     def phases(self) -> dict[str, Callable[[Message], Message]]: ...
+
+    def weights(self, model: int | None) -> Floats: ...
 
     def state(self) -> dict[str, NDArray[Any]]: ...
 
@@ -88,7 +111,7 @@ class PartyHalf(Protocol):
     def settle(self, ack: int) -> None: ...
 
 
-PartyFactory = Callable[[Seat, LocalTable, Floats, Settings, Cipher, Bounds], PartyHalf]
+PartyFactory = Callable[[Ground, Settings], PartyHalf]
 
 
 @dataclass
@@ -112,9 +135,11 @@ class Coordinator(ABC):
         adder: Adder,
         *,
         unit: float,
+        label: float,
         classes: int,
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,
+        warm: bool = False,
     ) -> Result:
         """Train until a stopping rule holds.
 
@@ -124,4 +149,8 @@ class Coordinator(ABC):
             The coordinator's half of the cipher, as it was used to set the run up.
         unit
             A power of two above every party's part of every ‖x_i‖².
+        label
+            A power of two above every |label|.
+        warm
+            Whether the parties bring a model to start from.
         """

@@ -7,6 +7,12 @@ from difflib import get_close_matches
 
 from weft.algorithms.base import Coordinator, PartyFactory
 from weft.algorithms.hyfdca import HyfdcaCoordinator, HyfdcaParty
+from weft.algorithms.span.coordinator import (
+    CuttingPlanesCoordinator,
+    LbfgsCoordinator,
+    NewtonCgCoordinator,
+)
+from weft.algorithms.span.party import SpanParty
 from weft.errors import ConfigError
 
 
@@ -26,6 +32,24 @@ ALGORITHMS = {
         HyfdcaCoordinator,
         HyfdcaParty,
         "primal-dual training on any overlap of rows and columns, any subset of parties",
+    ),
+    "cutting-planes": Algorithm(
+        "cutting-planes",
+        CuttingPlanesCoordinator,
+        SpanParty,
+        "certified in about a hundred round trips; losses with kinks, everyone takes part",
+    ),
+    "lbfgs": Algorithm(
+        "lbfgs",
+        LbfgsCoordinator,
+        SpanParty,
+        "quasi-Newton in two round trips an iteration; smooth losses, everyone takes part",
+    ),
+    "newton-cg": Algorithm(
+        "newton-cg",
+        NewtonCgCoordinator,
+        SpanParty,
+        "Newton's method in a trust region; smooth losses, everyone takes part",
     ),
 }
 

@@ -9,6 +9,9 @@ import msgspec
 from weft.errors import ConfigError
 from weft.losses import Loss, get_loss
 
+_MOST_FOLDS = 20
+_MOST_GROUPS = 100
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one run; every party gets the same.
@@ -31,6 +34,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ``sample``: holders of a sample share ‖x_i‖²; ``cohort``: only a bound per cohort.
     gap, iterations, seconds, round_trips
         Stop at a certified relative gap, or after so much of something; None: no such limit.
+    path
+        Further values of λ, each started from the last: the solvers for full participation.
+    folds
+        Folds of the samples, of which each is left out in turn, in the same messages; 0: none.
+    groups
+        Parts of the samples that get cuts of their own (cutting planes).
+    patience, when_missing
+        Seconds that a solver for full participation waits for a party, and what it does then:
+        ``hyfdca`` goes on without it, ``stop`` ends with the certificate reached so far.
     certify_every
         Iterations between certificates; None: each pass over the data.
     participation
@@ -60,6 +72,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     participation: str | float | dict[str, object] = "everyone"
     cipher: str = "pad"
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
+    path: tuple[float, ...] = ()
+    folds: int = 0
+    groups: int = 1
+    patience: float = 60.0
+    when_missing: Literal["hyfdca", "stop"] = "hyfdca"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -90,7 +107,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         limits = (self.gap, self.iterations, self.seconds, self.round_trips)
         if all(limit is None for limit in limits):
             raise ConfigError("nothing stops this run; set gap, iterations, seconds or round_trips")
+        if not all(lam > 0 for lam in self.path):
+            raise ConfigError("a path of lambdas holds one that is not positive; try 1e-2, 1e-3")
+        if self.folds and not 2 <= self.folds <= _MOST_FOLDS:
+            raise ConfigError(f"folds is {self.folds}; give 2 to {_MOST_FOLDS}, or 0 for none")
+        if not 1 <= self.groups <= _MOST_GROUPS:
+            raise ConfigError(f"groups is {self.groups}; give 1 to {_MOST_GROUPS}")
+        if not self.patience >= 0:
+            raise ConfigError(f"patience is {self.patience:g}; give seconds of at least 0")
         self.make_loss()
+
+    @property
+    def lambdas(self) -> tuple[float, ...]:
+        """All values of λ, the largest first: each is a good start for the next."""
+        return tuple(sorted({self.lam, *self.path}, reverse=True))
+
+    @property
+    def smallest_lam(self) -> float:
+        """The smallest λ that any problem of the run has, which a fold makes smaller yet."""
+        return min(self.lambdas) * (0.25 if self.folds else 1.0)
 
     def make_loss(self) -> Loss:
         return get_loss(self.loss, **self.loss_parameters)

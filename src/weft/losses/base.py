@@ -74,6 +74,10 @@ class Loss(ABC):
     def u(self, z: Array, y: Array) -> Array:
         """Return −l'(z), or minus a subgradient where l has a kink."""
 
+    def curvature(self, z: Array, y: Array) -> Array:
+        """Return l''(z); at a kink of l', that of one side. Zero for a piecewise linear loss."""
+        return np.zeros(np.broadcast_shapes(z.shape, y.shape))
+
     @abstractmethod
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return the new α = α + argmax_δ −l*(−(α+δ)) − zδ − (q/2)δ².

@@ -87,6 +87,11 @@ class SmoothedHinge(MarginLoss):
         """Return y·clip((1 − yz)/g, 0, 1)."""
         return y * (np.minimum(np.maximum(1.0 - y * z, 0.0), self.g) / self.g)
 
+    def curvature(self, z: Array, y: Array) -> Array:
+        """Return 1/g where 1 − g < yz < 1, else 0."""
+        shortfall = 1.0 - y * z
+        return np.where((shortfall > 0.0) & (shortfall < self.g), 1.0 / self.g, 0.0)
+
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·clip(yα + (1 − yz − g yα)/(q + g), 0, 1)."""
         return margin_step(alpha, z, y, q, self.g, 1.0)
@@ -112,6 +117,10 @@ class SquaredHinge(MarginLoss):
     def u(self, z: Array, y: Array) -> Array:
         """Return y·max(0, 1 − yz)."""
         return y * np.maximum(1.0 - y * z, 0.0)
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        """Return 1 where yz < 1, else 0."""
+        return np.where(y * z < 1.0, 1.0, 0.0)
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·max(0, yα + (1 − yz − yα)/(1 + q))."""
@@ -140,6 +149,11 @@ class Logistic(MarginLoss):
         """Return y·σ(−yz), σ the logistic function."""
         slope: Array = y * expit(-y * z)
         return slope
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        """Return σ(z)(1 − σ(z))."""
+        chance: Array = expit(-y * z)
+        return chance * (1.0 - chance)
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·p, where p solves log(p/(1−p)) + yz + q(p − yα) = 0, by Newton's method."""

@@ -43,6 +43,10 @@ class Squared(DeviationLoss):
         """Return y − z."""
         return y - z
 
+    def curvature(self, z: Array, y: Array) -> Array:
+        """Return 1."""
+        return np.ones(np.broadcast_shapes(z.shape, y.shape))
+
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return α + (y − z − α)/(1 + q)."""
         return deviation_step(alpha, z, y, q, 1.0, math.inf)
@@ -132,6 +136,10 @@ class Huber(DeviationLoss):
     def u(self, z: Array, y: Array) -> Array:
         """Return clip((y − z)/g, −1, 1)."""
         return np.minimum(np.maximum(y - z, -self.g), self.g) / self.g
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        """Return 1/g where |z − y| < g, else 0."""
+        return np.where(np.abs(z - y) < self.g, 1.0 / self.g, 0.0)
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return clip(α + (y − z − gα)/(q + g), −1, 1)."""

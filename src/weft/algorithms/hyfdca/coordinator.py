@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from weft.algorithms.base import Checkpointing, Coordinator, Record, Result
+from weft.algorithms.clock import Clock, why_stop
 from weft.algorithms.hyfdca.checkpoint import load_checkpoint, save_checkpoint
 from weft.algorithms.hyfdca.curvature import find_omega, share_norms
 from weft.algorithms.hyfdca.iteration import MOST_SILENT, Iteration
 from weft.algorithms.hyfdca.run import Run
 from weft.algorithms.settings import Settings
-from weft.channels import Channel, Message, Reading
+from weft.channels import Channel, Message
 from weft.crypto import Adder
 from weft.matching.roster import Roster
 from weft.sums.certificate import FrozenPair
@@ -31,25 +31,30 @@ class HyfdcaCoordinator(Coordinator):
         adder: Adder,
         *,
         unit: float,
+        label: float,
         classes: int,
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,
+        warm: bool = False,
     ) -> Result:
         run = Run(channel, roster, settings, adder, classes)
         result = Result(notes=run.notes)
         if checkpointing is not None and checkpointing.resume:
             spent = load_checkpoint(run, result, checkpointing.folder)
-            # What had been spent counts; matching the parties again does not count twice.
-            clock = _Clock(channel, spent - _spent(channel), result)
+            clock = Clock(channel, result, spent)
             result.stopped = _why_stop(run, result.history[-1])
         else:
-            clock = _Clock(channel, Reading(), result)
+            clock = Clock(channel, result)
             _set_up(run, unit)
         while not result.stopped:
             iteration = Iteration(run)
             iteration.take()
             record = clock.record(
-                run, len(iteration.present), iteration.loss_estimate, iteration.gap_estimate
+                run.iteration,
+                len(iteration.present),
+                run.certificate,
+                loss_estimate=iteration.loss_estimate,
+                gap_estimate=iteration.gap_estimate,
             )
             result.history.append(record)
             if progress is not None:
@@ -60,7 +65,13 @@ class HyfdcaCoordinator(Coordinator):
         _close(run, result)
         last = result.history[-1]
         # Closing may have brought a certificate, and has cost something.
-        result.history[-1] = clock.record(run, last.present, last.loss_estimate, last.gap_estimate)
+        result.history[-1] = clock.record(
+            run.iteration,
+            last.present,
+            run.certificate,
+            loss_estimate=last.loss_estimate,
+            gap_estimate=last.gap_estimate,
+        )
         result.weights = None if run.weights is None else run.weights.values
         return result
 
@@ -84,16 +95,9 @@ def _set_up(run: Run, unit: float) -> None:
 
 
 def _why_stop(run: Run, record: Record) -> str:
-    settings = run.settings
     if run.reached_gap and run.certificate is not None:
-        return f"certified gap {run.certificate.gap:.2e} ≤ {settings.gap:g}"
-    if settings.iterations is not None and run.iteration >= settings.iterations:
-        return f"{settings.iterations} iterations"
-    if settings.round_trips is not None and record.round_trips >= settings.round_trips:
-        return f"{settings.round_trips} round trips"
-    if settings.seconds is not None and record.wall_seconds >= settings.seconds:
-        return f"{settings.seconds:g} seconds"
-    return ""
+        return f"certified gap {run.certificate.gap:.2e} ≤ {run.settings.gap:g}"
+    return why_stop(run.settings, run.iteration, record)
 
 
 def _close(run: Run, result: Result) -> None:
@@ -149,43 +153,3 @@ def _wait_for_pair(run: Run) -> None:
 def _names(pair: FrozenPair) -> str:
     names = sorted(pair.waiting)
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-class _Clock:
-    """Costs of a run from its first message on, also across a checkpoint."""
-
-    def __init__(self, channel: Channel, before: Reading, result: Result) -> None:
-        self._channel = channel
-        self._before = before
-        self._began = time.perf_counter()
-        self._wall = result.history[-1].wall_seconds if result.history else 0.0
-
-    def spent(self) -> Reading:
-        return self._before + _spent(self._channel)
-
-    def record(
-        self, run: Run, present: int, loss_estimate: float | None, gap_estimate: float | None
-    ) -> Record:
-        """The history's row for where the run stands now."""
-        cost = self.spent()
-        certificate = run.certificate
-        return Record(
-            iteration=run.iteration,
-            present=present,
-            round_trips=cost.round_trips,
-            bytes_down=cost.bytes_down,
-            bytes_up=cost.bytes_up,
-            compute_seconds=cost.slowest,
-            wall_seconds=self._wall + time.perf_counter() - self._began,
-            primal=sum(certificate.primal) if certificate else None,
-            dual=sum(certificate.dual) if certificate else None,
-            gap=certificate.gap if certificate else None,
-            certified_at=certificate.iteration if certificate else None,
-            loss_estimate=loss_estimate,
-            gap_estimate=gap_estimate,
-        )
-
-
-def _spent(channel: Channel) -> Reading:
-    """What a channel carried, checkpoints aside: a history must not depend on saving."""
-    return channel.meter.read(without="checkpoint")

@@ -8,19 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.algorithms.ground import Ground
 from weft.algorithms.hyfdca.curvature import CurvatureParty
 from weft.algorithms.hyfdca.drawing import Drawing, drawing_of
 from weft.algorithms.hyfdca.local_methods import LocalMethod, Practical, Safe, Theory
 from weft.algorithms.settings import Settings
 from weft.channels import Message
 from weft.channels.message import array, integer, number
-from weft.crypto import Cipher
 from weft.errors import ProtocolError
-from weft.matching.seat import Seat
-from weft.sums.bounds import Bounds
 from weft.sums.certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.contribution import Contribution, Wire, own_slots
-from weft.sums.local_table import LocalTable
 from weft.sums.scalars import pack_scalars
 
 Floats = NDArray[np.float64]
@@ -44,26 +41,18 @@ class HyfdcaParty:
     ``dual``     changes of α, or new α ↓, feature sums ↑
     """
 
-    def __init__(
-        self,
-        seat: Seat,
-        table: LocalTable,
-        labels: Floats,
-        settings: Settings,
-        cipher: Cipher,
-        bounds: Bounds,
-    ) -> None:
-        self.seat = seat
-        self.table = table
-        self.labels = labels
+    def __init__(self, ground: Ground, settings: Settings) -> None:
+        seat = self.seat = ground.seat
+        table = self.table = ground.table
+        labels = self.labels = ground.labels
         self.settings = settings
         self.loss = settings.make_loss()
-        self.cipher = cipher
+        cipher = self.cipher = ground.cipher
+        bounds = self.bounds = ground.bounds
         classes = labels.shape[1]
         self.alpha: Floats = np.zeros((seat.n_rows, classes))
         self.v: Floats = np.zeros((seat.n_columns, classes))
         self.w: Floats = np.zeros((seat.n_columns, classes))
-        self.bounds = bounds
         rows, columns = seat.n_shared_rows, seat.n_shared_columns
         self.z_sum = Contribution("z", rows, classes, bounds.z, cipher, windows=True)
         open_ = feature_cipher(cipher, settings)
@@ -85,6 +74,10 @@ class HyfdcaParty:
         self._bounded = bool(np.isfinite(self.loss.lipschitz))
         self._computing = seat.computing[seat.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
+
+    def weights(self, model: int | None) -> Floats:
+        """w as it stands, or that of a frozen pair."""
+        return self.w if model is None else self.frozen.weights[model]
 
     def _method(self) -> LocalMethod:
         seat, settings = self.seat, self.settings

@@ -1,0 +1,38 @@
+"""What a party's half of an algorithm stands on: its seat, its cells, its keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto import Cipher
+from weft.matching.seat import Seat
+from weft.sums.bounds import Bounds
+from weft.sums.local_table import LocalTable
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """All that a party brings into a run.
+
+    Attributes
+    ----------
+    labels
+        (rows × classes): the response, or ±1; anything where the party has no label.
+    folds
+        The fold of every row, where the run has folds.
+    start
+        Weights of this party's columns to start from, in the units of the scaled table.
+    """
+
+    seat: Seat
+    table: LocalTable
+    labels: Floats
+    cipher: Cipher
+    bounds: Bounds
+    folds: NDArray[np.int8] | None = None
+    start: Floats | None = None

@@ -1,0 +1,1 @@
+"""Cutting planes: certified training for hinge-like losses when everyone takes part."""

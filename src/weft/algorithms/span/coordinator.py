@@ -1,0 +1,180 @@
+"""The fast solvers, the coordinator's half: one λ after the other, each until it is certified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from weft.algorithms.base import Checkpointing, Coordinator, Record, Result, Stage
+from weft.algorithms.clock import Clock, why_stop
+from weft.algorithms.settings import Settings
+from weft.algorithms.span.cutting_planes import CuttingPlanes
+from weft.algorithms.span.exchange import Exchange, PartyMissing
+from weft.algorithms.span.lbfgs import Lbfgs
+from weft.algorithms.span.newton import NewtonCg
+from weft.algorithms.span.problems import Problems
+from weft.algorithms.span.span import Span
+from weft.channels import Channel
+from weft.crypto import Adder
+from weft.errors import ConfigError
+from weft.matching.roster import Roster
+from weft.sums.bounds import Bounds
+from weft.sums.certificate import Certificate
+
+
+class Solver(Protocol):
+    """What makes one iteration."""
+
+    def step(self) -> None: ...
+
+
+class SpanCoordinator(Coordinator):
+    """Runs a solver over a list of λ, each started from the last, and closes every model."""
+
+    solver: ClassVar[Callable[[Span], Solver]]
+
+    def run(
+        self,
+        channel: Channel,
+        roster: Roster,
+        settings: Settings,
+        adder: Adder,
+        *,
+        unit: float,
+        label: float,
+        classes: int,
+        progress: Callable[[Record], None] | None = None,
+        checkpointing: Checkpointing | None = None,
+        warm: bool = False,
+    ) -> Result:
+        _check(settings, checkpointing)
+        bounds = Bounds.of(
+            settings.make_loss(), settings.smallest_lam, roster.row_holders, unit, label
+        )
+        exchange = Exchange(
+            channel, roster, settings, adder, Problems(classes, settings.folds), bounds
+        )
+        result = Result(notes=exchange.notes)
+        clock = Clock(channel, result)
+        try:
+            path = settings.lambdas
+            span = Span(exchange, path[0], warm=warm)
+            solver = type(self).solver(span)
+            for number, lam in enumerate(path):
+                span.turn_to(lam)
+                _Model(span, solver, number, lam, result, clock, progress).train()
+        except PartyMissing as missing:
+            if not result.stages:
+                raise
+            result.stopped = str(missing)
+        result.weights = None if exchange.seen is None else exchange.seen.values
+        return result
+
+
+class _Model:
+    """One λ: iterations until the gap is small enough, then a measurement of the model itself."""
+
+    def __init__(
+        self,
+        span: Span,
+        solver: Solver,
+        number: int,
+        lam: float,
+        result: Result,
+        clock: Clock,
+        progress: Callable[[Record], None] | None,
+    ) -> None:
+        self._span, self._solver, self._number, self._lam = span, solver, number, lam
+        self._result, self._clock, self._progress = result, clock, progress
+        self._iterations = 0
+
+    def train(self) -> None:
+        settings = self._span.exchange.settings
+        target = settings.gap
+        while True:
+            why = self._iterate()
+            reached = target is not None and float(self._span.gaps.max()) <= target
+            if not (reached or why):
+                continue
+            certificate, scores = self._close()
+            # Measured afresh: what rounding has added up to on the way may tip the scales.
+            if target is not None and certificate.gap <= target:
+                why = f"certified gap {certificate.gap:.2e} ≤ {target:g}"
+            if why:
+                break
+        self._result.stopped = why
+        self._result.certificate = certificate
+        self._result.model_iteration = self._number
+        self._result.stages.append(
+            Stage(self._number, self._lam, certificate, self._clock.round_trips, scores)
+        )
+
+    def _iterate(self) -> str:
+        """One iteration; returns why to stop, if there is a reason besides the gap."""
+        exchange = self._span.exchange
+        exchange.iteration += 1
+        self._iterations += 1
+        self._solver.step()
+        record = self._record()
+        return why_stop(exchange.settings, self._iterations, record)
+
+    def _record(self) -> Record:
+        span = self._span
+        certificate = self._certificate(span.primal)
+        record = self._clock.record(
+            span.exchange.iteration,
+            len(span.exchange.roster.parties),
+            certificate,
+            lam=self._lam,
+        )
+        self._result.history.append(record)
+        if self._progress is not None:
+            self._progress(record)
+        return record
+
+    def _certificate(self, primal: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Certificate:
+        """P and D of the problems on all samples."""
+        span = self._span
+        classes = span.exchange.problems.classes
+        return Certificate(
+            span.exchange.iteration,
+            tuple(primal[:classes].tolist()),
+            tuple(span.dual[:classes].tolist()),
+        )
+
+    def _close(self) -> tuple[Certificate, list[list[float]] | None]:
+        """Let the parties form w and measure its losses: P of the very model they hold."""
+        span, exchange = self._span, self._span.exchange
+        norms = exchange.point(span.point, self._number)
+        losses, scores = exchange.close()
+        primal = 0.5 * span.lam * norms + losses
+        certificate = self._certificate(primal)
+        last = self._result.history[-1]
+        self._result.history[-1] = self._clock.record(
+            last.iteration, last.present, certificate, lam=self._lam
+        )
+        return certificate, None if scores is None else scores.tolist()
+
+
+class CuttingPlanesCoordinator(SpanCoordinator):
+    solver = CuttingPlanes
+
+
+class LbfgsCoordinator(SpanCoordinator):
+    solver = Lbfgs
+
+
+class NewtonCgCoordinator(SpanCoordinator):
+    solver = NewtonCg
+
+
+def _check(settings: Settings, checkpointing: Checkpointing | None) -> None:
+    """Refuse early what these solvers cannot do."""
+    name = settings.solver
+    if checkpointing is not None and checkpointing.resume:
+        raise ConfigError(
+            f"solver '{name}' keeps no checkpoints, a run being short; start it without --resume, "
+            "or use solver = 'hyfdca'"
+        )

@@ -1,0 +1,355 @@
+"""The fast solvers' round trips, as the coordinator makes them: sums up, coefficients down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.hyfdca.run import Senders
+from weft.algorithms.hyfdca.seen import SeenWeights
+from weft.algorithms.settings import Settings
+from weft.algorithms.span.problems import Problems
+from weft.channels import Channel, Failure, Message
+from weft.crypto import Adder
+from weft.matching.axis import ranges
+from weft.matching.roster import Roster
+from weft.sums.boards import Board
+from weft.sums.bounds import Bounds
+from weft.sums.layout import Layout
+from weft.sums.scalars import add_scalars
+from weft.sums.totals import RunningTotals
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Fill = Callable[[dict[str, Message]], None]
+
+#: Phases in which label holders get z.
+_ROW_PHASES = ("search", "gather", "close")
+#: Phases that go to everybody, before which vectors can be dropped.
+_COLUMN_PHASES = ("spread", "point")
+#: Seconds between two questions to a party that does not answer: at first, and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+
+
+class PartyMissing(Exception):
+    """Somebody did not answer for longer than the run may wait."""
+
+    def __init__(self, missing: Mapping[str, Failure], waited: float) -> None:
+        party, failure = next(iter(missing.items()))
+        self.parties = tuple(missing)
+        self.text = f"{party} did not answer for {waited:.0f} s ({failure.reason})"
+        super().__init__(self.text)
+
+
+@dataclass
+class _Wanted:
+    """What a phase shall bring: an encrypted sum, masked scalars by field and number."""
+
+    scalars: dict[str, int]
+    total: RunningTotals | None = None
+    board: Board | None = None
+    senders: Mapping[str, NDArray[np.bool_]] | None = None
+
+
+class Exchange:
+    """One phase after the other, each until everybody has answered.
+
+    Attributes
+    ----------
+    by_rows
+        Whether inner products of new vectors with older ones are computed by the holders of the
+        rows (fewer samples than features) or of the columns.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        roster: Roster,
+        settings: Settings,
+        adder: Adder,
+        problems: Problems,
+        bounds: Bounds,
+    ) -> None:
+        self.channel, self.roster, self.settings, self.adder = channel, roster, settings, adder
+        self.bounds = bounds
+        self.problems = problems
+        self.rows = Layout(roster.rows, roster.parties)
+        self.columns = Layout(roster.columns, roster.parties)
+        self.stored = settings.groups == 1
+        self.by_rows = self.stored and roster.n_samples < roster.columns.n_slots
+        self.seen = (
+            SeenWeights(roster, problems.classes)
+            if settings.coordinator_sees == "weights"
+            else None
+        )
+        self.iteration = 0
+        #: Coefficients that go into the anchor, and which vectors stay, when all are asked next.
+        self.fold: tuple[Floats, Ints] | None = None
+        self.notes: list[str] = []
+        #: How many phases each party has been asked; holders without labels miss some.
+        self._serial = dict.fromkeys(roster.parties, 0)
+        self._v: RunningTotals | None = None
+        self._z: RunningTotals | None = None
+        self._z_is = "point"
+        self._followers = [p for p in roster.parties if p in roster.partly_unlabelled]
+        self._labelled = [p for p in roster.parties if p in roster.label_parties]
+        self._own = _labelled_rows(roster)
+        self._senders = Senders(roster, labelled=True)
+
+    @property
+    def gram(self) -> str:
+        return "rows" if self.by_rows else "columns"
+
+    # ── phases ────────────────────────────────────────────────────────────────────────────
+
+    def spread(self, held: int, new: int) -> Floats:
+        """Totals of new vectors down; their inner products up, and partial Z on its way.
+
+        ``held`` vectors are there already, after folding. Returns (held + new × new × problems),
+        or (new × new × problems) where rows give the rest.
+        """
+        v, width = self._v, self.problems.width
+        assert v is not None
+        z = RunningTotals("z", self.rows, new * width, self.adder) if self.stored else None
+
+        def fill(messages: dict[str, Message]) -> None:
+            for message in messages.values():
+                message["gram"] = self.gram
+                if self.stored:
+                    message["products"] = True
+            for party, block in v.blocks(messages).items():
+                messages[party]["v"] = block
+
+        against = new if self.by_rows else held + new
+        wanted = _Wanted({"gram": against * new * width}, z)
+        sums = self._complete("spread", self.roster.parties, fill, wanted)
+        if z is not None:
+            self._z, self._z_is = z, "vectors"
+        return np.array(sums["gram"]).reshape(against, new, width)
+
+    def point(self, coefficients: Floats, model: int | None = None) -> Floats:
+        """Let everybody form a point and measure its z; returns ‖w‖² per problem."""
+        width = self.problems.width
+        z = RunningTotals("z", self.rows, width, self.adder)
+
+        def fill(messages: dict[str, Message]) -> None:
+            for message in messages.values():
+                message["point"] = coefficients
+                if model is not None:
+                    message["model"] = model
+
+        sums = self._complete(
+            "point", self.roster.parties, fill, _Wanted({"norms": width}, z), model is not None
+        )
+        self._z, self._z_is = z, "point"
+        return np.array(sums["norms"])
+
+    def search(
+        self, coefficients: Floats, moved: Floats, steps: Floats, guesses: Floats
+    ) -> tuple[Floats, Floats, Floats | None]:
+        """Losses on the way to a target, and new dual vectors at guessed steps.
+
+        Returns losses (steps × problems), offsets (vectors × problems) and, where rows give
+        them, inner products with the vectors held.
+        """
+        width = self.problems.width
+
+        def fill(messages: dict[str, Message]) -> None:
+            for message in messages.values():
+                message.update({"moved": moved, "steps": steps, "at": guesses, "gram": self.gram})
+                if self.stored:
+                    message["point"] = coefficients
+            self._give_z(messages)
+
+        new = len(guesses) * self.settings.groups
+        wanted = self._wanted_duals(new, len(coefficients)) if new else _Wanted({})
+        wanted.scalars["losses"] = len(steps) * width
+        sums = self._complete("search", self._labelled, fill, wanted)
+        losses = np.array(sums["losses"]).reshape(len(steps), width)
+        offsets, cross = self._take_duals(sums, new, len(coefficients))
+        return losses, offsets, cross
+
+    def gather(
+        self,
+        held: int,
+        moved: Floats,
+        *,
+        guesses: Floats | None = None,
+        direction: Floats | None = None,
+        first: bool = False,
+    ) -> tuple[Floats, Floats | None, Floats | None]:
+        """A dual vector at some steps, or what the Hessian makes of a direction.
+
+        Returns offsets, inner products with the ``held`` vectors (or None), and, at ``first``,
+        how many samples each problem trains on.
+        """
+        width = self.problems.width
+        new = self.settings.groups * (1 if guesses is None else len(guesses))
+
+        def fill(messages: dict[str, Message]) -> None:
+            for message in messages.values():
+                message.update({"moved": moved, "gram": self.gram})
+                if guesses is not None:
+                    message["at"] = guesses
+                if direction is not None:
+                    message["direction"] = direction
+                if first:
+                    message["first"] = True
+            self._give_z(messages)
+
+        wanted = self._wanted_duals(new, held)
+        if direction is not None:
+            del wanted.scalars["offsets"]
+        if first:
+            wanted.scalars["sizes"] = width
+        sums = self._complete("gather", self._labelled, fill, wanted)
+        offsets, cross = self._take_duals(sums, new, held)
+        return offsets, cross, np.array(sums["sizes"]) if first else None
+
+    def close(self) -> tuple[Floats, Floats | None]:
+        """Losses of the point just measured, and scores of the samples that folds left out."""
+        problems = self.problems
+        wanted = _Wanted({"losses": problems.width})
+        if problems.folds:
+            wanted.scalars["scores"] = 3 * problems.folds
+        sums = self._complete("close", self._labelled, self._give_z, wanted)
+        scores = np.array(sums["scores"]).reshape(-1, 3) if problems.folds else None
+        return np.array(sums["losses"]), scores
+
+    # ── parts of phases ───────────────────────────────────────────────────────────────────
+
+    def _give_z(self, messages: dict[str, Message]) -> None:
+        """z totals that nobody has yet, of the rows whose labels a party has, and of no others."""
+        z = self._z
+        if z is None:
+            return
+        for message in messages.values():
+            message["of"] = self._z_is
+        for party, block in z.blocks([p for p in messages if p not in self._own]).items():
+            messages[party]["z"] = block
+        some = {p: self._own[p] for p in messages if p in self._own and len(self._own[p])}
+        for party, block in z.pieces(some).items():
+            messages[party]["z"] = block
+
+    def _wanted_duals(self, new: int, held: int) -> _Wanted:
+        width = self.problems.width
+        wanted = _Wanted({"offsets": new * width})
+        if self.by_rows:
+            wanted.scalars["cross"] = held * new * width
+        wanted.total = self._v = RunningTotals("v", self.columns, new * width, self.adder)
+        if self._followers:
+            duals = new // self.settings.groups * width
+            wanted.board = Board("alpha", self.rows, duals, self.adder)
+            wanted.senders = self._senders.of(self._labelled)
+        return wanted
+
+    def _take_duals(
+        self, sums: Mapping[str, list[float]], new: int, held: int
+    ) -> tuple[Floats, Floats | None]:
+        width = self.problems.width
+        offsets = np.array(sums.get("offsets", [0.0] * (new * width))).reshape(new, width)
+        cross = None
+        if "cross" in sums:
+            cross = np.array(sums["cross"]).reshape(held, new, width)
+        return offsets, cross
+
+    def _complete(
+        self,
+        phase: str,
+        asked: Sequence[str],
+        fill: Fill,
+        wanted: _Wanted,
+        tells_weights: bool = False,
+    ) -> dict[str, list[float]]:
+        """Ask until everybody has answered, then follow up at holders without labels."""
+        answers = self._ask_all(phase, asked, fill, wanted)
+        if self.seen is not None and tells_weights:
+            self.seen.take(answers)
+        totals = {}
+        for field, count in wanted.scalars.items():
+            total = add_scalars(answers, field, count, asked)
+            assert total is not None
+            totals[field] = total
+        if phase in _ROW_PHASES:
+            self._z = None
+        if phase in _COLUMN_PHASES:
+            self.fold = None
+        if wanted.board is not None:
+            self._follow(wanted.board, wanted.total)
+        return totals
+
+    def _ask_all(
+        self, phase: str, asked: Sequence[str], fill: Fill, wanted: _Wanted
+    ) -> dict[str, Message]:
+        context = self.adder.fresh_context()
+        for party in asked:
+            self._serial[party] += 1
+        answers: dict[str, Message] = {}
+        began, pause = time.monotonic(), _FIRST_PAUSE
+        while True:
+            waiting = [p for p in asked if p not in answers]
+            messages: dict[str, Message] = self.adder.open(waiting)
+            round_ = self.adder.round
+            for party, message in messages.items():
+                message.update({"serial": self._serial[party], "iteration": self.iteration})
+                if self.fold is not None and phase in _COLUMN_PHASES:
+                    message["fold"], message["keep"] = self.fold
+            if wanted.scalars:
+                self.adder.mask(messages, context, asked)
+            fill(messages)
+            if wanted.total is not None:
+                wanted.total.invite(messages)
+            if wanted.board is not None and wanted.senders is not None:
+                for party, message in messages.items():
+                    message["send"] = wanted.senders[party]
+                wanted.board.invite(messages, {p: wanted.senders[p] for p in messages})
+            replies = self.channel.ask(f"span.{phase}", messages)
+            replies.stop_on_refusal()
+            if wanted.total is not None:
+                wanted.total.add(replies.answered, self.iteration)
+            if wanted.board is not None:
+                wanted.board.post(replies.answered, self.iteration + 1, round_)
+            answers.update(replies.answered)
+            if not replies.missing:
+                return answers
+            waited = time.monotonic() - began
+            if waited + pause > self.settings.patience:
+                raise PartyMissing(replies.missing, waited)
+            self._note_missing(replies.missing)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _follow(self, board: Board, total: RunningTotals | None) -> None:
+        """Dual vectors down to holders without labels; their feature sums up."""
+
+        def fill(messages: dict[str, Message]) -> None:
+            changes = board.changes(dict.fromkeys(messages, self.iteration))
+            for party, (slots, block) in changes.items():
+                messages[party].update({"alpha.slots": slots, "alpha": block})
+            for message in messages.values():
+                message["width"] = board.width
+
+        self._ask_all("follow", self._followers, fill, _Wanted({}, total))
+
+    def _note_missing(self, missing: Mapping[str, Failure]) -> None:
+        for party, failure in missing.items():
+            note = f"iteration {self.iteration}: waiting for {party} ({failure.reason})"
+            if note not in self.notes:
+                self.notes.append(note)
+
+
+def _labelled_rows(roster: Roster) -> dict[str, NDArray[np.int32]]:
+    """Per party that lacks labels of some shared rows: those that it has, as local slots."""
+    found = {}
+    for party in roster.partly_unlabelled:
+        number = roster.index[party]
+        cohorts = roster.rows.cohorts[number]
+        mine = np.array([number in roster.rows.marked[c] for c in cohorts.tolist()], bool)
+        mine &= roster.rows.shared_cohort[cohorts]
+        starts = roster.rows.local_starts(number)[:-1]
+        found[party] = ranges(starts[mine], roster.rows.sizes[cohorts][mine]).astype(np.int32)
+    return found

@@ -1,0 +1,107 @@
+"""L-BFGS in coefficients: the parties hold gradients, the coordinator the quasi-Newton algebra.
+
+The full step is guessed to be right, and the gradient there asked for together with the losses
+along the way: two round trips an iteration, three where the guess was wrong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.span.bounding import Bounding
+from weft.algorithms.span.span import Span
+
+Floats = NDArray[np.float64]
+
+#: Steps measured along a direction: the full one, which is also the guess, shorter and longer.
+STEPS: Floats = np.concatenate(
+    [[0.0], np.geomspace(1e-6, 0.7, 21), [1.0], np.geomspace(1.4, 16.0, 9)]
+)
+_FULL = 22
+#: Pairs of steps and changes of the gradient that a direction comes from.
+_MEMORY = 40
+#: The full step will do where it brings this share of what the best one brings.
+_ENOUGH = 0.5
+#: Vectors at which the older ones are dropped.
+_MOST_VECTORS = 160
+
+
+class Lbfgs:
+    """One iteration after the other, all problems side by side."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        self._bounding = Bounding(span)
+        #: Steps, and the vectors whose difference is the change of the gradient but for λ·step.
+        self._pairs: list[tuple[Floats, Floats]] = []
+        self._before: tuple[Floats, Floats] | None = None
+
+    def step(self) -> None:
+        """Complete the gradient at the point, find a direction, search along it."""
+        span = self._span
+        self._bounding.take(span.absorb())
+        newest = span.unit(span.count - 1)
+        self._remember(newest)
+        gradient = span.lam * span.point - newest
+        direction = self._direction(gradient)
+        primal = span.search(span.point + direction, STEPS, np.ones((1, span.width)))
+        if not take_step(span, primal, STEPS, _FULL, _ENOUGH):
+            span.gather()
+        if span.count >= _MOST_VECTORS:
+            self._restart()
+
+    def _remember(self, newest: Floats) -> None:
+        """The last step, and how the gradient's part from the losses changed."""
+        span = self._span
+        if self._before is not None:
+            point, vector = (span.padded(part) for part in self._before)
+            self._pairs.append((span.point - point, vector - newest))
+            del self._pairs[:-_MEMORY]
+        self._before = (span.point, newest)
+
+    def _direction(self, gradient: Floats) -> Floats:
+        """−H∇P by the two-loop recursion (Nocedal), per problem."""
+        span = self._span
+        q, stack = gradient, []
+        for step, change in reversed(self._pairs):
+            s = span.padded(step)
+            y = span.padded(change) + span.lam * s
+            curved = span.inner(s, y)
+            # λ > 0 makes sᵀy positive unless the problem did not move at all.
+            rho = np.where(curved > 0, 1.0 / np.where(curved > 0, curved, 1.0), 0.0)
+            a = rho * span.inner(s, q)
+            q = q - a * y
+            stack.append((s, y, rho, a))
+        if stack:
+            s, y, rho, _ = stack[0]
+            longest = span.inner(y, y)
+            q = q * np.where(rho > 0, span.inner(s, y) / np.where(longest > 0, longest, 1.0), 1.0)
+        else:
+            q = q / span.lam
+        for s, y, rho, a in reversed(stack):
+            q = q + (a - rho * span.inner(y, q)) * s
+        return -q
+
+    def _restart(self) -> None:
+        """Keep the newest dual vectors only: memory is finite, on either side."""
+        self._pairs.clear()
+        self._before = None
+        self._span.drop(self._bounding.keep_newest(_MOST_VECTORS // 4))
+
+
+def take_step(span: Span, primal: Floats, steps: Floats, full: int, enough: float) -> bool:
+    """Take the full step where it is good enough for all problems, else each its best one.
+
+    Returns whether the full step was taken: its dual vector is under way then.
+    """
+    best = primal.argmin(axis=0)
+    gain = primal[0] - primal.min(axis=0)
+    # Once converged, steps only move within rounding.
+    noise = 1e-13 * np.abs(primal[0])
+    fine = (primal[0] - primal[full] >= enough * gain) | (gain <= noise)
+    if fine.all():
+        span.move(steps, np.full(span.width, full))
+        return True
+    span.move(steps, best)
+    return False

@@ -1,0 +1,308 @@
+"""The fast solvers, a party's half: it holds vectors, the coordinator thinks in coefficients.
+
+A dual vector a (a number per sample) has three images: b = Xᵀa/N at the holders of the columns,
+Z = Xb at the holders of the rows, and o = −1/N Σ l*(−a_i), a scalar. Each gives a bound that holds
+everywhere, R(w) ≥ o − b·w, and w, gradients and directions are all combinations of b's. So the
+solvers need three phases, and none of them ever sees a vector:
+
+``spread``  totals of new b ↓, inner products of the b's and partial Z ↑
+``search``  totals of Z, coefficients of a target ↓, losses along the way there ↑, and the partial
+            b of dual vectors at guessed steps
+``gather``  a step, or a direction ↓, the partial b of the dual vector there ↑
+
+``follow`` brings dual vectors to holders of samples without labels. ``point`` and ``close`` form w
+and measure it afresh. A phase that is asked twice, because the reply was lost, is answered twice
+but changes things once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.ground import Ground
+from weft.algorithms.settings import Settings
+from weft.algorithms.span.problems import Problems
+from weft.algorithms.span.rows import Rows
+from weft.algorithms.span.vectors import Vectors, inner
+from weft.channels import Message
+from weft.channels.message import array, integer, text
+from weft.errors import ProtocolError
+from weft.sums.contribution import Wire, own_slots
+from weft.sums.scalars import pack_scalars
+
+Floats = NDArray[np.float64]
+Handler = Callable[[Message], Message]
+
+
+class SpanParty:
+    """A party of every solver that works with the span of dual vectors."""
+
+    def __init__(self, ground: Ground, settings: Settings) -> None:
+        self.ground = ground
+        self.settings = settings
+        self.cipher = ground.cipher
+        seat, bounds = ground.seat, ground.bounds
+        self.problems = Problems(ground.labels.shape[1], settings.folds)
+        width = self.problems.width
+        self.columns = Vectors(self._anchor(width))
+        self.rows = Rows(ground, settings, self.problems)
+        columns, rows = seat.n_shared_columns, seat.n_shared_rows
+        self._v = Wire("v", columns, bounds.v, self.cipher, 1.0 / seat.n_samples)
+        # Z = Xb with b = λ w(a): λ times the bound on z.
+        self._products = Wire("z", rows, bounds.z * settings.smallest_lam, self.cipher)
+        self._z = Wire("z", rows, bounds.z, self.cipher)
+        self._alpha = Wire("alpha", rows, bounds.alpha, self.cipher)
+        self._serial = 0
+        #: This party's own part of the feature sums under way.
+        self._partial: Floats = np.zeros((seat.n_columns, 0))
+        #: Partial Z of new vectors, or partial z of a point, of rows that nobody else holds.
+        self._private: Floats = np.zeros((0, 0))
+        self._fresh: list[Floats] = []
+        self._point: Floats = np.zeros((0, 0))
+        #: Dual vectors of the last search or gather, of rows with a label here.
+        self._duals: Floats = np.zeros((seat.n_rows, 0))
+        #: w of every model that the run has finished.
+        self.models: dict[int, Floats] = {}
+
+    def _anchor(self, width: int) -> Floats:
+        seat, start = self.ground.seat, self.ground.start
+        anchor = np.zeros((seat.n_columns, width))
+        if start is not None:
+            anchor[:] = np.tile(start, (1, width // start.shape[1]))
+        return anchor
+
+    def weights(self, model: int | None) -> Floats:
+        """w of a finished model on all samples; None: the first."""
+        return self.models[model or 0][:, : self.problems.classes]
+
+    def phases(self) -> dict[str, Handler]:
+        """What this half answers, by full name of the phase."""
+        return {
+            "span.spread": self._once(self._take_vectors, self._spread),
+            "span.point": self._once(self._take_point, self._tell_point),
+            "span.search": self._once(self._take_search, self._tell_search),
+            "span.gather": self._once(self._take_gather, self._tell_gather),
+            "span.follow": self._once(self._take_duals, self._tell_sums),
+            "span.close": self._once(self._take_close, self._tell_close),
+        }
+
+    def _once(self, take: Callable[[Message], None], tell: Handler) -> Handler:
+        """A phase whose first half changes this party's state: it must not be done twice."""
+
+        def answer(message: Message) -> Message:
+            serial = integer(message, "serial")
+            if serial == self._serial + 1:
+                take(message)
+                self._serial = serial
+            elif serial != self._serial:
+                raise ProtocolError(
+                    f"phase {serial} of this run comes after phase {self._serial}: this party "
+                    "missed something, or has lost its memory; start the run again"
+                )
+            return tell(message)
+
+        return answer
+
+    # ── columns ───────────────────────────────────────────────────────────────────────────
+
+    def _forget(self, message: Message) -> None:
+        """Drop vectors that are not needed any more."""
+        if "keep" in message:
+            fold, keep = array(message, "fold"), array(message, "keep")
+            self.columns.fold(fold, keep)
+            self.rows.fold(fold, keep)
+
+    def _take_vectors(self, message: Message) -> None:
+        """Complete new vectors with the others' parts."""
+        seat, width = self.ground.seat, self.problems.width
+        self._forget(message)
+        new = self._partial / seat.n_samples
+        shared = seat.n_shared_columns
+        if shared:
+            new[:shared] = self._v.open(message.get("v"), new.shape[1])
+        self._fresh = [
+            np.ascontiguousarray(part) for part in np.split(new, new.shape[1] // width, axis=1)
+        ]
+        self.columns.append(self._fresh)
+        if "products" in message:
+            self._point = self.ground.table.products(None, new)
+
+    def _spread(self, message: Message) -> Message:
+        owned = self.ground.seat.owned
+        if text(message, "gram") == "columns":
+            products = self.columns.products(self._fresh, owned)
+        else:
+            mine = [vector[owned] for vector in self._fresh]
+            products = np.array([[inner(a, b) for b in mine] for a in mine])
+        reply: Message = {
+            "gram": pack_scalars(self.cipher, message, "gram", *products.ravel().tolist())
+        }
+        shared = self.ground.seat.n_shared_rows
+        if "products" in message:
+            self._private = self._point[shared:]
+            if shared:
+                reply["z"] = self._products.send(self._point[:shared], message)
+        return reply
+
+    def _take_point(self, message: Message) -> None:
+        """Form w from its coefficients."""
+        self._forget(message)
+        w = self.columns.combine(array(message, "point"))
+        self._point = self.ground.table.products(None, w)
+        self._private = self._point[self.ground.seat.n_shared_rows :]
+        mine = w[self.ground.seat.owned]
+        self._norms = inner(mine, mine)
+        self._told = mine[:, : self.problems.classes]
+        if "model" in message:
+            self.models[integer(message, "model")] = w
+
+    def _tell_point(self, message: Message) -> Message:
+        reply: Message = {
+            "norms": pack_scalars(self.cipher, message, "norms", *self._norms.tolist())
+        }
+        shared = self.ground.seat.n_shared_rows
+        if shared:
+            reply["z"] = self._z.send(self._point[:shared], message)
+        if self.settings.coordinator_sees == "weights" and "model" in message:
+            reply["w"] = self._told
+        return reply
+
+    # ── rows ──────────────────────────────────────────────────────────────────────────────
+
+    def _opened(self, message: Message, wire: Wire, width: int) -> Floats:
+        """Totals of the rows with a label here; zero elsewhere."""
+        seat = self.ground.seat
+        shared = seat.n_shared_rows
+        z = np.zeros((seat.n_rows, width))
+        z[shared:] = self._private
+        mine = self.rows.labelled_shared
+        if mine is None:
+            if shared:
+                z[:shared] = wire.open(message.get("z"), width)
+        elif len(mine):
+            z[mine] = wire.open(message.get("z"), width, mine)
+        return z
+
+    def _take_z(self, message: Message) -> Floats | None:
+        """Z of the vectors that came last, or z of a point, which is returned."""
+        width = self.problems.width
+        if "of" not in message:
+            return None
+        if text(message, "of") == "vectors":
+            self.rows.append(self._opened(message, self._products, len(self._fresh) * width))
+            return None
+        return self._opened(message, self._z, width)
+
+    def _take_search(self, message: Message) -> None:
+        self.rows.move(array(message, "moved"))
+        z = self._take_z(message)
+        if z is None:
+            z = self.rows.vectors.combine(array(message, "point"))
+        self.rows.aim(z)
+        self._collect(self.rows.duals_at(array(message, "at")))
+
+    def _tell_search(self, message: Message) -> Message:
+        losses = self.rows.losses_along(array(message, "steps"))
+        reply: Message = {
+            "losses": pack_scalars(self.cipher, message, "losses", *losses.ravel().tolist())
+        }
+        if self._duals.shape[1]:
+            reply.update(self._tell_gather(message))
+        return reply
+
+    def _take_gather(self, message: Message) -> None:
+        self.rows.move(array(message, "moved"))
+        z = self._take_z(message)
+        if z is not None:
+            # The run starts from a model, whose z was just measured.
+            self.rows.adopt(z)
+        if "direction" in message:
+            self._collect(self.rows.bent(array(message, "direction")))
+        else:
+            self._collect(self.rows.duals_at(array(message, "at")))
+
+    def _tell_gather(self, message: Message) -> Message:
+        reply: Message = {}
+        if "direction" not in message:
+            offsets = self.rows.offsets(self._duals).ravel().tolist()
+            reply["offsets"] = pack_scalars(self.cipher, message, "offsets", *offsets)
+        if text(message, "gram") == "rows":
+            cross = self.rows.cross(self._duals)
+            reply["cross"] = pack_scalars(self.cipher, message, "cross", *cross.ravel().tolist())
+        if "first" in message:
+            sizes = self.rows.training_sizes()
+            reply["sizes"] = pack_scalars(self.cipher, message, "sizes", *sizes.tolist())
+        if "send" in message:
+            reply.update(self._posts(message))
+        return {**reply, **self._tell_sums(message)}
+
+    def _collect(self, duals: Floats) -> None:
+        """Start the feature sums of new dual vectors."""
+        # Other holders of a row may only learn the vector as it travels.
+        self._duals = self._alpha.on_grid(duals)
+        if duals.shape[1]:
+            self._partial = self.rows.feature_sums(self._duals)
+            self._told_sums = self._partial
+
+    def _posts(self, message: Message) -> Message:
+        """Dual vectors of the cohorts that this party speaks for, to holders without labels."""
+        seat = self.ground.seat
+        flags = array(message, "send")
+        if flags.shape != seat.sizes.shape or flags.dtype != bool:
+            raise ProtocolError("a message is malformed: 'send' has no flag per cohort")
+        slots = np.flatnonzero(flags[seat.row_cohort[: seat.n_shared_rows]]).astype(np.int32)
+        if not len(slots) and "alpha.chain" not in message:
+            return {}
+        new = self._duals[slots]
+        posted = self._alpha.post(new, np.zeros_like(new), slots, message)
+        return {"alpha": posted, "alpha.slots": slots}
+
+    def _take_duals(self, message: Message) -> None:
+        """Dual vectors of samples whose labels others have."""
+        seat = self.ground.seat
+        width = integer(message, "width")
+        slots = own_slots(message, "alpha.slots", seat.n_shared_rows)
+        if self._duals.shape[1] != width:
+            self._duals = np.zeros((seat.n_rows, width))
+            self._partial = np.zeros((seat.n_columns, self.rows.sums_width(width)))
+        told = np.zeros((seat.n_rows, width))
+        told[slots] = self._alpha.open(message.get("alpha"), width, slots)
+        told[self.rows.labelled] = 0.0
+        self._told_sums = self.rows.feature_sums(told)
+        self._duals = self._duals + told
+        self._partial = self._partial + self._told_sums
+
+    def _tell_sums(self, message: Message) -> Message:
+        shared = self.ground.seat.n_shared_columns
+        return {"v": self._v.send(self._told_sums[:shared], message)} if shared else {}
+
+    # ── the end of a model ────────────────────────────────────────────────────────────────
+
+    def _take_close(self, message: Message) -> None:
+        z = self._take_z(message)
+        if z is None:
+            raise ProtocolError("a message is malformed: nothing was measured that can be closed")
+        self._closing = z
+
+    def _tell_close(self, message: Message) -> Message:
+        losses = self.rows.losses_at(self._closing)
+        reply: Message = {"losses": pack_scalars(self.cipher, message, "losses", *losses.tolist())}
+        if self.problems.folds:
+            scores = self.rows.validation(self._closing)
+            reply["scores"] = pack_scalars(self.cipher, message, "scores", *scores.ravel().tolist())
+        return reply
+
+    # ── handing over ──────────────────────────────────────────────────────────────────────
+
+    def settle(self, ack: int) -> None:
+        """Nothing is ever taken back: phases are asked again until they are answered."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        raise ProtocolError(f"solver '{self.settings.solver}' keeps no checkpoints")
+
+    def restore(self, state: Mapping[str, NDArray[Any]], message: Message) -> None:
+        raise ProtocolError(f"solver '{self.settings.solver}' keeps no checkpoints")

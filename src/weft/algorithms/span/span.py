@@ -1,0 +1,193 @@
+"""What the coordinator knows of a run of the fast solvers: coefficients and inner products.
+
+Vector 0 is the anchor; all others came out of dual vectors. w, gradients and directions are arrays
+of coefficients (vectors × problems); lengths and angles come from the Gram matrices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.span.exchange import Exchange
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Span:
+    """The current point, and the vectors that everything is made of.
+
+    Attributes
+    ----------
+    lam
+        λ per problem: smaller by the samples that a fold leaves out.
+    point
+        Coefficients of the best w found.
+    risk
+        1/N Σ l at the point, per problem.
+    offsets
+        o of every vector (vectors × problems); of the anchor and of Hessian vectors, zero.
+    dual
+        The best lower bound of each problem at the current λ.
+    """
+
+    def __init__(self, exchange: Exchange, lam: float, *, warm: bool) -> None:
+        self.exchange = exchange
+        width = self.width = exchange.problems.width
+        self.groups = exchange.settings.groups
+        self._base_lam = lam
+        self._share = np.ones(width)
+        self.gram: Floats = np.zeros((1, 1, width))
+        self.offsets: Floats = np.zeros((1, width))
+        self.point: Floats = np.zeros((1, width))
+        self.risk: Floats = np.full(width, np.inf)
+        self.dual: Floats = np.full(width, -np.inf)
+        self._moved: Floats = np.zeros(width)
+        self._target: Floats = self.point
+        self._coming: tuple[Floats, Floats | None] | None = None
+        self._begin(warm)
+
+    def _begin(self, warm: bool) -> None:
+        """A first dual vector, at the point that the run starts from."""
+        exchange, nowhere = self.exchange, np.zeros((1, self.width))
+        if warm:
+            self.point = np.ones((1, self.width))
+            norms = exchange.point(self.point)
+            self.gram[0, 0] = norms
+        offsets, cross, sizes = exchange.gather(1, self._moved, guesses=nowhere, first=True)
+        assert sizes is not None
+        self._coming = (offsets, cross)
+        self._share = sizes / exchange.roster.n_samples
+
+    @property
+    def lam(self) -> Floats:
+        return self._base_lam * self._share
+
+    def turn_to(self, lam: float) -> None:
+        """Go on with another λ: point and bounds on the risk stay what they are."""
+        self._base_lam = lam
+        self.dual = np.full(self.width, -np.inf)
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def primal(self) -> Floats:
+        """P at the point."""
+        return 0.5 * self.lam * self.inner(self.point, self.point) + self.risk
+
+    @property
+    def gaps(self) -> Floats:
+        """(P − D)/P per problem; no loss is below zero, so that a P below zero proves nothing."""
+        primal = self.primal
+        known = (primal > 0) & np.isfinite(primal) & np.isfinite(self.dual)
+        part = np.maximum(primal - self.dual, 0.0, where=known, out=np.ones_like(primal))
+        return np.where(known, part / np.where(known, primal, 1.0), np.inf)
+
+    def inner(self, a: Floats, b: Floats) -> Floats:
+        """Inner products of two combinations, per problem."""
+        total: Floats = np.einsum("jp,jkp,kp->p", a, self.gram, b, optimize=True)
+        return total
+
+    def padded(self, coefficients: Floats) -> Floats:
+        """Older coefficients, with zeros for the vectors that came since."""
+        missing = self.count - len(coefficients)
+        return np.vstack([coefficients, np.zeros((missing, self.width))])
+
+    def unit(self, vector: int) -> Floats:
+        """The coefficients of one vector."""
+        out = np.zeros((self.count, self.width))
+        out[vector] = 1.0
+        return out
+
+    # ── round trips ───────────────────────────────────────────────────────────────────────
+
+    def absorb(self) -> int:
+        """Complete the vectors under way; returns how many there are."""
+        if self._coming is None:
+            return 0
+        offsets, cross = self._coming
+        new, held = len(offsets), self.count
+        products = self.exchange.spread(held, new)
+        self._coming = None
+        if cross is not None:
+            products = np.concatenate([cross, products])
+        gram = np.zeros((held + new, held + new, self.width))
+        gram[:held, :held] = self.gram
+        gram[:, held:] = products
+        gram[held:, :held] = products[:held].transpose(1, 0, 2)
+        corner = products[held:]
+        gram[held:, held:] = (corner + corner.transpose(1, 0, 2)) / 2
+        self.gram = gram
+        self.offsets = np.vstack([self.offsets, offsets])
+        self.point = self.padded(self.point)
+        return new
+
+    def search(self, target: Floats, steps: Floats, guesses: Floats) -> Floats:
+        """P at steps on the way from the point to the target: (steps × problems).
+
+        New dual vectors at the guessed steps (guesses × problems) are then under way.
+        """
+        exchange = self.exchange
+        if not exchange.stored:
+            exchange.point(target)
+        risks, offsets, cross = exchange.search(target, self._moved, steps, guesses)
+        self._moved = np.zeros(self.width)
+        self._target = target
+        if len(guesses):
+            self._coming = (offsets, cross)
+        way = target - self.point
+        here, slope, bend = (
+            self.inner(self.point, self.point),
+            self.inner(self.point, way),
+            self.inner(way, way),
+        )
+        self._risks = risks
+        k = steps[:, None]
+        primal: Floats = 0.5 * self.lam * (here + 2 * k * slope + k * k * bend) + risks
+        return primal
+
+    def move(self, steps: Floats, chosen: Ints) -> None:
+        """Take the chosen step of the last search, per problem."""
+        share = steps[chosen]
+        self.point = self.point + share * (self._target - self.point)
+        self.risk = self._risks[chosen, np.arange(self.width)]
+        self._moved = share
+
+    def gather(self) -> None:
+        """Ask for the dual vector at the point."""
+        offsets, cross, _ = self.exchange.gather(
+            self.count, self._moved, guesses=np.zeros((1, self.width))
+        )
+        self._moved = np.zeros(self.width)
+        self._coming = (offsets, cross)
+
+    def bend(self, direction: Floats) -> None:
+        """Ask for what the Hessian makes of a direction."""
+        offsets, cross, _ = self.exchange.gather(self.count, self._moved, direction=direction)
+        self._moved = np.zeros(self.width)
+        self._coming = (offsets, cross)
+
+    def drop(self, kept: Ints) -> None:
+        """Forget all vectors but some (never the anchor); their part in the point stays."""
+        dropped = np.setdiff1d(np.arange(self.count), kept)
+        fold = np.zeros((self.count, self.width))
+        fold[dropped] = self.point[dropped]
+        assert self.exchange.fold is None
+        self.exchange.fold = (fold, kept)
+        row = np.einsum("jp,jkp->kp", fold, self.gram)
+        corner = np.einsum("kp,kp->p", fold, row)
+        gram = np.empty((len(kept) + 1, len(kept) + 1, self.width))
+        gram[1:, 1:] = self.gram[np.ix_(kept, kept)]
+        gram[0, 1:] = gram[1:, 0] = row[kept]
+        gram[0, 0] = corner
+        self.gram = gram
+        self.offsets = np.vstack([np.zeros((1, self.width)), self.offsets[kept]])
+        self.point = np.vstack([np.ones((1, self.width)), self.point[kept]])
+        if self._coming is not None and self._coming[1] is not None:
+            offsets, cross = self._coming
+            assert cross is not None
+            first = np.einsum("jp,jkp->kp", fold, cross)[None]
+            self._coming = (offsets, np.concatenate([first, cross[kept]]))

@@ -1,0 +1,85 @@
+"""Vectors that a party holds for a run: combined with coefficients that the coordinator sends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@numba.njit(cache=True)
+def add_scaled(out: Any, vector: Any, factors: Any) -> None:
+    """out[i, p] += factors[p] · vector[i, p].
+
+    Each element is a chain of its own, in the order of the calls: two holders of a sample get the
+    same bits whatever else they hold, which a product by BLAS would not promise.
+    """
+    if vector.shape[1] == 1:
+        factor = factors[0]
+        for i in range(vector.shape[0]):
+            out[i, 0] += factor * vector[i, 0]
+        return
+    for i in range(vector.shape[0]):
+        for p in range(vector.shape[1]):
+            out[i, p] += factors[p] * vector[i, p]
+
+
+class Vectors:
+    """Vectors over the same slots, a column per problem; the first is the anchor.
+
+    The anchor is where a run began (zero, or a model to start from), and takes in the part that
+    vectors had in the current point when they are dropped.
+    """
+
+    def __init__(self, anchor: Floats) -> None:
+        self._held = [anchor]
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def append(self, vectors: Sequence[Floats]) -> None:
+        self._held += vectors
+
+    def combine(self, coefficients: Floats) -> Floats:
+        """Σ_j coefficients[j] · vector_j, per problem."""
+        out = np.zeros_like(self._held[0])
+        for vector, factors in zip(self._held, coefficients, strict=True):
+            if factors.any():
+                add_scaled(out, vector, factors)
+        return out
+
+    def fold(self, coefficients: Floats, keep: Ints) -> None:
+        """Combine into the anchor, and keep only some of the other vectors."""
+        self._held[0] = self.combine(coefficients)
+        self._held = [self._held[0], *(self._held[j] for j in keep.tolist())]
+
+    def products(self, others: Sequence[Floats], chosen: NDArray[np.bool_]) -> Floats:
+        """Inner products over the chosen slots: (held × others × problems)."""
+        every = bool(chosen.all())
+        others = others if every else [other[chosen] for other in others]
+        out = np.empty((len(self._held), len(others), self._held[0].shape[1]))
+        for j, vector in enumerate(self._held):
+            mine = vector if every else vector[chosen]
+            for k, other in enumerate(others):
+                out[j, k] = inner(mine, other)
+        return out
+
+    def state(self) -> Floats:
+        return np.stack(self._held)
+
+    def restore(self, state: Floats) -> None:
+        self._held = list(state)
+
+
+def inner(a: Floats, b: Floats) -> Floats:
+    """Inner products of columns."""
+    if a.shape[1] == 1:
+        return np.array([a[:, 0] @ b[:, 0]])
+    out: Floats = np.einsum("ip,ip->p", a, b)
+    return out
