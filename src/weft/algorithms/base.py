@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -68,6 +69,21 @@ class Stage:
     round_trips: int
     scores: list[list[float]] | None = None
 
+    @property
+    def fold_scores(self) -> list[float]:
+        """Per fold, the share predicted rightly (for a regression: the mean squared error)."""
+        return [good / count if count else math.nan for count, _, good in self.scores or ()]
+
+    @property
+    def fold_losses(self) -> list[float]:
+        """Per fold, the mean loss of the samples left out."""
+        return [loss / count if count else math.nan for count, loss, _ in self.scores or ()]
+
+    def quality(self, task: str) -> float:
+        """Mean score over the folds, so that more is better."""
+        mean = sum(self.fold_scores) / len(self.fold_scores)
+        return -mean if task == "regression" else mean
+
 
 @dataclass
 class Result:
@@ -95,6 +111,11 @@ class Result:
     weights: Floats | None = None
     stages: list[Stage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def stage(self) -> Stage | None:
+        """The one whose model is released."""
+        return next((s for s in self.stages if s.number == self.model_iteration), None)
 
 
 class PartyHalf(Protocol):

@@ -91,6 +91,15 @@ _ALPHA = _block("dual variables that it posts")
 _LOSSES = _scalars("its losses and conjugates")
 _ESTIMATE = _scalars("its loss over the samples drawn")
 _NORMS = _scalars("its part of ‖w‖²")
+_DUALS = {
+    ("v",): _block("its part of new vectors b = Xᵀa/N"),
+    ("alpha",): _block("dual vectors that it posts"),
+    ("alpha.slots",): _SLOTS,
+    ("offsets",): _scalars("its conjugates of new dual vectors"),
+    ("cross",): _scalars("its part of inner products of vectors"),
+}
+_WAYS = Meaning(Form.TEXTS, "what to do in this phase")
+_COEFFICIENTS = Meaning(Form.CLEAR, "coefficients of vectors, and steps")
 _SEQUENCE = Meaning(Form.RECORD, "number of the reply")
 
 _SEAT = (
@@ -174,12 +183,29 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("norms",): _NORMS,
         },
         "certify.losses": {("losses",): _LOSSES},
+        "span.spread": {
+            ("gram",): _scalars("its part of inner products of vectors"),
+            ("squares",): _scalars("its part of the mean of ‖x_i‖²"),
+            ("z",): _block("its part of Z = Xb of new vectors"),
+        },
+        "span.point": {
+            ("norms",): _NORMS,
+            ("z",): _block("its part of z of a point"),
+            ("w",): Meaning(Form.CLEAR, "weights of features that it answers for"),
+        },
+        "span.search": {("losses",): _scalars("its losses along the way"), **_DUALS},
+        "span.gather": {("sizes",): _scalars("how many samples it trains on"), **_DUALS},
+        "span.follow": {("v",): _V},
+        "span.close": {
+            ("losses",): _LOSSES,
+            ("scores",): _scalars("its losses and hits on samples left out"),
+        },
         "joint.size": {("flags",): _FLAGS},
         "joint.partial": {("z",): _block("its part of the scores")},
     },
     "down": {
         "*": {
-            ("round", "iteration", "ack", "context", "epoch"): _REQUEST,
+            ("round", "iteration", "ack", "context", "epoch", "serial"): _REQUEST,
             ("peers",): _RING,
             ("peers.keys",): _RING_KEYS,
             ("digit",): _WISH,
@@ -262,6 +288,34 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "certify.losses": {
             ("z",): _block("inner products of samples that it counts"),
             ("keep",): _REQUEST,
+        },
+        "span.spread": {
+            ("v",): _block("new vectors b = Xᵀa/N of its features"),
+            ("gram", "products", "keep", "first"): _WAYS,
+            ("fold",): _COEFFICIENTS,
+        },
+        "span.point": {
+            ("point", "fold"): _COEFFICIENTS,
+            ("model", "keep"): _WAYS,
+        },
+        "span.search": {
+            ("z",): _block("Z of new vectors, or z of a point, of its samples"),
+            ("point", "moved", "steps", "at", "weights", "curvature"): _COEFFICIENTS,
+            ("gram", "of", "send"): _WAYS,
+        },
+        "span.gather": {
+            ("z",): _block("Z of new vectors, or z of a point, of its samples"),
+            ("moved", "at", "direction"): _COEFFICIENTS,
+            ("gram", "of", "send", "first"): _WAYS,
+        },
+        "span.follow": {
+            ("alpha",): _block("dual vectors of its samples"),
+            ("alpha.slots",): _SLOTS,
+            ("width",): _WAYS,
+        },
+        "span.close": {
+            ("z",): _block("z of a point, of its samples"),
+            ("of",): _WAYS,
         },
         "checkpoint.restore": {("omega", "share"): _STEP},
         "joint.partial": {("unit",): _UNIT},

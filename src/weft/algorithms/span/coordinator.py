@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -33,7 +34,9 @@ class Solver(Protocol):
 class SpanCoordinator(Coordinator):
     """Runs a solver over a list of λ, each started from the last, and closes every model."""
 
-    solver: ClassVar[Callable[[Span], Solver]]
+    @abstractmethod
+    def solver(self, span: Span) -> Solver:
+        """What iterates."""
 
     def run(
         self,
@@ -61,7 +64,7 @@ class SpanCoordinator(Coordinator):
         try:
             path = settings.lambdas
             span = Span(exchange, path[0], warm=warm)
-            solver = type(self).solver(span)
+            solver = self.solver(span)
             for number, lam in enumerate(path):
                 span.turn_to(lam)
                 _Model(span, solver, number, lam, result, clock, progress).train()
@@ -69,6 +72,8 @@ class SpanCoordinator(Coordinator):
             if not result.stages:
                 raise
             result.stopped = str(missing)
+        chosen = chosen_stage(result.stages, settings)
+        result.certificate, result.model_iteration = chosen.certificate, chosen.number
         result.weights = None if exchange.seen is None else exchange.seen.values
         return result
 
@@ -105,8 +110,6 @@ class _Model:
             if why:
                 break
         self._result.stopped = why
-        self._result.certificate = certificate
-        self._result.model_iteration = self._number
         self._result.stages.append(
             Stage(self._number, self._lam, certificate, self._clock.round_trips, scores)
         )
@@ -158,16 +161,31 @@ class _Model:
         return certificate, None if scores is None else scores.tolist()
 
 
+def chosen_stage(stages: Sequence[Stage], settings: Settings) -> Stage:
+    """The model to release: with folds, that of the best λ; else the one asked for.
+
+    The best λ predicts most samples rightly that were left out (has the least squared error, in a
+    regression); of equals, the largest. A run that was cut short has its last.
+    """
+    if settings.folds:
+        return max(stages, key=lambda stage: stage.quality(settings.make_loss().task))
+    asked = [stage for stage in stages if stage.lam == settings.lam]
+    return asked[0] if asked else stages[-1]
+
+
 class CuttingPlanesCoordinator(SpanCoordinator):
-    solver = CuttingPlanes
+    def solver(self, span: Span) -> Solver:
+        return CuttingPlanes(span)
 
 
 class LbfgsCoordinator(SpanCoordinator):
-    solver = Lbfgs
+    def solver(self, span: Span) -> Solver:
+        return Lbfgs(span)
 
 
 class NewtonCgCoordinator(SpanCoordinator):
-    solver = NewtonCg
+    def solver(self, span: Span) -> Solver:
+        return NewtonCg(span)
 
 
 def _check(settings: Settings, checkpointing: Checkpointing | None) -> None:

@@ -45,6 +45,15 @@ class PartyMissing(Exception):
         super().__init__(self.text)
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Weights of dual vectors whose mixture is α, and q of a step of coordinate ascent from it."""
+
+    weights: Floats
+    curvature: Floats
+    ascend: bool
+
+
 @dataclass
 class _Wanted:
     """What a phase shall bring: an encrypted sum, masked scalars by field and number."""
@@ -87,6 +96,8 @@ class Exchange:
             else None
         )
         self.iteration = 0
+        #: 1/N Σ ‖x_i‖², from the first vectors on.
+        self.mean_square = -1.0
         #: Coefficients that go into the anchor, and which vectors stay, when all are asked next.
         self.fold: tuple[Floats, Ints] | None = None
         self.notes: list[str] = []
@@ -114,6 +125,7 @@ class Exchange:
         """
         v, width = self._v, self.problems.width
         assert v is not None
+        first = self.mean_square < 0.0
         z = RunningTotals("z", self.rows, new * width, self.adder) if self.stored else None
 
         def fill(messages: dict[str, Message]) -> None:
@@ -121,14 +133,20 @@ class Exchange:
                 message["gram"] = self.gram
                 if self.stored:
                     message["products"] = True
+                if first:
+                    message["first"] = True
             for party, block in v.blocks(messages).items():
                 messages[party]["v"] = block
 
         against = new if self.by_rows else held + new
         wanted = _Wanted({"gram": against * new * width}, z)
+        if first:
+            wanted.scalars["squares"] = 1
         sums = self._complete("spread", self.roster.parties, fill, wanted)
         if z is not None:
             self._z, self._z_is = z, "vectors"
+        if first:
+            self.mean_square = sums["squares"][0]
         return np.array(sums["gram"]).reshape(against, new, width)
 
     def point(self, coefficients: Floats, model: int | None = None) -> Floats:
@@ -149,9 +167,16 @@ class Exchange:
         return np.array(sums["norms"])
 
     def search(
-        self, coefficients: Floats, moved: Floats, steps: Floats, guesses: Floats
+        self,
+        coefficients: Floats,
+        moved: Floats,
+        steps: Floats,
+        guesses: Floats,
+        mixture: Mixture | None = None,
     ) -> tuple[Floats, Floats, Floats | None]:
         """Losses on the way to a target, and new dual vectors at guessed steps.
+
+        With a mixture, another one that coordinate ascent from there proposes.
 
         Returns losses (steps × problems), offsets (vectors × problems) and, where rows give
         them, inner products with the vectors held.
@@ -163,9 +188,14 @@ class Exchange:
                 message.update({"moved": moved, "steps": steps, "at": guesses, "gram": self.gram})
                 if self.stored:
                     message["point"] = coefficients
+                if mixture is not None:
+                    message["weights"] = mixture.weights
+                    if mixture.ascend:
+                        message["curvature"] = mixture.curvature
             self._give_z(messages)
 
-        new = len(guesses) * self.settings.groups
+        ascends = mixture is not None and mixture.ascend
+        new = (len(guesses) + ascends) * self.settings.groups
         wanted = self._wanted_duals(new, len(coefficients)) if new else _Wanted({})
         wanted.scalars["losses"] = len(steps) * width
         sums = self._complete("search", self._labelled, fill, wanted)

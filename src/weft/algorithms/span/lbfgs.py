@@ -45,8 +45,8 @@ class Lbfgs:
         self._remember(newest)
         gradient = span.lam * span.point - newest
         direction = self._direction(gradient)
-        primal = span.search(span.point + direction, STEPS, np.ones((1, span.width)))
-        if not take_step(span, primal, STEPS, _FULL, _ENOUGH):
+        primal = search_along(span, direction)
+        if not take_step(span, primal):
             span.gather()
         if span.count >= _MOST_VECTORS:
             self._restart()
@@ -90,7 +90,14 @@ class Lbfgs:
         self._span.drop(self._bounding.keep_newest(_MOST_VECTORS // 4))
 
 
-def take_step(span: Span, primal: Floats, steps: Floats, full: int, enough: float) -> bool:
+def search_along(span: Span, direction: Floats) -> Floats:
+    """P at all steps along a direction; the dual vector at the full one is then under way."""
+    shares = np.stack([1.0 - STEPS, STEPS], axis=1)
+    steps = np.repeat(shares[:, :, None], span.width, axis=2)
+    return span.search(span.point + direction, steps, np.ones((1, span.width)))
+
+
+def take_step(span: Span, primal: Floats) -> bool:
     """Take the full step where it is good enough for all problems, else each its best one.
 
     Returns whether the full step was taken: its dual vector is under way then.
@@ -99,9 +106,9 @@ def take_step(span: Span, primal: Floats, steps: Floats, full: int, enough: floa
     gain = primal[0] - primal.min(axis=0)
     # Once converged, steps only move within rounding.
     noise = 1e-13 * np.abs(primal[0])
-    fine = (primal[0] - primal[full] >= enough * gain) | (gain <= noise)
+    fine = (primal[0] - primal[_FULL] >= _ENOUGH * gain) | (gain <= noise)
     if fine.all():
-        span.move(steps, np.full(span.width, full))
+        span.move(np.full(span.width, _FULL))
         return True
-    span.move(steps, best)
+    span.move(best)
     return False

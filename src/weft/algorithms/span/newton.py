@@ -11,15 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.span.bounding import Bounding
-from weft.algorithms.span.lbfgs import STEPS, take_step
+from weft.algorithms.span.lbfgs import STEPS, search_along, take_step
 from weft.algorithms.span.span import Span
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-_FULL = 22
-#: The Newton step will do where it brings this share of what the best one brings.
-_ENOUGH = 0.5
 #: Products with the Hessian for one direction, at most.
 _MOST_PRODUCTS = 30
 #: Dual vectors that are kept for the lower bound.
@@ -40,10 +37,10 @@ class NewtonCg:
         self._bounding.take(span.absorb())
         gradient = span.lam * span.point - span.unit(span.count - 1)
         direction = self._direction(gradient)
-        primal = span.search(span.point + direction, STEPS, np.ones((1, span.width)))
+        primal = search_along(span, direction)
         length = np.sqrt(np.maximum(span.inner(direction, direction), 0.0))
         best = STEPS[primal.argmin(axis=0)]
-        if not take_step(span, primal, STEPS, _FULL, _ENOUGH):
+        if not take_step(span, primal):
             span.gather()
         # As far as the losses went on falling, and twice that.
         self._radius = np.maximum(2.0 * best, 1e-3) * length

@@ -128,6 +128,7 @@ class SpanParty:
             np.ascontiguousarray(part) for part in np.split(new, new.shape[1] // width, axis=1)
         ]
         self.columns.append(self._fresh)
+        self.rows.remember(self._duals)
         if "products" in message:
             self._point = self.ground.table.products(None, new)
 
@@ -141,6 +142,9 @@ class SpanParty:
         reply: Message = {
             "gram": pack_scalars(self.cipher, message, "gram", *products.ravel().tolist())
         }
+        if "first" in message:
+            square = self.ground.table.squares.sum() / self.ground.seat.n_samples
+            reply["squares"] = pack_scalars(self.cipher, message, "squares", float(square))
         shared = self.ground.seat.n_shared_rows
         if "products" in message:
             self._private = self._point[shared:]
@@ -203,7 +207,13 @@ class SpanParty:
         if z is None:
             z = self.rows.vectors.combine(array(message, "point"))
         self.rows.aim(z)
-        self._collect(self.rows.duals_at(array(message, "at")))
+        duals = self.rows.duals_at(array(message, "at"))
+        if "weights" in message:
+            self.rows.mix(array(message, "weights"))
+        if "curvature" in message:
+            # Another guess: where a step of coordinate ascent and its momentum lead.
+            duals = np.hstack([duals, self.rows.ascended(array(message, "curvature"))])
+        self._collect(duals)
 
     def _tell_search(self, message: Message) -> Message:
         losses = self.rows.losses_along(array(message, "steps"))

@@ -13,6 +13,8 @@ from weft.algorithms.span.vectors import Vectors, add_scaled
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: How far α is carried on in the direction of its last change.
+_MOMENTUM = 2.0
 #: Rows per band of a table of losses, so that a band stays in the processor's cache.
 _BAND = 4096
 
@@ -46,9 +48,14 @@ class Rows:
         self._chosen = seat.counted_rows
         self._counted = np.flatnonzero(seat.counted_rows)
         zeros = np.zeros((seat.n_rows, problems.width))
+        self._remembers = settings.solver == "cutting-planes"
+        #: The dual vectors of the vectors after the anchor, one for all groups of rows.
+        self._duals: list[Floats] = []
+        self.alpha = zeros
+        self._alpha_before = zeros
         self.vectors = Vectors(zeros)
         self._z = zeros.copy()
-        self._way = zeros.copy()
+        self._target = zeros
         # Slots within a cohort are in no order that means anything, and the same to all its
         # holders: so every group has samples of every cohort.
         place = np.arange(seat.n_rows) - seat.cohort_start[seat.row_cohort]
@@ -66,8 +73,13 @@ class Rows:
         self.vectors.append([np.ascontiguousarray(p) for p in np.split(z, count, axis=1)])
 
     def fold(self, coefficients: Floats, keep: Ints) -> None:
+        """Drop vectors; those of a mixture in use are never among them."""
         if len(self.vectors) == len(coefficients):
             self.vectors.fold(coefficients, keep)
+        if self._duals:
+            # Vectors come in groups, which are kept or dropped together.
+            which = np.unique((keep - 1) // self._groups)
+            self._duals = [self._duals[k] for k in which.tolist()]
 
     def adopt(self, z: Floats) -> None:
         """Start from z of the anchor."""
@@ -75,25 +87,57 @@ class Rows:
         self.vectors = Vectors(z.copy())
 
     def aim(self, target: Floats) -> None:
-        self._way = target - self._z
+        self._target = target
 
-    def move(self, steps: Floats) -> None:
-        """Go a share of the way to the target."""
-        if steps.any():
-            add_scaled(self._z, self._way, steps)
-            self._way *= 1.0 - steps
+    def move(self, shares: Floats) -> None:
+        """Mix the point with the target: the shares of either, per problem."""
+        if (shares[0] != 1.0).any() or shares[1].any():
+            self._z = self._mixed(shares)
 
-    def _at(self, steps: Floats) -> Floats:
-        z = self._z.copy()
-        add_scaled(z, self._way, steps)
+    def _mixed(self, shares: Floats) -> Floats:
+        z = np.zeros_like(self._z)
+        add_scaled(z, self._z, shares[0])
+        add_scaled(z, self._target, shares[1])
         return z
 
     # ── dual vectors ──────────────────────────────────────────────────────────────────────
 
     def duals_at(self, steps: Floats) -> Floats:
         """−l' at some steps along the way, side by side."""
-        found = [self._trained(self._loss.u(self._at(some), self._labels)) for some in steps]
+        found = [
+            self._trained(self._loss.u(self._mixed(np.stack([1.0 - some, some])), self._labels))
+            for some in steps
+        ]
         return np.hstack(found) if found else np.zeros((len(self._z), 0))
+
+    def remember(self, duals: Floats) -> None:
+        """Keep dual vectors whose sums are complete, where mixtures of them are wanted."""
+        if self._remembers:
+            count = duals.shape[1] // self._problems.width
+            self._duals += [np.ascontiguousarray(p) for p in np.split(duals, count, axis=1)]
+
+    def mix(self, weights: Floats) -> None:
+        """α as a mixture of dual vectors: (vectors × problems) without the anchor."""
+        alpha = np.zeros_like(self._z)
+        by_group = weights.reshape(len(self._duals), self._groups, -1)
+        for dual, factors in zip(self._duals, by_group, strict=True):
+            if not factors.any():
+                continue
+            if self._groups == 1:
+                add_scaled(alpha, dual, factors[0])
+            else:
+                alpha += factors[self._group] * dual
+        self._alpha_before, self.alpha = self.alpha, alpha
+
+    def ascended(self, curvature: Floats) -> Floats:
+        """A step of coordinate ascent in all samples at once, from α and its last change on.
+
+        Far too long a step to take; but as one more vector to mix, it points where single
+        samples want to go, which subgradients at their kinks cannot say.
+        """
+        ahead = self.alpha + _MOMENTUM * (self.alpha - self._alpha_before)
+        found = self._loss.dual_step(ahead, self._target, self._labels, curvature)
+        return self._trained(found)
 
     def bent(self, direction: Floats) -> Floats:
         """l'' · z of a direction: what the Hessian makes of it."""
@@ -143,15 +187,18 @@ class Rows:
     # ── losses ────────────────────────────────────────────────────────────────────────────
 
     def losses_along(self, steps: Floats) -> Floats:
-        """1/N Σ l at every step along the way, over the rows counted here: (steps × problems)."""
+        """1/N Σ l at mixtures of point and target, over the rows counted here.
+
+        From (steps × 2 × problems) to (steps × problems).
+        """
         out = np.zeros((len(steps), self._problems.width))
         counted = self._counted
         for start in range(0, len(counted), _BAND):
             band = counted[start : start + _BAND]
-            z, way, labels = self._z[band], self._way[band], self._labels[band]
+            z, target, labels = self._z[band], self._target[band], self._labels[band]
             used = None if self._training is None else self._training[band]
-            for k, step in enumerate(steps):
-                losses = self._loss.value(z + step * way, labels)
+            for k, (here, there) in enumerate(steps):
+                losses = self._loss.value(here * z + there * target, labels)
                 out[k] += losses.sum(axis=0) if used is None else (losses * used).sum(axis=0)
         return out / self._n_samples
 

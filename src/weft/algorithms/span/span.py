@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.span.exchange import Exchange
+from weft.algorithms.span.exchange import Exchange, Mixture
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,7 +43,9 @@ class Span:
         self.point: Floats = np.zeros((1, width))
         self.risk: Floats = np.full(width, np.inf)
         self.dual: Floats = np.full(width, -np.inf)
-        self._moved: Floats = np.zeros(width)
+        self._stay: Floats = np.stack([np.ones(width), np.zeros(width)])
+        #: Shares of point and target in the step that the parties have not been told of.
+        self._moved: Floats = self._stay
         self._target: Floats = self.point
         self._coming: tuple[Floats, Floats | None] | None = None
         self._begin(warm)
@@ -125,49 +127,54 @@ class Span:
         self.point = self.padded(self.point)
         return new
 
-    def search(self, target: Floats, steps: Floats, guesses: Floats) -> Floats:
-        """P at steps on the way from the point to the target: (steps × problems).
+    def search(
+        self, target: Floats, steps: Floats, guesses: Floats, mixture: Mixture | None = None
+    ) -> Floats:
+        """P at mixtures of the point and the target: (steps × problems).
 
-        New dual vectors at the guessed steps (guesses × problems) are then under way.
+        ``steps`` are the shares of either (steps × 2 × problems). New dual vectors at the guessed
+        steps (guesses × problems) are then under way, and behind them one that coordinate ascent
+        from a mixture proposes.
         """
         exchange = self.exchange
         if not exchange.stored:
             exchange.point(target)
-        risks, offsets, cross = exchange.search(target, self._moved, steps, guesses)
-        self._moved = np.zeros(self.width)
+        risks, offsets, cross = exchange.search(target, self._moved, steps, guesses, mixture)
+        self._moved = self._stay
         self._target = target
-        if len(guesses):
+        if len(offsets):
             self._coming = (offsets, cross)
-        way = target - self.point
-        here, slope, bend = (
+        self._risks, self._steps = risks, steps
+        here, cross_, there = (
             self.inner(self.point, self.point),
-            self.inner(self.point, way),
-            self.inner(way, way),
+            self.inner(self.point, target),
+            self.inner(target, target),
         )
-        self._risks = risks
-        k = steps[:, None]
-        primal: Floats = 0.5 * self.lam * (here + 2 * k * slope + k * k * bend) + risks
+        a, c = steps[:, 0], steps[:, 1]
+        norms = a * a * here + 2 * a * c * cross_ + c * c * there
+        primal: Floats = 0.5 * self.lam * norms + risks
         return primal
 
-    def move(self, steps: Floats, chosen: Ints) -> None:
+    def move(self, chosen: Ints) -> None:
         """Take the chosen step of the last search, per problem."""
-        share = steps[chosen]
-        self.point = self.point + share * (self._target - self.point)
-        self.risk = self._risks[chosen, np.arange(self.width)]
-        self._moved = share
+        every = np.arange(self.width)
+        shares = self._steps[chosen, :, every].T
+        self.point = shares[0] * self.point + shares[1] * self._target
+        self.risk = self._risks[chosen, every]
+        self._moved = shares
 
     def gather(self) -> None:
         """Ask for the dual vector at the point."""
         offsets, cross, _ = self.exchange.gather(
             self.count, self._moved, guesses=np.zeros((1, self.width))
         )
-        self._moved = np.zeros(self.width)
+        self._moved = self._stay
         self._coming = (offsets, cross)
 
     def bend(self, direction: Floats) -> None:
         """Ask for what the Hessian makes of a direction."""
         offsets, cross, _ = self.exchange.gather(self.count, self._moved, direction=direction)
-        self._moved = np.zeros(self.width)
+        self._moved = self._stay
         self._coming = (offsets, cross)
 
     def drop(self, kept: Ints) -> None:
