@@ -31,6 +31,7 @@ class Form(Enum):
     RECORD = "public record", False
     NUMBERS = "plain numbers", False
     TEXTS = "names and settings", False
+    COEFFICIENTS = "coefficients", False
     CLEAR = "in the clear", False
 
     def __init__(self, title: str, hides: bool) -> None:
@@ -48,7 +49,7 @@ class Form(Enum):
             return isinstance(value, np.ndarray) and value.dtype == np.uint64
         if self is Form.KEYS:
             return isinstance(value, bytes | str | int)
-        if self is Form.CLEAR:
+        if self is Form.CLEAR or self is Form.COEFFICIENTS:
             return isinstance(value, np.ndarray) and value.dtype == np.float64
         if self is Form.TEXTS:
             return isinstance(value, str | np.ndarray)
@@ -91,15 +92,15 @@ _ALPHA = _block("dual variables that it posts")
 _LOSSES = _scalars("its losses and conjugates")
 _ESTIMATE = _scalars("its loss over the samples drawn")
 _NORMS = _scalars("its part of ‖w‖²")
-_DUALS = {
+_DUALS: dict[tuple[str, ...], Meaning] = {
     ("v",): _block("its part of new vectors b = Xᵀa/N"),
     ("alpha",): _block("dual vectors that it posts"),
     ("alpha.slots",): _SLOTS,
     ("offsets",): _scalars("its conjugates of new dual vectors"),
     ("cross",): _scalars("its part of inner products of vectors"),
 }
-_WAYS = Meaning(Form.TEXTS, "what to do in this phase")
-_COEFFICIENTS = Meaning(Form.CLEAR, "coefficients of vectors, and steps")
+_WAYS = Meaning(Form.TEXTS, "of what, and by whom")
+_COEFFICIENTS = Meaning(Form.COEFFICIENTS, "of vectors in a point, and steps")
 _SEQUENCE = Meaning(Form.RECORD, "number of the reply")
 
 _SEAT = (
@@ -291,27 +292,30 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "span.spread": {
             ("v",): _block("new vectors b = Xᵀa/N of its features"),
-            ("gram", "products", "keep", "first"): _WAYS,
+            ("gram",): _WAYS,
+            ("products", "keep", "first"): _WISH,
             ("fold",): _COEFFICIENTS,
         },
         "span.point": {
             ("point", "fold"): _COEFFICIENTS,
-            ("model", "keep"): _WAYS,
+            ("model", "keep"): _WISH,
         },
         "span.search": {
             ("z",): _block("Z of new vectors, or z of a point, of its samples"),
             ("point", "moved", "steps", "at", "weights", "curvature"): _COEFFICIENTS,
-            ("gram", "of", "send"): _WAYS,
+            ("gram", "of"): _WAYS,
+            ("send",): _WISH,
         },
         "span.gather": {
             ("z",): _block("Z of new vectors, or z of a point, of its samples"),
             ("moved", "at", "direction"): _COEFFICIENTS,
-            ("gram", "of", "send", "first"): _WAYS,
+            ("gram", "of"): _WAYS,
+            ("send", "first"): _WISH,
         },
         "span.follow": {
             ("alpha",): _block("dual vectors of its samples"),
             ("alpha.slots",): _SLOTS,
-            ("width",): _WAYS,
+            ("width",): _WISH,
         },
         "span.close": {
             ("z",): _block("z of a point, of its samples"),
