@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.algorithms.base import Checkpointing, Record, Result
-from weft.algorithms.registry import algorithm_of
+from weft.algorithms.registry import algorithm_of, resolve
 from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel, Message, Meter, Sink
 from weft.crypto import Adder
@@ -60,7 +61,10 @@ class Preparation:
 
 @dataclass
 class Trained:
-    """What training gave: the model, how the run went, and who held what."""
+    """What training gave: the model, how the run went, and who held what.
+
+    ``settings`` are those of the run, with the solver that was chosen.
+    """
 
     model: Model
     result: Result
@@ -68,6 +72,7 @@ class Trained:
     meter: Meter
     channel: LocalChannel
     encryption: Spent
+    settings: Settings
 
 
 class Federation:
@@ -121,6 +126,7 @@ class Federation:
         self._store = store
         self._packed = packed
         self._keys = keys
+        self._start: Model | None = None
         self.parties: dict[str, Party] = {}
 
     def assemble(
@@ -140,6 +146,7 @@ class Federation:
                 cipher=settings.cipher,
                 store=self._store,
                 simulated=True,
+                start=self._start,
             )
             for name, held in self._tiles.items()
         }
@@ -168,13 +175,30 @@ class Federation:
         *,
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,
+        start: Model | None = None,
     ) -> Trained:
-        """Run an algorithm from matching to the released model."""
+        """Run an algorithm from matching to the released model.
+
+        Parameters
+        ----------
+        start
+            A model to start from, of which every party uses its own features' weights.
+        """
+        settings, reason = resolve(
+            settings, saves=checkpointing is not None, warm=start is not None
+        )
+        self._start = start
         algorithm = algorithm_of(settings.solver)
         channel, roster, adder, classes = self.assemble(settings)
         unit, label = units_above(channel, adder, "size", 2).tolist()
-        start: Message = {"settings": settings.to_json(), "unit": unit, "label": label}
-        channel.ask("start", {p: dict(start) for p in channel.parties}).insist("starting")
+        lam = min(settings.smallest_lam, math.inf if start is None else start.lam)
+        told: Message = {
+            "settings": settings.to_json(),
+            "unit": unit,
+            "label": label,
+            "lam": lam,
+        }
+        channel.ask("start", {p: dict(told) for p in channel.parties}).insist("starting")
         width = 1 if classes is None or len(classes) == 2 else len(classes)
         result = algorithm.coordinator().run(
             channel,
@@ -186,10 +210,13 @@ class Federation:
             classes=width,
             progress=progress,
             checkpointing=checkpointing,
+            warm=start is not None,
         )
+        if reason:
+            result.notes.insert(0, reason)
         model = self.release(settings, result, classes)
         spent = self._spent(adder)
-        return Trained(model, result, roster, channel.meter, channel, spent)
+        return Trained(model, result, roster, channel.meter, channel, spent, settings)
 
     def _spent(self, adder: Adder) -> Spent:
         """What encryption has cost so far."""

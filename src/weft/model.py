@@ -114,6 +114,13 @@ class Model:
         filled = _filled(block[:, mine], self.scaling[0][place])
         return _scores(filled, self.coef[:, place]) - centre
 
+    def trained_weights(self, names: NDArray[np.object_]) -> Floats:
+        """(features × classes) weights in the units that the model was trained in; 0 if unknown."""
+        place = np.array([self._place.get(name, -1) for name in names.tolist()], dtype=int)
+        weights = (self.coef / self.scaling[1]).T
+        known: Floats = np.where((place >= 0)[:, None], weights[place], 0.0)
+        return known
+
     @property
     def centre_score(self) -> Floats:
         """Score of a sample at the centre of every feature."""

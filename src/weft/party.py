@@ -26,6 +26,7 @@ from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.matching.seat import Seat
 from weft.matching.tokens import encode_labels, label_tokens, tokens_of
+from weft.model import Model
 from weft.storage import StorageError, load_arrays, replacing, save_arrays
 from weft.sums.bounds import Bounds
 from weft.sums.extremes import answer_largest
@@ -55,6 +56,8 @@ class Party:
         Folder for this party's own checkpoints.
     simulated
         Whether its data is nobody's secret, so that the papers' literal protocol may run.
+    start
+        A model to start from; only the weights of its own features are used.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Party:
         cipher: str = "pad",
         store: Path | None = None,
         simulated: bool = False,
+        start: Model | None = None,
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
@@ -77,6 +81,7 @@ class Party:
         self._makers: dict[str, NDArray[np.int32]] = {}
         self._store = store
         self._simulated = simulated
+        self._model = start
         self._bias: float | None = None
         self._classes: NDArray[Any] | None = None
         self._targets: list[Floats] = []
@@ -209,7 +214,7 @@ class Party:
             )
         table = self.table() if self._table is None else self._table
         unit, label = number(message, "unit"), number(message, "label")
-        loss, lam = settings.make_loss(), settings.smallest_lam
+        loss, lam = settings.make_loss(), number(message, "lam")
         ground = Ground(
             self.seat,
             table,
@@ -217,10 +222,27 @@ class Party:
             self._cipher,
             Bounds.of(loss, lam, self.seat.row_holders, unit, label),
             folds=self._folds(settings) if settings.folds else None,
+            start=None if self._model is None else self._start_from(self._model),
         )
         self._half = algorithm_of(settings.solver).party(ground, settings)
         self._phases.update(self._half.phases())
         return {}
+
+    def _start_from(self, model: Model) -> Floats:
+        """The weights of this party's columns in a model, in the units it was trained in."""
+        seat, known = self.seat, len(model.coef)
+        classes = 1 if self._classes is None or len(self._classes) == 2 else len(self._classes)
+        if known != classes:
+            raise ConfigError(
+                f"the model to start from has weights for {known} class(es), but this problem has "
+                f"{classes}; start without it"
+            )
+        start = np.zeros((seat.n_columns, classes))
+        for tile, columns in zip(self._tiles, seat.tile_columns, strict=True):
+            start[columns] = model.trained_weights(tile.features)
+        if seat.bias_slot >= 0 and self._bias:
+            start[seat.bias_slot] = model.centre_score / self._bias
+        return start
 
     def _folds(self, settings: Settings) -> NDArray[np.int8]:
         """The fold of every local row."""

@@ -249,6 +249,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "start": {
             ("settings",): Meaning(Form.TEXTS, "settings of the run"),
             ("unit", "label"): _UNIT,
+            ("lam",): _STEP,
         },
         "hyfdca.norms": {("unit",): _UNIT},
         "hyfdca.spread": {

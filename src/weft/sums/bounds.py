@@ -27,11 +27,12 @@ _ROOM = 256.0
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds on z, v/N and α, and on changes of α."""
+    """Bounds on z, v/N and α, on changes of α, and on Xb with b = Xᵀα/N."""
 
     z: float
     v: float
     alpha: float
+    products: float
 
     @classmethod
     def of(cls, loss: Loss, lam: float, holders: int, unit: float, label: float) -> Bounds:
@@ -53,4 +54,5 @@ class Bounds:
             z=largest * holders**2 * size / lam,
             v=largest * holders * math.sqrt(size),
             alpha=2.0 * largest,
+            products=largest * holders**2 * size,
         )

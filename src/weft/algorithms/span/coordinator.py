@@ -19,7 +19,6 @@ from weft.algorithms.span.problems import Problems
 from weft.algorithms.span.span import Span
 from weft.channels import Channel
 from weft.crypto import Adder
-from weft.errors import ConfigError
 from weft.matching.roster import Roster
 from weft.sums.bounds import Bounds
 from weft.sums.certificate import Certificate
@@ -52,7 +51,6 @@ class SpanCoordinator(Coordinator):
         checkpointing: Checkpointing | None = None,
         warm: bool = False,
     ) -> Result:
-        _check(settings, checkpointing)
         bounds = Bounds.of(
             settings.make_loss(), settings.smallest_lam, roster.row_holders, unit, label
         )
@@ -186,13 +184,3 @@ class LbfgsCoordinator(SpanCoordinator):
 class NewtonCgCoordinator(SpanCoordinator):
     def solver(self, span: Span) -> Solver:
         return NewtonCg(span)
-
-
-def _check(settings: Settings, checkpointing: Checkpointing | None) -> None:
-    """Refuse early what these solvers cannot do."""
-    name = settings.solver
-    if checkpointing is not None and checkpointing.resume:
-        raise ConfigError(
-            f"solver '{name}' keeps no checkpoints, a run being short; start it without --resume, "
-            "or use solver = 'hyfdca'"
-        )

@@ -52,8 +52,7 @@ class SpanParty:
         self.rows = Rows(ground, settings, self.problems)
         columns, rows = seat.n_shared_columns, seat.n_shared_rows
         self._v = Wire("v", columns, bounds.v, self.cipher, 1.0 / seat.n_samples)
-        # Z = Xb with b = λ w(a): λ times the bound on z.
-        self._products = Wire("z", rows, bounds.z * settings.smallest_lam, self.cipher)
+        self._products = Wire("z", rows, bounds.products, self.cipher)
         self._z = Wire("z", rows, bounds.z, self.cipher)
         self._alpha = Wire("alpha", rows, bounds.alpha, self.cipher)
         self._serial = 0
