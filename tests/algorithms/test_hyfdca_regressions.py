@@ -67,10 +67,10 @@ def test_a_lost_answer_to_a_freeze_never_mixes_two_alphas(times):
     handlers = {name: party.on for name, party in federation.parties.items()}
     channel = LosesOneAnswer(handlers, "certify.freeze", a, times)
     unit, label = units_above(channel, adder, "size", 2).tolist()
-    start = {"settings": settings.to_json(), "unit": unit, "label": label}
+    start = {"settings": settings.to_json(), "unit": unit, "label": label, "lam": settings.lam}
     channel.ask("start", {p: dict(start) for p in handlers}).insist("start")
     coordinator = algorithm_of("hyfdca").coordinator()
-    result = coordinator.run(channel, roster, settings, adder, unit=unit, classes=1)
+    result = coordinator.run(channel, roster, settings, adder, unit=unit, label=label, classes=1)
     optimum = plain.result.certificate.primal[0]
     seen = [r for r in result.history if r.certified_at is not None]
     assert seen

@@ -108,7 +108,7 @@ class Simulation:
         self.preparation = preparation or Preparation()
         self.federation = Federation(tiles, self.preparation, store=store)
         quiet, self.roster, self.adder, self.classes = self.federation.assemble(settings)
-        self.unit, label = units_above(quiet, self.adder, "size", 2).tolist()
+        self.unit, self.label = units_above(quiet, self.adder, "size", 2).tolist()
         self.faults = Faults(plan or (lambda phase, party, call: None))
         self.parties = self.federation.parties
         handlers = {n: self.faults.around(n, p.on) for n, p in self.parties.items()}
@@ -116,7 +116,12 @@ class Simulation:
         self.width = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
         self.run = None
         self.result = None
-        start = {"settings": settings.to_json(), "unit": self.unit, "label": label}
+        start = {
+            "settings": settings.to_json(),
+            "unit": self.unit,
+            "label": self.label,
+            "lam": settings.smallest_lam,
+        }
         self.channel.ask("start", {p: dict(start) for p in self.parties}).insist("starting")
 
     def go(self, progress=None, checkpointing=None):
@@ -138,6 +143,7 @@ class Simulation:
                     self.settings,
                     self.adder,
                     unit=self.unit,
+                    label=self.label,
                     classes=self.width,
                     progress=progress,
                     checkpointing=checkpointing,
