@@ -27,9 +27,10 @@ from weft.algorithms.ground import Ground
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
 from weft.algorithms.span.rows import Rows
-from weft.algorithms.span.vectors import Vectors, inner
+from weft.algorithms.span.succession import Successor
+from weft.algorithms.span.vectors import Vectors, inner, padded
 from weft.channels import Message
-from weft.channels.message import array, integer, text
+from weft.channels.message import array, integer, number, text
 from weft.errors import ProtocolError
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.scalars import pack_scalars
@@ -66,6 +67,9 @@ class SpanParty:
         self._duals: Floats = np.zeros((seat.n_rows, 0))
         #: w of every model that the run has finished.
         self.models: dict[int, Floats] = {}
+        self._answers: dict[str, Handler] = {}
+        #: HyFDCA in the place of this solver, when a party is gone.
+        self._successor: Successor | None = None
 
     def _anchor(self, width: int) -> Floats:
         seat, start = self.ground.seat, self.ground.start
@@ -75,19 +79,24 @@ class SpanParty:
         return anchor
 
     def weights(self, model: int | None) -> Floats:
-        """w of a finished model on all samples; None: the first."""
+        """w of a finished model on all samples; None: as HyFDCA left it."""
+        if model is None and self._successor is not None:
+            return self._successor.half.w
         return self.models[model or 0][:, : self.problems.classes]
 
     def phases(self) -> dict[str, Handler]:
         """What this half answers, by full name of the phase."""
-        return {
+        self._answers |= {
             "span.spread": self._once(self._take_vectors, self._spread),
             "span.point": self._once(self._take_point, self._tell_point),
             "span.search": self._once(self._take_search, self._tell_search),
             "span.gather": self._once(self._take_gather, self._tell_gather),
             "span.follow": self._once(self._take_duals, self._tell_sums),
             "span.close": self._once(self._take_close, self._tell_close),
+            "span.keep": self._keep,
+            "span.hand": self._hand,
         }
+        return self._answers
 
     def _once(self, take: Callable[[Message], None], tell: Handler) -> Handler:
         """A phase whose first half changes this party's state: it must not be done twice."""
@@ -275,7 +284,8 @@ class SpanParty:
         seat = self.ground.seat
         width = integer(message, "width")
         slots = own_slots(message, "alpha.slots", seat.n_shared_rows)
-        if self._duals.shape[1] != width:
+        # Who has no label at all was not asked for dual vectors of its own: there are old ones.
+        if self._duals.shape[1] != width or not self.rows.labelled.any():
             self._duals = np.zeros((seat.n_rows, width))
             self._partial = np.zeros((seat.n_columns, self.rows.sums_width(width)))
         told = np.zeros((seat.n_rows, width))
@@ -305,7 +315,29 @@ class SpanParty:
             reply["scores"] = pack_scalars(self.cipher, message, "scores", *scores.ravel().tolist())
         return reply
 
-    # ── handing over ──────────────────────────────────────────────────────────────────────
+    # ── when a party is gone ──────────────────────────────────────────────────────────────
+
+    def _keep(self, message: Message) -> Message:
+        """Form w as it stands: the run stops here."""
+        self._forget(message)
+        point = padded(array(message, "point"), len(self.columns))
+        self.models[integer(message, "model")] = self.columns.combine(point)
+        return {}
+
+    def _hand(self, message: Message) -> Message:
+        """Let HyFDCA go on from a mixture of dual vectors."""
+        self._forget(message)
+        self._successor = Successor(self.ground, self.settings, number(message, "lam"))
+        mixture = array(message, "weights")
+        point = padded(array(message, "point"), len(self.columns))
+        reply = self._successor.begin(
+            self.rows.mixed_alpha(mixture),
+            self.columns.combine(point),
+            self.rows.combined(array(message, "point")),
+            message,
+        )
+        self._answers |= self._successor.phases()
+        return reply
 
     def settle(self, ack: int) -> None:
         """Nothing is ever taken back: phases are asked again until they are answered."""
