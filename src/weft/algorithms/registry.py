@@ -167,6 +167,11 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
                 f"coordinator_sees = 'papers' is the protocol of 'hyfdca', not of '{name}'; use "
                 "that solver, or 'weights'"
             )
+        if settings.groups > 1 and smooth:
+            raise ConfigError(
+                f"groups is {settings.groups}, but solver '{name}' has no cuts to group; leave it "
+                "out"
+            )
         if saves:
             raise ConfigError(
                 f"solver '{name}' keeps no checkpoints, its runs being short; leave them out, or "
