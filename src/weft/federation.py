@@ -214,6 +214,7 @@ class Federation:
         )
         if reason:
             result.notes.insert(0, reason)
+        self._admit_losses(result)
         model = self.release(settings, result, classes)
         spent = self._spent(adder)
         return Trained(model, result, roster, channel.meter, channel, spent, settings)
@@ -226,13 +227,19 @@ class Federation:
 
     def release(self, settings: Settings, result: Result, classes: NDArray[Any] | None) -> Model:
         """Collect every party's columns of w, from the parties to whom the model goes."""
-        slices = [p.release(result.model_iteration) for p in self.parties.values()]
-        names = np.concatenate([s["names"] for s in slices])
-        weights = np.concatenate([s["weights"] for s in slices])
-        shift = np.concatenate([s["shift"] for s in slices])
-        factor = np.concatenate([s["factor"] for s in slices])
+        there = [party for name, party in self.parties.items() if name not in result.gone]
+        slices = [p.release(result.model_iteration, everything=bool(result.gone)) for p in there]
+        joined = {
+            field: np.concatenate([s[field] for s in slices])
+            for field in ("names", "weights", "shift", "factor", "constant")
+        }
+        if result.gone:
+            # Others answer for the features of whoever is gone, as far as they hold them.
+            _, once = np.unique(joined["names"].astype(str), return_index=True)
+            joined = {field: values[np.sort(once)] for field, values in joined.items()}
+        names, weights, constant = joined["names"], joined["weights"], joined["constant"]
+        shift, factor = joined["shift"], joined["factor"]
         row_factor = slices[0]["row_factor"]
-        constant = np.concatenate([s["constant"] for s in slices])
         intercept = np.zeros(weights.shape[1])
         if constant.any():
             intercept = weights[constant][0] * slices[0]["bias_value"]
@@ -260,6 +267,28 @@ class Federation:
             },
             info={"solver": settings.solver, "parties": list(self.parties)},
         )
+
+    def _admit_losses(self, result: Result) -> None:
+        """Features that only parties hold which are gone have no weight in the model."""
+        known = {
+            name
+            for party, held in self._tiles.items()
+            if party not in result.gone
+            for tile in held
+            for name in tile.features.tolist()
+        }
+        lost = {
+            name
+            for party in result.gone
+            for tile in self._tiles[party]
+            for name in tile.features.tolist()
+        } - known
+        if lost:
+            result.certificate = None
+            result.notes.append(
+                f"the model lacks {len(lost)} feature(s) that only {', '.join(result.gone)} "
+                "holds, and is not certified without them"
+            )
 
     def _order(self, names: NDArray[np.object_]) -> NDArray[np.int64]:
         """Features in the order in which the parties first name them."""

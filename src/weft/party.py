@@ -88,6 +88,8 @@ class Party:
         self._seat: Seat | None = None
         self._scaling: ScalingParty | None = None
         self._half: PartyHalf | None = None
+        #: What the half answers, which may change in the course of a run.
+        self._answers: dict[str, Callable[[Message], Message]] = {}
         self._phases: dict[str, Callable[[Message], Message]] = {
             "match.tokens": self._tokens,
             "match.seat": self._take_seat,
@@ -109,7 +111,7 @@ class Party:
 
     def on(self, phase: str, message: Message) -> Message:
         """Answer one phase."""
-        handler = self._phases.get(phase)
+        handler = self._phases.get(phase) or self._answers.get(phase)
         if handler is None:
             raise ProtocolError(f"phase '{phase}' is not known or comes too early")
         self._cipher.begin(message)
@@ -225,7 +227,7 @@ class Party:
             start=None if self._model is None else self._start_from(self._model),
         )
         self._half = algorithm_of(settings.solver).party(ground, settings)
-        self._phases.update(self._half.phases())
+        self._answers = self._half.phases()
         return {}
 
     def _start_from(self, model: Model) -> Floats:
@@ -270,10 +272,11 @@ class Party:
         signs: Floats = np.where(target[:, None] == positive, 1.0, -1.0)
         return signs
 
-    def release(self, iteration: int | None) -> dict[str, Any]:
+    def release(self, iteration: int | None, *, everything: bool = False) -> dict[str, Any]:
         """The weights of the columns this party answers for: for whom the federation names.
 
-        Returns names, weights in the units of the scaled table, and the columns' scaling.
+        With ``everything`` those of all its columns, for when another party is gone. Returns names,
+        weights in the units of the scaled table, and the columns' scaling.
         """
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not trained; nothing to release")
@@ -285,7 +288,7 @@ class Party:
         scaler = self._scaling
         shift = scaler.shift if scaler is not None else np.zeros(seat.n_columns)
         factor = scaler.factor if scaler is not None else np.ones(seat.n_columns)
-        owned = seat.owned
+        owned = np.ones(seat.n_columns, bool) if everything else seat.owned
         return {
             "names": names[owned],
             "weights": w[owned],

@@ -98,6 +98,8 @@ class Result:
         weights they hold.
     stopped
         Why the run ended, in words.
+    gone
+        Parties that stayed away in mid-run, for longer than it could wait.
     stages
         The models of a run over several λ or folds, in the order in which they were trained.
     weights
@@ -110,6 +112,7 @@ class Result:
     stopped: str = ""
     weights: Floats | None = None
     stages: list[Stage] = field(default_factory=list)
+    gone: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -42,7 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Parts of the samples that get cuts of their own (cutting planes).
     patience, when_missing
         Seconds that a solver for full participation waits for a party, and what it does then:
-        ``hyfdca`` goes on without it, ``stop`` ends with the certificate reached so far.
+        ``stop`` ends with the certificate reached so far, ``hyfdca`` goes on without the party
+        and without certificates.
     certify_every
         Iterations between certificates; None: each pass over the data.
     participation
@@ -76,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     folds: int = 0
     groups: int = 1
     patience: float = 60.0
-    when_missing: Literal["hyfdca", "stop"] = "hyfdca"
+    when_missing: Literal["stop", "hyfdca"] = "stop"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -126,6 +127,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def smallest_lam(self) -> float:
         """The smallest λ that any problem of the run has, which a fold makes smaller yet."""
         return min(self.lambdas) * (0.25 if self.folds else 1.0)
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether HyFDCA goes on when a party stays away; with groups nobody has all that takes."""
+        return self.when_missing == "hyfdca" and self.groups == 1
 
     def make_loss(self) -> Loss:
         return get_loss(self.loss, **self.loss_parameters)

@@ -1,6 +1,6 @@
 """Channels: how messages reach parties, who answers, and what it costs."""
 
-from weft.channels.channel import Channel, Failure, Handler, Replies, Request
+from weft.channels.channel import Among, Channel, Failure, Handler, Replies, Request
 from weft.channels.local import LocalChannel, Recorded, Sink
 from weft.channels.message import Message, Value, size_of
 from weft.channels.meter import Meter, Reading
@@ -15,6 +15,7 @@ from weft.channels.participation import (
 )
 
 __all__ = [
+    "Among",
     "Channel",
     "Cyclic",
     "Everyone",

@@ -87,3 +87,20 @@ class Channel(ABC):
     def ask(self, phase: str, messages: Mapping[str, Message]) -> Replies:
         """One phase, one round trip."""
         return self.exchange([Request(phase, messages)])[0]
+
+
+class Among(Channel):
+    """The same channel with some of its parties only."""
+
+    def __init__(self, channel: Channel, parties: Sequence[str]) -> None:
+        super().__init__()
+        self._channel = channel
+        self._parties = tuple(parties)
+        self.meter = channel.meter
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return self._parties
+
+    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
+        return self._channel.exchange(requests)

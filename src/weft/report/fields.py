@@ -99,6 +99,10 @@ _DUALS: dict[tuple[str, ...], Meaning] = {
     ("offsets",): _scalars("its conjugates of new dual vectors"),
     ("cross",): _scalars("its part of inner products of vectors"),
 }
+_PARTS: dict[tuple[str, ...], Meaning] = {
+    ("v",): _block("its feature sums, and those of parties that are gone"),
+    ("z",): _block("its inner products, and those of parties that are gone"),
+}
 _WAYS = Meaning(Form.TEXTS, "of what, and by whom")
 _COEFFICIENTS = Meaning(Form.COEFFICIENTS, "of vectors in a point, and steps")
 _SEQUENCE = Meaning(Form.RECORD, "number of the reply")
@@ -201,6 +205,8 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("losses",): _LOSSES,
             ("scores",): _scalars("its losses and hits on samples left out"),
         },
+        "span.hand": _PARTS,
+        "span.rest": _PARTS,
         "joint.size": {("flags",): _FLAGS},
         "joint.partial": {("z",): _block("its part of the scores")},
     },
@@ -321,6 +327,17 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "span.close": {
             ("z",): _block("z of a point, of its samples"),
             ("of",): _WAYS,
+        },
+        "span.keep": {("point", "fold"): _COEFFICIENTS, ("model", "keep"): _WISH},
+        "span.hand": {
+            ("weights", "point", "fold"): _COEFFICIENTS,
+            ("lam",): _STEP,
+            ("keep",): _WISH,
+        },
+        "span.rest": {
+            ("v",): _block("feature sums of its features"),
+            ("z",): _block("inner products of samples that it speaks for"),
+            ("rows", "columns"): _ROLES,
         },
         "checkpoint.restore": {("omega", "share"): _STEP},
         "joint.partial": {("unit",): _UNIT},

@@ -46,6 +46,30 @@ class HyfdcaCoordinator(Coordinator):
         else:
             clock = Clock(channel, result)
             _set_up(run, unit)
+        self._iterate(run, result, clock, progress, checkpointing)
+        return result
+
+    def go_on(
+        self,
+        run: Run,
+        unit: float,
+        result: Result,
+        clock: Clock,
+        progress: Callable[[Record], None] | None = None,
+    ) -> None:
+        """Go on where another solver stopped: totals and parties stand at its α."""
+        _set_up(run, unit)
+        result.stopped = ""
+        self._iterate(run, result, clock, progress, None)
+
+    def _iterate(
+        self,
+        run: Run,
+        result: Result,
+        clock: Clock,
+        progress: Callable[[Record], None] | None,
+        checkpointing: Checkpointing | None,
+    ) -> None:
         while not result.stopped:
             iteration = Iteration(run)
             iteration.take()
@@ -62,7 +86,8 @@ class HyfdcaCoordinator(Coordinator):
             result.stopped = _why_stop(run, record)
             if checkpointing is not None and run.iteration % checkpointing.every == 0:
                 save_checkpoint(run, result, checkpointing.folder, clock.spent())
-        _close(run, result)
+        if not run.gone:
+            _close(run, result)
         last = result.history[-1]
         # Closing may have brought a certificate, and has cost something.
         result.history[-1] = clock.record(
@@ -73,7 +98,6 @@ class HyfdcaCoordinator(Coordinator):
             gap_estimate=last.gap_estimate,
         )
         result.weights = None if run.weights is None else run.weights.values
-        return result
 
 
 def _set_up(run: Run, unit: float) -> None:
@@ -97,6 +121,10 @@ def _set_up(run: Run, unit: float) -> None:
 def _why_stop(run: Run, record: Record) -> str:
     if run.reached_gap and run.certificate is not None:
         return f"certified gap {run.certificate.gap:.2e} ≤ {run.settings.gap:g}"
+    target, guess = run.settings.gap, record.gap_estimate
+    if run.gone and target is not None and guess is not None and guess <= target:
+        away = ", ".join(run.gone)
+        return f"estimated gap {guess:.2e} ≤ {target:g}; no certificate without {away}"
     return why_stop(run.settings, run.iteration, record)
 
 

@@ -71,7 +71,7 @@ class Iteration:
             return
         for party in self.present:
             run.seen[party] = run.iteration
-        if not run.participation.complete and run.pair is None and due:
+        if not run.participation.complete and run.pair is None and due and not run.gone:
             run.freeze()
 
     def _phases(self, turn: int, still: bool) -> None:

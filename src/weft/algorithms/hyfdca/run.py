@@ -42,6 +42,8 @@ class Run:
             SeenWeights(roster, classes) if settings.coordinator_sees == "weights" else None
         )
         self.iteration = 0
+        #: Parties that will not come back in this run: there can be no certificate then.
+        self.gone: tuple[str, ...] = ()
         self.omega = 0.0
         #: Iteration up to which each party's α is current.
         self.seen = dict.fromkeys(roster.parties, 0)

@@ -13,12 +13,14 @@ from weft.algorithms.clock import Clock, why_stop
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.cutting_planes import CuttingPlanes
 from weft.algorithms.span.exchange import Exchange, PartyMissing
+from weft.algorithms.span.handover import hand_over, keep_point
 from weft.algorithms.span.lbfgs import Lbfgs
 from weft.algorithms.span.newton import NewtonCg
 from weft.algorithms.span.problems import Problems
 from weft.algorithms.span.span import Span
 from weft.channels import Channel
 from weft.crypto import Adder
+from weft.errors import ProtocolError
 from weft.matching.roster import Roster
 from weft.sums.bounds import Bounds
 from weft.sums.certificate import Certificate
@@ -59,21 +61,42 @@ class SpanCoordinator(Coordinator):
         )
         result = Result(notes=exchange.notes)
         clock = Clock(channel, result)
+        span: Span | None = None
+        lam = settings.lambdas[0]
         try:
-            path = settings.lambdas
-            span = Span(exchange, path[0], warm=warm)
+            span = Span(exchange, lam, warm=warm)
             solver = self.solver(span)
-            for number, lam in enumerate(path):
+            for number, lam in enumerate(settings.lambdas):
                 span.turn_to(lam)
                 _Model(span, solver, number, lam, result, clock, progress).train()
         except PartyMissing as missing:
-            if not result.stages:
-                raise
-            result.stopped = str(missing)
+            if span is None or not result.history:
+                raise ProtocolError(f"{missing}; bring it back and start again") from None
+            result.gone = missing.parties
+            if settings.hands_over:
+                result.notes.append(f"{missing}; going on with HyFDCA without it, uncertified")
+                hand_over(span, missing, lam, unit, result, clock, progress)
+                return result
+            _stop_here(span, missing, lam, result, clock)
         chosen = chosen_stage(result.stages, settings)
         result.certificate, result.model_iteration = chosen.certificate, chosen.number
         result.weights = None if exchange.seen is None else exchange.seen.values
         return result
+
+
+def _stop_here(span: Span, missing: PartyMissing, lam: float, result: Result, clock: Clock) -> None:
+    """End with the best point so far: its P and D are known, if not measured afresh."""
+    number = len(result.stages)
+    keep_point(span, missing, number)
+    classes = span.exchange.problems.classes
+    certificate = Certificate(
+        span.exchange.iteration,
+        tuple(span.primal[:classes].tolist()),
+        tuple(span.dual[:classes].tolist()),
+    )
+    result.stopped = str(missing)
+    result.notes.append(f"{missing}; the run stopped with the certificate reached so far")
+    result.stages.append(Stage(number, lam, certificate, clock.round_trips))
 
 
 class _Model:
@@ -165,8 +188,9 @@ def chosen_stage(stages: Sequence[Stage], settings: Settings) -> Stage:
     The best λ predicts most samples rightly that were left out (has the least squared error, in a
     regression); of equals, the largest. A run that was cut short has its last.
     """
-    if settings.folds:
-        return max(stages, key=lambda stage: stage.quality(settings.make_loss().task))
+    scored = [stage for stage in stages if stage.scores]
+    if scored:
+        return max(scored, key=lambda stage: stage.quality(settings.make_loss().task))
     asked = [stage for stage in stages if stage.lam == settings.lam]
     return asked[0] if asked else stages[-1]
 

@@ -73,6 +73,7 @@ class CuttingPlanes:
             guesses if vertices else guesses[:0],
             Mixture(weights[1:], curvature, ascent),
         )
+        span.mixture = weights
         self._coming = [False] * vertices + [True] * ascent
         best = primal.argmin(axis=0)
         span.move(best)

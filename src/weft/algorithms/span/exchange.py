@@ -38,9 +38,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 class PartyMissing(Exception):
     """Somebody did not answer for longer than the run may wait."""
 
-    def __init__(self, missing: Mapping[str, Failure], waited: float) -> None:
+    def __init__(
+        self, missing: Mapping[str, Failure], waited: float, folded: frozenset[str]
+    ) -> None:
         party, failure = next(iter(missing.items()))
         self.parties = tuple(missing)
+        #: Who has dropped vectors in the phase that was not completed.
+        self.folded = folded
         self.text = f"{party} did not answer for {waited:.0f} s ({failure.reason})"
         super().__init__(self.text)
 
@@ -348,7 +352,8 @@ class Exchange:
                 return answers
             waited = time.monotonic() - began
             if waited + pause > self.settings.patience:
-                raise PartyMissing(replies.missing, waited)
+                folded = frozenset(answers if phase in _COLUMN_PHASES else ())
+                raise PartyMissing(replies.missing, waited, folded)
             self._note_missing(replies.missing)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

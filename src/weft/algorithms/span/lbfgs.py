@@ -40,12 +40,13 @@ class Lbfgs:
     def step(self) -> None:
         """Complete the gradient at the point, find a direction, search along it."""
         span = self._span
-        self._bounding.take(span.absorb())
+        mixture = self._bounding.take(span.absorb())
         newest = span.unit(span.count - 1)
         self._remember(newest)
         gradient = span.lam * span.point - newest
         direction = self._direction(gradient)
         primal = search_along(span, direction)
+        span.mixture = mixture
         if not take_step(span, primal):
             span.gather()
         if span.count >= _MOST_VECTORS:

@@ -34,10 +34,11 @@ class NewtonCg:
     def step(self) -> None:
         """Complete the gradient at the point, find a direction by products, search along it."""
         span = self._span
-        self._bounding.take(span.absorb())
+        mixture = self._bounding.take(span.absorb())
         gradient = span.lam * span.point - span.unit(span.count - 1)
         direction = self._direction(gradient)
         primal = search_along(span, direction)
+        span.mixture = span.padded(mixture)
         length = np.sqrt(np.maximum(span.inner(direction, direction), 0.0))
         best = STEPS[primal.argmin(axis=0)]
         if not take_step(span, primal):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from weft.algorithms.ground import Ground
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
-from weft.algorithms.span.vectors import Vectors, add_scaled
+from weft.algorithms.span.vectors import Vectors, add_scaled, padded
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,7 +48,7 @@ class Rows:
         self._chosen = seat.counted_rows
         self._counted = np.flatnonzero(seat.counted_rows)
         zeros = np.zeros((seat.n_rows, problems.width))
-        self._remembers = settings.solver == "cutting-planes"
+        self._remembers = settings.solver == "cutting-planes" or settings.hands_over
         #: The dual vectors of the vectors after the anchor, one for all groups of rows.
         self._duals: list[Floats] = []
         self.alpha = zeros
@@ -117,8 +117,13 @@ class Rows:
             self._duals += [np.ascontiguousarray(p) for p in np.split(duals, count, axis=1)]
 
     def mix(self, weights: Floats) -> None:
+        """Keep a mixture as α, and the one before."""
+        self._alpha_before, self.alpha = self.alpha, self.mixed_alpha(weights)
+
+    def mixed_alpha(self, weights: Floats) -> Floats:
         """α as a mixture of dual vectors: (vectors × problems) without the anchor."""
         alpha = np.zeros_like(self._z)
+        weights = padded(weights, len(self._duals) * self._groups)
         by_group = weights.reshape(len(self._duals), self._groups, -1)
         for dual, factors in zip(self._duals, by_group, strict=True):
             if not factors.any():
@@ -127,7 +132,11 @@ class Rows:
                 add_scaled(alpha, dual, factors[0])
             else:
                 alpha += factors[self._group] * dual
-        self._alpha_before, self.alpha = self.alpha, alpha
+        return alpha
+
+    def combined(self, coefficients: Floats) -> Floats:
+        """z of a combination of vectors, of which the latest may not have come here yet."""
+        return self.vectors.combine(padded(coefficients, len(self.vectors)))
 
     def ascended(self, curvature: Floats) -> Floats:
         """A step of coordinate ascent in all samples at once, from α and its last change on.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.span.exchange import Exchange, Mixture
+from weft.algorithms.span.vectors import padded
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,6 +47,8 @@ class Span:
         self._stay: Floats = np.stack([np.ones(width), np.zeros(width)])
         #: Shares of point and target in the step that the parties have not been told of.
         self._moved: Floats = self._stay
+        #: Weights of dual vectors that every party knows, for whoever has to go on from there.
+        self.mixture: Floats = np.zeros((1, width))
         self._target: Floats = self.point
         self._coming: tuple[Floats, Floats | None] | None = None
         self._begin(warm)
@@ -95,8 +98,7 @@ class Span:
 
     def padded(self, coefficients: Floats) -> Floats:
         """Older coefficients, with zeros for the vectors that came since."""
-        missing = self.count - len(coefficients)
-        return np.vstack([coefficients, np.zeros((missing, self.width))])
+        return padded(coefficients, self.count)
 
     def unit(self, vector: int) -> Floats:
         """The coefficients of one vector."""
@@ -182,6 +184,7 @@ class Span:
         dropped = np.setdiff1d(np.arange(self.count), kept)
         fold = np.zeros((self.count, self.width))
         fold[dropped] = self.point[dropped]
+        mixture = self.padded(self.mixture)
         assert self.exchange.fold is None
         self.exchange.fold = (fold, kept)
         row = np.einsum("jp,jkp->kp", fold, self.gram)
@@ -193,6 +196,7 @@ class Span:
         self.gram = gram
         self.offsets = np.vstack([np.zeros((1, self.width)), self.offsets[kept]])
         self.point = np.vstack([np.ones((1, self.width)), self.point[kept]])
+        self.mixture = np.vstack([np.zeros((1, self.width)), mixture[kept]])
         if self._coming is not None and self._coming[1] is not None:
             offsets, cross = self._coming
             assert cross is not None

@@ -83,3 +83,11 @@ def inner(a: Floats, b: Floats) -> Floats:
         return np.array([a[:, 0] @ b[:, 0]])
     out: Floats = np.einsum("ip,ip->p", a, b)
     return out
+
+
+def padded(coefficients: Floats, count: int) -> Floats:
+    """Coefficients of the first ``count`` vectors; zero for those that came later."""
+    out = np.zeros((count, coefficients.shape[1]))
+    some = min(count, len(coefficients))
+    out[:some] = coefficients[:some]
+    return out
