@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from weft.algorithms.settings import Settings
     from weft.report.holdings import Holdings
 
 _MOST_COHORTS = 6
@@ -22,10 +23,12 @@ def check(
 
     Reads the parties' files, matches samples and features, and shows the cohorts: groups of
     samples that the same parties hold. It also says which samples are left out, which cells are
-    held twice or by nobody, and stops at the first thing that would make training impossible.
+    held twice or by nobody, which solver will run, and stops at the first thing that would make
+    training impossible.
     """
     from weft.cli.console import say, say_json
     from weft.config.reading import read_config
+    from weft.config.solvers import settled
     from weft.federation import Federation
     from weft.report.holdings import describe_holdings
 
@@ -33,10 +36,11 @@ def check(
     problem = plan.problem()
     own = plan.load_keys(problem.tiles)
     federation = Federation(problem.tiles, problem.preparation, keys=own)
-    _, roster, _, classes = federation.assemble(problem.settings)
+    settings, reason = settled(problem.settings, saves=plan.checkpoint_every is not None)
+    _, roster, _, classes = federation.assemble(settings)
     holdings = describe_holdings(roster, problem.tiles, classes)
     if json:
-        say_json({"name": plan.name, **holdings.to_dict()})
+        say_json({"name": plan.name, "solver": settings.solver, **holdings.to_dict()})
         return
     labels = "a response"
     if holdings.classes is not None:
@@ -47,7 +51,18 @@ def check(
         "",
     )
     _show(holdings)
-    say("", *(f"- {remark}" for remark in holdings.remarks()), f"Ready: weft train {config}")
+    remarks = [*holdings.remarks(), reason or f"solver: {settings.solver}", *_plan(settings)]
+    say("", *(f"- {remark}" for remark in remarks), f"Ready: weft train {config}")
+
+
+def _plan(settings: Settings) -> list[str]:
+    """What will be trained besides one model, if anything."""
+    lambdas = ", ".join(f"{lam:g}" for lam in settings.lambdas)
+    if not settings.folds:
+        return []
+    if len(settings.lambdas) == 1:
+        return [f"{settings.folds} folds will tell how well λ = {lambdas} predicts"]
+    return [f"λ will be chosen of {lambdas} by {settings.folds} folds, in one run"]
 
 
 def _show(holdings: Holdings) -> None:

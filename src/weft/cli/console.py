@@ -77,4 +77,5 @@ def progress_text(record: Record) -> str:
         known = f"loss about {record.loss_estimate:.6g} (estimate)"
     else:
         known = "no certificate yet"
-    return f"iteration {record.iteration} · {known} · {record.round_trips} round trips"
+    lam = "" if record.lam is None else f"λ = {record.lam:g} · "
+    return f"{lam}iteration {record.iteration} · {known} · {record.round_trips} round trips"

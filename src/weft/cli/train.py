@@ -38,8 +38,16 @@ def train(
 
     Stops at the certified gap that the config asks for and writes the model, the history (CSV and
     Parquet), a convergence plot, a summary and a copy of the config. The folder appears when
-    everything is in it. With checkpoint_every in the config's [solver] section an interrupted run
-    can go on with --resume and ends with the same bits.
+    everything is in it.
+
+    The solver is chosen by the loss and by who takes part, unless name in the config's [solver]
+    section says otherwise; weft check tells which it will be. To have lambda chosen too, list
+    values, such as lambda = [1e-1, 1e-2, 1e-3] in [model], and set folds = 5 in [solver]: all are
+    trained in one run, each from the last, the one that predicts samples left out best is
+    released, and path.csv and path.png compare them.
+
+    With checkpoint_every in [solver], which takes solver hyfdca, an interrupted run can go on with
+    --resume and ends with the same bits.
 
     The parties use the keys of --keys, or of the config's [keys] section; else keys are drawn for
     this run and forgotten with it.
@@ -141,6 +149,7 @@ def _tell(folder: Path, summary: dict[str, Any], remarks: list[str], json: bool)
     cost = summary["cost"]
     say(
         f"{summary['name']}: {certificate_sentence(summary)}.",
+        *([] if summary["choice"] is None else [f"{summary['choice']}; see path.png."]),
         f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
         f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "
         f"stopped by: {summary['stopped']}.",

@@ -11,10 +11,11 @@
 
     [model]
     loss = "hinge"
-    lambda = 1e-2
+    lambda = [1e-1, 1e-2, 1e-3]
 
     [solver]
     gap = 1e-3
+    folds = 5              # choose the lambda
 
     [[party]]
     name = "north"

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
 from weft.channels.participation import participation_of
 from weft.config.checking import checked, known_keys, naming
@@ -24,6 +23,7 @@ from weft.config.sections import (
     PartySection,
     SolverSection,
 )
+from weft.config.solvers import settled
 from weft.crypto.cipher import check_cipher
 from weft.data.named import load
 from weft.data.readers import read_tile
@@ -175,7 +175,6 @@ def read_config(path: str | Path) -> Config:
 
 
 def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Settings:
-    algorithm_of(solver.name)
     check_cipher(solver.cipher)
     if solver.checkpoint_every is not None and solver.checkpoint_every < 1:
         raise ConfigError(f"checkpoint_every is {solver.checkpoint_every}; give at least 1")
@@ -185,13 +184,32 @@ def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Setti
         if field.name not in ("name", "checkpoint_every", "record")
     }
     values["participation"] = _participation(solver.participation, folder)
-    return Settings(
+    lambdas = _lambdas(model.lam, solver.folds)
+    settings = Settings(
         solver=solver.name,
         loss=model.loss,
-        lam=model.lam,
+        lam=lambdas[-1],
+        path=tuple(lambdas[:-1]),
         loss_parameters=model.loss_parameters,
         **values,
     )
+    settled(settings, saves=solver.checkpoint_every is not None)
+    return settings
+
+
+def _lambdas(given: float | list[float], folds: int) -> list[float]:
+    """The values of λ to train; several of them need something that chooses."""
+    lambdas = given if isinstance(given, list) else [given]
+    if not lambdas:
+        raise ConfigError(
+            "lambda is an empty list; give a number, or several such as [1e-1, 1e-2]"
+        )
+    if len(set(lambdas)) > 1 and not folds:
+        raise ConfigError(
+            f"lambda lists {len(lambdas)} values, but nothing chooses among them; set folds = 5 in "
+            "[solver], or give one lambda"
+        )
+    return lambdas
 
 
 def _keys(content: Mapping[str, Any], path: Path) -> Path | None:

@@ -34,17 +34,20 @@ class DataSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[model]``: the problem P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw)."""
+    """``[model]``: the problem P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw).
+
+    Of a list of ``lambda`` all are trained, and the folds choose one.
+    """
 
     loss: str = "hinge"
-    lam: float = msgspec.field(name="lambda", default=1e-3)
+    lam: float | list[float] = msgspec.field(name="lambda", default=1e-3)
     loss_parameters: dict[str, float] = {}
 
 
 class SolverSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[solver]``: the algorithm and when it stops; see `Settings`."""
 
-    name: str = "hyfdca"
+    name: str = "auto"
     local: Literal["safe", "practical", "theory"] = "safe"
     iic: float = 1.0
     gamma: float | str = "auto"
@@ -57,6 +60,10 @@ class SolverSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     participation: str | float | dict[str, Any] = "everyone"
     cipher: str = "pad"
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
+    folds: int = 0
+    groups: int = 1
+    patience: float = 60.0
+    when_missing: Literal["hyfdca", "stop"] = "hyfdca"
     seed: int = 0
     checkpoint_every: int | None = None
     record: bool = False

@@ -1,52 +1,51 @@
-"""Hybrid federated models with scikit-learn's face.
-
->>> split = SPLITS["grid"](load("digits"), k=3, q=3)  # nine parties
->>> model = HybridClassifier(lam=1e-2, unit_rows=True).fit(split)
-"""
+"""What both estimators share: parameters, training, scores."""
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from weft.algorithms.base import Record
+from weft.algorithms.base import Record, Result
 from weft.algorithms.settings import Settings
 from weft.config.checking import checked
+from weft.config.solvers import settled
 from weft.data.splits import Split
-from weft.data.tile import Tile
+from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
+from weft.estimators.tiles import Tiles, tiles_of
 from weft.federation import Federation, Preparation
 from weft.joint import predict_scores
 from weft.report.history import history_frame
+from weft.report.path import path_frame
 
-Tiles = Mapping[str, Sequence[Tile]]
 T = TypeVar("T")
 
 
 # A dataclass writes the constructor that scikit-learn asks for: it stores parameters, no more.
 @dataclass(eq=False, repr=False)
-class _Hybrid(BaseEstimator):
-    """What both estimators share: parameters, training, scores."""
+class Hybrid(BaseEstimator):
+    """An estimator but for what depends on its task."""
 
-    _task: ClassVar[Literal["classification", "regression"]]
+    _task: ClassVar[Task]
 
     loss: str = "squared"
     _: KW_ONLY
     lam: float = 1e-3
+    path: Sequence[float] | None = None
+    folds: int = 0
     loss_parameters: Mapping[str, float] | None = None
+    solver: str = "auto"
+    groups: int = 1
     local: str = "safe"
     iic: float = 1.0
     gamma: float | str = "auto"
@@ -57,6 +56,9 @@ class _Hybrid(BaseEstimator):
     round_trips: int | None = None
     certify_every: int | None = None
     participation: str | float | dict[str, object] = "everyone"
+    patience: float = 60.0
+    when_missing: str = "hyfdca"
+    warm_start: bool = False
     overlap: str = "mean"
     intercept: bool = True
     intercept_scaling: float = 1.0
@@ -68,7 +70,6 @@ class _Hybrid(BaseEstimator):
     coordinator_sees: str = "nothing"
     seed: int = 0
     verbose: bool = False
-    solver: str = "hyfdca"
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Train a federation in this process, or on one ordinary table.
@@ -82,7 +83,7 @@ class _Hybrid(BaseEstimator):
         y : array, optional
             Labels of a table; tiles bring their own.
         """
-        tiles = _tiles_of(X)
+        tiles = tiles_of(X)
         if tiles is None:
             self._train({"table": (self._table(X, y),)}, self.overlap)
         elif y is not None:
@@ -111,28 +112,38 @@ class _Hybrid(BaseEstimator):
             confirm_separate_ids=self.confirm_separate_ids,
         )
         trained = Federation(tiles, preparation).train(
-            settings, progress=_CertificateLines() if self.verbose else None
+            settings,
+            progress=_CertificateLines() if self.verbose else None,
+            start=getattr(self, "model_", None) if self.warm_start else None,
         )
         self.model_, self.result_, self.roster_ = trained.model, trained.result, trained.roster
+        self.solver_, self.lambda_ = trained.settings.solver, trained.model.lam
         self.certificate_ = trained.result.certificate
         self.gap_ = float("nan") if self.certificate_ is None else self.certificate_.gap
         self.history_ = history_frame(trained.result.history)
         self.n_iter_ = len(trained.result.history)
-        short_of_gap = settings.gap is not None and not self.gap_ <= settings.gap
-        if short_of_gap and self.n_iter_ == settings.iterations:
-            message = (
-                f"stopped after {self.n_iter_} iterations at a certified gap of {self.gap_:.2e}, "
-                f"not at {settings.gap:g}; scale the features, or raise lam, max_iter or gap"
-            )
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        self._tell_path(trained.result, settings)
+        _warn_of_gaps(trained.result, settings, self.gap_)
+
+    def _tell_path(self, result: Result, settings: Settings) -> None:
+        """A table of the models on the path; none of an earlier fit stays."""
+        for name in ("cv_results_", "path_results_"):
+            self.__dict__.pop(name, None)
+        if settings.folds:
+            self.cv_results_ = path_frame(result, self._task)
+        elif settings.path:
+            self.path_results_ = path_frame(result, self._task)
 
     def _settings(self) -> Settings:
-        settings = self._checked(
+        asked = self._checked(
             Settings,
             loss=self.loss,
             lam=self.lam,
+            path=_plain_list(self.path),
+            folds=self.folds,
             loss_parameters=dict(self.loss_parameters or {}),
             solver=self.solver,
+            groups=self.groups,
             local=self.local,
             iic=self.iic,
             gamma=self.gamma,
@@ -143,14 +154,18 @@ class _Hybrid(BaseEstimator):
             round_trips=self.round_trips,
             certify_every=self.certify_every,
             participation=self.participation,
+            patience=self.patience,
+            when_missing=self.when_missing,
             cipher=self.cipher,
             coordinator_sees=self.coordinator_sees,
             seed=self.seed,
         )
-        if settings.make_loss().task != self._task:
-            other = HybridRegressor if self._task == "classification" else HybridClassifier
-            raise ConfigError(f"loss '{self.loss}' is not for {self._task}; use {other.__name__}")
-        return settings
+        if asked.make_loss().task != self._task:
+            other = "Regressor" if self._task == "classification" else "Classifier"
+            raise ConfigError(f"loss '{self.loss}' is not for {self._task}; use Hybrid{other}")
+        # Said before the first fit, not only when a second one has a model to start from.
+        settled(asked, warm=self.warm_start)
+        return asked
 
     def _checked(self, kind: type[T], **values: Any) -> T:
         # Searches over parameters hand in numpy's scalars, which a strict reader refuses.
@@ -218,7 +233,7 @@ class _Hybrid(BaseEstimator):
             Predictions by sample id.
         """
         check_is_fitted(self, "model_")
-        held = _tiles_of(tiles)
+        held = tiles_of(tiles)
         if held is None:
             raise ConfigError("joint prediction takes tiles; call predict for a full table")
         ids, scores = predict_scores(
@@ -244,130 +259,6 @@ class _Hybrid(BaseEstimator):
         return tags
 
 
-@dataclass(eq=False, repr=False)
-class HybridClassifier(ClassifierMixin, _Hybrid):
-    """Classification over parties that hold some rows and some columns each.
-
-    More than two classes give one model per class against the rest.
-
-    Parameters
-    ----------
-    loss : str
-        Name of the loss, see ``weft.losses.LOSSES``.
-    lam : float
-        Regulariser λ of P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw).
-    loss_parameters : mapping, optional
-        The loss's own parameters, such as ``{"g": 0.5}``.
-    local, iic, gamma, norms
-        HyFDCA's local method and steps, see `weft.algorithms.settings.Settings`.
-    gap : float or None
-        Stop at this certified relative gap: the loss is then at most this share above the
-        optimum of the pooled problem.
-    max_iter, seconds, round_trips
-        Stop after so much at the latest; None: no such limit.
-    certify_every : int, optional
-        Iterations between certificates; by default each pass over the data.
-    participation : str, float or dict
-        ``"everyone"``, a fraction, ``{"cyclic": groups}`` or ``{"trace": [[names], …]}``.
-    overlap : {"mean", "first", "sum"}
-        Value of a cell that several tiles hold. The rule of a `Split` that is fitted wins over
-        this one, because it belongs to the way the table was cut.
-    intercept : bool
-        Add a constant column, whose weight is regularised like the others.
-    intercept_scaling : float
-        Value of the constant column.
-    scaling : {"none", "standard", "minmax", "maxabs"}
-        Federated scaling of features.
-    unit_rows : bool
-        Then scale all rows by one constant so that ‖x_i‖ ≤ 1.
-    missing : {"error", "zero", "mean"}
-        What becomes of a blank cell; "mean" needs a centring scaling.
-    confirm_separate_ids : bool
-        Parties with different features whose ids never meet are meant to be so.
-    cipher : {"pad", "bfv", "paillier", "plain"}
-        What hides every sum from the coordinator; "plain" hides nothing.
-    coordinator_sees : {"nothing", "weights", "papers"}
-        What the coordinator learns of the model; "papers" is for simulations.
-    seed : int
-        Seed of every draw; the same seed gives the same model to the last bit.
-    verbose : bool
-        Print a line for every certificate.
-    solver : str
-        Name of the algorithm.
-
-    Attributes
-    ----------
-    coef_, intercept_ : arrays
-        Weights in the units of the original table, a row for each of more than two classes.
-    classes_ : array
-        Class values.
-    gap_ : float
-        Certified relative duality gap; NaN when not every party answered for the model.
-    certificate_ : Certificate or None
-        The certificate itself: iteration, primal and dual values.
-    history_ : DataFrame
-        One row per iteration: round trips, bytes, seconds, certificates, estimates.
-    n_iter_ : int
-        Iterations run.
-    n_features_in_, feature_names_in_
-        Number of features, and their names in the order of ``coef_`` where they have names.
-    model_, result_, roster_
-        The released `Model`, how the run ended, and who held what.
-    """
-
-    _task = "classification"
-
-    loss: str = "hinge"
-
-    def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
-        check_classification_targets(y)
-        classes, encoded = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y has only one class, {classes[0]!r}; classification needs two")
-        self.classes_: NDArray[Any] = classes
-        return encoded
-
-    def _publish(self, from_table: bool) -> None:
-        if from_table:
-            # Labels of a table were encoded; the model speaks in the user's own values.
-            self.model_ = replace(self.model_, classes=self.classes_)
-        else:
-            self.classes_ = np.asarray(self.model_.classes)
-        self.coef_, self.intercept_ = self.model_.coef, self.model_.intercept
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of full rows: above zero for the second of two classes, else one per class."""
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    @available_if(lambda self: self.loss == "logistic")
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes; with the logistic loss only.
-
-        With more than two classes the models of each class against the rest are normalised.
-        """
-        chances = np.asarray(expit(self._scores(X)))
-        if len(self.classes_) == 2:
-            return np.hstack([1 - chances, chances])
-        # Scores far below zero for every class would divide zero by zero.
-        chances = np.maximum(chances, np.finfo(np.float64).tiny)
-        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
-
-
-@dataclass(eq=False, repr=False)
-class HybridRegressor(RegressorMixin, _Hybrid):
-    """Regression over parties that hold some rows and some columns each.
-
-    Parameters and attributes are those of `HybridClassifier`, but the loss is "squared" by
-    default, ``coef_`` is flat, ``intercept_`` a number, and there are no classes.
-    """
-
-    _task = "regression"
-
-    def _publish(self, from_table: bool) -> None:
-        self.coef_, self.intercept_ = self.model_.coef[0], float(self.model_.intercept[0])
-
-
 class _CertificateLines:
     """Prints a line for every new certificate."""
 
@@ -383,22 +274,36 @@ class _CertificateLines:
             )
 
 
-def _tiles_of(data: Any) -> Tiles | None:
-    """Tiles by party; None where the data is an ordinary table."""
-    if isinstance(data, Split):
-        return data.parties
-    if isinstance(data, Tile):
-        return {"p1": (data,)}
-    # scipy's dictionary-of-keys matrix is a mapping too, but a table all the same.
-    if isinstance(data, Mapping) and not sp.issparse(data):
-        return {str(name): _held(str(name), tiles) for name, tiles in data.items()}
-    if isinstance(data, list | tuple) and data and all(isinstance(t, Tile) for t in data):
-        return {f"p{number}": (tile,) for number, tile in enumerate(data, 1)}
-    return None
+def _plain_list(path: Any) -> Any:
+    """A sequence of λ as a strict reader takes it; anything else as it is, for it to refuse."""
+    if path is None:
+        return []
+    if isinstance(path, np.ndarray):
+        return path.tolist()
+    if isinstance(path, list | tuple):
+        return [float(lam) if isinstance(lam, np.generic) else lam for lam in path]
+    return path
 
 
-def _held(party: str, tiles: Any) -> tuple[Tile, ...]:
-    held = (tiles,) if isinstance(tiles, Tile) else tiles
-    if not isinstance(held, list | tuple) or not all(isinstance(tile, Tile) for tile in held):
-        raise DataError(f"party {party} must hold a Tile or a list of them; see Tile.make")
-    return tuple(held)
+def _warn_of_gaps(result: Result, settings: Settings, gap: float) -> None:
+    """Warn of every λ that ran out of iterations before its gap was certified."""
+    if settings.gap is None:
+        return
+    gaps: dict[float | None, float] = {s.lam: s.certificate.gap for s in result.stages}
+    ran = Counter(record.lam for record in result.history)
+    short = [
+        (lam, reached)
+        for lam, reached in (gaps or {None: gap}).items()
+        if not reached <= settings.gap and ran[lam] == settings.iterations
+    ]
+    if not short:
+        return
+    lam, reached = max(short, key=lambda pair: pair[1])
+    where = "" if len(gaps) < 2 else f" at λ = {lam:g}"
+    more = "" if len(short) < 2 else f" ({len(short)} of {len(gaps)} values of λ did)"
+    message = (
+        f"stopped after {settings.iterations} iterations{where} at a certified gap of "
+        f"{reached:.2e}, not at {settings.gap:g}{more}; scale the features, or raise lam, "
+        "max_iter or gap"
+    )
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)

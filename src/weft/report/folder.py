@@ -15,6 +15,8 @@ from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
 from weft.federation import Trained
 from weft.report.history import history_frame, write_history
+from weft.report.path import edge_remark, has_path, path_frame
+from weft.report.path_plot import plot_path
 from weft.report.plots import plot_convergence
 from weft.report.summary import summarise, to_markdown
 from weft.storage import StorageError
@@ -75,15 +77,28 @@ def write_results(
 ) -> tuple[dict[str, Any], list[str]]:
     """Write model, history, plot and summary of a run into a folder that exists.
 
+    A run over several λ or folds also gets a table of them, ``path.csv``, and its plot.
+
     Returns
     -------
     summary, remarks
-        The summary as plain values, and sentences about what could not be written.
+        The summary as plain values, and sentences about what could not be written, or
+        should be tried.
     """
     trained.model.save(folder / "model.npz")
     history = history_frame(trained.result.history)
     write_history(history, folder)
-    skipped = plot_convergence(history, folder / "convergence.png", title=name, target=settings.gap)
+    remarks = [
+        plot_convergence(history, folder / "convergence.png", title=name, target=settings.gap)
+    ]
+    if has_path(trained.result):
+        task = settings.make_loss().task
+        path = path_frame(trained.result, task)
+        path.to_csv(folder / "path.csv", index=False)
+        remarks.append(
+            plot_path(path, folder / "path.png", title=name, task=task, target=settings.gap)
+        )
+        remarks.append(edge_remark(path))
     summary = summarise(trained, settings, name)
     (folder / "summary.json").write_text(
         json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
@@ -91,4 +106,4 @@ def write_results(
     (folder / "summary.md").write_text(to_markdown(summary), encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
-    return summary, [skipped] if skipped else []
+    return summary, [remark for remark in remarks if remark]

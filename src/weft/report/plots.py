@@ -1,16 +1,54 @@
-"""The convergence plot: what is certified as markers, what is estimated as a thin line."""
+"""The convergence plot: what is certified as markers, what is estimated as a thin line.
+
+A run over several λ begins anew with each of them: every λ gets a colour of its own.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from weft.report.drawing import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    draw_gaps,
+    gap_floor,
+    new_figure,
+    not_drawn,
+    polish,
+    target_line,
+)
 from weft.report.history import certificates
 
-# Okabe and Ito's palette, which stays distinct for colour-blind readers.
-_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#A8A8A8"
+
+@dataclass(frozen=True)
+class _Curve:
+    """The certificates of one λ and how they look; ``lam`` is None where a run has one λ only."""
+
+    certified: pd.DataFrame
+    lam: float | None
+    primal: str
+    dual: str
+
+    def places(self, x: str) -> Any:
+        """A certificate stands at the iteration it is of, and at the round trips it was known."""
+        return self.certified["certified_at" if x == "iteration" else x].astype(float)
+
+    @property
+    def style(self) -> dict[str, Any]:
+        """Markers that shrink as there are more of them; those of a path are joined."""
+        size = 5 if len(self.certified) <= 60 else 3
+        return {
+            "markersize": size,
+            "markeredgewidth": 0,
+            "linewidth": 0 if self.lam is None else 1,
+        }
 
 
 def plot_convergence(
@@ -34,88 +72,88 @@ def plot_convergence(
     str or None
         None when the file was written, else a sentence on how to get it.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        return "no convergence plot: matplotlib is not installed; pip install 'weft[report]'"
-    figure = Figure(figsize=(10, 6.2), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(10, 6.2)
+    if figure is None:
+        return not_drawn("convergence")
     axes = figure.subplots(2, 2, sharex="col", sharey="row")
-    certified = certificates(frame)
+    curves = _curves(certificates(frame))
     for column, x in enumerate(("iteration", "round_trips")):
-        _draw_loss(axes[0][column], frame, certified, x)
-        _draw_gap(axes[1][column], frame, certified, x, target)
+        _draw_loss(axes[0][column], frame, curves, x)
+        _draw_gap(axes[1][column], frame, curves, x, target)
     axes[0][0].set_ylabel("loss, and its lower bound")
     axes[1][0].set_ylabel("relative gap (P − D) / P")
     axes[1][0].set_xlabel("iteration")
     axes[1][1].set_xlabel("round trips")
-    for axis in (axes[0][0], axes[1][0]):
-        axis.legend(frameon=False, fontsize=9)
+    axes[0][0].legend(frameon=False, fontsize=9)
+    axes[1][0].legend(frameon=False, fontsize=9, ncols=1 + (len(curves) > 4))
     figure.suptitle(title, fontsize=13, fontweight="bold")
     figure.savefig(path)
     return None
 
 
-def _places(certified: pd.DataFrame, x: str) -> Any:
-    """A certificate stands at the iteration it is of, and at the round trips it was known."""
-    return certified["certified_at" if x == "iteration" else x].astype(float)
+def _curves(certified: pd.DataFrame) -> list[_Curve]:
+    """The certificates of a run, those of each λ for themselves, the largest first."""
+    lambdas = sorted(certified["lam"].dropna().unique(), reverse=True)
+    if len(lambdas) < 2:
+        return [_Curve(certified, None, BLUE, ORANGE)]
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    # Without the palest end of the map, which is hard to see on white.
+    colours = [to_hex(c) for c in colormaps["viridis"](np.linspace(0.85, 0.0, len(lambdas)))]
+    return [
+        _Curve(certified[certified["lam"] == lam], float(lam), colour, colour)
+        for lam, colour in zip(lambdas, colours, strict=True)
+    ]
 
 
-def _draw_loss(axis: Any, frame: pd.DataFrame, certified: pd.DataFrame, x: str) -> None:
+def _draw_loss(axis: Any, frame: pd.DataFrame, curves: list[_Curve], x: str) -> None:
     _draw_estimate(axis, frame, x, "loss_estimate")
-    places = _places(certified, x)
-    style = _marker_style(len(certified))
-    axis.plot(places, certified["primal"], "o", color=_BLUE, label="certified loss P(w)", **style)
-    axis.plot(places, certified["dual"], "v", color=_ORANGE, label="certified dual D(α)", **style)
-    # The first iterations may be far off; the plot is about where the run ends up.
-    if len(certified) > 4:
-        known = certified.iloc[len(certified) // 20 :]
-        low, high = known["dual"].min(), known["primal"].max()
-        axis.set_ylim(low - 0.08 * (high - low), high + 0.15 * (high - low))
-    _polish(axis)
+    for curve in curves:
+        places, style = curve.places(x), curve.style
+        faint = {} if curve.lam is None else {"alpha": 0.5}
+        axis.plot(places, curve.certified["primal"], "o-", color=curve.primal, **style)
+        axis.plot(places, curve.certified["dual"], "v-", color=curve.dual, **style | faint)
+    one = len(curves) == 1
+    axis.plot([], [], "o", color=BLUE if one else INK, label="certified loss P(w)")
+    axis.plot([], [], "v", color=ORANGE if one else INK, label="certified dual D(α)")
+    _limit_losses(axis, curves)
+    polish(axis)
+
+
+def _limit_losses(axis: Any, curves: list[_Curve]) -> None:
+    """The first iterations may be far off; the plot is about where a run ends up."""
+    part = 20 if len(curves) == 1 else 3
+    ends = [c.certified.iloc[len(c.certified) // part :] for c in curves if len(c.certified)]
+    if sum(len(curve.certified) for curve in curves) > 4:
+        duals = np.concatenate([end["dual"].to_numpy(float) for end in ends])
+        primals = np.concatenate([end["primal"].to_numpy(float) for end in ends])
+        low, high = duals[np.isfinite(duals)].min(initial=np.inf), primals.max()
+        if np.isfinite(low) and low < high:
+            axis.set_ylim(low - 0.08 * (high - low), high + 0.15 * (high - low))
 
 
 def _draw_gap(
-    axis: Any, frame: pd.DataFrame, certified: pd.DataFrame, x: str, target: float | None
+    axis: Any, frame: pd.DataFrame, curves: list[_Curve], x: str, target: float | None
 ) -> None:
     _draw_estimate(axis, frame[frame["gap_estimate"] > 0], x, "gap_estimate")
-    gap = certified["gap"].where(certified["gap"] > 0)
-    style = _marker_style(len(certified))
-    axis.plot(_places(certified, x), gap, "o", color=_BLUE, label="certified gap", **style)
+    gaps = pd.concat([curve.certified["gap"].astype(float) for curve in curves])
+    floor = gap_floor(gaps, target)
+    for curve in curves:
+        label = "certified gap" if curve.lam is None else f"λ = {curve.lam:g}"
+        look = {"color": curve.primal, "marker": "o", "label": label, **curve.style}
+        draw_gaps(axis, curve.places(x), curve.certified["gap"].astype(float), floor, look)
     if target is not None:
-        axis.axhline(target, color=_ORANGE, linewidth=1.2, linestyle=(0, (4, 3)))
-        axis.annotate(
-            f"asked for: {target:g}",
-            xy=(0.01, target),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 4),
-            textcoords="offset points",
-            color=_ORANGE,
-            fontsize=9,
-        )
+        target_line(axis, target)
     axis.set_yscale("log")
-    if gap.notna().any():
+    if len(gaps):
         # Estimates swing around zero; they must not stretch the scale of what is certified.
-        lowest = min(gap.min(), target or gap.min())
-        axis.set_ylim(lowest / 2, 1.5 * max(gap.max(), lowest * 10))
-    _polish(axis)
+        highest = gaps[np.isfinite(gaps)].max()
+        axis.set_ylim(floor / 2, 1.5 * max(highest, floor * 10))
+    polish(axis)
 
 
 def _draw_estimate(axis: Any, frame: pd.DataFrame, x: str, name: str) -> None:
     known = frame[frame[name].notna()]
     if len(known):
-        axis.plot(known[x].astype(float), known[name], color=_GREY, linewidth=0.7, label="estimate")
-
-
-def _marker_style(count: int) -> dict[str, Any]:
-    """Markers that shrink as there are more of them."""
-    return {"markersize": 5 if count <= 60 else 3, "markeredgewidth": 0}
-
-
-def _polish(axis: Any) -> None:
-    axis.grid(color="#E5E5E5", linewidth=0.8)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    axis.margins(x=0.02)
+        axis.plot(known[x].astype(float), known[name], color=GREY, linewidth=0.7, label="estimate")

@@ -10,18 +10,24 @@ from weft import __version__
 from weft.algorithms.settings import Settings
 from weft.federation import Trained
 from weft.report.holdings import kind_of
+from weft.report.path import choice_sentence, has_path, path_frame
 
 
 def summarise(trained: Trained, settings: Settings, name: str) -> dict[str, Any]:
     """A run as plain values, ready for JSON.
 
     ``certificate`` is a proof about the released model, or None; ``estimate`` is what the
-    coordinator last guessed and proves nothing, or None.
+    coordinator last guessed and proves nothing, or None. ``solver`` is the one that ran, while
+    ``settings`` are as they were given. ``path`` has an entry for every λ of a run over several λ
+    or folds, else None, and ``choice`` says which of them is released.
     """
     result, roster, model = trained.result, trained.roster, trained.model
     return {
         "name": name,
         "stopped": result.stopped,
+        "solver": trained.settings.solver,
+        "lambda": model.lam,
+        **_path(trained, settings),
         "iterations": len(result.history),
         "certificate": _certificate(trained),
         "estimate": _estimate(trained),
@@ -39,6 +45,15 @@ def summarise(trained: Trained, settings: Settings, name: str) -> dict[str, Any]
         "notes": list(result.notes),
         "weft": __version__,
     }
+
+
+def _path(trained: Trained, settings: Settings) -> dict[str, Any]:
+    """The models on the path, and a sentence on the one released."""
+    if not has_path(trained.result):
+        return {"path": None, "choice": None}
+    task = settings.make_loss().task
+    frame = path_frame(trained.result, task)
+    return {"path": frame.to_dict("records"), "choice": choice_sentence(frame, task)}
 
 
 def _certificate(trained: Trained) -> dict[str, Any] | None:
@@ -81,11 +96,13 @@ def _cost(trained: Trained) -> dict[str, Any]:
 def shortfall(summary: dict[str, Any]) -> str | None:
     """A sentence when the gap that was asked for is not certified, else None."""
     target, proof = summary["settings"]["gap"], summary["certificate"]
-    if target is None or (proof is not None and proof["gap"] <= target):
+    short = [row["lambda"] for row in summary["path"] or () if not row["gap"] <= (target or 0)]
+    if target is None or (proof is not None and proof["gap"] <= target and not short):
         return None
+    where = f" at λ = {', '.join(f'{lam:g}' for lam in short)}" if short else ""
     return (
-        f"the gap asked for, {target:g}, was not reached; allow more iterations, raise lambda, or "
-        "scale the features (scaling and unit_rows in [data])"
+        f"the gap asked for, {target:g}, was not reached{where}; allow more iterations, raise "
+        "lambda, or scale the features (scaling and unit_rows in [data])"
     )
 
 
@@ -114,8 +131,8 @@ def to_markdown(summary: dict[str, Any]) -> str:
         ("parties", f"{len(federation['parties'])} ({cut})" if cut != "one party" else "1"),
         ("samples × features", f"{federation['samples']} × {federation['features']}"),
         ("samples left out (no label)", str(federation["left_out"])),
-        ("loss, λ", f"{settings['loss']}, {settings['lam']:g}"),
-        ("solver", settings["solver"]),
+        ("loss, λ", f"{settings['loss']}, {summary['lambda']:g}"),
+        ("solver", summary["solver"]),
         ("cipher", settings["cipher"]),
         ("iterations", str(summary["iterations"])),
         ("stopped by", summary["stopped"]),
@@ -126,6 +143,8 @@ def to_markdown(summary: dict[str, Any]) -> str:
     ]
     lines = [f"# {summary['name']}", "", f"{_capital(certificate_sentence(summary))}.", ""]
     lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows), ""]
+    if summary["path"] is not None:
+        lines += [f"{summary['choice']}.", "", *_path_table(summary), ""]
     notes = [*filter(None, [shortfall(summary)]), *summary["notes"]]
     if notes:
         lines += ["Notes:", "", *(f"- {note}" for note in notes), ""]
@@ -136,6 +155,25 @@ def to_markdown(summary: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _path_table(summary: dict[str, Any]) -> list[str]:
+    """A line for every λ, the released one in bold."""
+    path, error = summary["path"], summary["classes"] is None
+    scored = "mean_score" in path[0]
+    measure = "mean squared error, left out" if error else "accuracy, left out"
+    titles = ["λ", *([measure] if scored else []), "loss", "gap", "round trips"]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for row in path:
+        cells = [f"{row['lambda']:g}"]
+        if scored:
+            score = -row["mean_score"] if error else row["mean_score"]
+            cells.append(f"{score:.4g} ± {row['std_score']:.2g}")
+        cells += [f"{row['loss']:.6g}", f"{row['gap']:.2e}", str(row["round_trips"])]
+        if row["chosen"]:
+            cells = [f"**{cell}**" for cell in cells]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def _capital(sentence: str) -> str:

@@ -1,0 +1,48 @@
+"""Which solver will run, and whether it knows all that it is told."""
+
+from __future__ import annotations
+
+import msgspec
+
+from weft.algorithms.registry import resolve
+from weft.algorithms.settings import Settings
+from weft.errors import ConfigError
+
+_FAST = ("cutting-planes", "lbfgs", "newton-cg")
+#: Settings that not every solver reads, and those that do.
+_READERS = {
+    "local": ("hyfdca",),
+    "iic": ("hyfdca",),
+    "gamma": ("hyfdca",),
+    "norms": ("hyfdca",),
+    "certify_every": ("hyfdca",),
+    "groups": ("cutting-planes",),
+    "patience": _FAST,
+    "when_missing": _FAST,
+}
+
+
+def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> tuple[Settings, str]:
+    """Settings with the solver that will run, and why ``auto`` chose it; empty: it did not.
+
+    A setting that this solver does not read is refused rather than ignored, unless it has its
+    default value.
+
+    Parameters
+    ----------
+    saves
+        Whether the run shall save checkpoints.
+    warm
+        Whether the run shall start from a model.
+    """
+    chosen, reason = resolve(settings, saves=saves, warm=warm)
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+    for name, readers in _READERS.items():
+        value = getattr(chosen, name)
+        if value != defaults[name] and chosen.solver not in readers:
+            known = " and ".join([", ".join(readers[:-1]), readers[-1]] if readers[1:] else readers)
+            raise ConfigError(
+                f"{name} = {value!r} is for solver {known}, but this run's is '{chosen.solver}', "
+                "which does not know it; leave it out, or change the solver"
+            )
+    return chosen, reason

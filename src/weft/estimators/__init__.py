@@ -1,0 +1,10 @@
+"""Hybrid federated models with scikit-learn's face.
+
+>>> split = SPLITS["grid"](load("digits"), k=3, q=3)  # nine parties
+>>> model = HybridClassifier(lam=1e-2, unit_rows=True).fit(split)
+"""
+
+from weft.estimators.classifier import HybridClassifier
+from weft.estimators.regressor import HybridRegressor
+
+__all__ = ["HybridClassifier", "HybridRegressor"]

@@ -1,0 +1,151 @@
+"""Classification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from weft.estimators.base import Hybrid
+
+
+@dataclass(eq=False, repr=False)
+class HybridClassifier(ClassifierMixin, Hybrid):
+    """Classification over parties that hold some rows and some columns each.
+
+    More than two classes give one model per class against the rest.
+
+    Parameters
+    ----------
+    loss : str
+        Name of the loss, see ``weft.losses.LOSSES``.
+    lam : float
+        Regulariser λ of P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw).
+    path : sequence of float, optional
+        Further values of λ. All are trained, the largest first, each from the last; the model is
+        that of ``lam``, unless folds choose.
+    folds : int
+        Leave so many folds of the samples out, one at a time, in the same messages, and release
+        the λ that predicts them best. A sample's fold follows from its id and ``seed``. 0: none.
+    loss_parameters : mapping, optional
+        The loss's own parameters, such as ``{"g": 0.5}``.
+    solver : {"auto", "cutting-planes", "lbfgs", "newton-cg", "hyfdca"}
+        "auto" takes cutting planes for losses with kinks and L-BFGS for smooth ones when everyone
+        takes part, and HyFDCA otherwise or when one of its own settings is changed.
+    groups : int
+        Parts of the samples that get cuts of their own; cutting planes only.
+    local, iic, gamma, norms
+        HyFDCA's local method and steps, see `weft.algorithms.settings.Settings`.
+    gap : float or None
+        Stop at this certified relative gap: the loss is then at most this share above the
+        optimum of the pooled problem.
+    max_iter, seconds, round_trips
+        Stop after so much at the latest, ``max_iter`` for each λ; None: no such limit.
+    certify_every : int, optional
+        HyFDCA's iterations between certificates; by default each pass over the data.
+    participation : str, float or dict
+        ``"everyone"``, a fraction, ``{"cyclic": groups}`` or ``{"trace": [[names], …]}``.
+    patience, when_missing
+        Seconds that all solvers but HyFDCA wait for a party, and what they do then: "hyfdca" goes
+        on without it, "stop" ends with what is certified so far.
+    warm_start : bool
+        Start the next fit from the model of the last, as after new samples or with another λ; not
+        with HyFDCA.
+    overlap : {"mean", "first", "sum"}
+        Value of a cell that several tiles hold. The rule of a `Split` that is fitted wins over
+        this one, because it belongs to the way the table was cut.
+    intercept : bool
+        Add a constant column, whose weight is regularised like the others.
+    intercept_scaling : float
+        Value of the constant column.
+    scaling : {"none", "standard", "minmax", "maxabs"}
+        Federated scaling of features.
+    unit_rows : bool
+        Then scale all rows by one constant so that ‖x_i‖ ≤ 1.
+    missing : {"error", "zero", "mean"}
+        What becomes of a blank cell; "mean" needs a centring scaling.
+    confirm_separate_ids : bool
+        Parties with different features whose ids never meet are meant to be so.
+    cipher : {"pad", "bfv", "paillier", "plain"}
+        What hides every sum from the coordinator; "plain" hides nothing.
+    coordinator_sees : {"nothing", "weights", "papers"}
+        What the coordinator learns of the model; "papers" is for simulations.
+    seed : int
+        Seed of every draw; the same seed gives the same model to the last bit.
+    verbose : bool
+        Print a line for every certificate.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays
+        Weights in the units of the original table, a row for each of more than two classes.
+    classes_ : array
+        Class values.
+    gap_ : float
+        Certified relative duality gap; NaN when not every party answered for the model.
+    certificate_ : Certificate or None
+        The certificate itself: iteration, primal and dual values.
+    solver_ : str
+        The algorithm that ran.
+    lambda_ : float
+        λ of the model: the one that the folds chose, else ``lam``.
+    cv_results_ : DataFrame
+        With folds, a row for each λ: ``lambda``, ``mean_score`` and ``std_score`` over the folds,
+        ``fold_1``, …, ``mean_loss`` of the samples left out; ``loss`` and ``gap`` of the
+        certificate on all samples; ``iterations`` and ``round_trips`` spent; ``chosen``. A score
+        is the accuracy, or minus the mean squared error: more is better.
+    path_results_ : DataFrame
+        With a path and no folds, the same table without scores.
+    history_ : DataFrame
+        One row per iteration: round trips, bytes, seconds, certificates, estimates, λ.
+    n_iter_ : int
+        Iterations run, over all λ.
+    n_features_in_, feature_names_in_
+        Number of features, and their names in the order of ``coef_`` where they have names.
+    model_, result_, roster_
+        The released `Model`, how the run ended, and who held what.
+    """
+
+    _task = "classification"
+
+    loss: str = "hinge"
+
+    def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
+        check_classification_targets(y)
+        classes, encoded = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y has only one class, {classes[0]!r}; classification needs two")
+        self.classes_: NDArray[Any] = classes
+        return encoded
+
+    def _publish(self, from_table: bool) -> None:
+        if from_table:
+            # Labels of a table were encoded; the model speaks in the user's own values.
+            self.model_ = replace(self.model_, classes=self.classes_)
+        else:
+            self.classes_ = np.asarray(self.model_.classes)
+        self.coef_, self.intercept_ = self.model_.coef, self.model_.intercept
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of full rows: above zero for the second of two classes, else one per class."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    @available_if(lambda self: self.loss == "logistic")
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of the classes; with the logistic loss only.
+
+        With more than two classes the models of each class against the rest are normalised.
+        """
+        chances = np.asarray(expit(self._scores(X)))
+        if len(self.classes_) == 2:
+            return np.hstack([1 - chances, chances])
+        # Scores far below zero for every class would divide zero by zero.
+        chances = np.maximum(chances, np.finfo(np.float64).tiny)
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
