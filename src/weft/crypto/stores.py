@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.chunks import CHECKS, MODULUS, chunks_of
+from weft.crypto.pad_kernels import add_words
 from weft.errors import ProtocolError
 
 Ints = NDArray[np.int64]
+#: Up to so many parts are added one by one; more are joined first, being small as a rule.
+_FEW = 64
 
 
 class Part(NamedTuple):
@@ -56,11 +59,13 @@ class WordStore(Store):
         self.words = np.zeros((slots, width), np.uint64)
 
     def add(self, slots: Ints, parts: Sequence[Part]) -> None:
-        new = self._joined(parts)
-        if self.words.shape[1] == 1:
-            np.add.at(self.words[:, 0], slots, new[:, 0])
-        else:
-            np.add.at(self.words, slots, new)
+        if len(parts) > _FEW:
+            add_words(self.words, slots, self._joined(parts))
+            return
+        end = 0
+        for part in parts:
+            begin, end = end, end + part.slots
+            add_words(self.words, slots[begin:end], self._joined([part]))
 
     def put(self, slots: Ints, parts: Sequence[Part]) -> None:
         self.words[slots] = self._joined(parts)
@@ -73,7 +78,8 @@ class WordStore(Store):
                     f"the block from party {part.party} has {len(part.body)} bytes for "
                     f"{part.slots} slots of {width}"
                 )
-        joined = np.frombuffer(b"".join([part.body for part in parts]), np.uint64)
+        bodies = [part.body for part in parts]
+        joined = np.frombuffer(bodies[0] if len(bodies) == 1 else b"".join(bodies), np.uint64)
         return joined.reshape(-1, width)
 
     def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:

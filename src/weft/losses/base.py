@@ -18,6 +18,8 @@ Array = npt.NDArray[np.float64]
 # An α that went through encryption's fixed point or an average of equal steps may sit this far
 # outside the domain of the conjugate; it is read as lying on the boundary.
 DOMAIN_TOLERANCE = 1e-9
+# Samples per band of a table of losses, so that a band stays in the processor's cache.
+_BAND = 4096
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,35 @@ class Loss(ABC):
     @abstractmethod
     def u(self, z: Array, y: Array) -> Array:
         """Return −l'(z), or minus a subgradient where l has a kink."""
+
+    def table(
+        self,
+        z: Array,
+        target: Array,
+        y: Array,
+        steps: Array,
+        used: npt.NDArray[np.bool_] | None = None,
+    ) -> Array:
+        """Return Σ_i l at mixtures of two points: (steps × columns).
+
+        Parameters
+        ----------
+        z, target, y : (n, columns) arrays
+            The two points, and labels.
+        steps : (steps, 2, columns) array
+            Shares of either point.
+        used : (n, columns) array, optional
+            Which samples count.
+        """
+        out = np.zeros((len(steps), z.shape[1]))
+        for start in range(0, len(z), _BAND):
+            band = slice(start, start + _BAND)
+            part, aim, labels = z[band], target[band], y[band]
+            counts = None if used is None else used[band]
+            for k, (here, there) in enumerate(steps):
+                losses = self.value(here * part + there * aim, labels)
+                out[k] += (losses if counts is None else losses * counts).sum(axis=0)
+        return out
 
     def curvature(self, z: Array, y: Array) -> Array:
         """Return l''(z); at a kink of l', that of one side. Zero for a piecewise linear loss."""

@@ -71,7 +71,7 @@ class CuttingPlanes:
             weights / span.lam,
             self._steps(),
             guesses if vertices else guesses[:0],
-            Mixture(weights[1:], curvature, ascent),
+            Mixture(weights[1:], curvature) if ascent else None,
         )
         span.mixture = weights
         self._coming = [False] * vertices + [True] * ascent

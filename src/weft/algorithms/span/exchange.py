@@ -55,7 +55,6 @@ class Mixture:
 
     weights: Floats
     curvature: Floats
-    ascend: bool
 
 
 @dataclass
@@ -194,12 +193,10 @@ class Exchange:
                     message["point"] = coefficients
                 if mixture is not None:
                     message["weights"] = mixture.weights
-                    if mixture.ascend:
-                        message["curvature"] = mixture.curvature
+                    message["curvature"] = mixture.curvature
             self._give_z(messages)
 
-        ascends = mixture is not None and mixture.ascend
-        new = (len(guesses) + ascends) * self.settings.groups
+        new = (len(guesses) + (mixture is not None)) * self.settings.groups
         wanted = self._wanted_duals(new, len(coefficients)) if new else _Wanted({})
         wanted.scalars["losses"] = len(steps) * width
         sums = self._complete("search", self._labelled, fill, wanted)

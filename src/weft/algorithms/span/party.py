@@ -217,9 +217,8 @@ class SpanParty:
         self.rows.aim(z)
         duals = self.rows.duals_at(array(message, "at"))
         if "weights" in message:
-            self.rows.mix(array(message, "weights"))
-        if "curvature" in message:
             # Another guess: where a step of coordinate ascent and its momentum lead.
+            self.rows.mix(array(message, "weights"))
             duals = np.hstack([duals, self.rows.ascended(array(message, "curvature"))])
         self._collect(duals)
 

@@ -15,8 +15,6 @@ Ints = NDArray[np.int64]
 
 #: How far α is carried on in the direction of its last change.
 _MOMENTUM = 2.0
-#: Rows per band of a table of losses, so that a band stays in the processor's cache.
-_BAND = 4096
 
 
 class Rows:
@@ -200,16 +198,13 @@ class Rows:
 
         From (steps × 2 × problems) to (steps × problems).
         """
-        out = np.zeros((len(steps), self._problems.width))
         counted = self._counted
-        for start in range(0, len(counted), _BAND):
-            band = counted[start : start + _BAND]
-            z, target, labels = self._z[band], self._target[band], self._labels[band]
-            used = None if self._training is None else self._training[band]
-            for k, (here, there) in enumerate(steps):
-                losses = self._loss.value(here * z + there * target, labels)
-                out[k] += losses.sum(axis=0) if used is None else (losses * used).sum(axis=0)
-        return out / self._n_samples
+        z, target, labels = self._z, self._target, self._labels
+        used = self._training
+        if len(counted) < len(z):
+            z, target, labels = z[counted], target[counted], labels[counted]
+            used = None if used is None else used[counted]
+        return self._loss.table(z, target, labels, steps, used) / self._n_samples
 
     def losses_at(self, z: Floats) -> Floats:
         """1/N Σ l of a point measured afresh, over the rows counted here."""
