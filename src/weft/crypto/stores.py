@@ -59,6 +59,8 @@ class WordStore(Store):
         self.words = np.zeros((slots, width), np.uint64)
 
     def add(self, slots: Ints, parts: Sequence[Part]) -> None:
+        # All are checked before any is added.
+        self._check(parts)
         if len(parts) > _FEW:
             add_words(self.words, slots, self._joined(parts))
             return
@@ -68,9 +70,10 @@ class WordStore(Store):
             add_words(self.words, slots[begin:end], self._joined([part]))
 
     def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+        self._check(parts)
         self.words[slots] = self._joined(parts)
 
-    def _joined(self, parts: Sequence[Part]) -> NDArray[np.uint64]:
+    def _check(self, parts: Sequence[Part]) -> None:
         width = self.words.shape[1]
         for part in parts:
             if len(part.body) != 8 * width * part.slots:
@@ -78,9 +81,11 @@ class WordStore(Store):
                     f"the block from party {part.party} has {len(part.body)} bytes for "
                     f"{part.slots} slots of {width}"
                 )
+
+    def _joined(self, parts: Sequence[Part]) -> NDArray[np.uint64]:
         bodies = [part.body for part in parts]
         joined = np.frombuffer(bodies[0] if len(bodies) == 1 else b"".join(bodies), np.uint64)
-        return joined.reshape(-1, width)
+        return joined.reshape(-1, self.words.shape[1])
 
     def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
         gathered = self.words.take(slots, axis=0)
