@@ -95,6 +95,25 @@ def test_fenchel_young_is_an_equality_at_the_subgradient(loss: Loss, rows: Rows)
 @every_loss
 @given(rows=ROWS)
 @few_examples
+def test_curvature_is_the_slope_of_the_derivative(loss: Loss, rows: Rows) -> None:
+    """Where l' has a kink, one of its sides; where l has one, there is nothing to say."""
+    z, y, _, _ = problem(loss, rows)
+    found = loss.curvature(z, y)
+    assert found.shape == z.shape
+    h = 1e-5 * (1 + np.abs(z))
+    sides = [-(loss.u(z + s * h, y) - loss.u(z, y)) / (s * h) for s in (-1.0, 1.0)]
+    if not np.isfinite(loss.smoothness):
+        assert not found.any()
+        return
+    # Within h of a kink, a difference mixes both sides.
+    low, high = np.minimum(*sides), np.maximum(*sides)
+    assert np.all((found >= low - 1e-4) & (found <= high + 1e-4))
+    assert np.all((found >= 0) & (found <= loss.smoothness * (1 + 1e-12)))
+
+
+@every_loss
+@given(rows=ROWS)
+@few_examples
 def test_conjugate_is_the_supremum(loss: Loss, rows: Rows) -> None:
     _, y, a, _ = problem(loss, rows)
     reach = np.full_like(y, 2 * FAR)

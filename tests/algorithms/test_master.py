@@ -326,3 +326,35 @@ def test_misshapen_or_infinite_input_is_refused() -> None:
     with pytest.raises(ValueError, match="shift"):
         master.solve(tolerance=1e-9, shift=np.zeros(3))
     assert master.n == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances(), st.integers(0, 2**24 - 1))
+def test_weight_of_forgotten_cuts_goes_to_the_slack_and_the_rest_is_solved_anew(
+    instance: tuple[Floats, Floats, Ints, int], chosen: int
+) -> None:
+    """Also cuts that the solution uses may go: what is left is feasible and bounds from below."""
+    gram, intercepts, owner, groups = instance
+    tolerance = TOLERANCE * scale_of(gram, intercepts)
+    master = master_of(*instance)
+    whole = master.solve(tolerance=tolerance)
+    kept = np.flatnonzero([(chosen >> cut) & 1 for cut in range(len(owner))])
+    master.keep(kept)
+
+    assert master.n == len(kept)
+    np.testing.assert_array_equal(master.mu, whole.mu[kept])
+    np.testing.assert_array_equal(master.gram, gram[np.ix_(kept, kept)])
+    np.testing.assert_array_equal(master.groups, owner[kept])
+    # The slacks, which are the first cuts, fill every group up to 1.
+    slack = master._mu[:groups]
+    sums = group_sums(master.mu, master.groups, groups)
+    assert (slack >= 0).all()
+    np.testing.assert_allclose(slack + sums, 1.0, atol=1e-12)
+    if not len(kept):
+        assert master.solve(tolerance=tolerance).value == 0.0
+        return
+    rest = master.solve(tolerance=tolerance)
+    check(master, rest, tolerance)
+    assert rest.value <= whole.value + whole.gap + tolerance
+    cold = master_of(gram[np.ix_(kept, kept)], intercepts[kept], owner[kept], groups)
+    assert rest.value == pytest.approx(cold.solve(tolerance=tolerance).value, abs=2 * tolerance)
