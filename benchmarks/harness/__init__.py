@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,12 +36,25 @@ class Row:
 
 
 class Report:
-    """Collects rows, prints them as they come in a table, writes them as JSON."""
+    """Collects rows, prints them as they come in a table, writes them as JSON.
 
-    def __init__(self, title: str, anchor: str) -> None:
+    Parameters
+    ----------
+    anchor
+        Heading of what the figures are held against.
+    numbers
+        Further options that are numbers: what each is by default, and what it is for.
+    """
+
+    def __init__(
+        self, title: str, anchor: str, numbers: Mapping[str, tuple[float, str]] | None = None
+    ) -> None:
         parser = argparse.ArgumentParser(description=title)
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here too")
         parser.add_argument("--only", default="", help="run only what has this in its name")
+        for name, (default, what) in (numbers or {}).items():
+            text = f"{what} (default {default:g})"
+            parser.add_argument(f"--{name}", type=float, default=default, help=text)
         self.options = parser.parse_args()
         self._title = title
         self._anchor = anchor

@@ -36,3 +36,8 @@ def mnist(parties: int) -> Split:
 def dealt(name: str, groups: int = 12) -> Split:
     """As many groups of samples as parties in each."""
     return SPLITS["dealt"](_table(name), k=groups, q=groups)
+
+
+def grid(name: str, k: int, q: int) -> Split:
+    """All classes, k even groups of samples × q of features."""
+    return SPLITS["grid"](_table(name), k=k, q=q)

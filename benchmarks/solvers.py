@@ -1,0 +1,595 @@
+"""Round trips of the fast solvers to a certified gap, beside HyFDCA's and liblinear's optimum.
+
+Three parts; ``--only`` selects by a part of a row's name (``--only "Covertype 3×3, hinge"``, or
+``--only "hinge, blind"``):
+
+``bits``      the same model from ``plain`` and ``pad``
+``compute``   an iteration's seconds over those of the two products that it cannot do without
+problems      round trips, modelled seconds, and the optimum that a central solver finds
+
+One run to the smaller gap gives the figures of all gaps. Round trips count from the first message,
+matching and setting up included, and closing (the parties form w and measure it) too: what a run
+that stops there makes.
+
+Modelled seconds add up the slowest party of every phase (computing and encrypting: parties work
+side by side), everything else that the process did, which is the coordinator's work, and round
+trips × latency. Bytes travel in no time.
+
+HyFDCA (``safe``, all samples in every iteration) trains with cipher ``plain`` to save time: its
+round trips are the same with any, and its modelled seconds lack encryption. It stops at ten times
+our round trips or after ``--hyfdca-seconds``, whichever is first, and nothing is extrapolated.
+
+Central optima are kept in WEFT_CACHE (or the folder for temporary files). Needs the data directory:
+set WEFT_DATA.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any, Literal, cast
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table as Grid
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from harness import Report
+from harness.splits import find_data, grid
+from weft.algorithms.base import Record, Result
+from weft.algorithms.settings import Settings
+from weft.channels import LocalChannel
+from weft.data import SPLITS, Split, Table, pool
+from weft.federation import Federation, Preparation
+from weft.losses import get_loss
+from weft.model import Model
+
+Floats = NDArray[np.float64]
+Mode = Literal["weights", "nothing"]
+
+#: What the coordinator sees, as rows name it, and how many of the round trips it may take.
+MODES: dict[Mode, tuple[str, float]] = {
+    "weights": ("weights", 1.0),
+    "nothing": ("blind", 4 / 3),
+}
+#: Seconds of a round trip.
+LATENCIES = (0.0, 0.2575, 0.8)
+#: How far HyFDCA may go, in our round trips.
+TIMES = 10
+#: Passes after which liblinear stops, converged or not: its P is an upper bound on P* either way.
+PASSES = 10_000
+#: Share of P* by which a lower bound may lie above it: sums travel in fixed point.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem, how it is cut, and (gap, round trips at most where weights are seen)."""
+
+    data: str
+    name: str
+    k: int
+    q: int
+    loss: str
+    lam: float
+    targets: tuple[tuple[float, float], ...]
+    groups: int = 1
+
+    @property
+    def problem(self) -> str:
+        return f"{self.name} {self.k}×{self.q}, {self.loss}"
+
+    def run(self, mode: Mode) -> str:
+        parts = [self.problem, MODES[mode][0]]
+        if self.groups > 1:
+            parts.insert(1, f"{self.groups} groups")
+        return ", ".join(parts)
+
+    @property
+    def smallest(self) -> float:
+        return min(gap for gap, _ in self.targets)
+
+    @property
+    def solver(self) -> str:
+        return "cutting-planes" if self.loss == "hinge" else "lbfgs"
+
+
+CASES = (
+    Case("mnist", "MNIST", 4, 5, "hinge", 1e-3, ((1e-2, 90), (1e-3, 130))),
+    Case("mnist", "MNIST", 4, 5, "hinge", 1e-3, ((1e-2, 90), (1e-3, 130)), groups=5),
+    Case("mnist", "MNIST", 4, 5, "logistic", 1e-3, ((1e-3, 160),)),
+    Case("covtype", "Covertype", 3, 3, "hinge", 5e-5, ((1e-2, 110), (1e-3, 150))),
+    Case("covtype", "Covertype", 3, 3, "logistic", 5e-5, ((1e-3, 160),)),
+    Case("newsgroups", "newsgroups", 3, 3, "hinge", 1e-5, ((1e-1, 100), (1e-2, 260))),
+    Case("newsgroups", "newsgroups", 3, 3, "logistic", 1e-5, ((1e-3, 160),)),
+)
+
+
+# ── runs ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where a run stood after an iteration.
+
+    ``parties`` are the seconds of the slowest in every phase, ``others`` those that no party
+    spent; all from the beginning of the run.
+    """
+
+    gap: float
+    round_trips: int
+    parties: float
+    others: float
+
+    def seconds(self, latency: float) -> float:
+        return self.parties + self.others + self.round_trips * latency
+
+
+class Watched(Federation):
+    """A federation whose meter can be read in the middle of a run."""
+
+    channel: LocalChannel
+
+    def assemble(self, settings: Settings) -> Any:
+        assembled = super().assemble(settings)
+        self.channel = assembled[0]
+        return assembled
+
+    def party_seconds(self) -> float:
+        """Of all parties together."""
+        return sum(cost.total for cost in self.channel.meter.phases.values())
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model, and how the run came there; the parties are let go, whose vectors fill memory."""
+
+    model: Model
+    result: Result
+    marks: list[Mark]
+    final: Mark
+    #: When each iteration ended, in seconds of the processor.
+    ends: list[float]
+
+    @property
+    def closing(self) -> Mark:
+        """What came after the last iteration, as a difference."""
+        last, end = self.marks[-1], self.final
+        return Mark(
+            end.gap,
+            end.round_trips - last.round_trips,
+            end.parties - last.parties,
+            end.others - last.others,
+        )
+
+    def at(self, gap: float) -> Mark | None:
+        """Where a run that stops at this gap would have ended; None: never so small."""
+        if gap >= self.final.gap and all(mark.gap > gap for mark in self.marks[:-1]):
+            return self.final
+        found = next((mark for mark in self.marks if mark.gap <= gap), None)
+        if found is None:
+            return None
+        closing = self.closing
+        return Mark(
+            found.gap,
+            found.round_trips + closing.round_trips,
+            found.parties + closing.parties,
+            found.others + closing.others,
+        )
+
+    def within(self, round_trips: int) -> Mark:
+        """The last iteration that ended within so many round trips."""
+        inside = [mark for mark in (*self.marks, self.final) if mark.round_trips <= round_trips]
+        return inside[-1] if inside else self.marks[0]
+
+
+def train(split: Split, settings: Settings) -> Run:
+    federation = Watched(split.parties, Preparation(intercept=True, overlap=split.overlap))
+    marks: list[Mark] = []
+    ends: list[float] = []
+    began = told = perf_counter()
+
+    def look(record: Record) -> None:
+        nonlocal told
+        now = perf_counter()
+        ends.append(process_time())
+        marks.append(mark(record, now - began - federation.party_seconds()))
+        if now - told > 20:
+            told = now
+            print(f"  … {record.round_trips} round trips, gap {marks[-1].gap:.3g}", flush=True)
+
+    trained = federation.train(settings, progress=look)
+    final = mark(trained.result.history[-1], perf_counter() - began - federation.party_seconds())
+    return Run(trained.model, trained.result, marks, final, ends)
+
+
+def mark(record: Record, others: float) -> Mark:
+    gap = np.inf if record.gap is None else record.gap
+    return Mark(gap, record.round_trips, record.compute_seconds, others)
+
+
+# ── the central optimum ───────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """What a central solver reached, per class.
+
+    Attributes
+    ----------
+    primal
+        P of its w: P* at most lies as high.
+    known
+        By what share of P the solver itself proves that it may be above P* (a gradient g and
+        λ-strong convexity: ‖g‖²/2λ), −1 where it proves nothing.
+    """
+
+    primal: list[float]
+    known: float
+    how: str
+    seconds: float
+
+
+def with_constant(block: Any) -> Any:
+    """The table with the column of the intercept."""
+    if isinstance(block, np.ndarray):
+        return np.hstack([block, np.ones((len(block), 1))])
+    whole = sp.csr_array(sp.hstack([block, sp.csr_array(np.ones((block.shape[0], 1)))]))
+    # liblinear takes no others.
+    whole.indices, whole.indptr = whole.indices.astype(np.int32), whole.indptr.astype(np.int32)
+    return whole
+
+
+def signs(table: Table, classes: NDArray[Any]) -> Floats:
+    """±1 per class, one against the rest; of two classes only the second."""
+    wanted = classes[1:] if len(classes) == 2 else classes
+    return np.where(np.asarray(table.labels)[:, None] == wanted[None, :], 1.0, -1.0)
+
+
+def primal(block: Any, labels: Floats, loss: str, lam: float, w: Floats) -> list[float]:
+    """P per class of w (columns × classes)."""
+    losses = get_loss(loss).value(np.asarray(block @ w), labels).mean(axis=0)
+    total: list[float] = (0.5 * lam * np.einsum("ij,ij->j", w, w) + losses).tolist()
+    return total
+
+
+def optimum(case: Case, table: Table, classes: NDArray[Any]) -> Optimum:
+    """Of the pooled table, from the cache where it is there."""
+    folder = Path(os.environ.get("WEFT_CACHE") or tempfile.gettempdir())
+    name = f"weft-optimum-{case.data}-{table.n}x{table.m}-{case.loss}-{case.lam:g}.json"
+    if (folder / name).is_file():
+        return Optimum(**json.loads((folder / name).read_text()))
+    print(f"  finding the central optimum of {case.problem} …", flush=True)
+    began = perf_counter()
+    block, labels = with_constant(table.block), signs(table, classes)
+    if case.loss == "hinge":
+        w, known, how = by_liblinear(block, labels, case.lam)
+    else:
+        w, known, how = by_scipy(block, labels, case.lam)
+    found = Optimum(
+        primal(block, labels, case.loss, case.lam, w), known, how, perf_counter() - began
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(json.dumps(asdict(found)) + "\n")
+    return found
+
+
+def by_liblinear(block: Any, labels: Floats, lam: float) -> tuple[Floats, float, str]:
+    """LinearSVC, dual coordinate descent: min ½‖w‖² + C Σ hinge with C = 1/(λN)."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import LinearSVC
+
+    columns, short = [], 0
+    for y in labels.T:
+        model = LinearSVC(
+            loss="hinge",
+            dual=True,
+            C=1.0 / (lam * len(y)),
+            fit_intercept=False,
+            tol=1e-5,
+            max_iter=PASSES,
+            random_state=0,
+        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(block, y)
+        short += any(issubclass(w.category, ConvergenceWarning) for w in caught)
+        columns.append(model.coef_[0])
+        print(f"  liblinear: {model.n_iter_} passes", flush=True)
+    how = "liblinear, tol 1e-5"
+    if short:
+        how += f", {short} of {len(labels.T)} stopped after {PASSES:,} passes: P* lies below"
+    return np.stack(columns, axis=1), -1.0, how
+
+
+def by_scipy(block: Any, labels: Floats, lam: float) -> tuple[Floats, float, str]:
+    """L-BFGS on all classes at once, from zero, with its distance to P* from the gradient."""
+    n, width = labels.shape
+    shape = (block.shape[1], width)
+    across = block.T if isinstance(block, np.ndarray) else sp.csr_array(block.T)
+
+    def value(flat: Floats) -> tuple[float, Floats]:
+        w = flat.reshape(shape)
+        margins = labels * np.asarray(block @ w)
+        slopes = -labels * expit(-margins) / n
+        total = 0.5 * lam * float((w * w).sum()) + float(np.logaddexp(0.0, -margins).sum()) / n
+        return total, (lam * w + np.asarray(across @ slopes)).ravel()
+
+    # The gradient's square over 2λ, of all classes, is to be 1e-7 of a P of about 0.1.
+    near = np.sqrt(2 * lam * 1e-8)
+
+    def enough(flat: Floats) -> None:
+        if np.linalg.norm(value(flat)[1]) < near:
+            raise StopIteration
+
+    options = {"maxiter": 1500, "maxfun": 2000, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
+    found: Any = cast("Any", minimize)(
+        value,
+        np.zeros(block.shape[1] * width),
+        jac=True,
+        method="L-BFGS-B",
+        callback=enough,
+        options=options,
+    )
+    gradient = value(found.x)[1].reshape(shape)
+    w = found.x.reshape(shape)
+    above = (gradient**2).sum(axis=0) / (2 * lam)
+    share = float((above / np.array(primal(block, labels, "logistic", lam, w))).max())
+    return w, share, f"scipy's L-BFGS, {found.nit} iterations, P* at most {share:.1g} below"
+
+
+def released(model: Model, table: Table) -> Floats:
+    """w of a model with the constant's weight last, by the pooled table's columns."""
+    assert model.features.tolist() == table.features.tolist()
+    return np.vstack([model.coef.T, model.intercept[None, :]])
+
+
+# ── problems ──────────────────────────────────────────────────────────────────────────────────
+
+
+def our_settings(case: Case, mode: Mode, cipher: str = "pad") -> Settings:
+    return Settings(
+        lam=case.lam,
+        loss=case.loss,
+        solver=case.solver,
+        groups=case.groups,
+        gap=case.smallest,
+        cipher=cipher,
+        coordinator_sees=mode,
+    )
+
+
+def problems_part(report: Report) -> None:
+    summary = Grid(title="Round trips, and modelled seconds at latencies of 0 / 0.2575 / 0.8 s")
+    for heading in ("", "gap", "round trips", "bar", "seconds", "HyFDCA", "its seconds"):
+        summary.add_column(heading, justify="right" if heading else "left")
+    for problem, same in groupby(CASES, key=lambda case: case.problem):
+        wanted = [
+            (case, mode) for case in same for mode in MODES if report.wants(f"{case.run(mode)}: ")
+        ]
+        if wanted:
+            one_problem(report, problem, wanted, summary)
+    if summary.row_count:
+        Console(width=130).print(summary)
+
+
+def one_problem(
+    report: Report, problem: str, wanted: list[tuple[Case, Mode]], summary: Grid
+) -> None:
+    case = wanted[0][0]
+    split = grid(case.data, case.k, case.q)
+    runs: list[tuple[Case, Mode, Run]] = []
+    for case, mode in wanted:
+        print(f"{case.run(mode)}: training …", flush=True)
+        run = train(split, our_settings(case, mode))
+        print(f"  {run.result.stopped}, {run.final.round_trips} round trips", flush=True)
+        runs.append((case, mode, run))
+    peer, stopped = None, ""
+    if report.options.hyfdca_seconds > 0:
+        most = TIMES * max(run.final.round_trips for _, _, run in runs)
+        print(f"{problem}, HyFDCA: training for up to {most} round trips …", flush=True)
+        peer = train(split, peer_settings(case, most, report.options.hyfdca_seconds))
+        stopped = peer.result.stopped
+        print(f"  stopped: {stopped}", flush=True)
+    for case, mode, run in runs:
+        trips_rows(report, case, mode, run, peer, summary)
+    if peer is not None:
+        add_seconds(report, f"{problem}, HyFDCA after {peer.final.round_trips} trips", peer.final)
+    optimum_rows(report, runs, pool(split))
+
+
+def peer_settings(case: Case, round_trips: int, seconds: float) -> Settings:
+    return Settings(
+        lam=case.lam,
+        loss=case.loss,
+        solver="hyfdca",
+        local="safe",
+        gap=case.smallest,
+        iterations=None,
+        round_trips=round_trips,
+        seconds=seconds,
+        cipher="plain",
+    )
+
+
+def add_seconds(report: Report, name: str, ours: Mark, theirs: Mark | None = None) -> None:
+    for latency in LATENCIES:
+        anchor = None if theirs is None else theirs.seconds(latency)
+        report.add(f"{name}, at {latency:g} s", ours.seconds(latency), "s", anchor=anchor)
+
+
+def trips_rows(
+    report: Report, case: Case, mode: Mode, run: Run, peer: Run | None, summary: Grid
+) -> None:
+    """Round trips and seconds to every gap, beside HyFDCA's, or how far that came."""
+    name = case.run(mode)
+    for gap, most in case.targets:
+        bar = int(most * MODES[mode][1])
+        ours = run.at(gap)
+        if ours is None:
+            # A bar that is not met: the run ended before.
+            report.add(f"{name}: trips to {gap:g}", np.inf, "round trips", bar=bar)
+            continue
+        theirs = None if peer is None else peer.at(gap)
+        report.add(
+            f"{name}: trips to {gap:g}",
+            ours.round_trips,
+            "round trips",
+            anchor=None if theirs is None else theirs.round_trips,
+            bar=bar,
+        )
+        add_seconds(report, f"{name}: {gap:g}", ours, theirs)
+        says, spent = "", ""
+        if peer is not None:
+            last = theirs or peer.within(TIMES * ours.round_trips)
+            if theirs is None:
+                says = f"gap {last.gap:.3g} after {last.round_trips}"
+                label = f"{name}: {gap:g}, HyFDCA's gap after {last.round_trips} trips"
+                report.add(label, last.gap, "relative gap", anchor=ours.gap)
+            else:
+                says = str(theirs.round_trips)
+            spent = in_seconds(last)
+        summary.add_row(
+            name, f"{gap:g}", str(ours.round_trips), f"≤ {bar}", in_seconds(ours), says, spent
+        )
+
+
+def in_seconds(mark: Mark) -> str:
+    return " / ".join(f"{mark.seconds(latency):.3g}" for latency in LATENCIES)
+
+
+def optimum_rows(report: Report, runs: list[tuple[Case, Mode, Run]], table: Table) -> None:
+    """P and D beside what a central solver finds on the pooled table."""
+    case, _, run = runs[0]
+    classes = run.model.classes
+    assert classes is not None
+    best = optimum(case, table, classes)
+    print(f"  central: {best.how}, {best.seconds:.0f} s", flush=True)
+    block, labels = with_constant(table.block), signs(table, classes)
+    judged = np.array(best.primal)
+    for case, mode, run in runs:
+        name, certificate = case.run(mode), run.result.certificate
+        assert certificate is not None
+        told, dual = np.array(certificate.primal), np.array(certificate.dual)
+        w = released(run.model, table)
+        own = np.array(primal(block, labels, case.loss, case.lam, w))
+        # P ≤ D/(1 − gap) ≤ P*/(1 − gap).
+        share = certificate.gap / (1.0 - certificate.gap)
+        report.add(
+            f"{name}: (P − P*)/P*",
+            float(((own - judged) / judged).max()),
+            "of P*",
+            anchor=certificate.gap,
+            bar=share + ROUNDING,
+        )
+        report.add(f"{name}: (D − P*)/P*", float(((dual - judged) / judged).max()), "of P*",
+                   bar=ROUNDING)  # fmt: skip
+        off = float((np.abs(own - told) / own).max())
+        report.add(f"{name}: the model's P off the certified", off, "of P", bar=1e-6)
+
+
+# ── compute ───────────────────────────────────────────────────────────────────────────────────
+
+
+def product_seconds(split: Split) -> list[float]:
+    """X·w and Xᵀ·a over all tiles, one after the other, several times: of the processor."""
+    random = np.random.default_rng(0)
+    work = [
+        (tile.block, random.standard_normal(tile.m), random.standard_normal(tile.n))
+        for _, tile in split.tiles()
+    ]
+    found = []
+    for _ in range(10):
+        began = process_time()
+        for block, w, a in work:
+            block @ w
+            block.T @ a
+        found.append(process_time() - began)
+    return found[1:]
+
+
+def compute_part(report: Report) -> None:
+    """Covertype, all parties and the coordinator in one thread.
+
+    Seconds of the processor, which whatever else the machine does adds least to.
+    """
+    case = next(c for c in CASES if c.data == "covtype" and c.loss == "hinge")
+    names = {c: f"compute, {case.problem}, {c}: iteration" for c in ("plain", "pad")}
+    wanted = [cipher for cipher, name in names.items() if report.wants(name)]
+    if not wanted:
+        return
+    split = grid(case.data, case.k, case.q)
+    for cipher in wanted:
+        print(f"compute, {cipher}: training …", flush=True)
+        before = product_seconds(split)
+        run = train(split, our_settings(case, "nothing", cipher))
+        two = median(before + product_seconds(split))
+        one = median(later - earlier for earlier, later in pairwise(run.ends))
+        report.add(names[cipher], one, "s", anchor=two)
+        report.add(f"{names[cipher]} over two products", one / two, "×", bar=5.0)
+
+
+# ── bits ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def small_split() -> Split:
+    random = np.random.default_rng(0)
+    block = random.standard_normal((600, 30)) / np.sqrt(30)
+    labels = (block @ random.standard_normal((30, 3))).argmax(axis=1)
+    ids = np.arange(600).astype(str).astype(object)
+    features = np.array([f"x{j}" for j in range(30)], dtype=object)
+    table = Table(ids, features, block, labels, task="classification", name="synthetic")
+    return SPLITS["grid"](table, k=3, q=3)
+
+
+def bits_part(report: Report) -> None:
+    """Whether encryption changes any bit; this also compiles what the other parts time."""
+    split = small_split()
+    kinds: dict[str, dict[str, Any]] = {
+        "cutting planes": {"solver": "cutting-planes"},
+        "cutting planes, 5 groups": {"solver": "cutting-planes", "groups": 5},
+        "L-BFGS": {"solver": "lbfgs", "loss": "logistic"},
+        "HyFDCA": {"solver": "hyfdca", "gap": 0.1},
+    }
+    for kind, options in kinds.items():
+        plain, padded = (
+            train(split, Settings(lam=1e-3, cipher=cipher, **options)).model
+            for cipher in ("plain", "pad")
+        )
+        same = all(
+            getattr(plain, part).tobytes() == getattr(padded, part).tobytes()
+            for part in ("coef", "intercept")
+        )
+        name = f"bits, 600×30, 3×3, {kind}: plain and pad alike"
+        if report.wants(name):
+            report.add(name, float(same), "1: yes", bar=1, better="higher")
+        assert same, f"{name}: encryption changed the model"
+
+
+PARTS: tuple[Callable[[Report], None], ...] = (bits_part, compute_part, problems_part)
+
+
+def main() -> None:
+    find_data()
+    seconds = "seconds after which HyFDCA stops; 0 leaves it out"
+    report = Report(
+        "The solvers for full participation", "held against", {"hyfdca-seconds": (240, seconds)}
+    )
+    for part in PARTS:
+        part(report)
+    report.close()
+
+
+if __name__ == "__main__":
+    main()
