@@ -63,7 +63,7 @@ class SolverSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folds: int = 0
     groups: int = 1
     patience: float = 60.0
-    when_missing: Literal["hyfdca", "stop"] = "hyfdca"
+    when_missing: Literal["stop", "hyfdca"] = "stop"
     seed: int = 0
     checkpoint_every: int | None = None
     record: bool = False

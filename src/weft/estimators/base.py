@@ -57,7 +57,7 @@ class Hybrid(BaseEstimator):
     certify_every: int | None = None
     participation: str | float | dict[str, object] = "everyone"
     patience: float = 60.0
-    when_missing: str = "hyfdca"
+    when_missing: str = "stop"
     warm_start: bool = False
     overlap: str = "mean"
     intercept: bool = True

@@ -52,8 +52,8 @@ class HybridClassifier(ClassifierMixin, Hybrid):
     participation : str, float or dict
         ``"everyone"``, a fraction, ``{"cyclic": groups}`` or ``{"trace": [[names], …]}``.
     patience, when_missing
-        Seconds that all solvers but HyFDCA wait for a party, and what they do then: "hyfdca" goes
-        on without it, "stop" ends with what is certified so far.
+        Seconds that all solvers but HyFDCA wait for a party, and what they do then: "stop" ends
+        with what is certified so far, "hyfdca" goes on without the party and without certificates.
     warm_start : bool
         Start the next fit from the model of the last, as after new samples or with another λ; not
         with HyFDCA.
