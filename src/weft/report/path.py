@@ -48,10 +48,11 @@ def _scores(stages: Sequence[Stage], task: Task) -> dict[str, Any]:
     scores = sign * np.array([stage.fold_scores for stage in stages])
     losses = np.array([stage.fold_losses for stage in stages])
     return {
-        "mean_score": scores.mean(axis=1),
-        "std_score": scores.std(axis=1),
+        # Of few samples none may fall into a fold, which then has no score.
+        "mean_score": np.nanmean(scores, axis=1),
+        "std_score": np.nanstd(scores, axis=1),
         **{f"fold_{f}": column for f, column in enumerate(scores.T, 1)},
-        "mean_loss": losses.mean(axis=1),
+        "mean_loss": np.nanmean(losses, axis=1),
     }
 
 

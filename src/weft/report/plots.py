@@ -146,10 +146,10 @@ def _draw_gap(
     if target is not None:
         target_line(axis, target)
     axis.set_yscale("log")
-    if len(gaps):
+    known = gaps[np.isfinite(gaps)]
+    if len(known):
         # Estimates swing around zero; they must not stretch the scale of what is certified.
-        highest = gaps[np.isfinite(gaps)].max()
-        axis.set_ylim(floor / 2, 1.5 * max(highest, floor * 10))
+        axis.set_ylim(floor / 2, 1.5 * max(known.max(), floor * 10))
     polish(axis)
 
 

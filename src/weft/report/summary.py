@@ -53,7 +53,8 @@ def _path(trained: Trained, settings: Settings) -> dict[str, Any]:
         return {"path": None, "choice": None}
     task = settings.make_loss().task
     frame = path_frame(trained.result, task)
-    return {"path": frame.to_dict("records"), "choice": choice_sentence(frame, task)}
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return {"path": rows, "choice": choice_sentence(frame, task)}
 
 
 def _certificate(trained: Trained) -> dict[str, Any] | None:
