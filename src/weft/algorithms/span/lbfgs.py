@@ -23,6 +23,8 @@ _FULL = 22
 _MEMORY = 40
 #: The full step will do where it brings this share of what the best one brings.
 _ENOUGH = 0.5
+#: Share of P below which a change of it means nothing.
+_ROUNDING = 1e-12
 #: Vectors at which the older ones are dropped.
 _MOST_VECTORS = 160
 
@@ -44,7 +46,7 @@ class Lbfgs:
         newest = span.unit(span.count - 1)
         self._remember(newest)
         gradient = span.lam * span.point - newest
-        direction = self._direction(gradient)
+        direction = worthwhile(span, gradient, self._direction(gradient))
         primal = search_along(span, direction)
         span.mixture = mixture
         if not take_step(span, primal):
@@ -91,6 +93,15 @@ class Lbfgs:
         self._span.drop(self._bounding.keep_newest(_MOST_VECTORS // 4))
 
 
+def worthwhile(span: Span, gradient: Floats, direction: Floats) -> Floats:
+    """The direction, but zero for problems that it promises nothing but rounding.
+
+    Differences of points and gradients are noise there, and what is made of them has any length.
+    """
+    known = np.where(np.isfinite(span.primal), np.abs(span.primal), 0.0)
+    return np.where(-span.inner(gradient, direction) > _ROUNDING * known, direction, 0.0)
+
+
 def search_along(span: Span, direction: Floats) -> Floats:
     """P at all steps along a direction; the dual vector at the full one is then under way."""
     shares = np.stack([1.0 - STEPS, STEPS], axis=1)
@@ -105,9 +116,8 @@ def take_step(span: Span, primal: Floats) -> bool:
     """
     best = primal.argmin(axis=0)
     gain = primal[0] - primal.min(axis=0)
-    # Once converged, steps only move within rounding.
-    noise = 1e-13 * np.abs(primal[0])
-    fine = (primal[0] - primal[_FULL] >= _ENOUGH * gain) | (gain <= noise)
+    noise = _ROUNDING * np.abs(primal[0])
+    fine = primal[0] - primal[_FULL] >= _ENOUGH * gain - noise
     if fine.all():
         span.move(np.full(span.width, _FULL))
         return True

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.span.bounding import Bounding
-from weft.algorithms.span.lbfgs import STEPS, search_along, take_step
+from weft.algorithms.span.lbfgs import STEPS, search_along, take_step, worthwhile
 from weft.algorithms.span.span import Span
 
 Floats = NDArray[np.float64]
@@ -37,6 +37,7 @@ class NewtonCg:
         mixture = self._bounding.take(span.absorb())
         gradient = span.lam * span.point - span.unit(span.count - 1)
         direction = self._direction(gradient)
+        direction = worthwhile(span, span.padded(gradient), direction)
         primal = search_along(span, direction)
         span.mixture = span.padded(mixture)
         length = np.sqrt(np.maximum(span.inner(direction, direction), 0.0))
