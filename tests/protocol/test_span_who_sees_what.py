@@ -1,0 +1,298 @@
+"""What crosses the channel in a run of the fast solvers, and what either side can read of it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from weft.channels.recording import Head, entries_of
+from weft.crypto.labels import SCALAR_BYTES
+from weft.crypto.payload import KIND_CODES, read_block, words_of
+from weft.data import Tile
+from weft.federation import Federation, Preparation
+from weft.report.audit import audit
+from weft.report.fields import Form, meaning_of
+
+PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
+BLOCKS = tuple(KIND_CODES)
+RUNS = {
+    "cutting planes": {"solver": "cutting-planes"},
+    "groups": {"solver": "cutting-planes", "groups": 3},
+    "lbfgs": {"solver": "lbfgs", "loss": "logistic"},
+    "newton": {"solver": "newton-cg", "loss": "logistic", "iterations": 3},
+    "path and folds": {"solver": "cutting-planes", "path": (0.5, 0.005), "folds": 3},
+    "smooth path and folds": {
+        "solver": "lbfgs",
+        "loss": "squared_hinge",
+        "path": (0.5,),
+        "folds": 3,
+    },
+}
+every_run = pytest.mark.parametrize("run", RUNS)
+labels_at = pytest.mark.parametrize("unlabelled", [(), ("east",)], ids=["all", "some"])
+
+
+def settings_of(quick, run, **changes):
+    return quick(**{"iterations": 6, **RUNS[run], **changes})
+
+
+def recorded(tiles, settings):
+    federation = Federation(tiles, PREPARATION, record=True)
+    trained = federation.train(settings)
+    return federation, trained, trained.channel.transcript
+
+
+def span_messages(transcript):
+    """(direction, entry, field, value) of all that crossed in the phases of the solver."""
+    for entry in transcript:
+        if entry.phase.startswith("span."):
+            for direction, message in (("down", entry.message), ("up", entry.reply)):
+                for field, value in message.items():
+                    yield direction, entry, field, value
+
+
+# ── the audit ─────────────────────────────────────────────────────────────────────────────
+
+
+@every_run
+@labels_at
+def test_an_audit_knows_every_field_and_finds_nothing_readable(patchwork, quick, run, unlabelled):
+    tiles = patchwork(unlabelled=unlabelled)
+    _, _, transcript = recorded(tiles, settings_of(quick, run))
+    found = audit(Head("a run", list(tiles), "pad"), entries_of(transcript))
+    assert found.findings == {}
+    verdicts = {line.verdict(coordinator=True) for line in found.coordinator}
+    assert verdicts == {"hidden", "public"}
+    phases = {entry.phase for entry in transcript if entry.phase.startswith("span.")}
+    expected = {"spread", "search", "gather", "point", "close"} | (
+        {"follow"} if unlabelled else set()
+    )
+    assert phases == {f"span.{name}" for name in expected}
+
+
+@every_run
+def test_an_audit_says_so_where_weights_are_shown_by_agreement(table, quick, run):
+    whole = table().to_tile()
+    tiles = {
+        name: (whole.rows(rows),)
+        for name, rows in (("a", slice(0, 20)), ("b", slice(10, 30)), ("c", slice(25, 44)))
+    }
+    settings = settings_of(quick, run, coordinator_sees="weights", iterations=2)
+    _, _, transcript = recorded(tiles, settings)
+    head = Head("a run", list(tiles), "pad", "weights")
+    found = audit(head, entries_of(transcript))
+    assert found.findings == {}
+    agreed = [line for line in found.coordinator if line.verdict(coordinator=True) == "agreed"]
+    assert [(line.phase, line.fields) for line in agreed] == [("span.point", ["w"])]
+    # Without the agreement, the same would be found out.
+    assert audit(Head("a run", list(tiles), "pad"), entries_of(transcript)).findings
+
+
+# ── the coordinator ───────────────────────────────────────────────────────────────────────
+
+
+@every_run
+@labels_at
+def test_nothing_goes_up_as_a_number(patchwork, quick, run, unlabelled):
+    """Neither z nor dual vectors, labels or weights: blocks, masked scalars and slots only."""
+    _, _, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+    seen = Counter()
+    for direction, entry, field, value in span_messages(transcript):
+        if direction == "down":
+            continue
+        seen[field] += 1
+        if field == "alpha.slots":
+            assert value.dtype == np.int32
+            continue
+        assert type(value) is bytes, (entry.phase, field)
+        form = meaning_of("up", entry.phase, field).form
+        assert form is (Form.BLOCK if field in BLOCKS else Form.SCALARS)
+    assert {"v", "z", "gram", "losses", "offsets", "norms", "squares", "sizes"} <= seen.keys()
+
+
+@every_run
+@labels_at
+def test_what_goes_down_in_the_clear_is_the_same_for_everybody(patchwork, quick, run, unlabelled):
+    """Coefficients, which the coordinator made itself out of totals: about no one's samples."""
+    _, trained, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+    told = defaultdict(list)
+    for direction, entry, field, value in span_messages(transcript):
+        if direction == "down" and isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            assert meaning_of("down", entry.phase, field).form is Form.COEFFICIENTS
+            told[entry.phase, entry.message["round"], field].append(value)
+            # A row per vector, a column per problem: not one per sample or feature.
+            assert value.shape[-1] == 1 + trained.settings.folds, (entry.phase, field)
+    assert told
+    for where, values in told.items():
+        assert all(np.array_equal(value, values[0]) for value in values[1:]), where
+
+
+@every_run
+def test_a_coordinator_that_cannot_read_a_value_gets_the_same_messages_otherwise(
+    patchwork, quick, run
+):
+    tiles = patchwork(unlabelled=("east",))
+    _, plain, clear = recorded(tiles, settings_of(quick, run, cipher="plain"))
+    _, hidden, veiled = recorded(tiles, settings_of(quick, run, cipher="pad"))
+    assert plain.model.coef.tobytes() == hidden.model.coef.tobytes()
+    compared = Counter()
+    pairs = zip(span_only(clear), span_only(veiled), strict=True)
+    for one, other in pairs:
+        assert (one.phase, one.party) == (other.phase, other.party)
+        for way, message, cover in (
+            ("down", one.message, other.message),
+            ("up", one.reply, other.reply),
+        ):
+            for field, value in message.items():
+                form = meaning_of(way, one.phase, field).form
+                if form is Form.BLOCK:
+                    words = words_of(read_block(value, field), field)
+                    masked = words_of(read_block(cover[field], field), field)
+                    assert (words != masked).all(), (one.phase, field)
+                    compared["words"] += words.size
+                elif form is Form.SCALARS:
+                    assert value != cover[field], (one.phase, field)
+                    compared["scalars"] += len(value) // SCALAR_BYTES
+                elif isinstance(value, np.ndarray):
+                    assert np.array_equal(value, cover[field]), (one.phase, field)
+                else:
+                    assert value == cover[field], (one.phase, field)
+    assert compared["words"] > 500
+    assert compared["scalars"] > 500
+
+
+def span_only(transcript):
+    return [entry for entry in transcript if entry.phase.startswith("span.")]
+
+
+@every_run
+@labels_at
+def test_no_block_word_or_scalar_ever_comes_twice(patchwork, quick, run, unlabelled):
+    _, _, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+    blocks, words, scalars = [], [], []
+    for direction, _, field, value in span_messages(transcript):
+        if direction == "down" or not isinstance(value, bytes):
+            continue
+        if field in BLOCKS:
+            blocks.append(value)
+            words.append(words_of(read_block(value, field), field).ravel())
+        else:
+            at = range(0, len(value), SCALAR_BYTES)
+            scalars += [value[k : k + SCALAR_BYTES] for k in at]
+    assert len(set(blocks)) == len(blocks)
+    every = np.concatenate(words)
+    assert len(every) > 500
+    assert len(np.unique(every)) == len(every)
+    assert len(scalars) > 500
+    assert len(set(scalars)) == len(scalars)
+    # Noise, to whoever has no key.
+    for data in (every.view(np.uint8), np.frombuffer(b"".join(scalars), np.uint8)):
+        bits = np.unpackbits(data)
+        assert abs(bits.mean() - 0.5) < 5 * 0.5 / np.sqrt(len(bits))
+
+
+# ── the parties ───────────────────────────────────────────────────────────────────────────
+
+
+@every_run
+@labels_at
+def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
+    patchwork, quick, run, unlabelled
+):
+    federation, _, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+    kinds = Counter()
+    for entry in span_only(transcript):
+        seat = federation.parties[entry.party].seat
+        for message in (entry.message, entry.reply):
+            for kind in BLOCKS:
+                if kind not in message:
+                    continue
+                kinds[kind] += 1
+                where = (entry.phase, entry.party, kind)
+                shared = seat.n_shared_columns if kind == "v" else seat.n_shared_rows
+                block = read_block(message[kind], str(where))
+                slots = message.get(f"{kind}.slots")
+                if slots is None:
+                    assert block.slots <= shared, where
+                else:
+                    assert len(slots) == block.slots == len(np.unique(slots)), where
+                    assert ((slots >= 0) & (slots < shared)).all(), where
+    assert set(kinds) == {"z", "v"} | ({"alpha"} if unlabelled else set())
+
+
+@every_run
+@pytest.mark.parametrize("unlabelled", [("east",), ("north", "south")], ids="-".join)
+def test_inner_products_go_down_only_for_samples_whose_label_the_party_has(
+    patchwork, quick, run, unlabelled
+):
+    federation, _, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+    told = Counter()
+    for entry in span_only(transcript):
+        seat = federation.parties[entry.party].seat
+        mine = seat.labelled[seat.row_cohort][: seat.n_shared_rows]
+        if "z" in entry.message:
+            assert read_block(entry.message["z"], "z").slots == mine.sum(), entry.party
+            told[entry.party] += 1
+        if entry.party in unlabelled:
+            # Not even asked for losses or dual vectors of its own.
+            assert entry.phase in ("span.spread", "span.point", "span.follow")
+    assert told
+    assert not told.keys() & set(unlabelled)
+
+
+@every_run
+def test_dual_vectors_go_down_only_to_holders_without_the_labels(patchwork, quick, run):
+    federation, _, transcript = recorded(patchwork(unlabelled=("east",)), settings_of(quick, run))
+    followed = 0
+    for entry in span_only(transcript):
+        if "alpha" not in entry.message:
+            continue
+        seat = federation.parties[entry.party].seat
+        assert entry.phase == "span.follow"
+        assert not seat.labelled.all()
+        followed += 1
+    assert followed
+
+
+@every_run
+def test_no_total_of_scalars_is_that_of_a_single_party(patchwork, quick, run):
+    """Masks cancel over those who are asked: with one of them, the total would be its own."""
+    _, _, transcript = recorded(patchwork(unlabelled=("east",)), settings_of(quick, run))
+    asked = Counter(
+        (entry.message["context"], field)
+        for entry in span_only(transcript)
+        for field, value in entry.reply.items()
+        if isinstance(value, bytes) and field not in BLOCKS
+    )
+    assert asked
+    assert min(asked.values()) > 1
+    for entry in span_only(transcript):
+        if "peers" in entry.message:
+            assert len(entry.message["peers"]) > 1
+
+
+def test_rows_only_data_needs_no_sums_over_samples(table, quick):
+    whole = table()
+    tiles = {
+        name: (Tile.make(whole.ids[r], whole.features, whole.block[r], whole.labels[r]),)
+        for name, r in (("a", slice(0, 15)), ("b", slice(15, 30)), ("c", slice(30, 44)))
+    }
+    for run in RUNS:
+        _, _, transcript = recorded(tiles, settings_of(quick, run))
+        for _, entry, field, _ in span_messages(transcript):
+            assert field not in ("z", "alpha"), (run, entry.phase)
+
+
+def test_no_message_carries_an_id_or_a_feature_name(patchwork, quick):
+    tiles = patchwork(unlabelled=("east",))
+    names = {
+        str(n).encode() for held in tiles.values() for t in held for n in (*t.ids, *t.features)
+    }
+    for run in RUNS:
+        _, _, transcript = recorded(tiles, settings_of(quick, run, iterations=2))
+        for _, entry, field, value in span_messages(transcript):
+            raw = value.tobytes() if isinstance(value, np.ndarray) else value
+            raw = raw if isinstance(raw, bytes) else str(raw).encode()
+            assert not any(name in raw for name in names), (run, entry.phase, field)
