@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.algorithms.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.algorithms.clock import Clock, why_stop
@@ -63,12 +64,16 @@ class SpanCoordinator(Coordinator):
         clock = Clock(channel, result)
         span: Span | None = None
         lam = settings.lambdas[0]
+        #: w of every finished model, where the coordinator may see it.
+        seen: dict[int, NDArray[np.float64]] = {}
         try:
             span = Span(exchange, lam, warm=warm)
             solver = self.solver(span)
             for number, lam in enumerate(settings.lambdas):
                 span.turn_to(lam)
                 _Model(span, solver, number, lam, result, clock, progress).train()
+                if exchange.seen is not None:
+                    seen[number] = exchange.seen.values.copy()
         except PartyMissing as missing:
             if span is None or not result.history:
                 raise ProtocolError(f"{missing}; bring it back and start again") from None
@@ -80,7 +85,7 @@ class SpanCoordinator(Coordinator):
             _stop_here(span, missing, lam, result, clock)
         chosen = chosen_stage(result.stages, settings)
         result.certificate, result.model_iteration = chosen.certificate, chosen.number
-        result.weights = None if exchange.seen is None else exchange.seen.values
+        result.weights = seen.get(chosen.number)
         return result
 
 
