@@ -1,0 +1,134 @@
+"""The fast solvers give the same bits under every cipher, as bytes, and when they run again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import cache
+
+import pytest
+from interposed import cut, outcome, quick, train
+
+#: Solver, loss and what else the run is told, by name; each is short, and each different.
+RUNS = {
+    "cutting planes": {"solver": "cutting-planes", "loss": "hinge"},
+    "groups": {"solver": "cutting-planes", "loss": "hinge", "groups": 3},
+    "lbfgs": {"solver": "lbfgs", "loss": "logistic"},
+    "newton": {"solver": "newton-cg", "loss": "squared_hinge", "iterations": 2},
+    "path and folds": {
+        "solver": "cutting-planes",
+        "loss": "hinge",
+        "iterations": 2,
+        "path": (0.5, 0.005),
+        "folds": 2,
+    },
+}
+CUTS = ("hybrid 2×2", "horizontal", "vertical", "overlap", "multi-class", "labels at first")
+
+
+def settings_of(run, **changes):
+    return quick(**{"iterations": 4, "lam": 0.02, **RUNS[run], **changes})
+
+
+def result_of(trained):
+    """Model, history and stages, but for costs."""
+    stages = [asdict(stage) for stage in trained.result.stages]
+    return {**outcome(trained), "stages": stages}
+
+
+@cache
+def in_the_clear(name, run):
+    return result_of(train(cut(name), settings_of(run, cipher="plain")))
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("name", CUTS)
+def test_pads_change_no_bit_of_models_and_history(name, run):
+    trained = train(cut(name), settings_of(run, cipher="pad"))
+    assert result_of(trained) == in_the_clear(name, run)
+
+
+# Every run meets both ciphers.
+CHOSEN = [
+    ("hybrid 2×2", "cutting planes"),
+    ("labels at first", "groups"),
+    ("multi-class", "lbfgs"),
+    ("labels at first", "lbfgs"),
+    ("vertical", "newton"),
+    ("overlap", "path and folds"),
+]
+
+
+@pytest.mark.parametrize(("name", "run"), CHOSEN, ids=str)
+@pytest.mark.parametrize("cipher", ["bfv", "paillier"])
+def test_lattices_and_paillier_change_no_bit_either(cipher, name, run):
+    trained = train(cut(name), settings_of(run, cipher=cipher))
+    assert result_of(trained) == in_the_clear(name, run)
+
+
+@pytest.mark.parametrize("loss", ["absolute", "epsilon_insensitive"])
+def test_regressions_have_the_same_bits_under_pads(loss):
+    settings = {"solver": "cutting-planes", "loss": loss, "iterations": 30, "lam": 0.02}
+    plain, pad = (train(cut("regression"), quick(cipher=c, **settings)) for c in ("plain", "pad"))
+    assert result_of(plain) == result_of(pad)
+
+
+@pytest.mark.parametrize(
+    ("solver", "loss", "iterations"),
+    [("cutting-planes", "hinge", 60), ("lbfgs", "logistic", 12), ("newton-cg", "logistic", 6)],
+)
+def test_long_runs_that_drop_vectors_have_the_same_bits_under_pads(solver, loss, iterations):
+    how = {"solver": solver, "loss": loss, "iterations": iterations, "lam": 0.001}
+    plain, pad = (train(cut("overlap"), quick(cipher=c, **how)) for c in ("plain", "pad"))
+    assert len(plain.result.history) == iterations
+    assert result_of(plain) == result_of(pad)
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("cipher", ["plain", "pad"])
+def test_messages_that_travel_as_bytes_give_the_same_bits(cipher, run):
+    trained = train(cut("labels at first"), settings_of(run, cipher=cipher), packed=True)
+    assert result_of(trained) == in_the_clear("labels at first", run)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_same_seed_gives_the_same_bits_again_under_new_keys(run):
+    one, other = (train(cut("hybrid 2×2"), settings_of(run, cipher="pad")) for _ in range(2))
+    assert result_of(one) == result_of(other)
+
+
+@pytest.mark.parametrize(
+    ("cipher", "run"),
+    [*(("pad", run) for run in RUNS), ("bfv", "lbfgs"), ("paillier", "lbfgs")],
+)
+def test_the_weights_that_the_coordinator_saw_are_those_of_the_model(cipher, run):
+    settings = settings_of(run, cipher=cipher, coordinator_sees="weights", iterations=1)
+    trained = train(cut("hybrid 3×3"), settings)
+    seen = trained.result.weights
+    assert seen is not None
+    # By column slots, which have no names at the coordinator: compare as sets of weights.
+    assert sorted(seen.ravel().tolist()) == sorted(trained.model.coef.ravel().tolist())
+
+
+def test_the_weights_that_the_coordinator_saw_are_of_the_lambda_that_is_released():
+    for lam in (0.5, 0.05, 0.005):
+        settings = quick(
+            lam=lam,
+            path=(0.5, 0.05, 0.005),
+            coordinator_sees="weights",
+            solver="lbfgs",
+            loss="logistic",
+        )
+        trained = train(cut("hybrid 3×3"), settings)
+        assert trained.model.lam == lam
+        seen = trained.result.weights
+        assert sorted(seen.ravel().tolist()) == sorted(trained.model.coef.ravel().tolist())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_what_the_coordinator_sees_changes_no_bit_of_the_model(run):
+    nothing, weights = (
+        train(cut("hybrid 3×3"), settings_of(run, cipher="plain", coordinator_sees=sees))
+        for sees in ("nothing", "weights")
+    )
+    assert nothing.result.weights is None
+    assert result_of(nothing) == result_of(weights)
