@@ -7,9 +7,10 @@ Three parts; ``--only`` selects by a part of a row's name (``--only "Covertype 3
 ``compute``   an iteration's seconds over those of the two products that it cannot do without
 problems      round trips, modelled seconds, and the optimum that a central solver finds
 
-One run to the smaller gap gives the figures of all gaps. Round trips count from the first message,
-matching and setting up included, and closing (the parties form w and measure it) too: what a run
-that stops there makes.
+One run to the smallest gap gives the figures of all gaps. Round trips count from the first message,
+matching and setting up included. To the smallest gap they include closing, in which the parties
+form w and measure it; to a larger one there are two rows, up to the iteration whose gap is that
+small, and with the closing of a run that stops there. Modelled seconds include it always.
 
 Modelled seconds add up the slowest party of every phase (computing and encrypting: parties work
 side by side), everything else that the process did, which is the coordinator's work, and round
@@ -174,10 +175,14 @@ class Run:
         )
 
     def at(self, gap: float) -> Mark | None:
-        """Where a run that stops at this gap would have ended; None: never so small."""
-        if gap >= self.final.gap and all(mark.gap > gap for mark in self.marks[:-1]):
-            return self.final
-        found = next((mark for mark in self.marks if mark.gap <= gap), None)
+        """The first iteration with so small a gap; None: there is none."""
+        return next((mark for mark in self.marks if mark.gap <= gap), None)
+
+    def closed(self, gap: float, *, smallest: bool) -> Mark | None:
+        """Where a run that stops at this gap ends; at its smallest gap, this run."""
+        if smallest:
+            return self.final if self.final.gap <= gap else None
+        found = self.at(gap)
         if found is None:
             return None
         closing = self.closing
@@ -372,7 +377,7 @@ def our_settings(case: Case, mode: Mode, cipher: str = "pad") -> Settings:
 
 def problems_part(report: Report) -> None:
     summary = Grid(title="Round trips, and modelled seconds at latencies of 0 / 0.2575 / 0.8 s")
-    for heading in ("", "gap", "round trips", "bar", "seconds", "HyFDCA", "its seconds"):
+    for heading in ("", "gap", "trips + closing", "bar", "seconds", "HyFDCA", "its seconds"):
         summary.add_column(heading, justify="right" if heading else "left")
     for problem, same in groupby(CASES, key=lambda case: case.problem):
         wanted = [
@@ -381,7 +386,7 @@ def problems_part(report: Report) -> None:
         if wanted:
             one_problem(report, problem, wanted, summary)
     if summary.row_count:
-        Console(width=130).print(summary)
+        Console(width=140).print(summary)
 
 
 def one_problem(
@@ -436,20 +441,20 @@ def trips_rows(
     name = case.run(mode)
     for gap, most in case.targets:
         bar = int(most * MODES[mode][1])
-        ours = run.at(gap)
-        if ours is None:
+        theirs = None if peer is None else peer.at(gap)
+        anchor = None if theirs is None else theirs.round_trips
+        smallest = gap == case.smallest
+        found, ours = run.at(gap), run.closed(gap, smallest=smallest)
+        if found is None or ours is None:
             # A bar that is not met: the run ended before.
             report.add(f"{name}: trips to {gap:g}", np.inf, "round trips", bar=bar)
             continue
-        theirs = None if peer is None else peer.at(gap)
-        report.add(
-            f"{name}: trips to {gap:g}",
-            ours.round_trips,
-            "round trips",
-            anchor=None if theirs is None else theirs.round_trips,
-            bar=bar,
-        )
+        ends = {"": ours} if smallest else {"": found, " and closing": ours}
+        for what, end in ends.items():
+            label = f"{name}: trips to {gap:g}{what}"
+            report.add(label, end.round_trips, "round trips", anchor=anchor, bar=bar)
         add_seconds(report, f"{name}: {gap:g}", ours, theirs)
+        trips = f"{found.round_trips} + {ours.round_trips - found.round_trips}"
         says, spent = "", ""
         if peer is not None:
             last = theirs or peer.within(TIMES * ours.round_trips)
@@ -460,9 +465,7 @@ def trips_rows(
             else:
                 says = str(theirs.round_trips)
             spent = in_seconds(last)
-        summary.add_row(
-            name, f"{gap:g}", str(ours.round_trips), f"≤ {bar}", in_seconds(ours), says, spent
-        )
+        summary.add_row(name, f"{gap:g}", trips, f"≤ {bar}", in_seconds(ours), says, spent)
 
 
 def in_seconds(mark: Mark) -> str:
@@ -560,7 +563,7 @@ def bits_part(report: Report) -> None:
         "cutting planes": {"solver": "cutting-planes"},
         "cutting planes, 5 groups": {"solver": "cutting-planes", "groups": 5},
         "L-BFGS": {"solver": "lbfgs", "loss": "logistic"},
-        "HyFDCA": {"solver": "hyfdca", "gap": 0.1},
+        "HyFDCA": {"solver": "hyfdca", "iterations": 50},
     }
     for kind, options in kinds.items():
         plain, padded = (
