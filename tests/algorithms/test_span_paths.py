@@ -26,6 +26,15 @@ METHODS = [
     ("newton-cg", "squared_hinge"),
 ]
 every_method = pytest.mark.parametrize(("solver", "loss"), METHODS)
+#: Rows that overlap, with labels everywhere; columns only, with labels at one party.
+everywhere = pytest.mark.parametrize(
+    ("solver", "loss", "cutting"),
+    [
+        *((*method, "overlapping") for method in METHODS),
+        ("cutting-planes", "hinge", "columns"),
+        ("lbfgs", "squared", "columns"),
+    ],
+)
 
 
 def split_for(tables: Any, loss: str, cutting: str = "overlapping") -> Split:
@@ -66,8 +75,7 @@ class Run:
 # ── paths ─────────────────────────────────────────────────────────────────────────────────
 
 
-@every_method
-@pytest.mark.parametrize("cutting", ["overlapping", "columns"])
+@everywhere
 def test_every_lambda_of_a_path_is_certified_and_optimal(
     judge: Any, tables: Any, solver: str, loss: str, cutting: str
 ) -> None:
@@ -126,8 +134,7 @@ def folds_in(split: Split, seed: int = 0) -> NDArray[np.int8]:
     return folds_of(pool(split).ids, FOLDS, seed)
 
 
-@every_method
-@pytest.mark.parametrize("cutting", ["overlapping", "columns"])
+@everywhere
 def test_the_model_of_a_fold_is_that_of_central_training_without_it(
     judge: Any, tables: Any, solver: str, loss: str, cutting: str
 ) -> None:
@@ -144,8 +151,7 @@ def test_the_model_of_a_fold_is_that_of_central_training_without_it(
         assert best * (1 - 1e-8) <= reached <= best + 1.01 * GAP * reached
 
 
-@every_method
-@pytest.mark.parametrize("cutting", ["overlapping", "columns"])
+@everywhere
 def test_scores_of_samples_left_out_are_those_computed_centrally(
     judge: Any, tables: Any, solver: str, loss: str, cutting: str
 ) -> None:

@@ -130,6 +130,8 @@ def span_of(parts: list[Floats], point: Floats, coming: list[Floats] | None = No
         [np.zeros((1, span.width)), np.arange(1.0, len(parts))[:, None] + np.zeros((1, span.width))]
     )
     span.point = point
+    span.mixture = np.zeros((1, span.width))
+    span.mixture = np.abs(point)
     span._coming = None
     if coming is not None:
         cross = np.einsum("jip,kip->jkp", np.stack(parts), np.stack(coming))
@@ -162,6 +164,7 @@ def test_dropping_vectors_leaves_the_point_and_all_inner_products(
         span.inner(span.point, span.point), (before**2).sum(axis=0), atol=1e-10
     )
     np.testing.assert_array_equal(span.offsets[1:, 0], keep.astype(float))
+    np.testing.assert_array_equal(span.mixture[1:], np.abs(point[keep]))
     if coming is not None:
         expected = np.einsum("jip,kip->jkp", vectors.state(), np.stack(coming))
         np.testing.assert_allclose(span._coming[1], expected, atol=1e-11)
