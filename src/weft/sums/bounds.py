@@ -12,12 +12,17 @@ for single parties and for totals. U is the power of two above the largest part 
 party has, found by a maximum over masked sums. A is the Lipschitz constant of the loss, which
 bounds its dual variables; a loss without one gets room above the largest label, and every α is
 checked against it.
+
+A point w that is no worse than w = 0 has λ/2 ‖w‖² ≤ P(0), so that |z_i| ≤ h √U ‖w‖ ≤
+h √U √(2 P(0)/λ), which is far less for small λ.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from weft.losses import Loss
 
@@ -27,12 +32,13 @@ _ROOM = 256.0
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds on z, v/N and α, on changes of α, and on Xb with b = Xᵀα/N."""
+    """Bounds on z, v/N and α, on changes of α, on Xb with b = Xᵀα/N, and on z of good points."""
 
     z: float
     v: float
     alpha: float
     products: float
+    point: float
 
     @classmethod
     def of(cls, loss: Loss, lam: float, holders: int, unit: float, label: float) -> Bounds:
@@ -49,10 +55,15 @@ class Bounds:
         """
         largest = loss.lipschitz if math.isfinite(loss.lipschitz) else _ROOM * max(label, 1e-30)
         size = max(unit, 1e-30)
+        y = np.array([1.0, -1.0] if loss.task == "classification" else [label, -label])
+        at_zero = float(loss.value(np.zeros(2), y).max())
+        longest = math.sqrt(2.0 * max(at_zero, 1e-30) / lam)
         # Twice, since proposals are changes: from −A to A.
         return cls(
             z=largest * holders**2 * size / lam,
             v=largest * holders * math.sqrt(size),
             alpha=2.0 * largest,
             products=largest * holders**2 * size,
+            # Twice, since the minimum of a model of P is a good point only almost.
+            point=2.0 * holders * math.sqrt(size) * longest,
         )

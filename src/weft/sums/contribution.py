@@ -67,6 +67,10 @@ class Wire:
             self.kind, slots, self._format.encode(new), self._format.encode(old), message
         )
 
+    def refuse(self) -> None:
+        """Say that a value of this kind cannot be summed."""
+        self._format.refuse()
+
     def check(self, values: Floats) -> None:
         """Refuse values that could not be summed."""
         self._format.encode(values * self._unit)

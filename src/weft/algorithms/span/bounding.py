@@ -11,8 +11,9 @@ from weft.algorithms.span.span import Span
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: A small problem is solved to this share of the gap that is left.
-_SHARE = 1e-3
+#: A small problem is solved to this share of the gap that is left. It costs next to nothing, and
+#: new vectors that would raise the bound by less than this would be overlooked.
+_SHARE = 1e-6
 
 
 class Bounding:

@@ -33,6 +33,8 @@ _BEYOND = 1.5
 _FIRST_REACH = 0.5
 #: Iterations in which both kinds of dual vectors are made, whatever they are worth.
 _TRIAL = 8
+#: The gap falls well if it comes down to this share of itself in half as many iterations.
+_SLOW = 0.75
 #: Share of the mixtures below which a kind is left out.
 _USED = 0.1
 #: Solves in a row without weight after which a cut is dropped.
@@ -45,7 +47,7 @@ class CuttingPlanes:
     Two kinds of dual vectors are made: subgradients at a guessed step (*vertices*: kinks of the
     loss are on one side or the other) and steps of coordinate ascent. Few features and many samples
     live on the former, many features on the latter; a kind that the mixtures do not use is left
-    out.
+    out as long as the gap falls well without it.
     """
 
     def __init__(self, span: Span) -> None:
@@ -55,6 +57,7 @@ class CuttingPlanes:
         #: Which cuts came from coordinate ascent.
         self._ascended: Flags = np.zeros(0, bool)
         self._coming = [False]
+        self._gaps: list[float] = []
 
     def step(self) -> None:
         """Complete the newest cuts, solve the small problem, search."""
@@ -82,7 +85,8 @@ class CuttingPlanes:
 
     def _useful(self, weights: Floats) -> tuple[bool, bool]:
         """Whether vertices, and whether steps of ascent, have been worth their sums."""
-        if self._span.exchange.iteration <= _TRIAL:
+        self._gaps.append(float(self._span.gaps.max()))
+        if len(self._gaps) <= _TRIAL or self._gaps[-1] > _SLOW * self._gaps[-_TRIAL // 2]:
             return True, True
         total = weights.sum(axis=0)
         share = weights[self._ascended].sum(axis=0) / np.where(total > 0, total, 1.0)

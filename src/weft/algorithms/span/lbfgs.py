@@ -81,7 +81,9 @@ class Lbfgs:
             longest = span.inner(y, y)
             q = q * np.where(rho > 0, span.inner(s, y) / np.where(longest > 0, longest, 1.0), 1.0)
         else:
-            q = q / span.lam
+            # No Hessian is larger than λ + L · mean ‖x‖², L the smoothness of the loss.
+            steepest = span.exchange.settings.make_loss().smoothness * span.exchange.mean_square
+            q = q / (span.lam + steepest)
         for s, y, rho, a in reversed(stack):
             q = q + (a - rho * span.inner(y, q)) * s
         return -q

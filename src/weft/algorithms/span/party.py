@@ -54,7 +54,7 @@ class SpanParty:
         columns, rows = seat.n_shared_columns, seat.n_shared_rows
         self._v = Wire("v", columns, bounds.v, self.cipher, 1.0 / seat.n_samples)
         self._products = Wire("z", rows, bounds.products, self.cipher)
-        self._z = Wire("z", rows, bounds.z, self.cipher)
+        self._z = Wire("z", rows, bounds.point, self.cipher)
         self._alpha = Wire("alpha", rows, bounds.alpha, self.cipher)
         self._serial = 0
         #: This party's own part of the feature sums under way.
@@ -63,6 +63,9 @@ class SpanParty:
         self._private: Floats = np.zeros((0, 0))
         self._fresh: list[Floats] = []
         self._point: Floats = np.zeros((0, 0))
+        #: Steps at which dual vectors were guessed, and whether a vector there was cut off.
+        self._guesses: Floats = np.zeros((0, width))
+        self._cut_off: NDArray[np.bool_] = np.zeros((0, width), bool)
         #: Dual vectors of the last search or gather, of rows with a label here.
         self._duals: Floats = np.zeros((seat.n_rows, 0))
         #: w of every model that the run has finished.
@@ -209,13 +212,22 @@ class SpanParty:
             return None
         return self._opened(message, self._z, width)
 
+    def _move(self, message: Message) -> None:
+        """Take the step that was chosen, unless sums there went beyond what can be added."""
+        moved = array(message, "moved")
+        if self._cut_off.any():
+            taken = (self._guesses == moved[1]) & (self._guesses == 1.0 - moved[0])
+            if (taken & self._cut_off).any():
+                self._alpha.refuse()
+        self.rows.move(moved)
+
     def _take_search(self, message: Message) -> None:
-        self.rows.move(array(message, "moved"))
+        self._move(message)
         z = self._take_z(message)
         if z is None:
             z = self.rows.vectors.combine(array(message, "point"))
         self.rows.aim(z)
-        duals = self.rows.duals_at(array(message, "at"))
+        duals = self._guess(array(message, "at"))
         if "weights" in message:
             # Another guess: where a step of coordinate ascent and its momentum lead.
             self.rows.mix(array(message, "weights"))
@@ -231,8 +243,18 @@ class SpanParty:
             reply.update(self._tell_gather(message))
         return reply
 
+    def _guess(self, guesses: Floats) -> Floats:
+        """Dual vectors at guessed steps; a bad guess may lie beyond what can be added."""
+        duals = self.rows.duals_at(guesses)
+        limit = self.ground.bounds.alpha / 2
+        self._guesses = guesses
+        beyond = (np.abs(duals) > limit).any(axis=0)
+        self._cut_off = np.asarray(beyond).reshape(guesses.shape)
+        # What is cut off is still a dual vector, if not the gradient of that point.
+        return np.clip(duals, -limit, limit) if beyond.any() else duals
+
     def _take_gather(self, message: Message) -> None:
-        self.rows.move(array(message, "moved"))
+        self._move(message)
         z = self._take_z(message)
         if z is not None:
             # The run starts from a model, whose z was just measured.

@@ -15,6 +15,8 @@ Ints = NDArray[np.int64]
 
 #: How far α is carried on in the direction of its last change.
 _MOMENTUM = 2.0
+#: The largest loss in a table.
+_LARGEST = 2.0**40
 
 
 class Rows:
@@ -204,7 +206,9 @@ class Rows:
         if len(counted) < len(z):
             z, target, labels = z[counted], target[counted], labels[counted]
             used = None if used is None else used[counted]
-        return self._loss.table(z, target, labels, steps, used) / self._n_samples
+        losses = self._loss.table(z, target, labels, steps, used) / self._n_samples
+        # Far off the way a loss may be too large to be added; it only has to be large.
+        return np.minimum(losses, _LARGEST)
 
     def losses_at(self, z: Floats) -> Floats:
         """1/N Σ l of a point measured afresh, over the rows counted here."""
