@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cache
 
 import numpy as np
 import pytest
@@ -44,6 +45,17 @@ def recorded(tiles, settings):
     return federation, trained, trained.channel.transcript
 
 
+@pytest.fixture(scope="module")
+def crossed(patchwork, quick):
+    """What `recorded` gives for the patchwork, each run made once."""
+
+    @cache
+    def found(run, unlabelled=(), cipher="pad"):
+        return recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run, cipher=cipher))
+
+    return found
+
+
 def span_messages(transcript):
     """(direction, entry, field, value) of all that crossed in the phases of the solver."""
     for entry in transcript:
@@ -58,10 +70,9 @@ def span_messages(transcript):
 
 @every_run
 @labels_at
-def test_an_audit_knows_every_field_and_finds_nothing_readable(patchwork, quick, run, unlabelled):
-    tiles = patchwork(unlabelled=unlabelled)
-    _, _, transcript = recorded(tiles, settings_of(quick, run))
-    found = audit(Head("a run", list(tiles), "pad"), entries_of(transcript))
+def test_an_audit_knows_every_field_and_finds_nothing_readable(crossed, run, unlabelled):
+    federation, _, transcript = crossed(run, unlabelled)
+    found = audit(Head("a run", list(federation.parties), "pad"), entries_of(transcript))
     assert found.findings == {}
     verdicts = {line.verdict(coordinator=True) for line in found.coordinator}
     assert verdicts == {"hidden", "public"}
@@ -95,9 +106,9 @@ def test_an_audit_says_so_where_weights_are_shown_by_agreement(table, quick, run
 
 @every_run
 @labels_at
-def test_nothing_goes_up_as_a_number(patchwork, quick, run, unlabelled):
+def test_nothing_goes_up_as_a_number(crossed, run, unlabelled):
     """Neither z nor dual vectors, labels or weights: blocks, masked scalars and slots only."""
-    _, _, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+    _, _, transcript = crossed(run, unlabelled)
     seen = Counter()
     for direction, entry, field, value in span_messages(transcript):
         if direction == "down":
@@ -114,9 +125,9 @@ def test_nothing_goes_up_as_a_number(patchwork, quick, run, unlabelled):
 
 @every_run
 @labels_at
-def test_what_goes_down_in_the_clear_is_the_same_for_everybody(patchwork, quick, run, unlabelled):
+def test_what_goes_down_in_the_clear_is_the_same_for_everybody(crossed, run, unlabelled):
     """Coefficients, which the coordinator made itself out of totals: about no one's samples."""
-    _, trained, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+    _, trained, transcript = crossed(run, unlabelled)
     told = defaultdict(list)
     for direction, entry, field, value in span_messages(transcript):
         if direction == "down" and isinstance(value, np.ndarray) and value.dtype.kind == "f":
@@ -130,12 +141,9 @@ def test_what_goes_down_in_the_clear_is_the_same_for_everybody(patchwork, quick,
 
 
 @every_run
-def test_a_coordinator_that_cannot_read_a_value_gets_the_same_messages_otherwise(
-    patchwork, quick, run
-):
-    tiles = patchwork(unlabelled=("east",))
-    _, plain, clear = recorded(tiles, settings_of(quick, run, cipher="plain"))
-    _, hidden, veiled = recorded(tiles, settings_of(quick, run, cipher="pad"))
+def test_a_coordinator_that_cannot_read_a_value_gets_the_same_messages_otherwise(crossed, run):
+    _, plain, clear = crossed(run, ("east",), "plain")
+    _, hidden, veiled = crossed(run, ("east",))
     assert plain.model.coef.tobytes() == hidden.model.coef.tobytes()
     compared = Counter()
     pairs = zip(span_only(clear), span_only(veiled), strict=True)
@@ -169,8 +177,8 @@ def span_only(transcript):
 
 @every_run
 @labels_at
-def test_no_block_word_or_scalar_ever_comes_twice(patchwork, quick, run, unlabelled):
-    _, _, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+def test_no_block_word_or_scalar_ever_comes_twice(crossed, run, unlabelled):
+    _, _, transcript = crossed(run, unlabelled)
     blocks, words, scalars = [], [], []
     for direction, _, field, value in span_messages(transcript):
         if direction == "down" or not isinstance(value, bytes):
@@ -198,10 +206,8 @@ def test_no_block_word_or_scalar_ever_comes_twice(patchwork, quick, run, unlabel
 
 @every_run
 @labels_at
-def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
-    patchwork, quick, run, unlabelled
-):
-    federation, _, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(crossed, run, unlabelled):
+    federation, _, transcript = crossed(run, unlabelled)
     kinds = Counter()
     for entry in span_only(transcript):
         seat = federation.parties[entry.party].seat
@@ -225,9 +231,9 @@ def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
 @every_run
 @pytest.mark.parametrize("unlabelled", [("east",), ("north", "south")], ids="-".join)
 def test_inner_products_go_down_only_for_samples_whose_label_the_party_has(
-    patchwork, quick, run, unlabelled
+    crossed, run, unlabelled
 ):
-    federation, _, transcript = recorded(patchwork(unlabelled=unlabelled), settings_of(quick, run))
+    federation, _, transcript = crossed(run, unlabelled)
     told = Counter()
     for entry in span_only(transcript):
         seat = federation.parties[entry.party].seat
@@ -243,8 +249,8 @@ def test_inner_products_go_down_only_for_samples_whose_label_the_party_has(
 
 
 @every_run
-def test_dual_vectors_go_down_only_to_holders_without_the_labels(patchwork, quick, run):
-    federation, _, transcript = recorded(patchwork(unlabelled=("east",)), settings_of(quick, run))
+def test_dual_vectors_go_down_only_to_holders_without_the_labels(crossed, run):
+    federation, _, transcript = crossed(run, ("east",))
     followed = 0
     for entry in span_only(transcript):
         if "alpha" not in entry.message:
@@ -257,9 +263,9 @@ def test_dual_vectors_go_down_only_to_holders_without_the_labels(patchwork, quic
 
 
 @every_run
-def test_no_total_of_scalars_is_that_of_a_single_party(patchwork, quick, run):
+def test_no_total_of_scalars_is_that_of_a_single_party(crossed, run):
     """Masks cancel over those who are asked: with one of them, the total would be its own."""
-    _, _, transcript = recorded(patchwork(unlabelled=("east",)), settings_of(quick, run))
+    _, _, transcript = crossed(run, ("east",))
     asked = Counter(
         (entry.message["context"], field)
         for entry in span_only(transcript)
