@@ -108,7 +108,7 @@ class Case:
 
 CASES = (
     Case("mnist", "MNIST", 4, 5, "hinge", 1e-3, ((1e-2, 90), (1e-3, 130))),
-    Case("mnist", "MNIST", 4, 5, "hinge", 1e-3, ((1e-2, 90), (1e-3, 130)), groups=5),
+    Case("mnist", "MNIST", 4, 5, "hinge", 1e-3, ((1e-2, 90), (1e-3, 130)), groups=10),
     Case("mnist", "MNIST", 4, 5, "logistic", 1e-3, ((1e-3, 160),)),
     Case("covtype", "Covertype", 3, 3, "hinge", 5e-5, ((1e-2, 110), (1e-3, 150))),
     Case("covtype", "Covertype", 3, 3, "logistic", 5e-5, ((1e-3, 160),)),
@@ -561,7 +561,7 @@ def bits_part(report: Report) -> None:
     split = small_split()
     kinds: dict[str, dict[str, Any]] = {
         "cutting planes": {"solver": "cutting-planes"},
-        "cutting planes, 5 groups": {"solver": "cutting-planes", "groups": 5},
+        "cutting planes, 10 groups": {"solver": "cutting-planes", "groups": 5},
         "L-BFGS": {"solver": "lbfgs", "loss": "logistic"},
         "HyFDCA": {"solver": "hyfdca", "iterations": 50},
     }

@@ -65,11 +65,11 @@ class Loss(ABC):
         """
         inside = self.project(a, y)
         return np.where(
-            np.abs(a - inside) <= DOMAIN_TOLERANCE, self._conjugate_inside(inside, y), np.inf
+            np.abs(a - inside) <= DOMAIN_TOLERANCE, self.conjugate_inside(inside, y), np.inf
         )
 
     @abstractmethod
-    def _conjugate_inside(self, a: Array, y: Array) -> Array:
+    def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return l*(−a) for ``a`` inside the domain."""
 
     @abstractmethod

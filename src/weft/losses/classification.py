@@ -51,7 +51,7 @@ class Hinge(MarginLoss):
         hinge_table(z, target, y, steps[:, 0], steps[:, 1], mask, out)
         return out
 
-    def _conjugate_inside(self, a: Array, y: Array) -> Array:
+    def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return −ya."""
         return -y * a
 
@@ -95,7 +95,7 @@ class SmoothedHinge(MarginLoss):
         rounded = np.minimum(np.maximum(shortfall, 0.0), self.g)
         return rounded / self.g * (shortfall - 0.5 * rounded)
 
-    def _conjugate_inside(self, a: Array, y: Array) -> Array:
+    def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return −ya + g a²/2."""
         return a * (0.5 * self.g * a - y)
 
@@ -126,7 +126,7 @@ class SquaredHinge(MarginLoss):
         shortfall = np.maximum(1.0 - y * z, 0.0)
         return 0.5 * shortfall * shortfall
 
-    def _conjugate_inside(self, a: Array, y: Array) -> Array:
+    def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return −ya + a²/2."""
         return a * (0.5 * a - y)
 
@@ -156,7 +156,7 @@ class Logistic(MarginLoss):
         value: Array = np.logaddexp(0.0, -y * z)
         return value
 
-    def _conjugate_inside(self, a: Array, y: Array) -> Array:
+    def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return p log p + (1 − p) log(1 − p) with p = ya, and 0 log 0 = 0."""
         p = y * a
         return np.asarray(xlogy(p, p) + xlog1py(1.0 - p, -p), dtype=np.float64)

@@ -37,7 +37,7 @@ class Squared(DeviationLoss):
         deviation = z - y
         return 0.5 * deviation * deviation
 
-    def _conjugate_inside(self, a: Array, y: Array) -> Array:
+    def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return −ay + a²/2."""
         return a * (0.5 * a - y)
 
@@ -91,7 +91,7 @@ class EpsilonInsensitive(DeviationLoss):
         tube_table(z, target, y, steps[:, 0], steps[:, 1], mask, out, self.epsilon)
         return out
 
-    def _conjugate_inside(self, a: Array, y: Array) -> Array:
+    def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return −ay + ε|a|."""
         return self.epsilon * np.abs(a) - a * y
 
@@ -145,7 +145,7 @@ class Huber(DeviationLoss):
         near = np.minimum(deviation, self.g)
         return near / self.g * (deviation - 0.5 * near)
 
-    def _conjugate_inside(self, a: Array, y: Array) -> Array:
+    def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return −ay + g a²/2."""
         return a * (0.5 * self.g * a - y)
 

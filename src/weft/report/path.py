@@ -25,7 +25,7 @@ def path_frame(result: Result, task: Task) -> pd.DataFrame:
     samples left out; ``loss`` and ``gap`` of the certificate; ``iterations`` and ``round_trips``
     spent on this λ (the first also has those of matching and scaling); ``chosen``: whether this
     model was released. A score is an accuracy, or minus a mean squared error, so that more is
-    better, as everywhere in scikit-learn.
+    better, as everywhere in scikit-learn. A λ at which a party stayed away has none.
     """
     stages = result.stages
     columns: dict[str, Any] = {"lambda": [stage.lam for stage in stages]}
@@ -45,14 +45,16 @@ def path_frame(result: Result, task: Task) -> pd.DataFrame:
 
 def _scores(stages: Sequence[Stage], task: Task) -> dict[str, Any]:
     sign = -1.0 if task == "regression" else 1.0
-    scores = sign * np.array([stage.fold_scores for stage in stages])
-    losses = np.array([stage.fold_losses for stage in stages])
+    folds = max(len(stage.fold_scores) for stage in stages)
+    none = [np.nan] * folds
+    scores = pd.DataFrame([stage.fold_scores or none for stage in stages], dtype=float) * sign
+    losses = pd.DataFrame([stage.fold_losses or none for stage in stages], dtype=float)
+    # Means of what there is: of few samples none may fall into a fold, which then has no score.
     return {
-        # Of few samples none may fall into a fold, which then has no score.
-        "mean_score": np.nanmean(scores, axis=1),
-        "std_score": np.nanstd(scores, axis=1),
-        **{f"fold_{f}": column for f, column in enumerate(scores.T, 1)},
-        "mean_loss": np.nanmean(losses, axis=1),
+        "mean_score": scores.mean(axis=1),
+        "std_score": scores.std(axis=1, ddof=0),
+        **{f"fold_{fold + 1}": scores[fold] for fold in range(folds)},
+        "mean_loss": losses.mean(axis=1),
     }
 
 
@@ -61,13 +63,21 @@ def fold_columns(frame: pd.DataFrame) -> list[str]:
     return [str(name) for name in frame.columns if str(name).startswith("fold_")]
 
 
+def chosen_row(frame: pd.DataFrame) -> Any | None:
+    """The row of the model that is released; None: a party stayed away, and none of them is."""
+    chosen = frame[frame["chosen"]]
+    return None if chosen.empty else chosen.iloc[0]
+
+
 def choice_sentence(frame: pd.DataFrame, task: Task) -> str:
     """Which λ was released, of how many, and what speaks for it."""
-    row = frame[frame["chosen"]].iloc[0]
+    row = chosen_row(frame)
+    if row is None:
+        return "none of the models that were finished is released, but the one under way"
     of = f" of {len(frame)}" if len(frame) > 1 else ""
     folds = len(fold_columns(frame))
-    if not folds:
-        return f"λ = {row['lambda']:g}{of} is the one asked for"
+    if not folds or np.isnan(row["mean_score"]):
+        return f"λ = {row['lambda']:g}{of} is released"
     if task == "regression":
         score = f"mean squared error {-row['mean_score']:.4g} ± {row['std_score']:.2g}"
     else:
@@ -78,9 +88,10 @@ def choice_sentence(frame: pd.DataFrame, task: Task) -> str:
 
 def edge_remark(frame: pd.DataFrame) -> str | None:
     """A sentence when folds chose the first or the last λ of several, else None."""
-    if not fold_columns(frame) or len(frame) < 2:
+    row = chosen_row(frame)
+    if row is None or not fold_columns(frame) or len(frame) < 2:
         return None
-    chosen = frame[frame["chosen"]]["lambda"].iloc[0]
+    chosen = row["lambda"]
     for end, further in ((frame["lambda"].max(), "larger"), (frame["lambda"].min(), "smaller")):
         if chosen == end:
             return f"no {further} λ than {chosen:g} was tried; one may predict better yet"

@@ -21,7 +21,7 @@ from weft.report.drawing import (
     polish,
     target_line,
 )
-from weft.report.path import fold_columns
+from weft.report.path import chosen_row, fold_columns
 
 
 def plot_path(
@@ -63,8 +63,11 @@ def plot_path(
     _draw_round_trips(bottom, frame)
     for axis in (top, middle, bottom):
         polish(axis)
-    for axis in (top, middle) if len(frame) > 1 else ():
-        axis.axvline(_chosen(frame)["lambda"], color=ORANGE, linewidth=1.2, alpha=0.45, zorder=1)
+    chosen = chosen_row(frame)
+    if chosen is not None:
+        _mark(top, frame, chosen, task)
+        for axis in (top, middle) if len(frame) > 1 else ():
+            axis.axvline(chosen["lambda"], color=ORANGE, linewidth=1.2, alpha=0.45, zorder=1)
     bottom.grid(visible=False, axis="x")
     bottom.set_xscale("log")
     bottom.set_xlim(lambdas[0] / _margin(lambdas), lambdas[-1] * _margin(lambdas))
@@ -78,10 +81,6 @@ def plot_path(
 def _margin(lambdas: Any) -> float:
     """Room to the left and right of a log axis, as a factor."""
     return float(max((lambdas[-1] / lambdas[0]) ** 0.06, 1.6))
-
-
-def _chosen(frame: pd.DataFrame) -> Any:
-    return frame[frame["chosen"]].iloc[0]
 
 
 def _draw_scores(axis: Any, frame: pd.DataFrame, task: Task) -> None:
@@ -105,26 +104,12 @@ def _draw_scores(axis: Any, frame: pd.DataFrame, task: Task) -> None:
     if len(frame) == 1:  # a band of no width
         axis.errorbar(lambdas, mean, spread, color=BLUE, linewidth=5, alpha=0.3)
     axis.plot(lambdas, mean, "o-", color=BLUE, linewidth=2, markersize=6, label="mean")
-    best = _chosen(frame)
-    score = sign * best["mean_score"]
-    axis.plot(
-        best["lambda"],
-        score,
-        "o",
-        markersize=13,
-        markerfacecolor="none",
-        markeredgecolor=ORANGE,
-        markeredgewidth=2,
-        zorder=5,
-    )
-    told = f"error {score:.4g}" if error else f"{score:.1%}"
-    verb = "chosen: " if len(frame) > 1 else ""
-    _label_chosen(axis, frame, f"{verb}λ = {best['lambda']:g}, {told}")
     axis.set_ylabel("mean squared error, left out" if error else "accuracy, left out")
     if error:
-        axis.set_ylim(bottom=max(0.0, axis.get_ylim()[0]))
         if mean.max() > 20 * mean.min() > 0:
             axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=max(0.0, axis.get_ylim()[0]))
     else:
         axis.yaxis.set_major_formatter("{x:.0%}" if _wide(mean, spread) else "{x:.1%}")
     axis.legend(frameon=False, fontsize=9)
@@ -135,15 +120,23 @@ def _wide(mean: Any, spread: Any) -> bool:
     return float((mean + spread).max() - (mean - spread).min()) > 0.05
 
 
-def _label_chosen(axis: Any, frame: pd.DataFrame, text: str) -> None:
-    """Above the axis, where no curve can run through it."""
-    lambdas, chosen = frame["lambda"].to_numpy(), _chosen(frame)["lambda"]
+def _mark(axis: Any, frame: pd.DataFrame, chosen: Any, task: Task) -> None:
+    """A ring around the released model, and its λ above the axis, clear of every curve."""
+    height, text = chosen["loss"], f"released: λ = {chosen['lambda']:g}"
+    if fold_columns(frame) and not np.isnan(chosen["mean_score"]):
+        error = task == "regression"
+        height = -chosen["mean_score"] if error else chosen["mean_score"]
+        told = f"error {height:.4g}" if error else f"{height:.1%}"
+        text = f"{'chosen: ' if len(frame) > 1 else ''}λ = {chosen['lambda']:g}, {told}"
+    ring = {"markerfacecolor": "none", "markeredgecolor": ORANGE, "markeredgewidth": 2}
+    axis.plot(chosen["lambda"], height, "o", markersize=13, zorder=5, **ring)
+    lambdas = frame["lambda"].to_numpy()
     side = "center"
     if len(lambdas) > 1:
-        side = {lambdas[0]: "left", lambdas[-1]: "right"}.get(chosen, "center")
+        side = {lambdas[0]: "left", lambdas[-1]: "right"}.get(chosen["lambda"], "center")
     axis.annotate(
         text,
-        xy=(chosen, 1.0),
+        xy=(chosen["lambda"], 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(0, 5),
         textcoords="offset points",
@@ -156,12 +149,11 @@ def _label_chosen(axis: Any, frame: pd.DataFrame, text: str) -> None:
 
 def _draw_losses(axis: Any, frame: pd.DataFrame) -> None:
     axis.plot(frame["lambda"], frame["loss"], "o-", color=BLUE, linewidth=2, markersize=6)
-    best = _chosen(frame)
-    _label_chosen(axis, frame, f"released: λ = {best['lambda']:g}")
     axis.set_ylabel("certified loss P(w)")
 
 
 def _draw_gaps(axis: Any, frame: pd.DataFrame, target: float | None) -> None:
+    axis.set_yscale("log")
     gaps = frame["gap"].astype(float)
     floor = gap_floor(gaps, target)
     look = {"color": BLUE, "marker": "o", "linewidth": 0, "markersize": 6, "markeredgewidth": 0}
@@ -169,7 +161,6 @@ def _draw_gaps(axis: Any, frame: pd.DataFrame, target: float | None) -> None:
     if target is not None:
         target_line(axis, target)
     highest = max([*gaps[np.isfinite(gaps)], target or 0.0])
-    axis.set_yscale("log")
     axis.yaxis.set_minor_formatter("")
     axis.set_ylim(floor / 3, highest * 8)
     axis.set_ylabel("certified gap")

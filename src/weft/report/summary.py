@@ -168,13 +168,20 @@ def _path_table(summary: dict[str, Any]) -> list[str]:
     for row in path:
         cells = [f"{row['lambda']:g}"]
         if scored:
-            score = -row["mean_score"] if error else row["mean_score"]
-            cells.append(f"{score:.4g} ± {row['std_score']:.2g}")
+            cells.append(_spread(row, error))
         cells += [f"{row['loss']:.6g}", f"{row['gap']:.2e}", str(row["round_trips"])]
         if row["chosen"]:
             cells = [f"**{cell}**" for cell in cells]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _spread(row: dict[str, Any], error: bool) -> str:
+    """A mean score and its spread; a λ at which a party stayed away has none."""
+    if row["mean_score"] is None:
+        return "–"
+    score = -row["mean_score"] if error else row["mean_score"]
+    return f"{score:.4g} ± {row['std_score']:.2g}"
 
 
 def _capital(sentence: str) -> str:

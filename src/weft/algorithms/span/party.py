@@ -56,6 +56,7 @@ class SpanParty:
         self._products = Wire("z", rows, bounds.products, self.cipher)
         self._z = Wire("z", rows, bounds.point, self.cipher)
         self._alpha = Wire("alpha", rows, bounds.alpha, self.cipher)
+        self._piecewise = not np.isfinite(settings.make_loss().smoothness)
         self._serial = 0
         #: This party's own part of the feature sums under way.
         self._partial: Floats = np.zeros((seat.n_columns, 0))
@@ -228,11 +229,12 @@ class SpanParty:
             z = self.rows.vectors.combine(array(message, "point"))
         self.rows.aim(z)
         duals = self._guess(array(message, "at"))
+        exact = self._piecewise and "weights" not in message
         if "weights" in message:
             # Another guess: where a step of coordinate ascent and its momentum lead.
             self.rows.mix(array(message, "weights"))
             duals = np.hstack([duals, self.rows.ascended(array(message, "curvature"))])
-        self._collect(duals)
+        self._collect(duals, exact=exact)
 
     def _tell_search(self, message: Message) -> Message:
         losses = self.rows.losses_along(array(message, "steps"))
@@ -279,10 +281,11 @@ class SpanParty:
             reply.update(self._posts(message))
         return {**reply, **self._tell_sums(message)}
 
-    def _collect(self, duals: Floats) -> None:
+    def _collect(self, duals: Floats, *, exact: bool = False) -> None:
         """Start the feature sums of new dual vectors."""
-        # Other holders of a row may only learn the vector as it travels.
-        self._duals = self._alpha.on_grid(duals)
+        # Other holders of a row may only learn the vector as it travels. Slopes of a piecewise
+        # linear loss are whole numbers, which travel as they are.
+        self._duals = duals if exact else self._alpha.on_grid(duals)
         if duals.shape[1]:
             self._partial = self.rows.feature_sums(self._duals)
             self._told_sums = self._partial

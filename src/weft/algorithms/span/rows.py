@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from weft.algorithms.ground import Ground
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
-from weft.algorithms.span.vectors import Vectors, add_scaled, padded
+from weft.algorithms.span.vectors import Vectors, add_scaled, combined, padded
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -122,15 +122,13 @@ class Rows:
 
     def mixed_alpha(self, weights: Floats) -> Floats:
         """α as a mixture of dual vectors: (vectors × problems) without the anchor."""
-        alpha = np.zeros_like(self._z)
         weights = padded(weights, len(self._duals) * self._groups)
+        if self._groups == 1 and self._duals:
+            return combined(self._duals, weights)
+        alpha = np.zeros_like(self._z)
         by_group = weights.reshape(len(self._duals), self._groups, -1)
         for dual, factors in zip(self._duals, by_group, strict=True):
-            if not factors.any():
-                continue
-            if self._groups == 1:
-                add_scaled(alpha, dual, factors[0])
-            else:
+            if factors.any():
                 alpha += factors[self._group] * dual
         return alpha
 
@@ -162,7 +160,7 @@ class Rows:
         out = np.zeros((self.sums_width(duals.shape[1]) // width, width))
         counted, labels = self._counted, self._labels[self._counted]
         for k, part in enumerate(np.split(duals[counted], duals.shape[1] // width, axis=1)):
-            values = -self._loss.conjugate(part, labels) / self._n_samples
+            values = -self._loss.conjugate_inside(part, labels) / self._n_samples
             for g in range(self._groups):
                 mine = values if self._groups == 1 else values[self._group[counted] == g]
                 out[k * self._groups + g] = mine.sum(axis=0)
