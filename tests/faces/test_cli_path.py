@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from weft import Federation, Preparation, Settings, load_model
+from weft.channels import LocalChannel
 from weft.cli.console import progress_text
 from weft.data import SPLITS, load
 from weft.report.folder import write_results
@@ -247,6 +248,44 @@ def test_folds_that_no_sample_falls_into_do_not_hide_the_others(weft, hospitals,
     summary = json.loads((tmp_path / "results" / "summary.json").read_text())
     assert None in summary["path"][0].values()
     assert is_picture(tmp_path / "results" / "path.png")
+
+
+@pytest.mark.parametrize("folds", [0, 3])
+@pytest.mark.parametrize("when_missing", ["stop", "hyfdca"])
+@pytest.mark.parametrize("rounds", [44, 52])
+def test_a_path_that_a_party_leaves_is_reported_as_far_as_it_went(
+    tmp_path, monkeypatch, folds, when_missing, rounds
+):
+    exchange = LocalChannel.exchange
+
+    def gone(*_):
+        raise RuntimeError("gone")
+
+    def watched(channel, requests):
+        if channel.meter.round_trips >= rounds:
+            channel._handlers["p2"] = gone
+        return exchange(channel, requests)
+
+    monkeypatch.setattr(LocalChannel, "exchange", watched)
+    asked = Settings(
+        lam=1e-3,
+        path=(1e-1, 1e-2),
+        folds=folds,
+        solver="auto",
+        gap=1e-4,
+        patience=0.0,
+        when_missing=when_missing,
+        iterations=30,
+    )
+    split = SPLITS["rows"](load("breast_cancer"), parties=3)
+    preparation = Preparation(scaling="standard", unit_rows=True)
+    trained = Federation(split.parties, preparation).train(asked)
+    summary, _ = write_results(tmp_path, trained, asked, name="left")
+    assert "p2" in " ".join(summary["notes"])
+    json.loads((tmp_path / "summary.json").read_text())
+    assert to_markdown(summary)
+    assert is_picture(tmp_path / "convergence.png")
+    assert (summary["path"] is None) == (not (tmp_path / "path.png").exists())
 
 
 def test_a_choice_at_the_edge_is_remarked(frame):

@@ -290,16 +290,18 @@ def _warn_of_gaps(result: Result, settings: Settings, gap: float) -> None:
     if settings.gap is None:
         return
     gaps: dict[float | None, float] = {s.lam: s.certificate.gap for s in result.stages}
+    if result.stage is None:  # HyFDCA's, of which the history tells no λ
+        gaps[None] = gap
     ran = Counter(record.lam for record in result.history)
     short = [
         (lam, reached)
-        for lam, reached in (gaps or {None: gap}).items()
+        for lam, reached in gaps.items()
         if not reached <= settings.gap and ran[lam] == settings.iterations
     ]
     if not short:
         return
-    lam, reached = max(short, key=lambda pair: pair[1])
-    where = "" if len(gaps) < 2 else f" at λ = {lam:g}"
+    lam, reached = max(short, key=lambda pair: np.nan_to_num(pair[1], nan=np.inf))
+    where = "" if lam is None or len(gaps) < 2 else f" at λ = {lam:g}"
     more = "" if len(short) < 2 else f" ({len(short)} of {len(gaps)} values of λ did)"
     message = (
         f"stopped after {settings.iterations} iterations{where} at a certified gap of "
