@@ -201,9 +201,7 @@ def _lambdas(given: float | list[float], folds: int) -> list[float]:
     """The values of λ to train; several of them need something that chooses."""
     lambdas = given if isinstance(given, list) else [given]
     if not lambdas:
-        raise ConfigError(
-            "lambda is an empty list; give a number, or several such as [1e-1, 1e-2]"
-        )
+        raise ConfigError("lambda is an empty list; give a number, or several such as [1e-1, 1e-2]")
     if len(set(lambdas)) > 1 and not folds:
         raise ConfigError(
             f"lambda lists {len(lambdas)} values, but nothing chooses among them; set folds = 5 in "
