@@ -256,7 +256,7 @@ class Federation:
             scaling=(shift, factor * row_factor),
             loss=settings.loss,
             loss_parameters=settings.loss_parameters,
-            lam=settings.lam if result.stage is None else result.stage.lam,
+            lam=(result.lam or settings.lam) if result.stage is None else result.stage.lam,
             certificate={}
             if certificate is None
             else {

@@ -247,3 +247,31 @@ def test_folds_depend_on_the_seed_and_are_even() -> None:
     assert abs(counts - 1000).max() < 5 * np.sqrt(5000 * 0.2 * 0.8)
     # Whatever else a party holds: a sample's fold is its own.
     assert np.array_equal(folds_of(ids[::3], 5, 1), one[::3])
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_a_long_path_to_a_tight_gap_does_not_drown_in_rounding(solver, loss, tables, judge):
+    """Points of few features are made of many vectors with large coefficients that cancel."""
+    table = tables.diabetes()
+    split = SPLITS["grid"](table, k=2, q=2)
+    path = tuple(np.geomspace(1.0, 1e-4, 9).tolist())
+    parameters = {"g": 0.5} if loss == "huber" else {}
+    settings = Settings(
+        lam=1e-4,
+        path=path,
+        loss=loss,
+        loss_parameters=parameters,
+        solver=solver,
+        gap=1e-7,
+        cipher="plain",
+        iterations=100,
+    )
+    result = Federation(split.parties).train(settings).result
+    assert [stage.lam for stage in result.stages] == sorted(path, reverse=True)
+    for stage in result.stages:
+        assert stage.certificate.gap <= 1e-7
+        best = judge.optimum(judge.problem(loss, split, stage.lam, **parameters))
+        (primal,), (dual,) = stage.certificate.primal, stage.certificate.dual
+        assert dual <= best * (1 + 1e-8)
+        assert best <= primal * (1 + 1e-8)

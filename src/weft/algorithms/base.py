@@ -80,8 +80,9 @@ class Stage:
         return [loss / count if count else math.nan for count, loss, _ in self.scores or ()]
 
     def quality(self, task: str) -> float:
-        """Mean score over the folds, so that more is better."""
-        mean = sum(self.fold_scores) / len(self.fold_scores)
+        """Mean score over the folds that have samples, so that more is better."""
+        known = [score for score in self.fold_scores if not math.isnan(score)]
+        mean = sum(known) / len(known) if known else -math.inf
         return -mean if task == "regression" else mean
 
 
@@ -98,6 +99,8 @@ class Result:
         weights they hold.
     stopped
         Why the run ended, in words.
+    lam
+        λ of a model that belongs to no stage; None: that of the settings.
     gone
         Parties that stayed away in mid-run, for longer than it could wait.
     stages
@@ -112,6 +115,7 @@ class Result:
     stopped: str = ""
     weights: Floats | None = None
     stages: list[Stage] = field(default_factory=list)
+    lam: float | None = None
     gone: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 

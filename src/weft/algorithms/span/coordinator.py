@@ -78,7 +78,9 @@ class SpanCoordinator(Coordinator):
             if span is None or not result.history:
                 raise ProtocolError(f"{missing}; bring it back and start again") from None
             result.gone = missing.parties
-            if settings.hands_over:
+            # Models that are finished and certified are worth more than one that cannot be.
+            if settings.hands_over and not result.stages:
+                result.lam = lam
                 result.notes.append(f"{missing}; going on with HyFDCA without it, uncertified")
                 hand_over(span, missing, lam, unit, result, clock, progress)
                 return result

@@ -21,6 +21,8 @@ STEPS: Floats = np.concatenate(
 _FULL = 22
 #: Pairs of steps and changes of the gradient that a direction comes from.
 _MEMORY = 40
+#: Fewer are not given up for the sake of rounding.
+_LEAST_PAIRS = 12
 #: The full step will do where it brings this share of what the best one brings.
 _ENOUGH = 0.5
 #: Share of P below which a change of it means nothing.
@@ -49,10 +51,12 @@ class Lbfgs:
         direction = worthwhile(span, gradient, self._direction(gradient))
         primal = search_along(span, direction)
         span.mixture = mixture
-        if not take_step(span, primal):
-            span.gather()
-        if span.count >= _MOST_VECTORS:
+        taken = take_step(span, primal)
+        strained = len(self._pairs) >= _LEAST_PAIRS and span.strained
+        if strained or span.count >= _MOST_VECTORS:
             self._restart()
+        elif not taken:
+            span.gather()
 
     def _remember(self, newest: Floats) -> None:
         """The last step, and how the gradient's part from the losses changed."""
@@ -89,10 +93,10 @@ class Lbfgs:
         return -q
 
     def _restart(self) -> None:
-        """Keep the newest dual vectors only: memory is finite, on either side."""
+        """Go on from the point as it is measured, with the newest dual vectors only."""
         self._pairs.clear()
         self._before = None
-        self._span.drop(self._bounding.keep_newest(_MOST_VECTORS // 4))
+        self._span.refresh(self._bounding.keep_newest(_MOST_VECTORS // 4))
 
 
 def worthwhile(span: Span, gradient: Floats, direction: Floats) -> Floats:

@@ -42,12 +42,18 @@ class NewtonCg:
         span.mixture = span.padded(mixture)
         length = np.sqrt(np.maximum(span.inner(direction, direction), 0.0))
         best = STEPS[primal.argmin(axis=0)]
-        if not take_step(span, primal):
-            span.gather()
+        taken = take_step(span, primal)
         # As far as the losses went on falling, and twice that.
         self._radius = np.maximum(2.0 * best, 1e-3) * length
         self._radius[length == 0.0] = np.inf
-        self._drop()
+        # Vectors from the Hessian serve one direction only.
+        kept = self._bounding.keep_newest(_KEPT)
+        if span.strained:
+            span.refresh(kept)
+            return
+        if not taken:
+            span.gather()
+        span.drop(kept)
 
     def _direction(self, gradient: Floats) -> Floats:
         """Steihaug's conjugate gradients on ∇²P d = −∇P, until the residual is small."""
@@ -102,9 +108,3 @@ class NewtonCg:
         room = np.maximum(np.where(np.isfinite(self._radius), self._radius, 0.0) ** 2 - c, 0.0)
         edge = (-b + np.sqrt(np.maximum(b * b + a * room, 0.0))) / np.where(a > 0, a, 1.0)
         return np.where(hit, edge, alpha), hit
-
-    def _drop(self) -> None:
-        """Hessian vectors serve one direction only."""
-        span = self._span
-        kept = self._bounding.keep_newest(_KEPT)
-        span.drop(kept)

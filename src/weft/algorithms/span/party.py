@@ -259,7 +259,7 @@ class SpanParty:
         self._move(message)
         z = self._take_z(message)
         if z is not None:
-            # The run starts from a model, whose z was just measured.
+            # The point is the anchor, whose z was just measured.
             self.rows.adopt(z)
         if "direction" in message:
             self._collect(self.rows.bent(array(message, "direction")))

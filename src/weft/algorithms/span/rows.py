@@ -82,9 +82,9 @@ class Rows:
             self._duals = [self._duals[k] for k in which.tolist()]
 
     def adopt(self, z: Floats) -> None:
-        """Start from z of the anchor."""
+        """Go on from z of the anchor, measured afresh."""
         self._z = z
-        self.vectors = Vectors(z.copy())
+        self.vectors.renew(z.copy())
 
     def aim(self, target: Floats) -> None:
         self._target = target

@@ -15,6 +15,14 @@ from weft.algorithms.span.vectors import padded
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: Relative rounding of a number, and of fixed point within its range.
+_ROUNDING = 2.0**-52
+_FIXED_POINT = 2.0**-48
+#: The gap that rounding must not spoil where none is asked for.
+_FINEST = 1e-6
+#: What share of the gap rounding may make up.
+_BEARABLE = 0.1
+
 
 class Span:
     """The current point, and the vectors that everything is made of.
@@ -179,11 +187,41 @@ class Span:
         self._moved = self._stay
         self._coming = (offsets, cross)
 
-    def drop(self, kept: Ints) -> None:
-        """Forget all vectors but some (never the anchor); their part in the point stays."""
-        dropped = np.setdiff1d(np.arange(self.count), kept)
-        fold = np.zeros((self.count, self.width))
-        fold[dropped] = self.point[dropped]
+    @property
+    def strained(self) -> bool:
+        """Whether rounding in a point of large coefficients that cancel spoils the certificate.
+
+        ‖w‖² has the rounding of its terms, z that of fixed point times the coefficients; errors
+        are taken as independent of each other.
+        """
+        squares = self.point**2
+        lengths = np.einsum("jjp->jp", self.gram)
+        in_norms = 0.5 * self.lam * (squares * lengths).sum(axis=0) * _ROUNDING
+        # The anchor's own z is as exact as that of any point.
+        in_z = np.sqrt(squares[1:].sum(axis=0)) * self.exchange.bounds.products * _FIXED_POINT
+        in_losses = in_z / np.sqrt(self.exchange.roster.n_samples)
+        wanted = (self.exchange.settings.gap or _FINEST) * np.abs(self.primal)
+        return bool((in_norms + in_losses > _BEARABLE * wanted).any())
+
+    def refresh(self, kept: Ints) -> None:
+        """Make the point the anchor and measure it; its dual vector is then under way.
+
+        Two round trips. ``kept`` vectors stay for the lower bound only.
+        """
+        self._coming = None
+        self.drop(kept, whole=True)
+        self.gram[0, 0] = self.exchange.point(self.point)
+        self._moved = self._stay
+        self.gather()
+
+    def drop(self, kept: Ints, *, whole: bool = False) -> None:
+        """Forget all vectors but some (never the anchor); their part in the point stays.
+
+        It goes into the anchor, and with ``whole`` all of the point does.
+        """
+        fold = self.point.copy()
+        if not whole:
+            fold[kept] = 0.0
         mixture = self.padded(self.mixture)
         assert self.exchange.fold is None
         self.exchange.fold = (fold, kept)
@@ -195,7 +233,7 @@ class Span:
         gram[0, 0] = corner
         self.gram = gram
         self.offsets = np.vstack([np.zeros((1, self.width)), self.offsets[kept]])
-        self.point = np.vstack([np.ones((1, self.width)), self.point[kept]])
+        self.point = np.vstack([np.ones((1, self.width)), (self.point - fold)[kept]])
         self.mixture = np.vstack([np.zeros((1, self.width)), mixture[kept]])
         if self._coming is not None and self._coming[1] is not None:
             offsets, cross = self._coming

@@ -77,6 +77,10 @@ class Vectors:
         self._held[0] = self.combine(coefficients)
         self._held = [self._held[0], *(self._held[j] for j in keep.tolist())]
 
+    def renew(self, anchor: Floats) -> None:
+        """Put a vector that was measured afresh in the place of the anchor."""
+        self._held[0] = anchor
+
     def products(self, others: Sequence[Floats], chosen: NDArray[np.bool_]) -> Floats:
         """Inner products over the chosen slots: (held × others × problems)."""
         every = bool(chosen.all())
