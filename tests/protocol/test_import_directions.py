@@ -62,7 +62,8 @@ def test_a_room_imports_only_what_lies_below_it(room):
 
 COORDINATOR = """
 import sys
-import weft.algorithms.hyfdca.coordinator, weft.algorithms.registry, weft.algorithms.settings
+import weft.algorithms.hyfdca.coordinator, weft.algorithms.span.coordinator
+import weft.algorithms.registry, weft.algorithms.settings
 import weft.matching.meet, weft.matching.roster
 import weft.sums.totals, weft.sums.boards, weft.sums.certificate, weft.sums.scaling
 import weft.channels, weft.crypto

@@ -316,7 +316,8 @@ def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(
             numbers.add(field)
     assert {"z", "v", "alpha", *SCALARS} - told <= {"squares", "norm change", "estimate", "norms"}
     # Sizes and steps that are the same for everybody.
-    assert numbers <= {"unit", "label", "gamma", "omega", "scale", "share", "factor", "bias_value"}
+    common = {"unit", "label", "lam", "gamma", "omega", "scale", "share", "factor", "bias_value"}
+    assert numbers <= common
 
 
 @pytest.mark.parametrize("unlabelled", [(), ("north", "south")], ids=["all", "some"])

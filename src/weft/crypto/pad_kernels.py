@@ -205,12 +205,3 @@ def sum_residues(
                 if labels[p, s] & _SIGN:
                     pad = prime - pad
                 total[s, j] = (total[s, j] + pad) % prime
-
-
-@numba.njit(cache=True)
-def add_words(totals: Any, slots: Any, words: Any) -> None:
-    """totals[slots[r]] += words[r] modulo 2^64; a slot may come repeatedly."""
-    for r in range(slots.shape[0]):
-        s = slots[r]
-        for j in range(words.shape[1]):
-            totals[s, j] += words[r, j]

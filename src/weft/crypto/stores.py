@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.chunks import CHECKS, MODULUS, chunks_of
-from weft.crypto.pad_kernels import add_words
 from weft.errors import ProtocolError
 
 Ints = NDArray[np.int64]
@@ -206,3 +206,12 @@ def _each(
         except ProtocolError as error:
             raise ProtocolError(f"the block from party {part.party}: {error}") from None
         at += part.slots
+
+
+@numba.njit(cache=True)
+def add_words(totals: Any, slots: Any, words: Any) -> None:
+    """totals[slots[r]] += words[r] modulo 2^64; a slot may come repeatedly."""
+    for r in range(slots.shape[0]):
+        s = slots[r]
+        for j in range(words.shape[1]):
+            totals[s, j] += words[r, j]
