@@ -164,7 +164,7 @@ class Federation:
             bias=how.intercept_scaling if how.intercept else None,
             confirm_separate_ids=how.confirm_separate_ids,
             # The safe method draws per cohort: nobody needs to know who else draws how much.
-            follow_draws=settings.local != "safe",
+            follow_draws=settings.solver == "hyfdca" and settings.local != "safe",
         )
         agree_on_scaling(channel, roster, how.scaling, how.unit_rows, adder)
         return channel, roster, adder, classes

@@ -86,7 +86,7 @@ def test_folding_leaves_every_combination_of_what_is_kept(
     assert len(vectors) == len(keep) + 1
     anchor = sum(f * part for f, part in zip(fold, parts, strict=True))
     expected = np.stack([anchor, *(parts[j] for j in keep.tolist())])
-    np.testing.assert_allclose(vectors.state(), expected, atol=1e-12)
+    np.testing.assert_allclose(np.stack(vectors._held), expected, atol=1e-12)
 
 
 @few
@@ -130,7 +130,6 @@ def span_of(parts: list[Floats], point: Floats, coming: list[Floats] | None = No
         [np.zeros((1, span.width)), np.arange(1.0, len(parts))[:, None] + np.zeros((1, span.width))]
     )
     span.point = point
-    span.mixture = np.zeros((1, span.width))
     span.mixture = np.abs(point)
     span._coming = None
     if coming is not None:
@@ -159,14 +158,14 @@ def test_dropping_vectors_leaves_the_point_and_all_inner_products(
 
     assert span.count == len(vectors) == len(keep) + 1
     np.testing.assert_allclose(vectors.combine(span.point), before, atol=1e-12)
-    np.testing.assert_allclose(span.gram, gram_of(list(vectors.state())), atol=1e-11)
+    np.testing.assert_allclose(span.gram, gram_of(list(np.stack(vectors._held))), atol=1e-11)
     np.testing.assert_allclose(
         span.inner(span.point, span.point), (before**2).sum(axis=0), atol=1e-10
     )
     np.testing.assert_array_equal(span.offsets[1:, 0], keep.astype(float))
     np.testing.assert_array_equal(span.mixture[1:], np.abs(point[keep]))
     if coming is not None:
-        expected = np.einsum("jip,kip->jkp", vectors.state(), np.stack(coming))
+        expected = np.einsum("jip,kip->jkp", np.stack(vectors._held), np.stack(coming))
         np.testing.assert_allclose(span._coming[1], expected, atol=1e-11)
 
 
@@ -241,6 +240,7 @@ def bounding_of(problem: Pooled, points: int) -> tuple[Bounding, Any, Floats, Fl
         primal=np.array([problem.primal(np.zeros(problem.x.shape[1]))]),
         dual=np.array([-np.inf]),
         lam=np.array([problem.lam]),
+        doubt=np.zeros(1),
     )
     bounding = Bounding(span)
     b, o = np.zeros((1, problem.x.shape[1])), np.zeros(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -81,7 +82,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.lam > 0:
+        # Whoever computes a path gets numbers of numpy, which do not travel.
+        path = tuple(float(lam) for lam in self.path)
+        msgspec.structs.force_setattr(self, "path", path)
+        if not 0 < self.lam < math.inf:
             raise ConfigError(
                 f"lambda is {self.lam:g}, but the model needs a positive regulariser; try 1e-3"
             )
@@ -108,7 +112,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         limits = (self.gap, self.iterations, self.seconds, self.round_trips)
         if all(limit is None for limit in limits):
             raise ConfigError("nothing stops this run; set gap, iterations, seconds or round_trips")
-        if not all(lam > 0 for lam in self.path):
+        if self.seconds is not None and not self.seconds > 0:
+            raise ConfigError(f"seconds is {self.seconds:g}; give a time above 0, or none")
+        if not all(0 < lam < math.inf for lam in self.path):
             raise ConfigError("a path of lambdas holds one that is not positive; try 1e-2, 1e-3")
         if self.folds and not 2 <= self.folds <= _MOST_FOLDS:
             raise ConfigError(f"folds is {self.folds}; give 2 to {_MOST_FOLDS}, or 0 for none")

@@ -78,3 +78,19 @@ def number(message: Mapping[str, Value], field: str) -> float:
 def _malformed(field: str, value: object, expected: str) -> ProtocolError:
     found = "is missing" if value is None else f"holds {type(value).__name__}"
     return ProtocolError(f"a message is malformed: '{field}' {found}, expected {expected}")
+
+
+def floats(message: Mapping[str, Value], field: str, *shape: int | None) -> NDArray[np.float64]:
+    """An array of finite numbers of that shape; None: any length."""
+    found = message.get(field)
+    fits = (
+        isinstance(found, np.ndarray)
+        and found.dtype == np.float64
+        and found.ndim == len(shape)
+        and all(want in (None, have) for have, want in zip(found.shape, shape, strict=True))
+    )
+    if not fits or not isinstance(found, np.ndarray) or not np.isfinite(found).all():
+        raise ProtocolError(
+            f"a message is malformed: '{field}' does not hold the numbers it should"
+        )
+    return found

@@ -100,8 +100,8 @@ _DUALS: dict[tuple[str, ...], Meaning] = {
     ("cross",): _scalars("its part of inner products of vectors"),
 }
 _PARTS: dict[tuple[str, ...], Meaning] = {
-    ("v",): _block("its feature sums, and those of parties that are gone"),
-    ("z",): _block("its inner products, and those of parties that are gone"),
+    ("v",): _block("feature sums of cohorts that it speaks for"),
+    ("z",): _block("inner products of cohorts that it speaks for"),
 }
 _WAYS = Meaning(Form.TEXTS, "of what, and by whom")
 _COEFFICIENTS = Meaning(Form.COEFFICIENTS, "of vectors in a point, and steps")
@@ -195,6 +195,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "span.point": {
             ("norms",): _NORMS,
+            ("bound",): _scalars("its part of ‖λw(α)‖² of a mixture"),
             ("z",): _block("its part of z of a point"),
             ("w",): Meaning(Form.CLEAR, "weights of features that it answers for"),
         },
@@ -206,7 +207,6 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("scores",): _scalars("its losses and hits on samples left out"),
         },
         "span.hand": _PARTS,
-        "span.rest": _PARTS,
         "joint.size": {("flags",): _FLAGS},
         "joint.partial": {("z",): _block("its part of the scores")},
     },
@@ -304,7 +304,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("fold",): _COEFFICIENTS,
         },
         "span.point": {
-            ("point", "fold"): _COEFFICIENTS,
+            ("point", "weights", "fold"): _COEFFICIENTS,
             ("model", "keep"): _WISH,
         },
         "span.search": {
@@ -333,10 +333,6 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("weights", "point", "fold"): _COEFFICIENTS,
             ("lam",): _STEP,
             ("keep",): _WISH,
-        },
-        "span.rest": {
-            ("v",): _block("feature sums of its features"),
-            ("z",): _block("inner products of samples that it speaks for"),
             ("rows", "columns"): _ROLES,
         },
         "checkpoint.restore": {("omega", "share"): _STEP},

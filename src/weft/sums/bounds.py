@@ -32,13 +32,17 @@ _ROOM = 256.0
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds on z, v/N and α, on changes of α, on Xb with b = Xᵀα/N, and on z of good points."""
+    """Bounds on z, v/N and α, on changes of α, on Xb with b = Xᵀα/N, and on z of good points.
+
+    ``at_zero`` is the largest loss that a sample can have at w = 0.
+    """
 
     z: float
     v: float
     alpha: float
     products: float
     point: float
+    at_zero: float
 
     @classmethod
     def of(cls, loss: Loss, lam: float, holders: int, unit: float, label: float) -> Bounds:
@@ -56,8 +60,8 @@ class Bounds:
         largest = loss.lipschitz if math.isfinite(loss.lipschitz) else _ROOM * max(label, 1e-30)
         size = max(unit, 1e-30)
         y = np.array([1.0, -1.0] if loss.task == "classification" else [label, -label])
-        at_zero = float(loss.value(np.zeros(2), y).max())
-        longest = math.sqrt(2.0 * max(at_zero, 1e-30) / lam)
+        at_zero = max(float(loss.value(np.zeros(2), y).max()), 1e-30)
+        longest = math.sqrt(2.0 * at_zero / lam)
         # Twice, since proposals are changes: from −A to A.
         return cls(
             z=largest * holders**2 * size / lam,
@@ -66,4 +70,5 @@ class Bounds:
             products=largest * holders**2 * size,
             # Twice, since the minimum of a model of P is a good point only almost.
             point=2.0 * holders * math.sqrt(size) * longest,
+            at_zero=at_zero,
         )

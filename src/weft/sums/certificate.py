@@ -51,11 +51,7 @@ class Certificate:
     @property
     def gap(self) -> float:
         """The largest relative gap (P − D)/P over the classes; never below zero by rounding."""
-        pairs = zip(self.primal, self.dual, strict=True)
-        # No loss is below zero, so that a P below zero proves nothing.
-        return max(
-            0.0, *((p - d) / p if p > 0 else (0.0 if p == 0 else math.inf) for p, d in pairs)
-        )
+        return max(0.0, *(_relative(p, d) for p, d in zip(self.primal, self.dual, strict=True)))
 
     @classmethod
     def of_sums(
@@ -70,9 +66,12 @@ class Certificate:
 
 
 def _relative(primal: float, dual: float) -> float:
-    """(P − D)/P; no loss is below zero, so that a P below zero proves nothing."""
+    """(P − D)/P; no loss is below zero, so that a P below zero proves nothing.
+
+    Nor does a D above P, by more than rounding.
+    """
     if primal > 0:
-        return (primal - dual) / primal
+        return (primal - dual) / primal if dual <= primal * (1 + 1e-6) else math.inf
     return 0.0 if primal == 0 else math.inf
 
 

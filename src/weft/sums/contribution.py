@@ -135,6 +135,16 @@ class Contribution(Wire):
         self._mine = self._cipher.newest
         return packed
 
+    def start(self, own: Floats, told: Floats, message: Message) -> bytes:
+        """Put something into a sum as if ``own`` had been put in: changes count from there."""
+        self.sent = self._format.encode(own * self._unit)
+        if self._tails is not None:
+            self._learn(self._tails, message)
+        integers = self._format.encode(told * self._unit)
+        packed = self._cipher.contribute(self.kind, None, integers, message, self._tails)
+        self._mine = self._cipher.newest
+        return packed
+
     def _learn(self, tails: Tails, message: Message) -> None:
         """What the coordinator says of pads that this party must take off."""
         field = f"{self.kind}.news"

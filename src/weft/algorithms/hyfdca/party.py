@@ -65,9 +65,6 @@ class HyfdcaParty:
         # The theorems speak of the norms themselves, not of bounds on them.
         norms = settings.norms if settings.local == "safe" else "sample"
         self.curvature = CurvatureParty(seat, table, cipher, norms, settings.seed)
-        #: What parties that are gone had put into shared sums, where this one speaks for them.
-        self._rest_rows: Floats | None = None
-        self._rest_columns: Floats | None = None
         self._sequence = 0
         #: Rows moved by the last reply, and their α before; None rows: all.
         self._undo: tuple[Slots | None, Floats] | None = None
@@ -78,22 +75,25 @@ class HyfdcaParty:
         self._computing = seat.computing[seat.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
 
-    def take_over(self, alpha: Floats, w: Floats) -> None:
-        """Begin at the α that another solver has reached, and at its w(α)."""
+    def take_over(
+        self, alpha: Floats, w: Floats, z: Floats, v: Floats, message: Message
+    ) -> Message:
+        """Begin at the α that another solver has reached, and at its w(α).
+
+        ``z`` and ``v`` are what this party puts into the sums, of shared rows and columns: the
+        totals of cohorts that it speaks for, and zero elsewhere. From there on it tells changes of
+        its own parts, so that whoever is gone stays in the totals with what it had put in.
+        """
         self.alpha = self.alpha_wire.on_grid(alpha)
         self.w[:] = w
         self._resum()
-
-    def sums(self, message: Message) -> Message:
-        """All of this party's inner products and feature sums, as far as they are shared."""
-        reply = self._feature_sums(message)
-        if self.seat.n_shared_rows:
-            reply["z"] = self.z_sum.increment(self._inner_products(None), message)
+        rows, columns = self.seat.n_shared_rows, self.seat.n_shared_columns
+        reply: Message = {}
+        if columns:
+            reply["v"] = self.v_sum.start(self.v[:columns], v, message)
+        if rows:
+            reply["z"] = self.z_sum.start(self.table.products(None, w)[:rows], z, message)
         return reply
-
-    def fill_in(self, rows: Floats, columns: Floats) -> None:
-        """Speak also for what parties that are gone had put into the sums."""
-        self._rest_rows, self._rest_columns = rows, columns
 
     def weights(self, model: int | None) -> Floats:
         """w as it stands, or that of a frozen pair."""
@@ -190,7 +190,7 @@ class HyfdcaParty:
         if "fuse" in message:
             return {**self._on_step(message), **reply}
         if self.seat.n_shared_rows:
-            z = self._inner_products(turn.window)
+            z = self.table.products(turn.window, self.w)
             if turn.window is None:
                 reply["z"] = self.z_sum.increment(z, message)
             else:
@@ -258,17 +258,6 @@ class HyfdcaParty:
         return self._posts(message, shared, old)
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
-
-    def _inner_products(self, slots: Slots | None) -> Floats:
-        """This party's part of z, and what it has taken over of others'."""
-        z = self.table.products(slots, self.w)
-        if self._rest_rows is not None:
-            shared = self.seat.n_shared_rows
-            if slots is None:
-                z[:shared] += self._rest_rows
-            else:
-                z += self._rest_rows[slots]
-        return z
 
     def _take_weights(self, message: Message) -> None:
         shared = self.seat.n_shared_columns
@@ -349,10 +338,7 @@ class HyfdcaParty:
         """How this party's feature sums changed, where it shares a feature with anybody."""
         if not self.seat.n_shared_columns:
             return {}
-        v = self.v
-        if self._rest_columns is not None:
-            v = v[: self.seat.n_shared_columns] + self._rest_columns
-        return {"v": self.v_sum.increment(v, message)}
+        return {"v": self.v_sum.increment(self.v, message)}
 
     def _norm_change(self, message: Message) -> bytes:
         """How ‖w‖² changed since it was counted last; what was told may have been given up."""

@@ -55,7 +55,9 @@ class Bounding:
             tolerance = _SHARE * left if np.isfinite(left) else 1e-6
             floor = 1e-13 * (abs(primal[p]) if np.isfinite(primal[p]) else 1.0)
             solution = master.solve(scale=1.0 / lam[p], tolerance=max(tolerance, floor))
-            span.dual[p] = max(span.dual[p], solution.value)
+            # The value is as good as the inner products that it was found with.
+            doubt = span.doubt[p] * solution.mu.sum() ** 2 / lam[p]
+            span.dual[p] = max(span.dual[p], solution.value - doubt)
             weights[self.vectors, p] = solution.mu
         return weights
 

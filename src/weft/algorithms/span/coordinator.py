@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -18,7 +19,7 @@ from weft.algorithms.span.handover import hand_over, keep_point
 from weft.algorithms.span.lbfgs import Lbfgs
 from weft.algorithms.span.newton import NewtonCg
 from weft.algorithms.span.problems import Problems
-from weft.algorithms.span.span import Span
+from weft.algorithms.span.span import Span, gaps_of
 from weft.channels import Channel
 from weft.crypto import Adder
 from weft.errors import ProtocolError
@@ -26,11 +27,15 @@ from weft.matching.roster import Roster
 from weft.sums.bounds import Bounds
 from weft.sums.certificate import Certificate
 
+Floats = NDArray[np.float64]
+
 
 class Solver(Protocol):
-    """What makes one iteration."""
+    """What makes one iteration, and turns to another λ."""
 
     def step(self) -> None: ...
+
+    def turn(self) -> None: ...
 
 
 class SpanCoordinator(Coordinator):
@@ -65,15 +70,22 @@ class SpanCoordinator(Coordinator):
         span: Span | None = None
         lam = settings.lambdas[0]
         #: w of every finished model, where the coordinator may see it.
-        seen: dict[int, NDArray[np.float64]] = {}
+        seen: dict[int, Floats] = {}
         try:
             span = Span(exchange, lam, warm=warm)
             solver = self.solver(span)
             for number, lam in enumerate(settings.lambdas):
                 span.turn_to(lam)
-                _Model(span, solver, number, lam, result, clock, progress).train()
+                solver.turn()
+                over = _Model(span, solver, number, lam, result, clock, progress).train()
                 if exchange.seen is not None:
                     seen[number] = exchange.seen.values.copy()
+                left = settings.lambdas[number + 1 :]
+                if over and left:
+                    exchange.notes.append(
+                        f"{result.stopped}: λ = {', '.join(f'{x:g}' for x in left)} not trained"
+                    )
+                    break
         except PartyMissing as missing:
             if span is None or not result.history:
                 raise ProtocolError(f"{missing}; bring it back and start again") from None
@@ -94,15 +106,19 @@ class SpanCoordinator(Coordinator):
 def _stop_here(span: Span, missing: PartyMissing, lam: float, result: Result, clock: Clock) -> None:
     """End with the best point so far: its P and D are known, if not measured afresh."""
     number = len(result.stages)
-    keep_point(span, missing, number)
+    result.stopped = str(missing)
+    kept = keep_point(span, missing, number)
+    if not kept and not result.stages:
+        raise ProtocolError(f"{missing}, and others fell silent too; start again")
+    result.notes.append(f"{missing}; the run stopped with the certificate reached so far")
+    if not kept:
+        return
     classes = span.exchange.problems.classes
     certificate = Certificate(
         span.exchange.iteration,
         tuple(span.primal[:classes].tolist()),
         tuple(span.dual[:classes].tolist()),
     )
-    result.stopped = str(missing)
-    result.notes.append(f"{missing}; the run stopped with the certificate reached so far")
     result.stages.append(Stage(number, lam, certificate, clock.round_trips))
 
 
@@ -123,37 +139,45 @@ class _Model:
         self._result, self._clock, self._progress = result, clock, progress
         self._iterations = 0
 
-    def train(self) -> None:
+    def train(self) -> bool:
+        """Iterate and close; returns whether a limit of the whole run is reached."""
         settings = self._span.exchange.settings
         target = settings.gap
+        # Measured afresh, a model may prove less than rounding on the way promised. Then it is
+        # not measured again before the promise is better.
+        promise = math.inf if target is None else target
         while True:
-            why = self._iterate()
-            reached = target is not None and float(self._span.gaps.max()) <= target
+            why, over = self._iterate()
+            gap = float(self._span.gaps.max())
+            reached = target is not None and gap <= min(target, promise)
             if not (reached or why):
                 continue
-            certificate, scores = self._close()
-            # Measured afresh: what rounding has added up to on the way may tip the scales.
-            if target is not None and certificate.gap <= target:
+            certificate, gaps, scores = self._close()
+            if target is not None and float(gaps.max()) <= target:
                 why = f"certified gap {certificate.gap:.2e} ≤ {target:g}"
             if why:
                 break
+            promise = 0.8 * gap
         self._result.stopped = why
         self._result.stages.append(
             Stage(self._number, self._lam, certificate, self._clock.round_trips, scores)
         )
+        return over
 
-    def _iterate(self) -> str:
-        """One iteration; returns why to stop, if there is a reason besides the gap."""
+    def _iterate(self) -> tuple[str, bool]:
+        """One iteration; returns why to stop, if there is a reason besides the gap, and whether
+        that is a limit of the whole run, not of one λ."""
         exchange = self._span.exchange
         exchange.iteration += 1
         self._iterations += 1
         self._solver.step()
         record = self._record()
-        return why_stop(exchange.settings, self._iterations, record)
+        why = why_stop(exchange.settings, self._iterations, record)
+        return why, bool(why) and why != f"{exchange.settings.iterations} iterations"
 
     def _record(self) -> Record:
         span = self._span
-        certificate = self._certificate(span.primal)
+        certificate = self._certificate(span.primal, span.dual)
         record = self._clock.record(
             span.exchange.iteration,
             len(span.exchange.roster.parties),
@@ -165,28 +189,30 @@ class _Model:
             self._progress(record)
         return record
 
-    def _certificate(self, primal: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Certificate:
+    def _certificate(self, primal: Floats, dual: Floats) -> Certificate:
         """P and D of the problems on all samples."""
-        span = self._span
-        classes = span.exchange.problems.classes
+        classes = self._span.exchange.problems.classes
         return Certificate(
-            span.exchange.iteration,
+            self._span.exchange.iteration,
             tuple(primal[:classes].tolist()),
-            tuple(span.dual[:classes].tolist()),
+            tuple(dual[:classes].tolist()),
         )
 
-    def _close(self) -> tuple[Certificate, list[list[float]] | None]:
-        """Let the parties form w and measure its losses: P of the very model they hold."""
+    def _close(self) -> tuple[Certificate, Floats, list[list[float]] | None]:
+        """Let the parties form w and w(α) themselves, and measure: what is certified is theirs."""
         span, exchange = self._span, self._span.exchange
-        norms = exchange.point(span.point, self._number)
+        mixture = span.padded(span.mixture)
+        norms, bound = exchange.model(span.point, mixture, self._number)
         losses, scores = exchange.close()
         primal = 0.5 * span.lam * norms + losses
-        certificate = self._certificate(primal)
+        dual = (mixture * span.offsets).sum(axis=0) - 0.5 * bound / span.lam
+        span.dual = np.minimum(span.dual, dual)
+        certificate = self._certificate(primal, dual)
         last = self._result.history[-1]
         self._result.history[-1] = self._clock.record(
             last.iteration, last.present, certificate, lam=self._lam
         )
-        return certificate, None if scores is None else scores.tolist()
+        return certificate, gaps_of(primal, dual), None if scores is None else scores.tolist()
 
 
 def chosen_stage(stages: Sequence[Stage], settings: Settings) -> Stage:

@@ -59,6 +59,10 @@ class CuttingPlanes:
         self._coming = [False]
         self._gaps: list[float] = []
 
+    def turn(self) -> None:
+        """All vectors bound P* at another λ too."""
+        self._bounding.solve()
+
     def step(self) -> None:
         """Complete the newest cuts, solve the small problem, search."""
         span = self._span

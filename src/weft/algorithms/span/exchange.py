@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Fill = Callable[[dict[str, Message]], None]
 
+#: Relative rounding of fixed point within its range.
+FIXED_POINT = 2.0**-48
+#: The gap that rounding must not spoil where none is asked for.
+FINEST = 1e-6
+#: What share of gap and loss at zero the rounding of inner products may make up.
+_BEARABLE = 1e-4
 #: Phases in which label holders get z.
 _ROW_PHASES = ("search", "gather", "close")
 #: Phases that go to everybody, before which vectors can be dropped.
@@ -41,12 +48,12 @@ class PartyMissing(Exception):
     def __init__(
         self, missing: Mapping[str, Failure], waited: float, folded: frozenset[str]
     ) -> None:
-        party, failure = next(iter(missing.items()))
+        failure = next(iter(missing.values()))
         self.parties = tuple(missing)
         #: Who has dropped vectors in the phase that was not completed.
         self.folded = folded
-        self.text = f"{party} did not answer for {waited:.0f} s ({failure.reason})"
-        super().__init__(self.text)
+        who = ", ".join(self.parties)
+        super().__init__(f"{who} did not answer for {waited:.0f} s ({failure.reason})")
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class Exchange:
         self.rows = Layout(roster.rows, roster.parties)
         self.columns = Layout(roster.columns, roster.parties)
         self.stored = settings.groups == 1
-        self.by_rows = self.stored and roster.n_samples < roster.columns.n_slots
+        self.by_rows = self.stored and self._rows_give_products()
         self.seen = (
             SeenWeights(roster, problems.classes)
             if settings.coordinator_sees == "weights"
@@ -112,7 +119,16 @@ class Exchange:
         self._followers = [p for p in roster.parties if p in roster.partly_unlabelled]
         self._labelled = [p for p in roster.parties if p in roster.label_parties]
         self._own = _labelled_rows(roster)
+        self._told_of = _followed(roster)
         self._senders = Senders(roster, labelled=True)
+
+    def _rows_give_products(self) -> bool:
+        """Whether Zᵀa/N is cheaper than b·b, and exact enough to bound P* by."""
+        roster, bounds, settings = self.roster, self.bounds, self.settings
+        error = bounds.products * FIXED_POINT * bounds.alpha
+        error /= settings.smallest_lam * math.sqrt(roster.n_samples)
+        bearable = _BEARABLE * (settings.gap or FINEST) * bounds.at_zero
+        return roster.n_samples < roster.columns.n_slots and error < bearable
 
     @property
     def gram(self) -> str:
@@ -152,22 +168,30 @@ class Exchange:
             self.mean_square = sums["squares"][0]
         return np.array(sums["gram"]).reshape(against, new, width)
 
-    def point(self, coefficients: Floats, model: int | None = None) -> Floats:
+    def point(self, coefficients: Floats) -> Floats:
         """Let everybody form a point and measure its z; returns ‖w‖² per problem."""
+        return self._point({"point": coefficients})["norms"]
+
+    def model(self, coefficients: Floats, mixture: Floats, number: int) -> tuple[Floats, Floats]:
+        """The same for a model that is kept; returns ‖w‖², and ‖Σ μ_j b_j‖² of a mixture."""
+        message: Message = {"point": coefficients, "weights": mixture, "model": number}
+        sums = self._point(message, tells_weights=True)
+        return sums["norms"], sums["bound"]
+
+    def _point(self, content: Message, *, tells_weights: bool = False) -> dict[str, Floats]:
         width = self.problems.width
         z = RunningTotals("z", self.rows, width, self.adder)
 
         def fill(messages: dict[str, Message]) -> None:
             for message in messages.values():
-                message["point"] = coefficients
-                if model is not None:
-                    message["model"] = model
+                message.update(content)
 
-        sums = self._complete(
-            "point", self.roster.parties, fill, _Wanted({"norms": width}, z), model is not None
-        )
+        wanted = _Wanted({"norms": width}, z)
+        if "model" in content:
+            wanted.scalars["bound"] = width
+        sums = self._complete("point", self.roster.parties, fill, wanted, tells_weights)
         self._z, self._z_is = z, "point"
-        return np.array(sums["norms"])
+        return {field: np.array(values) for field, values in sums.items()}
 
     def search(
         self,
@@ -275,7 +299,8 @@ class Exchange:
         if self._followers:
             duals = new // self.settings.groups * width
             wanted.board = Board("alpha", self.rows, duals, self.adder)
-            wanted.senders = self._senders.of(self._labelled)
+            senders = self._senders.of(self._labelled)
+            wanted.senders = {p: flags & self._told_of[p] for p, flags in senders.items()}
         return wanted
 
     def _take_duals(
@@ -385,3 +410,11 @@ def _labelled_rows(roster: Roster) -> dict[str, NDArray[np.int32]]:
         starts = roster.rows.local_starts(number)[:-1]
         found[party] = ranges(starts[mine], roster.rows.sizes[cohorts][mine]).astype(np.int32)
     return found
+
+
+def _followed(roster: Roster) -> dict[str, NDArray[np.bool_]]:
+    """Per party, which of its cohorts have a holder without the label."""
+    lacking = roster.rows.holders.lengths > roster.rows.marked.lengths
+    return {
+        party: lacking[roster.rows.cohorts[number]] for number, party in enumerate(roster.parties)
+    }

@@ -15,19 +15,28 @@ from weft.algorithms.hyfdca.run import Run
 from weft.algorithms.span.exchange import Exchange, PartyMissing
 from weft.algorithms.span.span import Span
 from weft.channels import Among, Message
-from weft.matching.axis import Axis
+from weft.matching.axis import Axis, Lists
 
 Flags = NDArray[np.bool_]
 
+#: How often a party is asked to keep the model when a run stops.
+_ATTEMPTS = 3
 
-def keep_point(span: Span, missing: PartyMissing, model: int) -> None:
-    """Let those who are there form the best point: the run stops with it."""
+
+def keep_point(span: Span, missing: PartyMissing, model: int) -> bool:
+    """Let those who are there form the best point; returns whether all of them did."""
     exchange = span.exchange
-    present = _present(exchange, missing)
-    messages = _messages(exchange, missing, present)
-    for message in messages.values():
-        message.update({"point": span.point, "model": model})
-    exchange.channel.ask("span.keep", messages).insist("keeping the model")
+    waiting = _present(exchange, missing)
+    for _ in range(_ATTEMPTS):
+        messages = _messages(exchange, missing, waiting)
+        for message in messages.values():
+            message.update({"point": span.point, "model": model})
+        replies = exchange.channel.ask("span.keep", messages)
+        replies.stop_on_refusal()
+        waiting = tuple(replies.missing)
+        if not waiting:
+            return True
+    return False
 
 
 def hand_over(
@@ -60,15 +69,18 @@ def hand_over(
     run.seen = dict.fromkeys(exchange.roster.parties, run.iteration)
     run.best_dual = float(span.dual[:classes].sum())
     _begin(run, span, missing, present, lam)
-    _fill_in(run, exchange, present)
     HyfdcaCoordinator().go_on(run, unit, result, clock, progress)
 
 
 def _begin(run: Run, span: Span, missing: PartyMissing, present: Sequence[str], lam: float) -> None:
-    """Everybody takes over α and tells its parts of the sums."""
+    """Everybody takes over α; one holder of every cohort puts in its totals."""
+    roster = run.roster
+    columns = _speakers(roster.columns, roster.columns.holders, roster.index, present)
+    rows = _speakers(roster.rows, roster.rows.marked, roster.index, present)
     messages = _messages(span.exchange, missing, present)
-    for message in messages.values():
-        message.update({"weights": span.mixture[1:], "point": span.mixture / span.lam, "lam": lam})
+    for party, message in messages.items():
+        message.update({"rows": rows[party], "columns": columns[party], "lam": lam})
+        message.update({"weights": span.mixture[1:], "point": span.mixture / span.lam})
     run.v.invite(messages)
     run.z.invite(messages)
     replies = run.channel.ask("span.hand", messages).insist("handing over")
@@ -76,40 +88,14 @@ def _begin(run: Run, span: Span, missing: PartyMissing, present: Sequence[str], 
     run.z.add(replies, run.iteration)
 
 
-def _fill_in(run: Run, exchange: Exchange, present: Sequence[str]) -> None:
-    """One holder of every cohort adds what those who are gone had put into its sums."""
-    roster = run.roster
-    columns = _speakers(roster.columns, roster.columns.holders, roster.index, present)
-    rows = _speakers(roster.rows, roster.rows.marked, roster.index, present)
-    messages: dict[str, Message] = run.adder.open(present)
-    for party, block in run.v.blocks(present).items():
-        messages[party]["v"] = block
-    wanted = {}
-    for party, message in messages.items():
-        message.update({"iteration": run.iteration, "columns": columns[party], "rows": rows[party]})
-        number = roster.index[party]
-        cohorts = roster.rows.cohorts[number]
-        sizes = roster.rows.sizes[cohorts] * roster.rows.shared_cohort[cohorts]
-        chosen = np.flatnonzero(np.repeat(rows[party], sizes)).astype(np.int32)
-        if len(chosen):
-            wanted[party] = chosen
-    for party, block in run.z.pieces(wanted).items():
-        messages[party]["z"] = block
-    run.v.invite(messages)
-    run.z.invite(messages)
-    replies = run.channel.ask("span.rest", messages).insist("handing over")
-    run.v.add(replies, run.iteration)
-    run.z.add(replies, run.iteration)
-
-
 def _speakers(
-    axis: Axis, holders: object, index: dict[str, int], present: Sequence[str]
+    axis: Axis, holders: Lists, index: dict[str, int], present: Sequence[str]
 ) -> dict[str, Flags]:
     """Per party, for which of its cohorts it is the first holder that is there."""
     here = {index[party] for party in present}
     first: dict[int, int] = {}
     for cohort in range(len(axis.sizes)):
-        for holder in holders[cohort].tolist():  # type: ignore[index]
+        for holder in holders[cohort].tolist():
             if holder in here:
                 first[cohort] = holder
                 break

@@ -41,6 +41,10 @@ class Lbfgs:
         self._pairs: list[tuple[Floats, Floats]] = []
         self._before: tuple[Floats, Floats] | None = None
 
+    def turn(self) -> None:
+        """All vectors bound P* at another λ too."""
+        self._bounding.solve()
+
     def step(self) -> None:
         """Complete the gradient at the point, find a direction, search along it."""
         span = self._span

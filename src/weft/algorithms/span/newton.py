@@ -31,6 +31,10 @@ class NewtonCg:
         self._bounding = Bounding(span)
         self._radius = np.full(span.width, np.inf)
 
+    def turn(self) -> None:
+        """All vectors bound P* at another λ too."""
+        self._bounding.solve()
+
     def step(self) -> None:
         """Complete the gradient at the point, find a direction by products, search along it."""
         span = self._span

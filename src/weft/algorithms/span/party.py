@@ -30,13 +30,17 @@ from weft.algorithms.span.rows import Rows
 from weft.algorithms.span.succession import Successor
 from weft.algorithms.span.vectors import Vectors, inner, padded
 from weft.channels import Message
-from weft.channels.message import array, integer, number, text
+from weft.channels.message import array, floats, integer, number, text
 from weft.errors import ProtocolError
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.scalars import pack_scalars
 
 Floats = NDArray[np.float64]
 Handler = Callable[[Message], Message]
+
+#: Points at which losses, or dual vectors, may be asked for at once: finer tables say more about
+#: single samples.
+MOST_STEPS = 32
 
 
 class SpanParty:
@@ -58,12 +62,16 @@ class SpanParty:
         self._alpha = Wire("alpha", rows, bounds.alpha, self.cipher)
         self._piecewise = not np.isfinite(settings.make_loss().smoothness)
         self._serial = 0
+        #: The last phase and the context of its masks, and whether it ended halfway.
+        self._asked: tuple[str, object] = ("", None)
+        self._broken = False
         #: This party's own part of the feature sums under way.
         self._partial: Floats = np.zeros((seat.n_columns, 0))
         #: Partial Z of new vectors, or partial z of a point, of rows that nobody else holds.
         self._private: Floats = np.zeros((0, 0))
         self._fresh: list[Floats] = []
         self._point: Floats = np.zeros((0, 0))
+        self._norms = self._bound = np.zeros(width)
         #: Steps at which dual vectors were guessed, and whether a vector there was cut off.
         self._guesses: Floats = np.zeros((0, width))
         self._cut_off: NDArray[np.bool_] = np.zeros((0, width), bool)
@@ -91,26 +99,41 @@ class SpanParty:
     def phases(self) -> dict[str, Handler]:
         """What this half answers, by full name of the phase."""
         self._answers |= {
-            "span.spread": self._once(self._take_vectors, self._spread),
-            "span.point": self._once(self._take_point, self._tell_point),
-            "span.search": self._once(self._take_search, self._tell_search),
-            "span.gather": self._once(self._take_gather, self._tell_gather),
-            "span.follow": self._once(self._take_duals, self._tell_sums),
-            "span.close": self._once(self._take_close, self._tell_close),
+            f"span.{phase}": self._once(phase, take, tell)
+            for phase, take, tell in (
+                ("spread", self._take_vectors, self._spread),
+                ("point", self._take_point, self._tell_point),
+                ("search", self._take_search, self._tell_search),
+                ("gather", self._take_gather, self._tell_gather),
+                ("follow", self._take_duals, self._tell_sums),
+                ("close", self._take_close, self._tell_close),
+            )
+        }
+        self._answers |= {
             "span.keep": self._keep,
             "span.hand": self._hand,
         }
         return self._answers
 
-    def _once(self, take: Callable[[Message], None], tell: Handler) -> Handler:
-        """A phase whose first half changes this party's state: it must not be done twice."""
+    def _once(self, phase: str, take: Callable[[Message], None], tell: Handler) -> Handler:
+        """A phase whose first half changes this party's state: it must not be done twice.
+
+        A question that is asked again must be the same: under the same masks, which hide one
+        answer only.
+        """
 
         def answer(message: Message) -> Message:
-            serial = integer(message, "serial")
+            serial, asked = integer(message, "serial"), (phase, message.get("context"))
+            if self._broken:
+                raise ProtocolError(
+                    f"this party broke down in the middle of phase {self._serial + 1} and cannot "
+                    "go on; start the run again"
+                )
             if serial == self._serial + 1:
+                self._broken = True
                 take(message)
-                self._serial = serial
-            elif serial != self._serial:
+                self._serial, self._asked, self._broken = serial, asked, False
+            elif (serial, asked) != (self._serial, self._asked):
                 raise ProtocolError(
                     f"phase {serial} of this run comes after phase {self._serial}: this party "
                     "missed something, or has lost its memory; start the run again"
@@ -124,7 +147,14 @@ class SpanParty:
     def _forget(self, message: Message) -> None:
         """Drop vectors that are not needed any more."""
         if "keep" in message:
-            fold, keep = array(message, "fold"), array(message, "keep")
+            held = len(self.columns)
+            fold = floats(message, "fold", held, self.problems.width)
+            keep = array(message, "keep")
+            rises = keep.ndim == 1 and keep.dtype.kind == "i" and bool((np.diff(keep) > 0).all())
+            if not rises or (len(keep) and not 0 < keep[0] <= keep[-1] < held):
+                raise ProtocolError(
+                    "a message is malformed: 'keep' names vectors that are not held"
+                )
             self.columns.fold(fold, keep)
             self.rows.fold(fold, keep)
 
@@ -132,6 +162,8 @@ class SpanParty:
         """Complete new vectors with the others' parts."""
         seat, width = self.ground.seat, self.problems.width
         self._forget(message)
+        if not self._partial.shape[1]:
+            raise ProtocolError("a message comes too early: no vector is under way")
         new = self._partial / seat.n_samples
         shared = seat.n_shared_columns
         if shared:
@@ -165,26 +197,41 @@ class SpanParty:
         return reply
 
     def _take_point(self, message: Message) -> None:
-        """Form w from its coefficients."""
+        """Form w from its coefficients, and λw(α) of a mixture, to bound P* by."""
         self._forget(message)
-        w = self.columns.combine(array(message, "point"))
+        w = self._combined(message, "point")
         self._point = self.ground.table.products(None, w)
         self._private = self._point[self.ground.seat.n_shared_rows :]
-        mine = w[self.ground.seat.owned]
+        owned = self.ground.seat.owned
+        mine = w[owned]
         self._norms = inner(mine, mine)
         self._told = mine[:, : self.problems.classes]
         if "model" in message:
-            self.models[integer(message, "model")] = w
+            mixed = self._combined(message, "weights")[owned]
+            self._bound = inner(mixed, mixed)
+            self.models[self._model(message)] = w
+
+    def _combined(self, message: Message, field: str) -> Floats:
+        """A combination of all vectors held."""
+        return self.columns.combine(floats(message, field, len(self.columns), self.problems.width))
+
+    def _model(self, message: Message) -> int:
+        number_ = integer(message, "model")
+        if not 0 <= number_ < len(self.settings.lambdas):
+            raise ProtocolError(f"a message is malformed: there is no model {number_}")
+        return number_
 
     def _tell_point(self, message: Message) -> Message:
-        reply: Message = {
-            "norms": pack_scalars(self.cipher, message, "norms", *self._norms.tolist())
-        }
+        norms = self._norms.tolist()
+        reply: Message = {"norms": pack_scalars(self.cipher, message, "norms", *norms)}
         shared = self.ground.seat.n_shared_rows
         if shared:
             reply["z"] = self._z.send(self._point[:shared], message)
-        if self.settings.coordinator_sees == "weights" and "model" in message:
-            reply["w"] = self._told
+        if "model" in message:
+            bound = self._bound.tolist()
+            reply["bound"] = pack_scalars(self.cipher, message, "bound", *bound)
+            if self.settings.coordinator_sees == "weights":
+                reply["w"] = self._told
         return reply
 
     # ── rows ──────────────────────────────────────────────────────────────────────────────
@@ -215,7 +262,7 @@ class SpanParty:
 
     def _move(self, message: Message) -> None:
         """Take the step that was chosen, unless sums there went beyond what can be added."""
-        moved = array(message, "moved")
+        moved = floats(message, "moved", 2, self.problems.width)
         if self._cut_off.any():
             taken = (self._guesses == moved[1]) & (self._guesses == 1.0 - moved[0])
             if (taken & self._cut_off).any():
@@ -225,19 +272,21 @@ class SpanParty:
     def _take_search(self, message: Message) -> None:
         self._move(message)
         z = self._take_z(message)
+        width = self.problems.width
         if z is None:
-            z = self.rows.vectors.combine(array(message, "point"))
+            z = self.rows.vectors.combine(floats(message, "point", len(self.rows.vectors), width))
         self.rows.aim(z)
-        duals = self._guess(array(message, "at"))
+        duals = self._guess(self._steps(message, "at", width))
         exact = self._piecewise and "weights" not in message
         if "weights" in message:
             # Another guess: where a step of coordinate ascent and its momentum lead.
-            self.rows.mix(array(message, "weights"))
-            duals = np.hstack([duals, self.rows.ascended(array(message, "curvature"))])
+            self.rows.mix(floats(message, "weights", None, width))
+            curvature = floats(message, "curvature", width)
+            duals = np.hstack([duals, self.rows.ascended(curvature)])
         self._collect(duals, exact=exact)
 
     def _tell_search(self, message: Message) -> Message:
-        losses = self.rows.losses_along(array(message, "steps"))
+        losses = self.rows.losses_along(self._steps(message, "steps", 2, self.problems.width))
         reply: Message = {
             "losses": pack_scalars(self.cipher, message, "losses", *losses.ravel().tolist())
         }
@@ -261,10 +310,19 @@ class SpanParty:
         if z is not None:
             # The point is the anchor, whose z was just measured.
             self.rows.adopt(z)
+        width = self.problems.width
         if "direction" in message:
-            self._collect(self.rows.bent(array(message, "direction")))
+            direction = floats(message, "direction", len(self.rows.vectors), width)
+            self._collect(self.rows.bent(direction))
         else:
-            self._collect(self.rows.duals_at(array(message, "at")))
+            self._collect(self.rows.duals_at(self._steps(message, "at", width)))
+
+    def _steps(self, message: Message, field: str, *shape: int) -> Floats:
+        """Steps, not more of them than a table of losses may have."""
+        steps = floats(message, field, None, *shape)
+        if len(steps) > MOST_STEPS:
+            raise ProtocolError(f"a message is malformed: '{field}' asks for {len(steps)} steps")
+        return steps
 
     def _tell_gather(self, message: Message) -> Message:
         reply: Message = {}
@@ -307,6 +365,8 @@ class SpanParty:
         """Dual vectors of samples whose labels others have."""
         seat = self.ground.seat
         width = integer(message, "width")
+        if width % self.problems.width or not 0 < width <= MOST_STEPS * self.problems.width:
+            raise ProtocolError(f"a message is malformed: dual vectors of width {width}")
         slots = own_slots(message, "alpha.slots", seat.n_shared_rows)
         # Who has no label at all was not asked for dual vectors of its own: there are old ones.
         if self._duals.shape[1] != width or not self.rows.labelled.any():
@@ -344,23 +404,23 @@ class SpanParty:
     def _keep(self, message: Message) -> Message:
         """Form w as it stands: the run stops here."""
         self._forget(message)
-        point = padded(array(message, "point"), len(self.columns))
-        self.models[integer(message, "model")] = self.columns.combine(point)
+        point = padded(floats(message, "point", None, self.problems.width), len(self.columns))
+        self.models[self._model(message)] = self.columns.combine(point)
         return {}
 
     def _hand(self, message: Message) -> Message:
         """Let HyFDCA go on from a mixture of dual vectors."""
         self._forget(message)
+        width = self.problems.width
+        point, weights = (floats(message, field, None, width) for field in ("point", "weights"))
         self._successor = Successor(self.ground, self.settings, number(message, "lam"))
-        mixture = array(message, "weights")
-        point = padded(array(message, "point"), len(self.columns))
         reply = self._successor.begin(
-            self.rows.mixed_alpha(mixture),
-            self.columns.combine(point),
-            self.rows.combined(array(message, "point")),
+            self.rows.mixed_alpha(weights),
+            self.columns.combine(padded(point, len(self.columns))),
+            self.rows.combined(point),
             message,
         )
-        self._answers |= self._successor.phases()
+        self._answers |= self._successor.half.phases()
         return reply
 
     def settle(self, ack: int) -> None:

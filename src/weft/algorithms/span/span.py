@@ -9,17 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.span.exchange import Exchange, Mixture
+from weft.algorithms.span.exchange import FINEST, FIXED_POINT, Exchange, Mixture
 from weft.algorithms.span.vectors import padded
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Relative rounding of a number, and of fixed point within its range.
+#: Relative rounding of a number.
 _ROUNDING = 2.0**-52
-_FIXED_POINT = 2.0**-48
-#: The gap that rounding must not spoil where none is asked for.
-_FINEST = 1e-6
 #: What share of the gap rounding may make up.
 _BEARABLE = 0.1
 
@@ -94,10 +91,7 @@ class Span:
     @property
     def gaps(self) -> Floats:
         """(P − D)/P per problem; no loss is below zero, so that a P below zero proves nothing."""
-        primal = self.primal
-        known = (primal > 0) & np.isfinite(primal) & np.isfinite(self.dual)
-        part = np.maximum(primal - self.dual, 0.0, where=known, out=np.ones_like(primal))
-        return np.where(known, part / np.where(known, primal, 1.0), np.inf)
+        return gaps_of(self.primal, self.dual)
 
     def inner(self, a: Floats, b: Floats) -> Floats:
         """Inner products of two combinations, per problem."""
@@ -188,6 +182,16 @@ class Span:
         self._coming = (offsets, cross)
 
     @property
+    def doubt(self) -> Floats:
+        """The rounding of an inner product of two vectors, per problem."""
+        longest = np.einsum("jjp->jp", self.gram).max(axis=0)
+        rounding: Floats = longest * _ROUNDING
+        if self.exchange.by_rows:
+            bounds, samples = self.exchange.bounds, self.exchange.roster.n_samples
+            rounding = rounding + bounds.products * FIXED_POINT * bounds.alpha / samples**0.5
+        return rounding
+
+    @property
     def strained(self) -> bool:
         """Whether rounding in a point of large coefficients that cancel spoils the certificate.
 
@@ -198,9 +202,9 @@ class Span:
         lengths = np.einsum("jjp->jp", self.gram)
         in_norms = 0.5 * self.lam * (squares * lengths).sum(axis=0) * _ROUNDING
         # The anchor's own z is as exact as that of any point.
-        in_z = np.sqrt(squares[1:].sum(axis=0)) * self.exchange.bounds.products * _FIXED_POINT
+        in_z = np.sqrt(squares[1:].sum(axis=0)) * self.exchange.bounds.products * FIXED_POINT
         in_losses = in_z / np.sqrt(self.exchange.roster.n_samples)
-        wanted = (self.exchange.settings.gap or _FINEST) * np.abs(self.primal)
+        wanted = (self.exchange.settings.gap or FINEST) * np.abs(self.primal)
         return bool((in_norms + in_losses > _BEARABLE * wanted).any())
 
     def refresh(self, kept: Ints) -> None:
@@ -240,3 +244,14 @@ class Span:
             assert cross is not None
             first = np.einsum("jp,jkp->kp", fold, cross)[None]
             self._coming = (offsets, np.concatenate([first, cross[kept]]))
+
+
+def gaps_of(primal: Floats, dual: Floats) -> Floats:
+    """(P − D)/P per problem; infinite where the two prove nothing.
+
+    No loss is below zero, so that a P below zero proves nothing, nor does a D above P.
+    """
+    known = (primal > 0) & np.isfinite(primal) & np.isfinite(dual) & (dual <= primal * (1 + 1e-9))
+    gap = np.where(known, primal - dual, 0.0)
+    share = np.maximum(gap, 0.0) / np.where(known, primal, 1.0)
+    return np.where(known, share, np.where((primal == 0) & (dual == 0), 0.0, np.inf))

@@ -92,12 +92,6 @@ class Vectors:
                 out[j, k] = inner(mine, other)
         return out
 
-    def state(self) -> Floats:
-        return np.stack(self._held)
-
-    def restore(self, state: Floats) -> None:
-        self._held = list(state)
-
 
 def combined(vectors: Sequence[Floats], coefficients: Floats) -> Floats:
     """Σ_j coefficients[j] · vector_j, per problem."""
