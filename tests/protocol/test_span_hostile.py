@@ -1,0 +1,243 @@
+"""The fast solvers against rounding, breakdowns halfway and a coordinator that asks too much."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from weft.algorithms.settings import Settings
+from weft.algorithms.span.rows import Rows
+from weft.channels import LocalChannel
+from weft.data import SPLITS, Table, load
+from weft.errors import ProtocolError, WeftError
+from weft.federation import Federation
+
+SOLVERS = [("cutting-planes", "hinge"), ("lbfgs", "logistic"), ("newton-cg", "logistic")]
+
+
+def digits(n: int = 60) -> Table:
+    table = load("digits")
+    block = np.asarray(table.block, float)[:n]
+    block /= np.linalg.norm(block, axis=1).max()
+    labels = np.where(table.labels[:n] >= 5, 1, -1)
+    return Table(table.ids[:n], table.features, block, labels, table.task, "digits")
+
+
+def settings_of(solver: str, loss: str, **more) -> Settings:
+    return Settings(**{"lam": 1e-3, "gap": 1e-4, "loss": loss, "solver": solver, **more})
+
+
+# ── rounding ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("solver", "loss"), SOLVERS[:2])
+@pytest.mark.parametrize("lam", [1e-5, 1e-7, 1e-9])
+def test_no_rounding_lifts_the_bound_above_the_optimum(solver, loss, lam):
+    """Few samples, more features, rank four, entries of a hundred: inner products of nearly
+    parallel vectors are all rounding. The bound is then poor, but it stays a bound."""
+    random = np.random.default_rng(3)
+    block = 100.0 * random.standard_normal((60, 4)) @ random.standard_normal((4, 70))
+    y = np.where(random.random(60) < 0.5, 1.0, -1.0)
+    ids = np.array([f"i{i}" for i in range(60)], dtype=object)
+    names = np.array([f"x{j}" for j in range(70)], dtype=object)
+    table = Table(ids, names, block, y.astype(int), "classification", "flat")
+    split = SPLITS["grid"](table, k=1, q=3)
+    settings = settings_of(solver, loss, lam=lam, gap=1e-3, iterations=60, cipher="plain")
+    certificate = Federation(split.parties).train(settings).result.certificate
+    assert certificate is not None
+    # No P lies below P*: here is one near it, from a linear programme or from long descent.
+    upper = lam / 2 * _good(block, y) @ _good(block, y)
+    z = y * (block @ _good(block, y))
+    upper += (np.maximum(0, 1 - z) if loss == "hinge" else np.logaddexp(0, -z)).mean()
+    assert certificate.dual[0] <= upper * (1 + 1e-9)
+    assert certificate.dual[0] <= certificate.primal[0] * (1 + 1e-9)
+
+
+def _good(block, y):
+    """The w of least hinge loss."""
+    n, m = block.shape
+    rows = y[:, None] * block
+    found = linprog(
+        np.r_[np.zeros(2 * m), np.ones(n) / n],
+        A_ub=-np.hstack([rows, -rows, np.eye(n)]),
+        b_ub=-np.ones(n),
+        bounds=[(0, None)] * (2 * m + n),
+        method="highs",
+    )
+    return found.x[:m] - found.x[m : 2 * m]
+
+
+# ── breakdowns ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("solver", "loss"), SOLVERS)
+@pytest.mark.parametrize("method", ["duals_at", "feature_sums", "append"])
+@pytest.mark.parametrize("call", [4, 9])
+def test_a_party_that_broke_down_halfway_does_not_go_on_with_half_a_step(
+    solver, loss, method, call
+):
+    split = SPLITS["grid"](digits(), k=1, q=3)
+    original, count = getattr(Rows, method), [0]
+
+    def fails_once(self, *arguments):
+        count[0] += 1
+        if count[0] == call:
+            raise MemoryError
+        return original(self, *arguments)
+
+    settings = settings_of(solver, loss, cipher="plain", patience=2.0)
+    with (
+        patch.object(Rows, method, fails_once),
+        pytest.raises(ProtocolError, match="broke down in the middle"),
+    ):
+        Federation(split.parties).train(settings)
+
+
+# ── questions that should not be answered ────────────────────────────────────────────────────
+
+
+@contextmanager
+def after_first(phase, ask):
+    """Let ``ask(handler, message, fresh)`` talk to a party after its first answer to a phase.
+
+    ``fresh`` numbers a message as a new request.
+    """
+    exchange, done = LocalChannel.exchange, []
+
+    def watched(channel, requests):
+        out = exchange(channel, requests)
+        request = requests[0]
+        if request.phase == phase and not done:
+            done.append(True)
+            party = next(iter(request.messages))
+            latest = [request.messages[party]["round"]]
+
+            def fresh(**changes):
+                latest[0] += 1
+                return {**request.messages[party], **changes, "round": latest[0]}
+
+            ask(channel._handlers[party], request.messages[party], fresh)
+        return out
+
+    with patch.object(LocalChannel, "exchange", watched):
+        yield done
+
+
+def train_quietly(settings):
+    """The run itself may end in a refusal: the party has been disturbed."""
+    try:
+        Federation(SPLITS["grid"](digits(), k=1, q=3).parties).train(settings)
+    except WeftError:
+        return
+
+
+def test_a_repeated_question_must_be_the_same_one():
+    def ask(handler, message, fresh):
+        steps = np.linspace(0, 1, 20)
+        finer = np.stack([1 - steps, steps], axis=1)[:, :, None]
+        with pytest.raises(ProtocolError, match="another 'losses' under masks"):
+            handler("span.search", fresh(steps=finer))
+        with pytest.raises(ProtocolError, match="comes after phase"):
+            handler("span.search", fresh(context=message["context"] + 2**20))
+        for phase in ("spread", "point", "gather", "follow", "close"):
+            with pytest.raises(ProtocolError, match="comes after phase"):
+                handler(f"span.{phase}", fresh())
+        # The same question is answered again, with the same scalars under other pads.
+        assert handler("span.search", fresh())["losses"]
+
+    with after_first("span.search", ask) as done:
+        train_quietly(settings_of("lbfgs", "logistic", cipher="pad"))
+    assert done
+
+
+WRONG = [
+    np.zeros((1, 2)),
+    np.zeros((2, 3, 4)),
+    np.array(["a"]),
+    np.full((2, 1), np.nan),
+    np.zeros((2, 1), np.int64),
+    "text",
+    7,
+]
+
+
+@pytest.mark.parametrize(
+    ("phase", "field"),
+    [
+        ("spread", "fold"),
+        ("spread", "gram"),
+        ("search", "moved"),
+        ("search", "point"),
+        ("search", "steps"),
+        ("search", "at"),
+        ("search", "weights"),
+        ("search", "of"),
+        ("gather", "moved"),
+        ("gather", "at"),
+        ("gather", "direction"),
+        ("point", "point"),
+        ("point", "weights"),
+        ("point", "model"),
+        ("keep", "point"),
+        ("hand", "weights"),
+        ("hand", "rows"),
+    ],
+)
+@pytest.mark.parametrize("wrong", WRONG, ids=[str(i) for i in range(len(WRONG))])
+def test_a_malformed_question_gets_a_sentence(phase, field, wrong):
+    def ask(handler, message, fresh):
+        width, held = 1, 2
+        sound = {
+            "serial": message["serial"] + 1,
+            "gram": "columns",
+            "moved": np.array([[1.0], [0.0]]),
+            "point": np.zeros((held, width)),
+            "weights": np.zeros((held, width)),
+            "steps": np.zeros((1, 2, 1)),
+            "at": np.zeros((1, 1)),
+            "model": 0,
+            "lam": 1.0,
+            "rows": np.ones(1, bool),
+            "columns": np.ones(1, bool),
+            "keep": np.array([1]),
+        }
+        with pytest.raises(WeftError) as caught:
+            handler(f"span.{phase}", fresh(**{**sound, field: wrong}))
+        assert len(str(caught.value)) < 300
+
+    with after_first("span.spread", ask) as done:
+        train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
+    assert done
+
+
+@pytest.mark.parametrize("keep", [[0, 1], [1, 1], [5], [-1]])
+def test_vectors_that_are_not_there_cannot_be_kept(keep):
+    def ask(handler, message, fresh):
+        wrong = {"keep": np.array(keep), "fold": np.zeros((2, 1)), "serial": message["serial"] + 1}
+        with pytest.raises(ProtocolError, match="keep"):
+            handler("span.spread", fresh(**wrong))
+
+    with after_first("span.spread", ask) as done:
+        train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
+    assert done
+
+
+def test_no_table_of_losses_is_finer_than_agreed():
+    def ask(handler, message, fresh):
+        question = {
+            "serial": message["serial"] + 1,
+            "moved": np.array([[1.0], [0.0]]),
+            "point": np.zeros((1, 1)),
+            "steps": np.zeros((33, 2, 1)),
+            "at": np.zeros((1, 1)),
+        }
+        with pytest.raises(ProtocolError, match="33 steps"):
+            handler("span.search", fresh(**question))
+
+    with after_first("span.spread", ask) as done:
+        train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
+    assert done
