@@ -138,31 +138,22 @@ class Master:
         self._idle[fresh] = 0
         self._size += new
 
-    def solve(
-        self, *, tolerance: float, scale: float = 1.0, shift: ArrayLike | None = None
-    ) -> Solution:
-        """Maximise Σ_j (b_j + shift_j) μ_j − scale/2 μᵀHμ, from the last μ on.
+    def solve(self, *, tolerance: float, scale: float = 1.0) -> Solution:
+        """Maximise Σ_j b_j μ_j − scale/2 μᵀHμ, from the last μ on.
 
         Parameters
         ----------
         tolerance : float
             Largest ``gap`` of the solution, absolute. With 0 it goes as far as rounding lets it.
-        scale, shift : float > 0, (n,) array
-            What a proximal centre makes of the problem.
+        scale : float
+            Above zero: 1/λ, where H holds inner products as they are.
         """
         if not 0.0 < scale < np.inf:
             raise ValueError(f"the scale of a master must be positive and finite, not {scale}")
         if not tolerance >= 0.0:
             raise ValueError(f"the tolerance of a master must not be negative, but is {tolerance}")
         live = slice(0, self._size)
-        height = self._intercepts[live].copy()
-        if shift is not None:
-            moved = np.asarray(shift, dtype=np.float64)
-            if moved.shape != (self.n,) or not np.isfinite(moved).all():
-                raise ValueError(f"the shift must be {self.n} finite numbers, one per cut")
-            height[self._slacks :] += moved
-
-        value, gap = ascend(self._state(height), float(scale), float(tolerance))
+        value, gap = ascend(self._state(self._intercepts[live]), float(scale), float(tolerance))
         self._idle[live] = np.where(self._mu[live] > 0.0, 0, self._idle[live] + 1)
         return Solution(self.mu.copy(), float(value), float(gap))
 
@@ -170,20 +161,6 @@ class Master:
     def idle(self) -> Ints:
         """In how many solves in a row each cut has had weight 0."""
         return self._idle[self._slacks : self._size]
-
-    def drop_idle(self, after: int) -> Ints:
-        """Forget cuts that had weight 0 in each of the last ``after`` solves.
-
-        Returns
-        -------
-        (kept,) array of int
-            The old numbers of the cuts that stay, in rising order.
-        """
-        if after < 1:
-            raise ValueError(f"a cut is idle after at least one solve, not {after}")
-        kept = np.flatnonzero((self.idle < after) | (self.mu > 0.0))
-        self.keep(kept)
-        return kept
 
     def keep(self, cuts: Ints) -> None:
         """Forget all cuts but these; weight of the others goes to the slack of their group."""
