@@ -26,34 +26,26 @@ set WEFT_DATA.
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby, pairwise
-from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table as Grid
-from scipy.optimize import minimize
-from scipy.special import expit
 
 from harness import Report
+from harness.optima import optimum, primal, signs, with_constant
 from harness.splits import find_data, grid
 from weft.algorithms.base import Record, Result
 from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel
 from weft.data import SPLITS, Split, Table, pool
 from weft.federation import Federation, Preparation
-from weft.losses import get_loss
 from weft.model import Model
 
 Floats = NDArray[np.float64]
@@ -68,8 +60,6 @@ MODES: dict[Mode, tuple[str, float]] = {
 LATENCIES = (0.0, 0.2575, 0.8)
 #: How far HyFDCA may go, in our round trips.
 TIMES = 10
-#: Passes after which liblinear stops, converged or not: its P is an upper bound on P* either way.
-PASSES = 10_000
 #: Share of P* by which a lower bound may lie above it: sums travel in fixed point.
 ROUNDING = 1e-9
 
@@ -224,136 +214,6 @@ def mark(record: Record, others: float) -> Mark:
     return Mark(gap, record.round_trips, record.compute_seconds, others)
 
 
-# ── the central optimum ───────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Optimum:
-    """What a central solver reached, per class.
-
-    Attributes
-    ----------
-    primal
-        P of its w: P* at most lies as high.
-    known
-        By what share of P the solver itself proves that it may be above P* (a gradient g and
-        λ-strong convexity: ‖g‖²/2λ), −1 where it proves nothing.
-    """
-
-    primal: list[float]
-    known: float
-    how: str
-    seconds: float
-
-
-def with_constant(block: Any) -> Any:
-    """The table with the column of the intercept."""
-    if isinstance(block, np.ndarray):
-        return np.hstack([block, np.ones((len(block), 1))])
-    whole = sp.csr_array(sp.hstack([block, sp.csr_array(np.ones((block.shape[0], 1)))]))
-    # liblinear takes no others.
-    whole.indices, whole.indptr = whole.indices.astype(np.int32), whole.indptr.astype(np.int32)
-    return whole
-
-
-def signs(table: Table, classes: NDArray[Any]) -> Floats:
-    """±1 per class, one against the rest; of two classes only the second."""
-    wanted = classes[1:] if len(classes) == 2 else classes
-    return np.where(np.asarray(table.labels)[:, None] == wanted[None, :], 1.0, -1.0)
-
-
-def primal(block: Any, labels: Floats, loss: str, lam: float, w: Floats) -> list[float]:
-    """P per class of w (columns × classes)."""
-    losses = get_loss(loss).value(np.asarray(block @ w), labels).mean(axis=0)
-    total: list[float] = (0.5 * lam * np.einsum("ij,ij->j", w, w) + losses).tolist()
-    return total
-
-
-def optimum(case: Case, table: Table, classes: NDArray[Any]) -> Optimum:
-    """Of the pooled table, from the cache where it is there."""
-    folder = Path(os.environ.get("WEFT_CACHE") or tempfile.gettempdir())
-    name = f"weft-optimum-{case.data}-{table.n}x{table.m}-{case.loss}-{case.lam:g}.json"
-    if (folder / name).is_file():
-        return Optimum(**json.loads((folder / name).read_text()))
-    print(f"  finding the central optimum of {case.problem} …", flush=True)
-    began = perf_counter()
-    block, labels = with_constant(table.block), signs(table, classes)
-    if case.loss == "hinge":
-        w, known, how = by_liblinear(block, labels, case.lam)
-    else:
-        w, known, how = by_scipy(block, labels, case.lam)
-    found = Optimum(
-        primal(block, labels, case.loss, case.lam, w), known, how, perf_counter() - began
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(json.dumps(asdict(found)) + "\n")
-    return found
-
-
-def by_liblinear(block: Any, labels: Floats, lam: float) -> tuple[Floats, float, str]:
-    """LinearSVC, dual coordinate descent: min ½‖w‖² + C Σ hinge with C = 1/(λN)."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.svm import LinearSVC
-
-    columns, short = [], 0
-    for y in labels.T:
-        model = LinearSVC(
-            loss="hinge",
-            dual=True,
-            C=1.0 / (lam * len(y)),
-            fit_intercept=False,
-            tol=1e-5,
-            max_iter=PASSES,
-            random_state=0,
-        )
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model.fit(block, y)
-        short += any(issubclass(w.category, ConvergenceWarning) for w in caught)
-        columns.append(model.coef_[0])
-        print(f"  liblinear: {model.n_iter_} passes", flush=True)
-    how = "liblinear, tol 1e-5"
-    if short:
-        how += f", {short} of {len(labels.T)} stopped after {PASSES:,} passes: P* lies below"
-    return np.stack(columns, axis=1), -1.0, how
-
-
-def by_scipy(block: Any, labels: Floats, lam: float) -> tuple[Floats, float, str]:
-    """L-BFGS on all classes at once, from zero, with its distance to P* from the gradient."""
-    n, width = labels.shape
-    shape = (block.shape[1], width)
-    across = block.T if isinstance(block, np.ndarray) else sp.csr_array(block.T)
-
-    def value(flat: Floats) -> tuple[float, Floats]:
-        w = flat.reshape(shape)
-        margins = labels * np.asarray(block @ w)
-        slopes = -labels * expit(-margins) / n
-        total = 0.5 * lam * float((w * w).sum()) + float(np.logaddexp(0.0, -margins).sum()) / n
-        return total, (lam * w + np.asarray(across @ slopes)).ravel()
-
-    # The gradient's square over 2λ, of all classes, is to be 1e-7 of a P of about 0.1.
-    near = np.sqrt(2 * lam * 1e-8)
-
-    def enough(flat: Floats) -> None:
-        if np.linalg.norm(value(flat)[1]) < near:
-            raise StopIteration
-
-    options = {"maxiter": 1500, "maxfun": 2000, "maxcor": 20, "ftol": 0.0, "gtol": 0.0}
-    found: Any = cast("Any", minimize)(
-        value,
-        np.zeros(block.shape[1] * width),
-        jac=True,
-        method="L-BFGS-B",
-        callback=enough,
-        options=options,
-    )
-    gradient = value(found.x)[1].reshape(shape)
-    w = found.x.reshape(shape)
-    above = (gradient**2).sum(axis=0) / (2 * lam)
-    share = float((above / np.array(primal(block, labels, "logistic", lam, w))).max())
-    return w, share, f"scipy's L-BFGS, {found.nit} iterations, P* at most {share:.1g} below"
-
-
 def released(model: Model, table: Table) -> Floats:
     """w of a model with the constant's weight last, by the pooled table's columns."""
     assert model.features.tolist() == table.features.tolist()
@@ -477,7 +337,7 @@ def optimum_rows(report: Report, runs: list[tuple[Case, Mode, Run]], table: Tabl
     case, _, run = runs[0]
     classes = run.model.classes
     assert classes is not None
-    best = optimum(case, table, classes)
+    best = optimum(case.data, case.loss, case.lam, table, classes)
     print(f"  central: {best.how}, {best.seconds:.0f} s", flush=True)
     block, labels = with_constant(table.block), signs(table, classes)
     judged = np.array(best.primal)
@@ -561,7 +421,7 @@ def bits_part(report: Report) -> None:
     split = small_split()
     kinds: dict[str, dict[str, Any]] = {
         "cutting planes": {"solver": "cutting-planes"},
-        "cutting planes, 10 groups": {"solver": "cutting-planes", "groups": 5},
+        "cutting planes, 10 groups": {"solver": "cutting-planes", "groups": 10},
         "L-BFGS": {"solver": "lbfgs", "loss": "logistic"},
         "HyFDCA": {"solver": "hyfdca", "iterations": 50},
     }

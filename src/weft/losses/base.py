@@ -14,6 +14,7 @@ import numpy.typing as npt
 from weft.errors import ConfigError
 
 Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 # An α that went through encryption's fixed point or an average of equal steps may sit this far
 # outside the domain of the conjugate; it is read as lying on the boundary.
@@ -82,7 +83,7 @@ class Loss(ABC):
         target: Array,
         y: Array,
         steps: Array,
-        used: npt.NDArray[np.bool_] | None = None,
+        used: Flags | None = None,
     ) -> Array:
         """Return Σ_i l at mixtures of two points: (steps × columns).
 
@@ -96,14 +97,20 @@ class Loss(ABC):
             Which samples count.
         """
         out = np.zeros((len(steps), z.shape[1]))
+        mask = np.zeros((0, 0), bool) if used is None else used
+        self._add_table(z, target, y, steps, mask, out)
+        return out
+
+    def _add_table(
+        self, z: Array, target: Array, y: Array, steps: Array, mask: Flags, out: Array
+    ) -> None:
+        """Add Σ_i l to ``out``; an empty mask lets all samples count."""
         for start in range(0, len(z), _BAND):
             band = slice(start, start + _BAND)
             part, aim, labels = z[band], target[band], y[band]
-            counts = None if used is None else used[band]
             for k, (here, there) in enumerate(steps):
                 losses = self.value(here * part + there * aim, labels)
-                out[k] += (losses if counts is None else losses * counts).sum(axis=0)
-        return out
+                out[k] += (losses * mask[band] if mask.size else losses).sum(axis=0)
 
     def curvature(self, z: Array, y: Array) -> Array:
         """Return l''(z); at a kink of l', that of one side. Zero for a piecewise linear loss."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, xlog1py, xlogy
 
-from weft.losses.base import Array, Loss, check_parameter
+from weft.losses.base import Array, Flags, Loss, check_parameter
 from weft.losses.steps import logistic_step, margin_step
 from weft.losses.tables import hinge_table
 
@@ -37,19 +36,11 @@ class Hinge(MarginLoss):
         """Return max(0, 1 − yz)."""
         return np.maximum(1.0 - y * z, 0.0)
 
-    def table(
-        self,
-        z: Array,
-        target: Array,
-        y: Array,
-        steps: Array,
-        used: npt.NDArray[np.bool_] | None = None,
-    ) -> Array:
-        """Return Σ_i l at mixtures of two points."""
-        out = np.zeros((len(steps), z.shape[1]))
-        mask = np.zeros((0, 0), bool) if used is None else used
+    def _add_table(
+        self, z: Array, target: Array, y: Array, steps: Array, mask: Flags, out: Array
+    ) -> None:
+        """Add the losses in one pass."""
         hinge_table(z, target, y, steps[:, 0], steps[:, 1], mask, out)
-        return out
 
     def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return −ya."""

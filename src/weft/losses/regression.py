@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from weft.losses.base import Array, Loss, check_parameter
+from weft.losses.base import Array, Flags, Loss, check_parameter
 from weft.losses.steps import deviation_step, tube_step
 from weft.losses.tables import tube_table
 
@@ -77,19 +76,11 @@ class EpsilonInsensitive(DeviationLoss):
         """Return max(0, |z − y| − ε)."""
         return np.maximum(np.abs(z - y) - self.epsilon, 0.0)
 
-    def table(
-        self,
-        z: Array,
-        target: Array,
-        y: Array,
-        steps: Array,
-        used: npt.NDArray[np.bool_] | None = None,
-    ) -> Array:
-        """Return Σ_i l at mixtures of two points."""
-        out = np.zeros((len(steps), z.shape[1]))
-        mask = np.zeros((0, 0), bool) if used is None else used
+    def _add_table(
+        self, z: Array, target: Array, y: Array, steps: Array, mask: Flags, out: Array
+    ) -> None:
+        """Add the losses in one pass."""
         tube_table(z, target, y, steps[:, 0], steps[:, 1], mask, out, self.epsilon)
-        return out
 
     def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return −ay + ε|a|."""

@@ -19,10 +19,7 @@ Flags = NDArray[np.bool_]
 
 #: Where losses are measured between the best point and the model's minimum …
 _STEPS: Floats = np.concatenate(
-    [
-        np.concatenate([[0.0], np.geomspace(1e-2, 1.0, 11)]),
-        np.repeat([0.2, 0.35, 0.5, 0.75, 1.0], 4),
-    ]
+    [[0.0], np.geomspace(1e-2, 1.0, 11), np.repeat([0.2, 0.35, 0.5, 0.75, 1.0], 4)]
 )
 #: … and how much that is stretched there, in gaps: a mixture of dual vectors that is not optimal
 #: yet gives a w that is too short.
