@@ -20,6 +20,7 @@ from weft.crypto import Adder
 from weft.crypto.cost import Cost, Spent
 from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError, DataError
+from weft.guards import OPEN, Terms
 from weft.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.matching.meet import meet
 from weft.matching.roster import Overlap, Roster
@@ -95,6 +96,8 @@ class Federation:
         Let every message travel as bytes, as over a network.
     keys
         The parties' keys, from files; None: made for every run.
+    terms
+        What every party insists on; by default nothing, since all data is in one hand here.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class Federation:
         store: Path | None = None,
         packed: bool = False,
         keys: Mapping[str, PartyKeys] | None = None,
+        terms: Terms = OPEN,
     ) -> None:
         if not tiles:
             raise ConfigError("a federation needs at least one party")
@@ -126,6 +130,7 @@ class Federation:
         self._store = store
         self._packed = packed
         self._keys = keys
+        self.terms = terms
         self._start: Model | None = None
         self.parties: dict[str, Party] = {}
 
@@ -145,8 +150,8 @@ class Federation:
                 keys=keys[name],
                 cipher=settings.cipher,
                 store=self._store,
-                simulated=True,
                 start=self._start,
+                terms=self.terms,
             )
             for name, held in self._tiles.items()
         }
@@ -165,6 +170,7 @@ class Federation:
             confirm_separate_ids=how.confirm_separate_ids,
             # The safe method draws per cohort: nobody needs to know who else draws how much.
             follow_draws=settings.solver == "hyfdca" and settings.local != "safe",
+            terms=self.terms,
         )
         agree_on_scaling(channel, roster, how.scaling, how.unit_rows, adder)
         return channel, roster, adder, classes

@@ -19,11 +19,13 @@ from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import folds_of
 from weft.channels import Message
 from weft.channels.message import array, binary, integer, number, text
+from weft.consortium.refusals import check_seat, check_settings
 from weft.crypto.cost import Cost
 from weft.crypto.keyring import AXES, Keyring, Keys
 from weft.data.scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
+from weft.guards import Terms
 from weft.matching.seat import Seat
 from weft.matching.tokens import encode_labels, label_tokens, tokens_of
 from weft.model import Model
@@ -54,10 +56,10 @@ class Party:
         Name of the cipher under every sum.
     store
         Folder for this party's own checkpoints.
-    simulated
-        Whether its data is nobody's secret, so that the papers' literal protocol may run.
     start
         A model to start from; only the weights of its own features are used.
+    terms
+        What it insists on.
     """
 
     def __init__(
@@ -68,19 +70,19 @@ class Party:
         keys: Keys,
         cipher: str = "pad",
         store: Path | None = None,
-        simulated: bool = False,
         start: Model | None = None,
+        terms: Terms | None = None,
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
         self.name = name
         self._tiles = list(tiles)
-        self._keyring = Keyring(keys, cipher)
+        self._terms = terms or Terms()
+        self._keyring = Keyring(keys, cipher, self._terms)
         self._cipher = self._keyring.cipher
         self._table: LocalTable | None = None
         self._makers: dict[str, NDArray[np.int32]] = {}
         self._store = store
-        self._simulated = simulated
         self._model = start
         self._bias: float | None = None
         self._classes: NDArray[Any] | None = None
@@ -154,6 +156,7 @@ class Party:
     def _take_seat(self, message: Message) -> Message:
         self._bias = number(message, "bias_value") if "bias_value" in message else None
         seat = self._seat = Seat.from_message(message)
+        check_seat(self._terms, seat, self.name)
         self._scaling = self._half = self._table = None
         boxes = self._keyring.make(message, seat.party, seat.shared_rows, seat.shared_columns)
         self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
@@ -175,7 +178,13 @@ class Party:
     def _scaler(self) -> ScalingParty:
         if self._scaling is None:
             blocks = [t.block for t in self._tiles]
-            self._scaling = ScalingParty(self.seat, blocks, self._bias, self._cipher)
+            self._scaling = ScalingParty(
+                self.seat,
+                blocks,
+                self._bias,
+                self._cipher,
+                sample_norms=self._terms.allow_sample_norms,
+            )
         return self._scaling
 
     def _finish_scaling(self, message: Message) -> Message:
@@ -209,11 +218,7 @@ class Party:
 
     def _start(self, message: Message) -> Message:
         settings = Settings.from_json(text(message, "settings"))
-        if settings.coordinator_sees == "papers" and not self._simulated:
-            raise ConfigError(
-                f"party {self.name} refuses coordinator_sees = 'papers', which shows its feature "
-                "sums to the coordinator and is for simulations; use 'nothing'"
-            )
+        check_settings(self._terms, settings, self.seat, self.name)
         table = self.table() if self._table is None else self._table
         unit, label = number(message, "unit"), number(message, "label")
         loss, lam = settings.make_loss(), number(message, "lam")

@@ -19,14 +19,15 @@ ROOT = Path(weft.__file__).parent
 ROOMS = {
     "errors": set(),
     "storage": set(),
-    "crypto": set(),
+    "guards": set(),
+    "crypto": {"guards"},
     "losses": set(),
     "keys": {"crypto", "storage"},
     "channels": {"crypto"},
     "data": {"storage"},
-    "matching": {"channels", "crypto"},
+    "matching": {"channels", "crypto", "guards"},
     "sums": {"crypto", "channels", "matching", "losses"},
-    "algorithms": {"crypto", "channels", "matching", "sums", "losses", "storage"},
+    "algorithms": {"crypto", "channels", "guards", "matching", "sums", "losses", "storage"},
 }
 
 

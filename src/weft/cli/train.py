@@ -86,7 +86,12 @@ def train(
         ) as recorder,
     ):
         federation = Federation(
-            problem.tiles, problem.preparation, store=store, keys=own, record=recorder or False
+            problem.tiles,
+            problem.preparation,
+            store=store,
+            keys=own,
+            record=recorder or False,
+            terms=plan.terms,
         )
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(settings, progress=line, checkpointing=saving)

@@ -31,6 +31,7 @@ from weft.data.splits import Split
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation import Preparation
+from weft.guards import Terms
 from weft.keys import PartyKeys, load_all
 from weft.matching.roster import Overlap
 
@@ -58,6 +59,7 @@ class Config:
     checkpoint_every: int | None
     record: bool
     keys: Path | None
+    terms: Terms
     parties: tuple[PartySection, ...]
 
     @property
@@ -147,7 +149,9 @@ def read_config(path: str | Path) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{where}: is not valid TOML ({error}); correct that line") from None
     known_keys(
-        content, ("name", "data", "model", "solver", "keys", "party"), f"{where}: the config"
+        content,
+        ("name", "data", "model", "solver", "privacy", "keys", "party"),
+        f"{where}: the config",
     )
     data = checked(DataSection, _table(content, "data", where), f"{where}: [data]")
     model = checked(ModelSection, _table(content, "model", where), f"{where}: [model]")
@@ -156,7 +160,8 @@ def read_config(path: str | Path) -> Config:
     if not isinstance(name, str) or not name.strip():
         raise ConfigError(f'{where}: name must be text, such as name = "three hospitals"')
     with naming(where):
-        settings = _settings(model, solver, path.parent)
+        terms = checked(Terms, _table(content, "privacy", where), "[privacy]")
+        settings = _settings(model, solver, terms, path.parent)
     parties = content.get("party", [])
     if not isinstance(parties, list):
         raise ConfigError(f"{where}: write [[party]] with two brackets, once for each party")
@@ -168,13 +173,14 @@ def read_config(path: str | Path) -> Config:
         checkpoint_every=solver.checkpoint_every,
         record=solver.record,
         keys=_keys(content, path),
+        terms=terms,
         parties=tuple(_party(entry, number, where) for number, entry in enumerate(parties, 1)),
     )
     _check_sources(config)
     return config
 
 
-def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Settings:
+def _settings(model: ModelSection, solver: SolverSection, terms: Terms, folder: Path) -> Settings:
     check_cipher(solver.cipher)
     if solver.checkpoint_every is not None and solver.checkpoint_every < 1:
         raise ConfigError(f"checkpoint_every is {solver.checkpoint_every}; give at least 1")
@@ -184,6 +190,7 @@ def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Setti
         if field.name not in ("name", "checkpoint_every", "record")
     }
     values["participation"] = _participation(solver.participation, folder)
+    values["norms"] = solver.norms or "sample"
     lambdas = _lambdas(model.lam, solver.folds)
     settings = Settings(
         solver=solver.name,
@@ -193,7 +200,10 @@ def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Setti
         loss_parameters=model.loss_parameters,
         **values,
     )
-    settled(settings, saves=solver.checkpoint_every is not None)
+    chosen, _ = settled(settings, saves=solver.checkpoint_every is not None)
+    if solver.norms is None and chosen.solver == "hyfdca" and not terms.allow_sample_norms:
+        # Norms of single samples are faster, where the parties agreed to tell them.
+        settings = msgspec.structs.replace(settings, norms="cohort")
     return settings
 
 

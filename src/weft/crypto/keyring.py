@@ -22,6 +22,7 @@ from weft.crypto.paillier import PaillierSecret
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.crypto.streams import Streams
 from weft.errors import ProtocolError
+from weft.guards.terms import OPEN, Terms
 
 Ints = NDArray[np.int64]
 SEED = 16
@@ -51,11 +52,14 @@ class Keyring:
         Identity and run secret.
     cipher
         Name of the cipher under every sum.
+    terms
+        Over how many parties sums of scalars must go.
     """
 
-    def __init__(self, keys: Keys, cipher: str) -> None:
+    def __init__(self, keys: Keys, cipher: str, terms: Terms = OPEN) -> None:
         check_cipher(cipher)
         self._keys = keys
+        self._terms = terms
         self.cipher = _cipher_of(cipher)
         self.cipher.party_name = keys.name
         self._run_id = self._nonce = b""
@@ -100,7 +104,7 @@ class Keyring:
         self.cipher.key = int(self._keys.run.fingerprint(f"key {self._run_id.hex()}")[:8], 16)
         if self.cipher.name == "plain":
             return {}
-        self.cipher.masks = Masks(self._keys.identity, self._nonce)
+        self.cipher.masks = Masks(self._keys.identity, self._nonce, self._terms)
         self._pad_key = self._keys.run.derive("weft pad", self._run_id)
         for axis, start in zip(AXES, (rows, columns), strict=True):
             self._start[axis] = start

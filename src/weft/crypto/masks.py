@@ -15,7 +15,8 @@ import numpy as np
 from weft.crypto.labels import SCALAR_BYTES, label_of
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.crypto.wide import Limbs, unpacked
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
+from weft.guards.terms import OPEN, Terms
 
 _WIDTH = SCALAR_BYTES
 #: Random bytes of a party for one run; they follow its public keys.
@@ -33,11 +34,14 @@ class Masks:
     nonce
         Its own random bytes of this run, which every pair secret depends on: masks of two runs
         differ, whatever anybody else repeats.
+    terms
+        Over how many parties a sum must go.
     """
 
-    def __init__(self, identity: Identity, nonce: bytes) -> None:
+    def __init__(self, identity: Identity, nonce: bytes, terms: Terms = OPEN) -> None:
         self._identity = identity
         self._nonce = nonce
+        self._terms = terms
         self._pairs: dict[bytes, Secret] = {}
 
     def __reduce__(self) -> Any:
@@ -53,6 +57,11 @@ class Masks:
             raise ProtocolError(f"a request for '{field}' names neighbours that are none")
         if len(keys) != _KEY * len(peers):
             raise ProtocolError(f"a request for '{field}' names neighbours without their keys")
+        if len(np.unique(peers)) != len(peers):
+            raise ProtocolError(f"a request for '{field}' names a neighbour twice")
+        # Neighbours are everybody else, or as many as terms can ask for.
+        if not self._terms.allows_scalars(len(peers) + 1):
+            self._refuse(field, len(peers) + 1)
         name = f"request {label_of(epoch, round_, 0)} {field}".encode()
         if "context" in message:
             name = f"context {message['context']} {field}".encode()
@@ -63,6 +72,14 @@ class Masks:
             mask = unpacked(stream)
             totals += mask if peer > party else -mask
         return totals
+
+    def _refuse(self, field: str, parties: int) -> None:
+        own = "its own" if parties == 1 else "a sum of two"
+        flag = "allow_lone_labels" if parties == 1 else "allow_pairs"
+        raise ConfigError(
+            f"this party refuses to tell '{field}' in a sum over so few parties that the "
+            f"coordinator would read {own}; agree on {flag} = true, or let more bring labels"
+        )
 
     def _shared(self, key: bytes) -> Secret:
         """The secret of a pair in this run, agreed upon once."""

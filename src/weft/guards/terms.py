@@ -15,7 +15,9 @@ from weft.errors import ConfigError
 Matching = Literal["hmac", "oprf"]
 
 #: Modes of the coordinator, from the one that shows least.
-_MODES = ("nothing", "weights", "papers")
+MODES = ("nothing", "weights", "papers")
+#: A party knows its neighbours in a sum of scalars, which are four where there are many parties.
+_MOST_CONTRIBUTORS = 5
 HIDING_CIPHERS = ("pad", "bfv", "paillier")
 
 
@@ -31,8 +33,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     min_contributors
         Parties that a sum must have.
     allow_pairs
-        Sums of two parties are allowed too: each can then compute the other's part. A sum of
-        scalars may then also have a single party, such as the only one with labels.
+        Sums of two parties are allowed too: each can then compute the other's part.
+    allow_lone_labels
+        The only party with labels may tell the coordinator its losses, which are sums over its
+        samples, but over no other party.
     allow_sample_norms
         Holders of a sample may learn ‖x_i‖², in the place of a bound for its whole cohort.
     allow_one_column
@@ -49,6 +53,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     min_batch: int = 10
     min_contributors: int = 3
     allow_pairs: bool = False
+    allow_lone_labels: bool = False
     allow_sample_norms: bool = False
     allow_one_column: bool = False
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
@@ -56,9 +61,12 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     matching: Matching = "hmac"
 
     def __post_init__(self) -> None:
-        for name in ("min_batch", "min_contributors"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; give a whole number above 0")
+        if self.min_batch < 1:
+            raise ConfigError(f"min_batch is {self.min_batch}; give a whole number above 0")
+        if not 1 <= self.min_contributors <= _MOST_CONTRIBUTORS:
+            raise ConfigError(
+                f"min_contributors is {self.min_contributors}; give 1 to {_MOST_CONTRIBUTORS}"
+            )
 
     def stricter(self, other: Terms) -> Terms:
         """The terms that keep to both."""
@@ -66,9 +74,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             min_batch=max(self.min_batch, other.min_batch),
             min_contributors=max(self.min_contributors, other.min_contributors),
             allow_pairs=self.allow_pairs and other.allow_pairs,
+            allow_lone_labels=self.allow_lone_labels and other.allow_lone_labels,
             allow_sample_norms=self.allow_sample_norms and other.allow_sample_norms,
             allow_one_column=self.allow_one_column and other.allow_one_column,
-            coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=_MODES.index),
+            coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=MODES.index),
             ciphers=tuple(c for c in self.ciphers if c in other.ciphers),
             matching="oprf" if "oprf" in (self.matching, other.matching) else "hmac",
         )
@@ -77,12 +86,17 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Whether a sum over so many parties may be opened."""
         return parties >= self.min_contributors or (parties == 2 and self.allow_pairs)
 
+    def allows_scalars(self, parties: int) -> bool:
+        """Whether the coordinator may read sums of scalars over so many parties."""
+        return self.allows(parties) or (parties == 1 and self.allow_lone_labels)
+
 
 #: No limit at all: data that is nobody's secret, simulated in one process.
 OPEN = Terms(
     min_batch=1,
     min_contributors=1,
     allow_pairs=True,
+    allow_lone_labels=True,
     allow_sample_norms=True,
     allow_one_column=True,
     coordinator_sees="papers",

@@ -12,6 +12,7 @@ from weft.channels import Channel, Message
 from weft.channels.message import Value, array, integer, text
 from weft.crypto import Adder
 from weft.errors import ProtocolError
+from weft.guards.terms import OPEN, Terms
 from weft.matching.roster import Holding, Overlap, Roster, build_roster
 from weft.matching.seeds import ask_for_seeds, deliver
 
@@ -25,6 +26,7 @@ def meet(
     bias: float | None = None,
     confirm_separate_ids: bool = False,
     follow_draws: bool = True,
+    terms: Terms = OPEN,
 ) -> Roster:
     """Coordinator: collect tokens, build the roster, tell every party its seat, carry boxes.
 
@@ -38,6 +40,8 @@ def meet(
         Value of the constant column, None for no constant column.
     follow_draws
         Whether parties must be able to compute each other's draws.
+    terms
+        What the parties agreed on.
     """
     parties = channel.parties
     question: Message = {"run": token_bytes(16)}
@@ -51,6 +55,7 @@ def meet(
         overlap=overlap,
         bias=bias is not None,
         confirm_separate_ids=confirm_separate_ids,
+        terms=terms,
     )
     seats = {}
     for number, party in enumerate(parties):

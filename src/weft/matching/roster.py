@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -12,7 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.errors import DataError
+from weft.guards.terms import OPEN, Terms
 from weft.matching.axis import Axis, Ints, build_axis, ranges
+from weft.matching.exposure import exposed_rows, fewest_foreign, foreign_columns
 from weft.matching.seat import Seat
 
 Overlap = Literal["mean", "first", "sum"]
@@ -47,6 +49,10 @@ class Roster:
         Per row cohort, the party that adds the constant column to it; −1 without one.
     bias_slot
         The constant column's slot, −1 without one.
+    terms
+        What the parties agreed on; the coordinator keeps to it, the parties see to it.
+    small
+        Samples left out because a guard would never let them change.
     """
 
     parties: tuple[str, ...]
@@ -56,6 +62,8 @@ class Roster:
     tile_party: Ints
     bias_owner: Ints
     bias_slot: int
+    terms: Terms = OPEN
+    small: int = 0
 
     @property
     def n_samples(self) -> int:
@@ -134,24 +142,38 @@ class Roster:
         return count - int(party in self.bias_owner)
 
     @cached_property
-    def _row_tiles(self) -> sp.csr_array:
+    def exposed(self) -> NDArray[np.bool_]:
+        """Per row cohort, whether a guard must count its changes."""
+        if self.terms.min_batch == 1:
+            return np.zeros(len(self.rows.sizes), bool)
+        return exposed_rows(self)
+
+    @cached_property
+    def foreign(self) -> Ints:
+        """Per (row cohort, holder), the columns that only others have."""
+        return foreign_columns(self)
+
+    @cached_property
+    def row_tiles(self) -> sp.csr_array:
+        """(row cohort × tile) which tiles a cohort lies in."""
         return _incidence(self.rows, len(self.tile_party))
 
     @cached_property
-    def _column_tiles(self) -> sp.csr_array:
+    def column_tiles(self) -> sp.csr_array:
+        """(column cohort × tile) which tiles a cohort lies in."""
         return _incidence(self.columns, len(self.tile_party))
 
     def cell_holders(self, party: int) -> NDArray[np.int32] | None:
         """Tiles that hold each (row cohort, column cohort) cell of a party; None if one each."""
-        rows = self._row_tiles[self.rows.cohorts[party]]
-        columns = self._column_tiles[self.columns.cohorts[party]]
+        rows = self.row_tiles[self.rows.cohorts[party]]
+        columns = self.column_tiles[self.columns.cohorts[party]]
         count = (rows @ columns.T).toarray().astype(np.int32)
         return count if (count > 1).any() else None
 
     def cells_owned(self, party: int, tile: int) -> NDArray[np.bool_]:
         """Cells of a party that no tile before ``tile`` holds."""
-        rows = self._row_tiles[self.rows.cohorts[party]][:, :tile]
-        columns = self._column_tiles[self.columns.cohorts[party]][:, :tile]
+        rows = self.row_tiles[self.rows.cohorts[party]][:, :tile]
+        columns = self.column_tiles[self.columns.cohorts[party]][:, :tile]
         return np.asarray((rows @ columns.T).toarray() == 0)
 
     def seat(self, party: int, *, follow_draws: bool = True) -> Seat:
@@ -200,6 +222,13 @@ class Roster:
             overlap=self.overlap,
             cell_holders=holders,
             owned_cells=owned_cells,
+            min_batch=self.terms.min_batch,
+            exposed=self.exposed[cohorts],
+            sharers=rows.holders.lengths[cohorts],
+            column_sharers=columns.holders.lengths[column_cohorts],
+            fewest_foreign=np.zeros(len(cohorts), np.int64)
+            if self.terms.allow_one_column
+            else fewest_foreign(self, party),
             **self._other_drawers(party, cohorts if follow_draws else cohorts[:0], starts),
         )
 
@@ -258,8 +287,11 @@ def build_roster(
     overlap: Overlap = "mean",
     bias: bool = False,
     confirm_separate_ids: bool = False,
+    terms: Terms = OPEN,
 ) -> Roster:
     """Match the parties' tokens into cohorts and hand out the roles.
+
+    Samples of exposed cohorts that are smaller than the terms' ``min_batch`` are left out.
 
     Raises
     ------
@@ -297,7 +329,7 @@ def build_roster(
         None,
         len(parties),
     )
-    return Roster(
+    roster = Roster(
         parties=tuple(parties),
         rows=rows,
         columns=axis,
@@ -305,7 +337,43 @@ def build_roster(
         tile_party=np.concatenate([tile_party, owners]),
         bias_owner=bias_owner,
         bias_slot=int(axis.tile_slots[-1][0]) if bias else -1,
+        terms=terms,
     )
+    small = roster.exposed & (rows.sizes < terms.min_batch)
+    if not small.any():
+        return roster
+    return _without(roster, small, holdings, confirm_separate_ids)
+
+
+def _without(
+    roster: Roster, small: NDArray[np.bool_], holdings: Sequence[Holding], separate: bool
+) -> Roster:
+    """The roster without the samples of some cohorts."""
+    rows = roster.rows
+    count = int(rows.sizes[small].sum())
+    if small.all():
+        raise DataError(
+            f"all groups of samples that the same parties hold are smaller than min_batch = "
+            f"{roster.terms.min_batch}; lower it, or bring more samples"
+        )
+    cohort = np.repeat(np.arange(len(rows.sizes)), rows.sizes)
+    slots = iter(rows.tile_slots)
+    kept = []
+    for holding in holdings:
+        labelled = []
+        for tile in holding.labelled:
+            mine = next(slots)
+            labelled.append(tile & (mine >= 0) & ~small[cohort[mine]])
+        kept.append(replace(holding, labelled=tuple(labelled)))
+    smaller = build_roster(
+        roster.parties,
+        kept,
+        overlap=roster.overlap,
+        bias=roster.bias_slot >= 0,
+        confirm_separate_ids=separate,
+        terms=roster.terms,
+    )
+    return replace(smaller, small=smaller.small + count)
 
 
 def _check_labels(

@@ -37,6 +37,14 @@ class Seat:
         (row cohort × column cohort) number of tiles with that cell, None if one each.
     owned_cells
         With overlap "first", per tile, the cells it owns.
+    min_batch
+        How many samples of an exposed cohort must change together, if any do.
+    exposed
+        Per cohort: whether its samples enter feature sums that others see who lack them.
+    sharers, column_sharers
+        How many parties hold each row cohort, each column cohort.
+    fewest_foreign
+        Per cohort: the fewest columns that are foreign to another holder; zero: none, or unasked.
     other_…
         Other label holders of the shared cohorts, to follow their draws: number of the party,
         how many samples it draws from, where the cohort begins among them, the cohort's size
@@ -65,6 +73,11 @@ class Seat:
     overlap: str
     cell_holders: NDArray[np.int32] | None
     owned_cells: tuple[NDArray[np.bool_], ...]
+    min_batch: int
+    exposed: NDArray[np.bool_]
+    sharers: Ints
+    column_sharers: Ints
+    fewest_foreign: Ints
     other_party: Ints
     other_rows: Ints
     other_offset: Ints

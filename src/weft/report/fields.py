@@ -113,6 +113,7 @@ _SEAT = (
     *("computing", "bias", "bias_slot", "column_cohort", "owned", "cell_holders"),
     *("n_tile_rows", "tile_rows.#", "n_tile_columns", "tile_columns.#"),
     *("n_owned_cells", "owned_cells.#"),
+    *("min_batch", "exposed", "sharers", "column_sharers", "fewest_foreign"),
 )
 _LINKS = tuple(
     f"{kind}.{field}"

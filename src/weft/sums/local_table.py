@@ -230,3 +230,14 @@ def _scaled(block: sp.csr_array, factors: Floats) -> sp.csr_array:
 
 def _is_range(slots: Slots, n: int) -> bool:
     return len(slots) == n and bool((slots == np.arange(n, dtype=np.int32)).all())
+
+
+def cohort_bounds(squares: Floats, seat: Seat) -> Floats:
+    """In the place of every row's ‖x‖² a bound for its cohort, which says less.
+
+    The largest of the cohort, rounded up to a power of √2.
+    """
+    bound = np.maximum.reduceat(squares[:, 0], seat.cohort_start[:-1])
+    safe = np.maximum(bound, 1e-300)
+    rounded: Floats = 2.0 ** (np.ceil(2.0 * np.log2(safe) - 1e-12) / 2.0)
+    return np.repeat(np.where(bound > 0, rounded, 0.0), seat.sizes)[:, None]

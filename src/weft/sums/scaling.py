@@ -33,7 +33,7 @@ from weft.sums.extremes import (
     values_of,
 )
 from weft.sums.layout import Layout
-from weft.sums.local_table import Block, build_table, counted_once
+from weft.sums.local_table import Block, build_table, cohort_bounds, counted_once
 from weft.sums.totals import RunningTotals
 
 Floats = NDArray[np.float64]
@@ -42,12 +42,22 @@ Rule = Literal["none", "standard", "minmax", "maxabs"]
 
 
 class ScalingParty:
-    """A party's half: statistics of its columns, then their common shift and factor."""
+    """A party's half: statistics of its columns, then their common shift and factor.
+
+    Without ``sample_norms`` it tells no norms of samples, only bounds for whole cohorts.
+    """
 
     def __init__(
-        self, seat: Seat, blocks: Sequence[Block], bias_value: float | None, cipher: Cipher
+        self,
+        seat: Seat,
+        blocks: Sequence[Block],
+        bias_value: float | None,
+        cipher: Cipher,
+        *,
+        sample_norms: bool = True,
     ) -> None:
         self._seat = seat
+        self._sample_norms = sample_norms
         self._blocks = blocks
         self._bias = bias_value
         self._cipher = cipher
@@ -55,7 +65,8 @@ class ScalingParty:
         # Flags are 0 or 1; of the moments every cell is counted once, and divided by N.
         self._flag_wire = Wire("v", seat.n_shared_columns, float(holders), cipher)
         self._moment_wire = Wire("v", seat.n_shared_columns, 2.0, cipher)
-        self._z = Wire("z", seat.n_shared_rows, float(seat.row_holders), cipher)
+        # Bounds are rounded up by up to √2.
+        self._z = Wire("z", seat.n_shared_rows, 1.5 * seat.row_holders, cipher)
         m = seat.n_columns
         self.shift: Floats = np.zeros(m)
         self.factor: Floats = np.ones(m)
@@ -212,7 +223,8 @@ class ScalingParty:
 
     def norms(self, message: Message) -> Message:
         """This party's share of ‖x_i‖² of the scaled rows, in a common unit."""
-        self._squares = self._squares / number(message, "unit")
+        squares = self._squares if self._sample_norms else cohort_bounds(self._squares, self._seat)
+        self._squares = squares / number(message, "unit")
         shared = self._seat.n_shared_rows
         return {"z": self._z.send(self._squares[:shared], message)} if shared else {}
 

@@ -20,7 +20,7 @@ from weft.errors import ConfigError
 from weft.matching.seat import Seat
 from weft.sums.contribution import Wire
 from weft.sums.layout import Layout
-from weft.sums.local_table import LocalTable
+from weft.sums.local_table import LocalTable, cohort_bounds
 from weft.sums.scalars import add_scalars, pack_scalars
 from weft.sums.totals import RunningTotals
 
@@ -50,8 +50,8 @@ class CurvatureParty:
         # first u has entries of size one and ‖u‖ never grows: it is scaled by 1/N, then by the
         # estimates before and after, which approach ‖X̃‖² ≤ N from below. With ‖x̃_i‖ ≤ 1 that
         # bounds |v/N| by the root of mean u², and leaves room for z, up to √N, of single parties.
-        self._norm_wire = Wire("z", rows, 1.5 * seat.row_holders, cipher)
-        self._z = Wire("z", rows, 64.0 * math.sqrt(n), cipher)
+        self._norm_wire = Wire("z", rows, 1.5 * seat.row_holders, cipher, everyone=True)
+        self._z = Wire("z", rows, 64.0 * math.sqrt(n), cipher, everyone=True)
         self._v = Wire("v", columns, 8.0, cipher, 1.0 / n)
         self._u: Floats = np.zeros((seat.n_rows, 1))
         self._private: Floats = self._u[seat.n_shared_rows :]
@@ -63,9 +63,7 @@ class CurvatureParty:
         self._unit = number(message, "unit")
         squares = self._table.squares
         if self._norms_rule == "cohort":
-            starts = self._seat.cohort_start[:-1]
-            bound = np.maximum.reduceat(squares[:, 0], starts)
-            squares = np.repeat(_rounded_up(bound), self._seat.sizes)[:, None]
+            squares = cohort_bounds(squares, self._seat)
         self.norms = squares.copy()
         shared = self._seat.n_shared_rows
         if not shared:
@@ -189,10 +187,3 @@ def find_omega(
     omega = MARGIN * max(estimate, 1e-12)
     log(f"ω = {omega:.4g} after {round_ + 1} rounds of power iteration")
     return omega
-
-
-def _rounded_up(values: Floats) -> Floats:
-    """The next power of √2: a bound that says less than the norm itself."""
-    safe = np.maximum(values, 1e-300)
-    rounded: Floats = 2.0 ** (np.ceil(2.0 * np.log2(safe) - 1e-12) / 2.0)
-    return np.where(values > 0, rounded, 0.0)

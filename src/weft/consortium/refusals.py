@@ -1,0 +1,119 @@
+"""What a party refuses to take part in, each in one sentence."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.settings import Settings
+from weft.errors import ConfigError
+from weft.guards.terms import MODES, Terms
+from weft.matching.seat import Seat
+
+
+def check_seat(terms: Terms, seat: Seat, party: str) -> None:
+    """Refuse a federation in which sums of this party would show too much."""
+    if seat.min_batch < terms.min_batch:
+        _refuse(
+            party,
+            f"a run with min_batch = {seat.min_batch}, because its own terms say "
+            f"{terms.min_batch}; raise that of the run",
+        )
+    small = seat.exposed & (seat.sizes < terms.min_batch)
+    if small.any():
+        _refuse(
+            party,
+            f"to train on {int(seat.sizes[small].sum())} samples in groups of fewer than "
+            f"min_batch = {terms.min_batch}; leave them out",
+        )
+    shared = seat.sharers > 1
+    pairs = shared & np.array([not terms.allows(n) for n in seat.sharers.tolist()], bool)
+    if pairs.any():
+        _refuse_few(terms, party, f"{int(seat.sizes[pairs].sum())} samples", seat.sharers[pairs])
+    columns = np.bincount(seat.column_cohort, minlength=len(seat.column_sharers))
+    few = (seat.column_sharers > 1) & np.array(
+        [not terms.allows(n) for n in seat.column_sharers.tolist()], bool
+    )
+    if few.any():
+        _refuse_few(terms, party, f"{int(columns[few].sum())} features", seat.column_sharers[few])
+    single = seat.fewest_foreign == 1
+    if single.any() and not terms.allow_one_column:
+        _refuse(
+            party,
+            f"sums over {int(seat.sizes[single].sum())} samples of which another holder lacks a "
+            "single column, whose values it could compute at once; bring more columns, or agree "
+            "on allow_one_column = true",
+        )
+
+
+def _refuse_few(terms: Terms, party: str, what: str, holders: NDArray[np.int64]) -> NoReturn:
+    fewest = int(holders.min())
+    if fewest == 2:
+        _refuse(
+            party,
+            f"sums over {what} that it shares with one other party, because each could compute "
+            "the other's part; agree on allow_pairs = true if that is meant",
+        )
+    _refuse(
+        party,
+        f"sums over {what} that only {fewest} parties share; lower min_contributors = "
+        f"{terms.min_contributors}, or bring more parties",
+    )
+
+
+def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> None:
+    """Refuse settings that go beyond the terms."""
+    asked = settings.coordinator_sees
+    if MODES.index(asked) > MODES.index(terms.coordinator_sees):
+        shows = {"weights": "the model's weights", "papers": "each party's feature sums"}[asked]
+        _refuse(
+            party,
+            f"coordinator_sees = '{asked}', which shows the coordinator {shows}; use "
+            f"'{terms.coordinator_sees}'",
+        )
+    if asked == "weights" and terms.coordinator_sees == "weights":
+        _check_totals(terms, seat, party)
+    if settings.cipher not in terms.ciphers:
+        _refuse(
+            party,
+            f"cipher = '{settings.cipher}'; choose one of {', '.join(terms.ciphers)}",
+        )
+    if settings.solver == "hyfdca":
+        norms = settings.norms if settings.local == "safe" else "sample"
+        if settings.local != "practical" and norms == "sample" and not terms.allow_sample_norms:
+            remedy = "set norms = 'cohort'" if settings.local == "safe" else "use local = 'safe'"
+            _refuse(
+                party,
+                f"to share the norms of single samples; {remedy}, or agree on "
+                "allow_sample_norms = true",
+            )
+    if (
+        settings.groups > 1
+        and (seat.exposed & (seat.sizes < settings.groups * terms.min_batch)).any()
+    ):
+        _refuse(
+            party,
+            f"groups = {settings.groups}, which cuts some of its samples into parts of fewer than "
+            f"min_batch = {terms.min_batch}; use fewer groups",
+        )
+
+
+def _check_totals(terms: Terms, seat: Seat, party: str) -> None:
+    """A weight that the coordinator sees must be a sum over several parties."""
+    owned = seat.owned.copy()
+    if seat.bias_slot >= 0:
+        owned[seat.bias_slot] = False
+    few = [n < max(3, terms.min_contributors) for n in seat.column_sharers.tolist()]
+    lone = owned & np.array(few, bool)[seat.column_cohort]
+    if lone.any():
+        _refuse(
+            party,
+            f"coordinator_sees = 'weights', because {int(lone.sum())} of its features have fewer "
+            f"than three holders, so that their weights are sums over its samples; use 'nothing'",
+        )
+
+
+def _refuse(party: str, what: str) -> NoReturn:
+    raise ConfigError(f"party {party} refuses {what}")

@@ -1,0 +1,79 @@
+"""What sums would show of whom, from who holds what alone.
+
+A *feature sum* shows the holders of a column what the rows of others put into it. A *sample sum*
+shows the holders of a sample what the columns of others put into it. Both are known as soon as
+the cohorts are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from weft.matching.roster import Roster
+
+Ints = NDArray[np.int64]
+
+
+def exposed_rows(roster: Roster) -> NDArray[np.bool_]:
+    """Per row cohort, whether its samples enter a feature sum that somebody sees who lacks them.
+
+    Where a party holds several tiles, cells that two of them have could stand for two holders;
+    then every cohort with a cell in a shared column counts as exposed.
+    """
+    columns = roster.columns
+    shared = np.flatnonzero(columns.shared_cohort)
+    if roster.bias_slot >= 0 and len(np.unique(roster.bias_owner)) > 1:
+        # Everybody's samples have a part in the constant column's sum.
+        return np.ones(len(roster.rows.sizes), bool)
+    exposed = np.zeros(len(roster.rows.sizes), bool)
+    if not len(shared):
+        return exposed
+    cells = (roster.row_tiles @ roster.column_tiles[shared].T).tocoo()
+    holders = columns.holders.lengths[shared][cells.col]
+    tiles = np.bincount(roster.tile_party[: len(roster.rows.tile_slots)])
+    seen = cells.data < holders if tiles.max(initial=1) == 1 else np.ones(len(cells.data), bool)
+    exposed[cells.row[seen & (cells.data > 0)]] = True
+    return exposed
+
+
+def foreign_columns(roster: Roster) -> Ints:
+    """Per (row cohort, holder) pair of ``rows.holders``, how many columns the others add.
+
+    The constant column is nobody's secret and does not count.
+    """
+    rows = roster.rows
+    sizes = roster.columns.sizes.astype(np.int64)
+    if roster.bias_slot >= 0:
+        sizes = sizes.copy()
+        sizes[np.searchsorted(roster.columns.start, roster.bias_slot, side="right") - 1] -= 1
+    held = roster.row_tiles @ roster.column_tiles.T
+    held.data[:] = 1
+    everybody = held @ sizes
+    width = roster.column_tiles.T @ sizes
+    cohort = np.repeat(np.arange(len(rows.sizes)), rows.tiles.lengths)
+    party = roster.tile_party[rows.tiles.values]
+    own = np.zeros(len(rows.holders.values), np.int64)
+    pair = np.repeat(np.arange(len(rows.sizes)), rows.holders.lengths)
+    parties = len(roster.parties)
+    place = np.searchsorted(pair * parties + rows.holders.values, cohort * parties + party)
+    np.add.at(own, place, width[rows.tiles.values])
+    foreign: Ints = np.maximum(everybody[pair] - own, 0).astype(np.int64)
+    return foreign
+
+
+def fewest_foreign(roster: Roster, party: int) -> Ints:
+    """Per cohort of a party, the fewest columns that are foreign to another holder.
+
+    Holders that have all columns themselves learn nothing; zero where there are no others.
+    """
+    rows, foreign = roster.rows, roster.foreign
+    fewest = np.zeros(len(rows.cohorts[party]), np.int64)
+    for place, cohort in enumerate(rows.cohorts[party].tolist()):
+        begin, end = rows.holders.start[cohort : cohort + 2].tolist()
+        others = foreign[begin:end][rows.holders.values[begin:end] != party]
+        fewest[place] = others[others > 0].min() if others.any() else 0
+    return fewest
