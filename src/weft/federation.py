@@ -22,6 +22,7 @@ from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError, DataError
 from weft.guards import OPEN, Terms
 from weft.keys import PartyKeys, check_keys, ephemeral_keys
+from weft.ledger.account import Ledger
 from weft.matching.meet import meet
 from weft.matching.roster import Overlap, Roster
 from weft.model import Model
@@ -98,6 +99,8 @@ class Federation:
         The parties' keys, from files; None: made for every run.
     terms
         What every party insists on; by default nothing, since all data is in one hand here.
+    ledger
+        Where the parties keep count of the sums that they open and show; None: nowhere.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Federation:
         packed: bool = False,
         keys: Mapping[str, PartyKeys] | None = None,
         terms: Terms = OPEN,
+        ledger: Ledger | None = None,
     ) -> None:
         if not tiles:
             raise ConfigError("a federation needs at least one party")
@@ -131,6 +135,7 @@ class Federation:
         self._packed = packed
         self._keys = keys
         self.terms = terms
+        self._ledger = ledger
         self._start: Model | None = None
         self.parties: dict[str, Party] = {}
 
@@ -152,6 +157,7 @@ class Federation:
                 store=self._store,
                 start=self._start,
                 terms=self.terms,
+                ledger=self._ledger,
             )
             for name, held in self._tiles.items()
         }
@@ -190,6 +196,19 @@ class Federation:
         start
             A model to start from, of which every party uses its own features' weights.
         """
+        try:
+            return self._train(settings, progress, checkpointing, start)
+        finally:
+            for party in self.parties.values():
+                party.close()
+
+    def _train(
+        self,
+        settings: Settings,
+        progress: Callable[[Record], None] | None,
+        checkpointing: Checkpointing | None,
+        start: Model | None,
+    ) -> Trained:
         settings, reason = resolve(
             settings, saves=checkpointing is not None, warm=start is not None
         )

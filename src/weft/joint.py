@@ -15,6 +15,7 @@ from weft.crypto.keyring import AXES, Keyring, Keys
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
 from weft.keys import PartyKeys, check_keys, ephemeral_keys
+from weft.ledger.account import Account, Ledger, count_sums
 from weft.matching.meet import meet
 from weft.matching.roster import Overlap
 from weft.matching.seat import Seat
@@ -33,7 +34,13 @@ class JointParty:
     """A party that holds new samples and the released model, of which it uses its columns."""
 
     def __init__(
-        self, name: str, tiles: Sequence[Tile], model: Model, keys: Keys, cipher: str
+        self,
+        name: str,
+        tiles: Sequence[Tile],
+        model: Model,
+        keys: Keys,
+        cipher: str,
+        ledger: Ledger | None = None,
     ) -> None:
         self.name = name
         self._model = model
@@ -54,6 +61,7 @@ class JointParty:
         self._makers: dict[str, NDArray[np.int32]] = {}
         self._seat: Seat | None = None
         self._scores: Floats = np.zeros((0, len(model.coef)))
+        self._account = None if ledger is None else Account(ledger, name, "predict")
 
     def on(self, phase: str, message: Message) -> Message:
         """Answer one phase."""
@@ -89,6 +97,9 @@ class JointParty:
     def _take_seat(self, message: Message) -> Message:
         seat = self._seat = Seat.from_message(message)
         boxes = self._keyring.make(message, seat.party, seat.shared_rows, seat.shared_columns)
+        tally = count_sums(self._cipher, seat)
+        if self._account is not None:
+            self._account.open(seat, [tile.ids for tile in self._tiles], tally)
         self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
         return {**boxes, "key": self._cipher.key}
 
@@ -125,6 +136,11 @@ class JointParty:
             self._scores[:shared] = self._wire.open(message.get("z"), self._scores.shape[1])
         self._scores += self._model.centre_score
         return {}
+
+    def close(self) -> None:
+        """The prediction is over: what the ledger had booked ahead becomes what there was."""
+        if self._account is not None:
+            self._account.close()
 
     def _require_seat(self) -> Seat:
         if self._seat is None:
@@ -171,6 +187,7 @@ def predict_scores(
     cipher: str = "pad",
     keys: Mapping[str, PartyKeys] | None = None,
     record: Sink | None = None,
+    ledger: Ledger | None = None,
 ) -> tuple[NDArray[np.object_], Floats]:
     """Scores of samples whose features lie at several parties.
 
@@ -184,6 +201,8 @@ def predict_scores(
         The parties' keys, from files; None: made for this prediction.
     record
         Takes every message, to see what each side sees.
+    ledger
+        Where the parties keep count of the sums that they open and show; None: nowhere.
 
     Returns
     -------
@@ -193,12 +212,17 @@ def predict_scores(
     check_keys(keys, tiles)
     own = keys or ephemeral_keys(tuple(tiles))
     parties = {
-        name: JointParty(name, held, model, own[name], cipher) for name, held in tiles.items()
+        name: JointParty(name, held, model, own[name], cipher, ledger)
+        for name, held in tiles.items()
     }
     channel = LocalChannel(
         {name: party.on for name, party in parties.items()}, record=record or False
     )
-    sum_scores(channel, len(model.coef), cipher, overlap)
+    try:
+        sum_scores(channel, len(model.coef), cipher, overlap)
+    finally:
+        for party in parties.values():
+            party.close()
     found: dict[str, Any] = {}
     for party in parties.values():
         for sample, score in zip(*party.scores(), strict=True):

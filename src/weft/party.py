@@ -26,6 +26,7 @@ from weft.data.scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.guards import Terms
+from weft.ledger.account import Account, Ledger, count_sums
 from weft.matching.seat import Seat
 from weft.matching.tokens import encode_labels, label_tokens, tokens_of
 from weft.model import Model
@@ -34,6 +35,7 @@ from weft.sums.bounds import Bounds
 from weft.sums.extremes import answer_largest
 from weft.sums.local_table import LocalTable, build_table
 from weft.sums.scaling import ScalingParty
+from weft.sums.tally import Tally
 
 Floats = NDArray[np.float64]
 
@@ -60,6 +62,13 @@ class Party:
         A model to start from; only the weights of its own features are used.
     terms
         What it insists on.
+    ledger
+        Where it keeps count of the sums that it opens and shows; None: nowhere.
+
+    Attributes
+    ----------
+    tally
+        The sums over samples that it has opened and shown in this run.
     """
 
     def __init__(
@@ -72,6 +81,7 @@ class Party:
         store: Path | None = None,
         start: Model | None = None,
         terms: Terms | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
@@ -83,6 +93,8 @@ class Party:
         self._table: LocalTable | None = None
         self._makers: dict[str, NDArray[np.int32]] = {}
         self._store = store
+        self._account = None if ledger is None else Account(ledger, name, "train")
+        self.tally = Tally(np.zeros(0, bool))
         self._model = start
         self._bias: float | None = None
         self._classes: NDArray[Any] | None = None
@@ -159,12 +171,20 @@ class Party:
         check_seat(self._terms, seat, self.name)
         self._scaling = self._half = self._table = None
         boxes = self._keyring.make(message, seat.party, seat.shared_rows, seat.shared_columns)
+        self.tally = count_sums(self._cipher, seat)
+        if self._account is not None:
+            self._account.open(seat, [tile.ids for tile in self._tiles], self.tally)
         self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
         return {**boxes, "key": self._cipher.key}
 
     def _take_keys(self, message: Message) -> Message:
         self._keyring.take(message, self._makers)
         return {}
+
+    def close(self) -> None:
+        """The run is over: what the ledger had booked ahead becomes what there was."""
+        if self._account is not None:
+            self._account.close()
 
     @property
     def seat(self) -> Seat:
@@ -231,6 +251,8 @@ class Party:
             folds=self._folds(settings) if settings.folds else None,
             start=None if self._model is None else self._start_from(self._model),
         )
+        if self._account is not None:
+            self._account.solver = settings.solver
         self._half = algorithm_of(settings.solver).party(ground, settings)
         self._answers = self._half.phases()
         return {}

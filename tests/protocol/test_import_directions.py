@@ -28,6 +28,7 @@ ROOMS = {
     "matching": {"channels", "crypto", "guards"},
     "sums": {"crypto", "channels", "matching", "losses"},
     "algorithms": {"crypto", "channels", "guards", "matching", "sums", "losses", "storage"},
+    "ledger": {"algorithms", "crypto", "guards", "matching", "storage", "sums"},
 }
 
 

@@ -81,6 +81,14 @@ class Masking(Protocol):
     ) -> Limbs: ...
 
 
+class Counting(Protocol):
+    """Counts sums over samples that a party opens, and those that show its own products."""
+
+    def receive(self, slots: Slots | None, width: int) -> None: ...
+
+    def show(self, slots: Slots | None, width: int, *, everyone: bool) -> None: ...
+
+
 class Cipher(ABC):
     """A party's half: knows the keys of its own cohorts.
 
@@ -108,6 +116,8 @@ class Cipher(ABC):
         self.cost = Cost()
         #: What hides this party's scalars; None: nothing does.
         self.masks: Masking | None = None
+        #: Counts what this party sees and shows of samples; None: nobody does.
+        self.tally: Counting | None = None
         self._clear: Plain | None = None
 
     def begin(self, message: dict[str, Any]) -> None:

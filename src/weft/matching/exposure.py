@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -43,26 +44,29 @@ def exposed_rows(roster: Roster) -> NDArray[np.bool_]:
 def foreign_columns(roster: Roster) -> Ints:
     """Per (row cohort, holder) pair of ``rows.holders``, how many columns the others add.
 
-    The constant column is nobody's secret and does not count.
+    The constant column is nobody's secret and does not count. A column that the holder has too
+    tells it nothing, unless cells are additive shares, of which everybody's is its own.
     """
     rows = roster.rows
     sizes = roster.columns.sizes.astype(np.int64)
     if roster.bias_slot >= 0:
         sizes = sizes.copy()
         sizes[np.searchsorted(roster.columns.start, roster.bias_slot, side="right") - 1] -= 1
-    held = roster.row_tiles @ roster.column_tiles.T
-    held.data[:] = 1
-    everybody = held @ sizes
-    width = roster.column_tiles.T @ sizes
+    held = sp.csr_array(roster.row_tiles @ roster.column_tiles.T)
     cohort = np.repeat(np.arange(len(rows.sizes)), rows.tiles.lengths)
     party = roster.tile_party[rows.tiles.values]
-    own = np.zeros(len(rows.holders.values), np.int64)
     pair = np.repeat(np.arange(len(rows.sizes)), rows.holders.lengths)
     parties = len(roster.parties)
     place = np.searchsorted(pair * parties + rows.holders.values, cohort * parties + party)
-    np.add.at(own, place, width[rows.tiles.values])
-    foreign: Ints = np.maximum(everybody[pair] - own, 0).astype(np.int64)
-    return foreign
+    ones = np.ones(len(place), np.int32)
+    shape = (len(pair), roster.row_tiles.shape[1])
+    tiles = sp.csr_array((ones, (place, rows.tiles.values)), shape=shape)
+    own = sp.csr_array(tiles @ roster.column_tiles.T)
+    if roster.overlap == "sum":
+        foreign: Ints = (held[pair] - own > 0) @ sizes
+    else:
+        foreign = (held > 0)[pair] @ sizes - (own > 0) @ sizes
+    return foreign.astype(np.int64)
 
 
 def fewest_foreign(roster: Roster, party: int) -> Ints:

@@ -226,9 +226,8 @@ class Roster:
             exposed=self.exposed[cohorts],
             sharers=rows.holders.lengths[cohorts],
             column_sharers=columns.holders.lengths[column_cohorts],
-            fewest_foreign=np.zeros(len(cohorts), np.int64)
-            if self.terms.allow_one_column
-            else fewest_foreign(self, party),
+            fewest_foreign=fewest_foreign(self, party),
+            foreign=self.foreign[rows.holders.values == party],
             **self._other_drawers(party, cohorts if follow_draws else cohorts[:0], starts),
         )
 

@@ -44,7 +44,9 @@ class Seat:
     sharers, column_sharers
         How many parties hold each row cohort, each column cohort.
     fewest_foreign
-        Per cohort: the fewest columns that are foreign to another holder; zero: none, or unasked.
+        Per cohort: the fewest columns that are foreign to another holder; zero: there are none.
+    foreign
+        Per cohort: how many columns only other holders have.
     other_…
         Other label holders of the shared cohorts, to follow their draws: number of the party,
         how many samples it draws from, where the cohort begins among them, the cohort's size
@@ -78,6 +80,7 @@ class Seat:
     sharers: Ints
     column_sharers: Ints
     fewest_foreign: Ints
+    foreign: Ints
     other_party: Ints
     other_rows: Ints
     other_offset: Ints

@@ -92,7 +92,9 @@ _ALPHA = _block("dual variables that it posts")
 _LOSSES = _scalars("its losses and conjugates")
 _ESTIMATE = _scalars("its loss over the samples drawn")
 _NORMS = _scalars("its part of ‖w‖²")
+_HELD = Meaning(Form.RECORD, "how many changes a guard held back")
 _DUALS: dict[tuple[str, ...], Meaning] = {
+    ("held",): _HELD,
     ("v",): _block("its part of new vectors b = Xᵀa/N"),
     ("alpha",): _block("dual vectors that it posts"),
     ("alpha.slots",): _SLOTS,
@@ -113,7 +115,7 @@ _SEAT = (
     *("computing", "bias", "bias_slot", "column_cohort", "owned", "cell_holders"),
     *("n_tile_rows", "tile_rows.#", "n_tile_columns", "tile_columns.#"),
     *("n_owned_cells", "owned_cells.#"),
-    *("min_batch", "exposed", "sharers", "column_sharers", "fewest_foreign"),
+    *("min_batch", "exposed", "sharers", "column_sharers", "fewest_foreign", "foreign"),
 )
 _LINKS = tuple(
     f"{kind}.{field}"
@@ -165,6 +167,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("v",): _V,
             ("losses",): _LOSSES,
             ("estimate",): _ESTIMATE,
+            ("held",): _HELD,
             ("sequence",): _SEQUENCE,
         },
         "hyfdca.step": {
@@ -174,12 +177,14 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("alpha.slots", "delta.slots"): _SLOTS,
             ("losses",): _LOSSES,
             ("estimate",): _ESTIMATE,
+            ("held",): _HELD,
             ("sequence",): _SEQUENCE,
         },
         "hyfdca.dual": {
             ("v",): _V,
             ("alpha",): _ALPHA,
             ("alpha.slots",): _SLOTS,
+            ("held",): _HELD,
             ("sequence",): _SEQUENCE,
         },
         "hyfdca.again": {("alpha",): _ALPHA, ("alpha.slots",): _SLOTS},

@@ -11,6 +11,7 @@ from weft.channels.message import Message, array
 from weft.crypto.cipher import WHAT, Cipher, Tails
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.errors import ProtocolError
+from weft.sums.tally import News
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
@@ -34,10 +35,19 @@ class Wire:
     unit
         Factor applied before encoding: feature sums travel as v/N, so that their range does
         not grow with the number of samples.
+    everyone
+        Whether totals over samples go to every holder, not only to those with the label.
     """
 
     def __init__(
-        self, kind: str, slots: int, bound: float, cipher: Cipher, unit: float = 1.0
+        self,
+        kind: str,
+        slots: int,
+        bound: float,
+        cipher: Cipher,
+        unit: float = 1.0,
+        *,
+        everyone: bool = False,
     ) -> None:
         self.kind = kind
         self._n = slots
@@ -48,10 +58,13 @@ class Wire:
         self._cipher = cipher
         #: Label of the last contribution, which the next total must hold.
         self._mine = 0
+        self._everyone = everyone
+        self._sent_news, self._opened_news = News(), News()
 
     def send(self, values: Floats, message: Message) -> bytes:
         """Encrypt a contribution to a new sum, at all shared slots."""
         integers = self._format.encode(values * self._unit)
+        self._count_shown(None, integers)
         packed = self._cipher.contribute(self.kind, None, integers, message)
         self._mine = self._cipher.newest
         return packed
@@ -79,7 +92,17 @@ class Wire:
         """Decrypt totals (in units of ``unit``)."""
         count = self._n if slots is None else len(slots)
         unit = self._format.unit
-        return self._cipher.reveal(self.kind, slots, count, width, packed, self._mine, unit)
+        cipher = self._cipher
+        totals = cipher.reveal(self.kind, slots, count, width, packed, self._mine, unit)
+        if self.kind == "z" and cipher.tally is not None and self._opened_news(slots, totals):
+            cipher.tally.receive(slots, width)
+        return totals
+
+    def _count_shown(self, slots: Slots | None, values: Integers) -> None:
+        """Sums over samples are counted before they are sent, where they say anything new."""
+        tally = self._cipher.tally
+        if self.kind == "z" and tally is not None and self._sent_news(slots, values):
+            tally.show(slots, values.shape[1], everyone=self._everyone)
 
     def on_grid(self, values: Floats) -> Floats:
         """Values rounded to what can travel, so that all holders agree on them."""
@@ -128,6 +151,7 @@ class Contribution(Wire):
             fits = encode_increment(values, slots, self._scale, self._limit, self.sent, out)
         if not fits:
             self._format.refuse()
+        self._count_changes(slots, out)
         self._last = (slots, out, self._mine)
         if self._tails is not None:
             self._learn(self._tails, message)
@@ -141,9 +165,16 @@ class Contribution(Wire):
         if self._tails is not None:
             self._learn(self._tails, message)
         integers = self._format.encode(told * self._unit)
+        self._count_shown(None, integers)
         packed = self._cipher.contribute(self.kind, None, integers, message, self._tails)
         self._mine = self._cipher.newest
         return packed
+
+    def _count_changes(self, slots: Slots | None, change: Integers) -> None:
+        """The same for increments, which are zero where nothing is new."""
+        tally = self._cipher.tally
+        if self.kind == "z" and tally is not None and change.any():
+            tally.show(slots, change.shape[1], everyone=self._everyone)
 
     def _learn(self, tails: Tails, message: Message) -> None:
         """What the coordinator says of pads that this party must take off."""

@@ -1,0 +1,161 @@
+"""A run under way in a party's ledger: nothing is sent or used before it is booked.
+
+Sums are booked ahead of their time, some dozens at once, and what was not needed is taken back at
+the end. So a run that is killed has at least as much in the ledger as it showed, and the files are
+written a few times in a run, not once for every sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.cipher import Cipher
+from weft.errors import ProtocolError
+from weft.ledger.book import Book, Cohort, Ints, Kind, Pages, Run
+from weft.matching.seat import Seat
+from weft.storage import StorageError
+from weft.sums.tally import Tally
+
+#: So many sums are booked ahead at least, and this share of what there were so far.
+_AHEAD, _SHARE = 64, 4
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where parties keep their ledgers, and what this federation is called in them."""
+
+    folder: Path
+    federation: str = ""
+
+    def book(self, party: str) -> Book:
+        """The file of a party."""
+        return Book(self.folder, party)
+
+
+class Account:
+    """What one run of one party comes to.
+
+    Parameters
+    ----------
+    ledger, party
+        Whose file it is; it is read at once, so that a damaged one stops a run before it begins.
+    """
+
+    def __init__(self, ledger: Ledger, party: str, kind: Kind) -> None:
+        book = self._book = ledger.book(party)
+        self._kind, self._federation = kind, ledger.federation
+        self._run_id, self._began = uuid4().hex, _now()
+        self.solver = ""
+        pages = book.read()
+        self._key = None if pages is None else pages.key
+        self._tally: Tally | None = None
+
+    def open(self, seat: Seat, ids: Sequence[NDArray[np.object_]], tally: Tally) -> None:
+        """Follow a tally of the rows of a seat, whose ids are given tile by tile."""
+        rows = seat.n_shared_rows
+        names = np.full(seat.n_rows, "", dtype=object)
+        for tile, slots in zip(ids, seat.tile_rows, strict=True):
+            held = slots >= 0
+            names[slots[held]] = tile[held]
+        self._ids = names[:rows]
+        self._seat = seat
+        cohort = seat.row_cohort[:rows]
+        self._foreign = seat.foreign[cohort]
+        self._fewest = seat.fewest_foreign[cohort]
+        self._tally = tally
+        #: Sums that the file already allows for, and what it holds of this run per row.
+        self._room_received = self._room_shown = 0
+        self._booked = np.zeros((2, rows), np.int64)
+        tally.booking = self._keep_ahead
+
+    def _keep_ahead(self) -> None:
+        """Book more where the sums have used up what was booked."""
+        tally = self._tally
+        assert tally is not None
+        received, shown = tally.opened.most, tally.most_shown
+        if received <= self._room_received and shown <= self._room_shown:
+            return
+        if received > self._room_received:
+            self._room_received = received + max(_AHEAD, received // _SHARE)
+        if shown > self._room_shown:
+            self._room_shown = shown + max(_AHEAD, shown // _SHARE)
+        ahead = (
+            tally.received + max(0, self._room_received - received),
+            tally.shown + max(0, self._room_shown - shown) * tally.reach,
+        )
+        self._write(np.stack(ahead), ended=None)
+
+    def close(self) -> None:
+        """Put the true numbers in the place of what was booked ahead."""
+        tally = self._tally
+        if tally is None or not (self._room_received or self._room_shown):
+            return
+        tally.booking = None
+        self._write(np.stack([tally.received, tally.shown]), ended=_now())
+        self._tally = None
+
+    def _write(self, counts: Ints, *, ended: str | None) -> None:
+        """Add to the file what has come since it was written last."""
+        pages = self._book.read()
+        if pages is None:
+            if self._key is not None:
+                raise StorageError(
+                    f"the ledger {self._book.path} has gone in the middle of a run; put it back, "
+                    "then start again"
+                )
+            pages = Pages.new()
+        elif self._key is not None and pages.key != self._key:
+            raise ProtocolError(
+                f"the ledger {self._book.path} was begun by two runs at once; run one after the "
+                "other"
+            )
+        self._key = pages.key
+        change = counts - self._booked
+        pages.add(pages.hashes(self._ids), change[0], change[1], self._foreign, self._fewest)
+        pages.note(self._run(counts, ended))
+        self._book.write(pages)
+        self._booked = counts
+
+    def _run(self, counts: Ints, ended: str | None) -> Run:
+        seat = self._seat
+        starts = seat.shared_rows
+        cohorts = [
+            Cohort(
+                samples=int(end - begin),
+                holders=int(seat.sharers[place]),
+                foreign=int(seat.foreign[place]),
+                fewest=int(seat.fewest_foreign[place]),
+                received=int(counts[0, begin:end].max(initial=0)),
+                shown=int(counts[1, begin:end].max(initial=0)),
+            )
+            for place, (begin, end) in enumerate(pairwise(starts.tolist()))
+        ]
+        return Run(
+            id=self._run_id,
+            began=self._began,
+            ended=ended,
+            kind=self._kind,
+            federation=self._federation,
+            solver=self.solver,
+            cohorts=tuple(cohorts),
+        )
+
+
+def count_sums(cipher: Cipher, seat: Seat) -> Tally:
+    """Let a party's cipher count the sums over its shared rows."""
+    others = seat.computing - seat.labelled > 0
+    tally = Tally(others[seat.row_cohort[: seat.n_shared_rows]], whole=cipher.name == "bfv")
+    cipher.tally = tally
+    return tally
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
