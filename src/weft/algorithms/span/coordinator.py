@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from weft.algorithms.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.algorithms.clock import Clock, why_stop
+from weft.algorithms.floor import Floor
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.cutting_planes import CuttingPlanes
 from weft.algorithms.span.exchange import Exchange, PartyMissing
@@ -66,6 +67,7 @@ class SpanCoordinator(Coordinator):
             channel, roster, settings, adder, Problems(classes, settings.folds), bounds
         )
         result = Result(notes=exchange.notes)
+        floor = Floor(roster.terms.min_batch)
         clock = Clock(channel, result)
         span: Span | None = None
         lam = settings.lambdas[0]
@@ -77,7 +79,7 @@ class SpanCoordinator(Coordinator):
             for number, lam in enumerate(settings.lambdas):
                 span.turn_to(lam)
                 solver.turn()
-                over = _Model(span, solver, number, lam, result, clock, progress).train()
+                over = _Model(span, solver, number, lam, result, clock, floor, progress).train()
                 if exchange.seen is not None:
                     seen[number] = exchange.seen.values.copy()
                 left = settings.lambdas[number + 1 :]
@@ -99,6 +101,8 @@ class SpanCoordinator(Coordinator):
             _stop_here(span, missing, lam, result, clock)
         chosen = chosen_stage(result.stages, settings)
         result.certificate, result.model_iteration = chosen.certificate, chosen.number
+        if held := floor.note(chosen.certificate.gap):
+            result.notes.append(held)
         result.weights = seen.get(chosen.number)
         return result
 
@@ -133,10 +137,13 @@ class _Model:
         lam: float,
         result: Result,
         clock: Clock,
+        floor: Floor,
         progress: Callable[[Record], None] | None,
     ) -> None:
         self._span, self._solver, self._number, self._lam = span, solver, number, lam
         self._result, self._clock, self._progress = result, clock, progress
+        self._floor = floor
+        floor.renew()
         self._iterations = 0
 
     def train(self) -> bool:
@@ -170,10 +177,14 @@ class _Model:
         exchange = self._span.exchange
         exchange.iteration += 1
         self._iterations += 1
+        before = exchange.held
         self._solver.step()
         record = self._record()
         why = why_stop(exchange.settings, self._iterations, record)
-        return why, bool(why) and why != f"{exchange.settings.iterations} iterations"
+        over = bool(why) and why != f"{exchange.settings.iterations} iterations"
+        gap = float(self._span.gaps.max())
+        floor = self._floor.watch(exchange.iteration, exchange.held - before, gap)
+        return why or floor, over
 
     def _record(self) -> Record:
         span = self._span

@@ -15,6 +15,7 @@ from weft.algorithms.hyfdca.seen import SeenWeights
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
 from weft.channels import Channel, Failure, Message
+from weft.channels.message import integer
 from weft.crypto import Adder
 from weft.matching.axis import ranges
 from weft.matching.roster import Roster
@@ -111,6 +112,8 @@ class Exchange:
         #: Coefficients that go into the anchor, and which vectors stay, when all are asked next.
         self.fold: tuple[Floats, Ints] | None = None
         self.notes: list[str] = []
+        #: Changes of groups of samples that a guard has held back.
+        self.held = 0
         #: How many phases each party has been asked; holders without labels miss some.
         self._serial = dict.fromkeys(roster.parties, 0)
         self._v: RunningTotals | None = None
@@ -325,6 +328,7 @@ class Exchange:
         answers = self._ask_all(phase, asked, fill, wanted)
         if self.seen is not None and tells_weights:
             self.seen.take(answers)
+        self.held += sum(integer(answer, "held", 0) for answer in answers.values())
         totals = {}
         for field, count in wanted.scalars.items():
             total = add_scalars(answers, field, count, asked)

@@ -32,6 +32,7 @@ from weft.algorithms.span.vectors import Vectors, inner, padded
 from weft.channels import Message
 from weft.channels.message import array, floats, integer, number, text
 from weft.errors import ProtocolError
+from weft.guards.batches import SeenBatches
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.scalars import pack_scalars
 
@@ -60,6 +61,8 @@ class SpanParty:
         self._products = Wire("z", rows, bounds.products, self.cipher)
         self._z = Wire("z", rows, bounds.point, self.cipher)
         self._alpha = Wire("alpha", rows, bounds.alpha, self.cipher)
+        self._guard = self._batches(width)
+        self._held = 0
         self._piecewise = not np.isfinite(settings.make_loss().smoothness)
         self._serial = 0
         #: The last phase and the context of its masks, and whether it ended halfway.
@@ -82,6 +85,15 @@ class SpanParty:
         self._answers: dict[str, Handler] = {}
         #: HyFDCA in the place of this solver, when a party is gone.
         self._successor: Successor | None = None
+
+    def _batches(self, width: int) -> SeenBatches | None:
+        """What sees to it that sums of dual vectors never differ by a few samples."""
+        seat, groups = self.ground.seat, self.settings.groups
+        guarded = (seat.exposed & seat.labelled)[seat.row_cohort]
+        if not guarded.any():
+            return None
+        atom = seat.row_cohort.astype(np.int64) * groups + self.rows.group
+        return SeenBatches(np.where(guarded, atom, -1), seat.min_batch, width)
 
     def _anchor(self, width: int) -> Floats:
         seat, start = self.ground.seat, self.ground.start
@@ -337,6 +349,8 @@ class SpanParty:
             reply["sizes"] = pack_scalars(self.cipher, message, "sizes", *sizes.tolist())
         if "send" in message:
             reply.update(self._posts(message))
+        if self._guard is not None:
+            reply["held"] = self._held
         return {**reply, **self._tell_sums(message)}
 
     def _collect(self, duals: Floats, *, exact: bool = False) -> None:
@@ -345,6 +359,10 @@ class SpanParty:
         # linear loss are whole numbers, which travel as they are.
         self._duals = duals if exact else self._alpha.on_grid(duals)
         if duals.shape[1]:
+            if self._guard is not None:
+                held = self._guard.admit(self._duals)
+                cohorts = self._guard.atoms[held] // self.settings.groups
+                self._held = int(self.ground.seat.counts[cohorts].sum())
             self._partial = self.rows.feature_sums(self._duals)
             self._told_sums = self._partial
 

@@ -60,9 +60,10 @@ class Rows:
         # holders: so every group has samples of every cohort.
         place = np.arange(seat.n_rows) - seat.cohort_start[seat.row_cohort]
         self._groups = settings.groups
-        self._group = (place % settings.groups).astype(np.int32)
+        #: The group of every row.
+        self.group = (place % settings.groups).astype(np.int32)
         self._of_group = [
-            np.flatnonzero(self._group == g).astype(np.int32) for g in range(settings.groups)
+            np.flatnonzero(self.group == g).astype(np.int32) for g in range(settings.groups)
         ]
 
     # ── where the run stands ──────────────────────────────────────────────────────────────
@@ -129,7 +130,7 @@ class Rows:
         by_group = weights.reshape(len(self._duals), self._groups, -1)
         for dual, factors in zip(self._duals, by_group, strict=True):
             if factors.any():
-                alpha += factors[self._group] * dual
+                alpha += factors[self.group] * dual
         return alpha
 
     def combined(self, coefficients: Floats) -> Floats:
@@ -162,7 +163,7 @@ class Rows:
         for k, part in enumerate(np.split(duals[counted], duals.shape[1] // width, axis=1)):
             values = -self._loss.conjugate_inside(part, labels) / self._n_samples
             for g in range(self._groups):
-                mine = values if self._groups == 1 else values[self._group[counted] == g]
+                mine = values if self._groups == 1 else values[self.group[counted] == g]
                 out[k * self._groups + g] = mine.sum(axis=0)
         return out
 

@@ -1,0 +1,171 @@
+"""``min_batch``: a sum must not change by a few samples' worth.
+
+Holders of a feature see sums Σ a_i x_i of others' samples, one after the other. Where two of them
+differ in a single sample, the difference is that sample's row; where they differ in a few, it is
+close to it. So the samples that the same parties hold (an *atom*: a row cohort, or a group of it
+that has sums of its own) change together or not at all: between any two dual vectors that others
+see sums of, zero included, at least ``min_batch`` of them differ, or none.
+
+Counting says nothing of sizes: one large change among nine tiny ones is a single row again. So the
+*effective number* (Σ|d|)² / Σd² of the changes d since the last vector counts, which is the number
+itself where all are of a size. Against older vectors it is the number of samples that differ.
+
+What is too little is held back: those samples keep the values that they had last. That is a dual
+vector like any other, and every bound that is computed from it holds. All holders of a sample
+hold the same values back, since they decide from the same numbers.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Marks = NDArray[np.uint8]
+
+#: Rounding of the two sums.
+_SLACK = 1.0 + 1e-9
+
+
+class Batches:
+    """The atoms of one party whose changes count.
+
+    Parameters
+    ----------
+    atom
+        The atom of every local row, −1 for those that nobody else sees a sum of.
+    least
+        ``min_batch``.
+    """
+
+    def __init__(self, atom: Ints, least: int) -> None:
+        order = np.argsort(atom, kind="stable")
+        self.rows: Ints = order[np.searchsorted(atom[order], 0) :]
+        self.atoms, first = np.unique(atom[self.rows], return_index=True)
+        self.start: Ints = np.append(first, len(self.rows)).astype(np.int64)
+        self.least = least
+
+    def hold_back(self, new: Floats, old: Floats) -> NDArray[np.bool_]:
+        """Undo, in place, changes from ``old`` that are too few; returns which atoms."""
+        held = np.zeros(len(self.atoms), bool)
+        nothing = np.zeros((0, 0), np.uint8)
+        last = np.ascontiguousarray(old[self.rows].T)
+        _admit(new, self.rows, self.start, last, nothing, 0, self.least, held)
+        return held
+
+
+class SeenBatches(Batches):
+    """Atoms whose sums others keep: no two of them may differ in too few samples.
+
+    Of every vector a byte per sample is kept, in which values that differ look the same once in
+    256 times: too few are counted then, never too many.
+
+    Parameters
+    ----------
+    width
+        Problems that are trained together, whose vectors lie side by side.
+    """
+
+    def __init__(self, atom: Ints, least: int, width: int) -> None:
+        super().__init__(atom, least)
+        self._last = np.zeros((width, len(self.rows)))
+        self._marks: Marks = np.zeros((16, len(self.rows)), np.uint8)
+        self._count = 0
+
+    def admit(self, vectors: Floats) -> NDArray[np.bool_]:
+        """Vectors that others will see sums of, side by side; changed in place.
+
+        Where an atom would differ in too few samples from any vector seen, it keeps the values of
+        the last vector of that problem. Returns which atoms did.
+        """
+        new = vectors.shape[1]
+        held = np.zeros(len(self.atoms), bool)
+        if self._count + new > len(self._marks):
+            room = max(2 * len(self._marks), self._count + new)
+            marks = np.zeros((room, len(self.rows)), np.uint8)
+            marks[: self._count] = self._marks[: self._count]
+            self._marks = marks
+        _admit(
+            vectors, self.rows, self.start, self._last, self._marks, self._count, self.least, held
+        )
+        self._count += new
+        return held
+
+
+@numba.njit(cache=True)
+def _admit(
+    values: Floats,
+    rows: Ints,
+    start: Ints,
+    last: Floats,
+    marks: Marks,
+    count: int,
+    least: int,
+    held: NDArray[np.bool_],
+) -> None:
+    for column in range(values.shape[1]):
+        before = last[column % len(last)]
+        for atom in range(len(start) - 1):
+            begin, end = start[atom], start[atom + 1]
+            changed = _enough(values, rows, column, before, begin, end, least)
+            if changed == 1 and len(marks):
+                for i in range(begin, end):
+                    marks[count + column, i] = _mark(values[rows[i], column])
+                if _too_close(marks, count + column, begin, end, least):
+                    changed = -1
+            if changed < 0:
+                held[atom] = True
+            if changed < 1:
+                for i in range(begin, end):
+                    values[rows[i], column] = before[i]
+                    if len(marks):
+                        marks[count + column, i] = _mark(before[i])
+            else:
+                for i in range(begin, end):
+                    before[i] = values[rows[i], column]
+
+
+@numba.njit(cache=True)
+def _enough(
+    values: Floats, rows: Ints, column: int, before: Floats, begin: int, end: int, least: int
+) -> int:
+    """1: enough samples changed, and enough are there at all; 0: none changed; −1: too few."""
+    size = square = moved = moved_square = 0.0
+    for i in range(begin, end):
+        value = values[rows[i], column]
+        change = value - before[i]
+        size += abs(value)
+        square += value * value
+        moved += abs(change)
+        moved_square += change * change
+    if moved == 0.0:
+        return 0
+    if moved * moved * _SLACK < least * moved_square or size * size * _SLACK < least * square:
+        return -1
+    return 1
+
+
+@numba.njit(cache=True)
+def _too_close(marks: Marks, new: int, begin: int, end: int, least: int) -> bool:
+    """Whether a vector seen before differs in some samples of an atom, but in too few."""
+    for old in range(new):
+        differ = 0
+        for i in range(begin, end):
+            if marks[old, i] != marks[new, i]:
+                differ += 1
+                if differ >= least:
+                    break
+        if 0 < differ < least:
+            return True
+    return False
+
+
+@numba.njit(cache=True)
+def _mark(value: float) -> np.uint8:
+    """A byte of a number."""
+    x = np.float64(value + 0.0).view(np.uint64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.uint8(x >> np.uint64(56))
