@@ -12,6 +12,7 @@ from weft import __version__
 from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.demo import demo
+from weft.cli.federation import federation
 from weft.cli.keys import keys
 from weft.cli.predict import predict
 from weft.cli.split import data_list, split
@@ -70,6 +71,7 @@ data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)
 app.add_typer(data, name="data")
 app.add_typer(keys, name="keys")
+app.add_typer(federation, name="federation")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from weft.crypto.secrets import PublicIdentity
     from weft.keys import KeyFiles, PublicKeys
 
 _MOST_PARTIES = 40
@@ -35,6 +36,12 @@ def new(
             "--renew-run", help="Keep the identities that are there; replace the run secret."
         ),
     ] = False,
+    roster: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --renew-run: make the run secret for the members of this signed roster."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Make the parties' identities and a run secret.
@@ -48,11 +55,16 @@ def new(
 
     Before another run, and when a member leaves or joins: weft keys new keys --renew-run, with
     --party or --config where the members change. Nothing else is ever overwritten.
+
+    Where every site made its own keys and all have signed a roster, its first member makes the run
+    secret for all: weft keys new keys --renew-run --roster roster.json
     """
     from weft.cli.console import say, say_json
     from weft.keys import new_keys
 
-    public = new_keys(folder, _names(folder, party, config, renew_run), renew_run=renew_run)
+    known = None if roster is None else _members(roster, party, config, renew_run)
+    names = list(known) if known else _names(folder, party, config, renew_run)
+    public = new_keys(folder, names, renew_run=renew_run, known=known)
     if json:
         say_json({"folder": str(folder), **_public_values(public)})
         return
@@ -77,6 +89,22 @@ def _names(folder: Path, given: list[str] | None, config: Path | None, renew: bo
     if renew:
         return list(read_public(folder).members)
     raise ConfigError("there are no parties; name each with --party NAME, or give --config")
+
+
+def _members(
+    roster: Path, given: list[str] | None, config: Path | None, renew: bool
+) -> dict[str, PublicIdentity]:
+    from weft.consortium import read_roster
+    from weft.errors import ConfigError
+
+    if given or config is not None or not renew:
+        raise ConfigError(
+            "--roster names all members itself and goes with --renew-run alone; leave --party and "
+            "--config out"
+        )
+    signed = read_roster(roster)
+    signed.insist()
+    return {name: member.identity for name, member in signed.members.items()}
 
 
 def _names_in(config: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
@@ -29,7 +29,13 @@ from weft.keys.public import (
 )
 
 
-def new_keys(folder: Path, parties: Sequence[str], *, renew_run: bool = False) -> PublicKeys:
+def new_keys(
+    folder: Path,
+    parties: Sequence[str],
+    *,
+    renew_run: bool = False,
+    known: Mapping[str, PublicIdentity] | None = None,
+) -> PublicKeys:
     """Make identities and a run secret in a folder, all of it or nothing.
 
     The first party makes the run secret, signs it and seals it to every party.
@@ -44,9 +50,12 @@ def new_keys(folder: Path, parties: Sequence[str], *, renew_run: bool = False) -
         The folder holds keys already: keep its identities, make those of new members, and
         replace the run secret, for a new run or because a member left. Private keys may be
         elsewhere, except those of the first party, which signs.
+    known
+        With ``renew_run``: the members' identities, in the place of those that the folder lists.
     """
     check_names(parties)
-    known = read_public(folder).members if renew_run else _nobody_yet(folder)
+    if known is None:
+        known = read_public(folder).members if renew_run else _nobody_yet(folder)
     own = {name: _kept_or_new(folder, name) for name in parties if name not in known}
     members = {name: known[name] if name in known else own[name].public for name in parties}
     maker = parties[0]

@@ -1,0 +1,329 @@
+"""``weft federation``: cards, rosters and signatures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from weft.consortium import Card, SignedRoster
+    from weft.consortium.roster import SignatureState
+    from weft.guards.terms import Terms
+
+federation = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="The roster of a federation: who belongs to it, and on which terms; signed by everybody.",
+)
+
+_Roster = Annotated[Path, typer.Argument(help="The roster, a JSON file.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only.")]
+
+
+@federation.command(epilog="Example: weft federation join north.json --keys keys --party north")
+def join(
+    card: Annotated[Path, typer.Argument(help="New file for the membership card.")],
+    keys: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The keys that 'weft keys new' made.")
+    ],
+    party: Annotated[str, typer.Option(metavar="NAME", help="The member's name.")],
+) -> None:
+    """Write a site's membership card: its name and public keys.
+
+    Send it to whoever drafts the roster. Nothing in it is secret. Tell the fingerprint that is
+    printed here to the other members by telephone or on paper: they will see it in the roster.
+    """
+    from weft.cli.console import say
+    from weft.consortium import card_of, write_card
+
+    own = card_of(keys, party)
+    write_card(card, own)
+    say(f"{party}: {own.identity.fingerprint}", f"Send {card} to whoever drafts the roster.")
+
+
+@federation.command(
+    epilog="Example: weft federation new roster.json north.json south.json west.json"
+)
+def new(
+    roster: Annotated[Path, typer.Argument(help="New file for the roster.")],
+    cards: Annotated[
+        list[Path] | None, typer.Argument(help="Membership cards, in the order of the members.")
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="In the place of cards: all parties of a folder of keys."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the federation.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Take name, terms and who brings labels from this config.toml."),
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Who brings labels, once for each; default: all."),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Who gets the model, once for each; default: all."),
+    ] = None,
+    matching: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Who holds a matching key; then ids match by OPRF."),
+    ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N", help="The most rows that a member may match."),
+    ] = None,
+    min_batch: Annotated[
+        int | None, typer.Option(help="Samples that change between two sums, at least.")
+    ] = None,
+    min_contributors: Annotated[
+        int | None, typer.Option(help="Parties that a sum must have.")
+    ] = None,
+    allow_pairs: Annotated[
+        bool, typer.Option("--allow-pairs", help="Allow sums of two parties.")
+    ] = False,
+    allow_lone_labels: Annotated[
+        bool, typer.Option("--allow-lone-labels", help="Allow a single party with labels.")
+    ] = False,
+    coordinator_sees: Annotated[
+        str | None, typer.Option(help="The most the coordinator may see: nothing, weights.")
+    ] = None,
+    loss: Annotated[
+        list[str] | None, typer.Option(help="A loss that runs may use; default: any.")
+    ] = None,
+    solver: Annotated[
+        list[str] | None, typer.Option(help="A solver that runs may use; default: any.")
+    ] = None,
+) -> None:
+    """Draft a roster, which counts when every member has signed it.
+
+    The draft has every term written out, with careful values where no option says otherwise. It
+    may still be edited by hand: signatures come after that, and no value changes under them.
+    """
+    from weft.cli.console import say
+    from weft.consortium import Limits, write_roster
+    from weft.consortium.drafting import draft_roster
+
+    known = _cards(cards or [], keys, matching or [])
+    changes = {
+        "min_batch": min_batch,
+        "min_contributors": min_contributors,
+        "allow_pairs": allow_pairs or None,
+        "allow_lone_labels": allow_lone_labels or None,
+        "coordinator_sees": coordinator_sees,
+        "matching": "oprf" if matching else None,
+    }
+    title, terms, labelled = _from_config(config)
+    draft = draft_roster(
+        name or title or roster.stem,
+        known,
+        _changed(terms, changes),
+        limits=Limits(
+            losses=tuple(loss) if loss else None, solvers=tuple(solver) if solver else None
+        ),
+        labels=labels or labelled,
+        model=model,
+        matching=matching or (),
+        rows=_rows(rows or []),
+    )
+    write_roster(roster, draft, new=True)
+    say(
+        f"{roster}: {len(known)} members, signed by nobody yet; roster {draft.fingerprint}",
+        f"- read it: weft federation show {roster}",
+        f"- every member signs it: weft federation sign {roster} --keys FOLDER --party NAME",
+    )
+
+
+def _cards(paths: list[Path], keys: Path | None, matching: list[str]) -> list[Card]:
+    from weft.consortium import Card, card_of, read_card
+    from weft.errors import ConfigError
+    from weft.keys import read_public
+
+    if bool(paths) == (keys is not None):
+        raise ConfigError("name the members' cards, or a folder of keys with --keys, but not both")
+    if keys is None:
+        return [read_card(path) for path in paths]
+    members = read_public(keys).members
+    return [
+        # A matching key takes the private keys, which need not be here for the others.
+        card_of(keys, name) if name in matching else Card.of_public(name, public)
+        for name, public in members.items()
+    ]
+
+
+def _from_config(path: Path | None) -> tuple[str | None, Terms, list[str] | None]:
+    """Name, terms and label holders that a config has."""
+    from weft.config.reading import read_config
+    from weft.guards.terms import Terms
+
+    if path is None:
+        return None, Terms(), None
+    plan = read_config(path)
+    holders = [party.name for party in plan.parties if party.label is not False]
+    return plan.name, plan.terms, holders or None
+
+
+def _changed(terms: Terms, changes: dict[str, Any]) -> Terms:
+    import msgspec
+
+    from weft.config.checking import checked
+    from weft.guards.terms import Terms
+
+    given = {key: value for key, value in changes.items() if value is not None}
+    return checked(Terms, {**msgspec.to_builtins(terms), **given}, "the terms:")
+
+
+def _rows(given: list[str]) -> dict[str, int]:
+    from weft.errors import ConfigError
+
+    found = {}
+    for entry in given:
+        name, _, number = entry.rpartition("=")
+        if not name or not number.isdecimal():
+            raise ConfigError(f"--rows {entry} is not NAME=N, such as --rows north=5000")
+        found[name] = int(number)
+    return found
+
+
+@federation.command(epilog="Example: weft federation show roster.json")
+def show(roster: _Roster, json: _Json = False) -> None:
+    """Say in plain words what a roster says, and who has signed it."""
+    from weft.cli.console import say, say_json
+    from weft.consortium import read_roster
+    from weft.consortium.words import charter_words
+
+    found = read_roster(roster)
+    if json:
+        say_json({**_values(found), "roster": dict(found.content)})
+        return
+    lines = [f"- {name}: {state}" for name, state in found.states().items()]
+    say(*charter_words(found.charter), f"Signatures under roster {found.fingerprint}:", *lines)
+
+
+@federation.command(epilog="Example: weft federation sign roster.json --keys keys --party north")
+def sign(
+    roster: _Roster,
+    keys: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The folder with the member's private keys.")
+    ],
+    party: Annotated[str, typer.Option(metavar="NAME", help="The member that signs.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; the roster has been read already.")
+    ] = False,
+) -> None:
+    """Sign a roster as one of its members, after showing what it says.
+
+    Refused where the roster lists other keys of the member than its own. Compare the members'
+    fingerprints with what they told you by telephone or on paper before you sign.
+    """
+    from weft.cli.console import say
+    from weft.consortium import read_roster, write_roster
+    from weft.consortium.words import charter_words
+    from weft.keys.loading import read_identity
+
+    found = read_roster(roster)
+    signed = found.signed_by(party, read_identity(keys, party))
+    say(*charter_words(found.charter), f"Roster {found.fingerprint}")
+    if not yes:
+        _ask(party)
+    write_roster(roster, signed)
+    states = signed.states()
+    say(f"Signed by {party}.", *_remarks(states))
+
+
+def _ask(party: str) -> None:
+    from weft.errors import ConfigError
+
+    if not sys.stdin.isatty():
+        raise ConfigError("nobody is here to agree; read the roster, and sign with --yes")
+    if not typer.confirm(f"Sign this for {party}?"):
+        raise ConfigError(f"{party} did not sign; the roster is as it was")
+
+
+def _remarks(states: dict[str, SignatureState]) -> list[str]:
+    open_ = [name for name, state in states.items() if state == "missing"]
+    wrong = [name for name, state in states.items() if state == "wrong"]
+    remarks = [f"- still to sign: {', '.join(open_)}"] if open_ else []
+    if wrong:
+        remarks.append(f"- changed since they signed, to sign again: {', '.join(wrong)}")
+    return remarks or ["All members have signed: the roster counts."]
+
+
+@federation.command(epilog="Example: weft federation verify roster.json --keys keys")
+def verify(
+    roster: _Roster,
+    keys: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Compare with the public keys of this folder too."),
+    ] = None,
+    json: _Json = False,
+) -> None:
+    """Check every signature; exit code 0 only if all members have signed this very content.
+
+    A roster that was changed after a member signed has a wrong signature. With --keys the public
+    keys that a folder has of members must be those of the roster.
+    """
+    from weft.cli.console import say_json
+    from weft.consortium import read_roster
+
+    found = read_roster(roster)
+    if json:
+        say_json(_values(found))
+    else:
+        _show(found)
+    found.insist()
+    if keys is not None:
+        _compare(found, keys)
+
+
+def _values(roster: SignedRoster) -> dict[str, Any]:
+    states = roster.states()
+    return {
+        "federation": roster.charter.federation,
+        "fingerprint": roster.fingerprint,
+        "counts": set(states.values()) == {"signed"},
+        "signatures": states,
+        "members": {n: member.identity.fingerprint for n, member in roster.members.items()},
+    }
+
+
+def _show(roster: SignedRoster) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from weft.cli.console import say
+
+    say(f"Federation '{roster.charter.federation}', roster {roster.fingerprint}")
+    grid = Table(box=SIMPLE_HEAD)
+    grid.add_column("member", overflow="fold")
+    grid.add_column("fingerprint", no_wrap=True)
+    grid.add_column("signature", no_wrap=True)
+    for name, state in roster.states().items():
+        grid.add_row(name, roster.members[name].identity.fingerprint, state)
+    Console(markup=False).print(grid)
+
+
+def _compare(roster: SignedRoster, keys: Path) -> None:
+    """Members that a folder knows must have the keys of the roster."""
+    from weft.errors import ConfigError
+    from weft.keys import read_public
+
+    for name, public in read_public(keys).members.items():
+        member = roster.members.get(name)
+        if member is None:
+            raise ConfigError(
+                f"{keys} has keys of '{name}', who is no member of the roster; make new run keys "
+                "with 'weft keys new --renew-run --roster'"
+            )
+        if member.identity != public:
+            raise ConfigError(
+                f"{keys} has other public keys of '{name}' ({public.fingerprint}) than the roster "
+                f"({member.identity.fingerprint}); ask '{name}' which are its own"
+            )

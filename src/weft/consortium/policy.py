@@ -1,0 +1,33 @@
+"""A site's own policy: what one party insists on, whatever the others agreed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from weft.consortium.limits import Limits
+from weft.guards.terms import OPEN, Terms
+
+
+@dataclass(frozen=True)
+class SitePolicy:
+    """What a site allows; `weft.config.policies.read_policy` reads one from its file.
+
+    A term that the file does not mention is left to the roster: here it has its widest value.
+
+    Parameters
+    ----------
+    terms
+        What the site insists on in sums.
+    limits
+        What the site will compute.
+    allow_exposure
+        Go on although the ledger forecasts that as many sums will be shown as others have
+        columns, so that they could be computed from them.
+    source
+        Name of the file, for messages.
+    """
+
+    terms: Terms = OPEN
+    limits: Limits = field(default_factory=Limits)
+    allow_exposure: bool = False
+    source: str = "policy.toml"
