@@ -11,7 +11,7 @@ _BETTER = 0.99
 
 
 class Floor:
-    """Counts what ``min_batch`` holds back, and notices when nothing else goes on.
+    """Counts what ``min_batch`` holds back or spreads, and notices when nothing else goes on.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Floor:
             self._idle += 1
         if self._idle < MOST_IDLE:
             return ""
-        return f"min_batch = {self._min_batch} holds back what would bring the gap below this"
+        return f"min_batch = {self._min_batch} keeps the gap from falling below this"
 
     def renew(self) -> None:
         """Another problem: its bounds begin anew."""
@@ -50,6 +50,6 @@ class Floor:
             return ""
         reached = "" if gap is None else f"; the run came to a certified gap of {gap:.1e}"
         return (
-            f"min_batch = {self._min_batch} held {self._held} changes of groups of samples back, "
-            f"in {self._iterations} iteration(s) from {self._first} on{reached}"
+            f"min_batch = {self._min_batch} held back or spread {self._held} changes of groups of "
+            f"samples, in {self._iterations} iteration(s) from {self._first} on{reached}"
         )

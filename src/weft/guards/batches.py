@@ -74,6 +74,34 @@ class SeenBatches(Batches):
         self._marks: Marks = np.zeros((16, len(self.rows)), np.uint8)
         self._count = 0
 
+    def rows_of(self, atom: int) -> Ints:
+        """The local rows of an atom, by its place among those here."""
+        return self.rows[self.start[atom] : self.start[atom + 1]]
+
+    def lacking(self, vectors: Floats) -> NDArray[np.bool_]:
+        """(atoms × columns) where vectors would differ in too few samples from one seen."""
+        new, count = vectors.shape[1], self._count
+        self._reserve(new)
+        out = np.zeros((len(self.atoms), new), bool)
+        _find_lacking(
+            vectors, self.rows, self.start, self._last, self._marks, count, self.least, out
+        )
+        return out
+
+    def fits(self, atom: int, column: int, values: Floats) -> bool:
+        """Whether these values of one atom differ in enough samples from all vectors seen."""
+        self._reserve(1)
+        begin, end = self.start[atom], self.start[atom + 1]
+        before = self._last[column % len(self._last)]
+        return bool(_fits(values, before, self._marks, self._count, begin, end, self.least))
+
+    def _reserve(self, new: int) -> None:
+        if self._count + new > len(self._marks):
+            room = max(2 * len(self._marks), self._count + new)
+            marks = np.zeros((room, len(self.rows)), np.uint8)
+            marks[: self._count] = self._marks[: self._count]
+            self._marks = marks
+
     def admit(self, vectors: Floats) -> NDArray[np.bool_]:
         """Vectors that others will see sums of, side by side; changed in place.
 
@@ -82,11 +110,7 @@ class SeenBatches(Batches):
         """
         new = vectors.shape[1]
         held = np.zeros(len(self.atoms), bool)
-        if self._count + new > len(self._marks):
-            room = max(2 * len(self._marks), self._count + new)
-            marks = np.zeros((room, len(self.rows)), np.uint8)
-            marks[: self._count] = self._marks[: self._count]
-            self._marks = marks
+        self._reserve(new)
         _admit(
             vectors, self.rows, self.start, self._last, self._marks, self._count, self.least, held
         )
@@ -125,6 +149,45 @@ def _admit(
             else:
                 for i in range(begin, end):
                     before[i] = values[rows[i], column]
+
+
+@numba.njit(cache=True)
+def _fits(
+    values: Floats, before: Floats, marks: Marks, count: int, begin: int, end: int, least: int
+) -> bool:
+    own = np.arange(begin, end) - begin
+    alone = values.reshape(-1, 1)
+    changed = _enough(alone, own, 0, before[begin:end], 0, end - begin, least)
+    if changed < 1:
+        return changed == 0
+    for i in range(begin, end):
+        marks[count, i] = _mark(values[i - begin])
+    return not _too_close(marks, count, begin, end, least)
+
+
+@numba.njit(cache=True)
+def _find_lacking(
+    values: Floats,
+    rows: Ints,
+    start: Ints,
+    last: Floats,
+    marks: Marks,
+    count: int,
+    least: int,
+    out: NDArray[np.bool_],
+) -> None:
+    """The same question for every column by itself; row ``count`` of the marks is overwritten."""
+    for column in range(values.shape[1]):
+        before = last[column % len(last)]
+        for atom in range(len(start) - 1):
+            begin, end = start[atom], start[atom + 1]
+            changed = _enough(values, rows, column, before, begin, end, least)
+            if changed == 1:
+                for i in range(begin, end):
+                    marks[count, i] = _mark(values[rows[i], column])
+                out[atom, column] = _too_close(marks, count, begin, end, least)
+            else:
+                out[atom, column] = changed < 0
 
 
 @numba.njit(cache=True)

@@ -27,6 +27,7 @@ from weft.algorithms.ground import Ground
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
 from weft.algorithms.span.rows import Rows
+from weft.algorithms.span.softening import FACTORS
 from weft.algorithms.span.succession import Successor
 from weft.algorithms.span.vectors import Vectors, inner, padded
 from weft.channels import Message
@@ -288,14 +289,16 @@ class SpanParty:
         if z is None:
             z = self.rows.vectors.combine(floats(message, "point", len(self.rows.vectors), width))
         self.rows.aim(z)
-        duals = self._guess(self._steps(message, "at", width))
+        guesses = self._steps(message, "at", width)
+        duals, shares = self._guess(guesses), _shares(guesses)
         exact = self._piecewise and "weights" not in message
         if "weights" in message:
             # Another guess: where a step of coordinate ascent and its momentum lead.
             self.rows.mix(floats(message, "weights", None, width))
             curvature = floats(message, "curvature", width)
             duals = np.hstack([duals, self.rows.ascended(curvature)])
-        self._collect(duals, exact=exact)
+            shares = np.concatenate([shares, _shares(np.ones((1, width)))])
+        self._collect(duals, shares, exact=exact)
 
     def _tell_search(self, message: Message) -> Message:
         losses = self.rows.losses_along(self._steps(message, "steps", 2, self.problems.width))
@@ -327,7 +330,8 @@ class SpanParty:
             direction = floats(message, "direction", len(self.rows.vectors), width)
             self._collect(self.rows.bent(direction))
         else:
-            self._collect(self.rows.duals_at(self._steps(message, "at", width)))
+            steps = self._steps(message, "at", width)
+            self._collect(self.rows.duals_at(steps), _shares(steps))
 
     def _steps(self, message: Message, field: str, *shape: int) -> Floats:
         """Steps, not more of them than a table of losses may have."""
@@ -353,18 +357,48 @@ class SpanParty:
             reply["held"] = self._held
         return {**reply, **self._tell_sums(message)}
 
-    def _collect(self, duals: Floats, *, exact: bool = False) -> None:
-        """Start the feature sums of new dual vectors."""
+    def _collect(self, duals: Floats, shares: Floats | None = None, *, exact: bool = False) -> None:
+        """Start the feature sums of new dual vectors.
+
+        ``shares`` of point and target (vectors × 2 × problems) say where they were taken.
+        """
         # Other holders of a row may only learn the vector as it travels. Slopes of a piecewise
         # linear loss are whole numbers, which travel as they are.
         self._duals = duals if exact else self._alpha.on_grid(duals)
         if duals.shape[1]:
             if self._guard is not None:
-                held = self._guard.admit(self._duals)
-                cohorts = self._guard.atoms[held] // self.settings.groups
-                self._held = int(self.ground.seat.counts[cohorts].sum())
+                self._keep_batches(self._guard, shares)
             self._partial = self.rows.feature_sums(self._duals)
             self._told_sums = self._partial
+
+    def _keep_batches(self, guard: SeenBatches, shares: Floats | None) -> None:
+        """Let enough samples change together, or none: more change along, or none does."""
+        width, counts = self.problems.width, self.ground.seat.counts
+        groups = self.settings.groups
+        restrained = np.zeros(len(guard.atoms), bool)
+        if shares is not None and self._piecewise:
+            for atom, column in np.argwhere(guard.lacking(self._duals)).tolist():
+                vector, problem = divmod(column, width)
+                self._soften(guard, atom, column, shares[vector, :, problem])
+                restrained[atom] = True
+        restrained |= guard.admit(self._duals)
+        self._held = int(counts[guard.atoms[restrained] // groups].sum())
+
+    def _soften(self, guard: SeenBatches, atom: int, column: int, shares: Floats) -> None:
+        """Change as few more samples of an atom as it takes."""
+        rows = guard.rows_of(atom)
+        for factor in FACTORS:
+            soft = self.rows.soften(
+                self._duals[rows, column],
+                rows,
+                column % self.problems.width,
+                shares,
+                factor * guard.least,
+            )
+            soft = self._alpha.on_grid(soft)
+            if guard.fits(atom, column, soft):
+                self._duals[rows, column] = soft
+                return
 
     def _posts(self, message: Message) -> Message:
         """Dual vectors of the cohorts that this party speaks for, to holders without labels."""
@@ -449,3 +483,8 @@ class SpanParty:
 
     def restore(self, state: Mapping[str, NDArray[Any]], message: Message) -> None:
         raise ProtocolError(f"solver '{self.settings.solver}' keeps no checkpoints")
+
+
+def _shares(steps: Floats) -> Floats:
+    """Shares of point and target at steps on the way from one to the other."""
+    return np.stack([1.0 - steps, steps], axis=1)

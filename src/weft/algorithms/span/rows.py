@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from weft.algorithms.ground import Ground
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
+from weft.algorithms.span.softening import softened
 from weft.algorithms.span.vectors import Vectors, add_scaled, combined, padded
 
 Floats = NDArray[np.float64]
@@ -110,6 +111,19 @@ class Rows:
             for some in steps
         ]
         return np.hstack(found) if found else np.zeros((len(self._z), 0))
+
+    def soften(
+        self, dual: Floats, rows: Ints, problem: int, shares: Floats, count: float
+    ) -> Floats:
+        """One dual vector of some rows, with ``count`` of them changed at little cost.
+
+        ``shares`` are those of point and target where it was taken.
+        """
+        z = shares[0] * self._z[rows, problem] + shares[1] * self._target[rows, problem]
+        soft = softened(self._loss, dual, z, self._labels[rows, problem], count)
+        if self._training is not None:
+            soft = np.where(self._training[rows, problem], soft, 0.0)
+        return soft
 
     def remember(self, duals: Floats) -> None:
         """Keep dual vectors whose sums are complete, where mixtures of them are wanted."""

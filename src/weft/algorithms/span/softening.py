@@ -1,0 +1,48 @@
+"""Dual vectors that change more samples than they must, at little cost.
+
+Late in a run a subgradient changes in a few samples only, which a guard would hold back. But next
+to the kink of the loss any slope between its two sides is nearly as good a subgradient: so there
+more samples change along. The bound that such a vector gives is weaker by the samples' distances
+to their kinks, and as true as any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.losses import Loss
+
+Floats = NDArray[np.float64]
+
+#: How many times the samples that must change may change along, at first and at most.
+FACTORS = (1.0, 1.5, 2.0, 3.0, 5.0)
+#: Distances to the kink within which they are looked for.
+_DISTANCES = 2.0 ** np.arange(-24.0, 8.0, 0.25)
+#: Slopes between the two sides keep this far from either.
+_MARGIN = 0.1
+
+
+def softened(loss: Loss, values: Floats, z: Floats, labels: Floats, count: float) -> Floats:
+    """Values of −l' at z, some ``count`` next to the kink replaced by others between its sides.
+
+    Which ones follows from z alone, which all holders of a sample with its label know, and nobody
+    else: they all find the same values, and nobody else can tell them.
+    """
+    for distance in _DISTANCES.tolist():
+        low, high = loss.u(z - distance, labels), loss.u(z + distance, labels)
+        near = low != high
+        if np.count_nonzero(near) >= count:
+            break
+    share = _MARGIN + (1.0 - 2.0 * _MARGIN) * _fractions(z)
+    return np.where(near, low + share * (high - low), values)
+
+
+def _fractions(z: Floats) -> Floats:
+    """Numbers between 0 and 1 that seem random, one per number."""
+    x = np.ascontiguousarray(z + 0.0).view(np.uint64)
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    fractions: Floats = (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return fractions
