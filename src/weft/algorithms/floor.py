@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-#: Iterations without better bounds, while something is held back, after which a run stops.
-MOST_IDLE = 20
 #: A gap that is smaller by this share is better.
 _BETTER = 0.99
 
@@ -17,10 +15,13 @@ class Floor:
     ----------
     min_batch
         As the parties agreed on.
+    most_idle
+        Bounds that are no better, while something is held back, after which a run stops.
     """
 
-    def __init__(self, min_batch: int) -> None:
+    def __init__(self, min_batch: int, most_idle: int = 20) -> None:
         self._min_batch = min_batch
+        self._most_idle = most_idle
         self._held = self._iterations = 0
         self._first: int | None = None
         self._best = math.inf
@@ -36,7 +37,7 @@ class Floor:
             self._best, self._idle = gap, 0
         elif held:
             self._idle += 1
-        if self._idle < MOST_IDLE:
+        if self._idle < self._most_idle:
             return ""
         return f"min_batch = {self._min_batch} keeps the gap from falling below this"
 

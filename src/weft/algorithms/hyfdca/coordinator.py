@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from weft.algorithms.base import Checkpointing, Coordinator, Record, Result
 from weft.algorithms.clock import Clock, why_stop
+from weft.algorithms.floor import Floor
 from weft.algorithms.hyfdca.checkpoint import load_checkpoint, save_checkpoint
 from weft.algorithms.hyfdca.curvature import find_omega, share_norms
 from weft.algorithms.hyfdca.iteration import MOST_SILENT, Iteration
@@ -16,6 +17,8 @@ from weft.crypto import Adder
 from weft.matching.roster import Roster
 from weft.sums.certificate import FrozenPair
 
+#: Certificates without better bounds, while something is held back, after which a run stops.
+MOST_IDLE = 100
 #: Rounds without training in which the last certificate waits for parties to come by.
 CLOSING_ROUNDS = 10_000
 
@@ -70,6 +73,7 @@ class HyfdcaCoordinator(Coordinator):
         progress: Callable[[Record], None] | None,
         checkpointing: Checkpointing | None,
     ) -> None:
+        floor, held, certified = Floor(run.roster.terms.min_batch, MOST_IDLE), 0, run.certificate
         while not result.stopped:
             iteration = Iteration(run)
             iteration.take()
@@ -84,6 +88,10 @@ class HyfdcaCoordinator(Coordinator):
             if progress is not None:
                 progress(record)
             result.stopped = _why_stop(run, record)
+            if run.certificate is not None and run.certificate is not certified:
+                why = floor.watch(run.iteration, run.held - held, run.certificate.gap)
+                result.stopped = result.stopped or why
+                certified, held = run.certificate, run.held
             if checkpointing is not None and run.iteration % checkpointing.every == 0:
                 save_checkpoint(run, result, checkpointing.folder, clock.spent())
         if not run.gone:
@@ -97,6 +105,8 @@ class HyfdcaCoordinator(Coordinator):
             loss_estimate=last.loss_estimate,
             gap_estimate=last.gap_estimate,
         )
+        if note := floor.note(None if result.certificate is None else result.certificate.gap):
+            run.note(note)
         result.weights = None if run.weights is None else run.weights.values
 
 

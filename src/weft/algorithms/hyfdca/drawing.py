@@ -16,6 +16,9 @@ from weft.matching.seat import Seat
 Slots = NDArray[np.int32]
 Ints = NDArray[np.int64]
 
+#: Times ``min_batch`` samples are drawn of a cohort at least: not all that are drawn change.
+_ENLARGED = 10
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -103,6 +106,8 @@ class CohortDrawing(Drawing):
     def __init__(self, settings: Settings, seat: Seat) -> None:
         super().__init__(settings, seat)
         drawn = np.ceil(settings.iic * seat.sizes - 1e-9).astype(np.int64)
+        # Of few samples too few would change for a guard to let them.
+        drawn = np.where(seat.exposed, np.maximum(drawn, _ENLARGED * seat.min_batch), drawn)
         self.counts = np.minimum(seat.sizes, drawn)
         self.whole = bool((self.counts == seat.sizes).all())
         shared = seat.cohort_start[:-1] < seat.n_shared_rows

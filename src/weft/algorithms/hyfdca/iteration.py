@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from weft.algorithms.hyfdca.run import Run
 from weft.channels import Cyclic, Failure, Message, Replies, Request
-from weft.errors import ProtocolError
+from weft.channels.message import integer
+from weft.errors import ConfigError, ProtocolError
 from weft.sums.boards import Proposals
 from weft.sums.certificate import Certificate
 from weft.sums.scalars import add_scalars
@@ -52,13 +53,14 @@ class Iteration:
         self._still = still
         run.iteration += not still
         turn = run.iteration + still
-        self.present = list(run.participation.present(turn))
+        self.present = self._admitted(turn)
         due = still or (run.iteration - 1) % run.certify_every == 0
         self._every = due and run.participation.complete and self._all_current(turn)
         self._measure = due and not self._every
         try:
-            self._phases(turn, still)
-            run.silent_iterations = 0
+            if self.present:
+                self._phases(turn, still)
+                run.silent_iterations = 0
         except _NobodyLeft as silence:
             run.silent_iterations += 1
             if run.participation.complete or run.silent_iterations > MOST_SILENT:
@@ -73,6 +75,26 @@ class Iteration:
             run.seen[party] = run.iteration
         if not run.participation.complete and run.pair is None and due and not run.gone:
             run.freeze()
+
+    def _admitted(self, turn: int) -> list[str]:
+        """Who takes part: of those present, whoever shares its cohorts with enough others."""
+        run = self.run
+        there = run.participation.present(turn)
+        admitted = run.contributors.of(there)
+        if len(admitted) < len(there):
+            run.note(
+                f"iteration {turn}: {len(there) - len(admitted)} of {len(there)} parties wait, "
+                "because too few holders of a group of samples or features are there"
+            )
+        if not admitted:
+            run.silent_iterations += 1
+            if run.silent_iterations > MOST_SILENT:
+                raise ConfigError(
+                    f"for {MOST_SILENT} iterations no group of parties was large enough for "
+                    f"min_contributors = {run.roster.terms.min_contributors}; let more take part, "
+                    "or agree on allow_pairs = true"
+                )
+        return admitted
 
     def _phases(self, turn: int, still: bool) -> None:
         riders = self._riders()
@@ -229,6 +251,8 @@ class Iteration:
 
     def _measures(self, asked: list[str]) -> bool:
         """Whether to estimate the loss; a sum over a single one of the parties would be its own."""
+        if not self.run.roster.terms.allows_scalars(len(asked)):
+            return False
         return self._measure and (len(asked) > 1 or len(self.run.roster.parties) == 1)
 
     def _step_message(self, still: bool, asked: list[str]) -> Message:
@@ -304,6 +328,7 @@ class Iteration:
         if phase != "again":
             for party, reply in replies.answered.items():
                 run.take_sequence(party, reply)
+                run.held += integer(reply, "held", 0)
         return replies
 
     def _riders(self) -> list[Request]:

@@ -16,6 +16,7 @@ from weft.algorithms.settings import Settings
 from weft.channels import Message
 from weft.channels.message import array, integer, number
 from weft.errors import ProtocolError
+from weft.guards.batches import Batches
 from weft.sums.certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.contribution import Contribution, Wire, own_slots
 from weft.sums.scalars import pack_scalars
@@ -74,6 +75,9 @@ class HyfdcaParty:
         self._bounded = bool(np.isfinite(self.loss.lipschitz))
         self._computing = seat.computing[seat.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
+        guarded = seat.exposed[seat.row_cohort]
+        atom = np.where(guarded, seat.row_cohort, -1).astype(np.int64)
+        self._guard = Batches(atom, seat.min_batch) if guarded.any() else None
 
     def take_over(
         self, alpha: Floats, w: Floats, z: Floats, v: Floats, message: Message
@@ -221,7 +225,8 @@ class HyfdcaParty:
             reply["estimate"] = pack_scalars(self.cipher, message, "estimate", *sums)
         change = self.method.change(slots, alpha, z, labels, gamma)
         if isinstance(self.method, Safe):
-            self._move(slots, alpha, self.alpha_wire.on_grid(alpha + change))
+            new = self._guarded(reply, slots, self.alpha_wire.on_grid(alpha + change))
+            self._move(slots, alpha, new)
             reply.update(self._posts(message, turn.shared, alpha))
             reply.update(self._feature_sums(message))
         else:
@@ -243,10 +248,9 @@ class HyfdcaParty:
                 slots = own_slots(message, "delta.slots", shared)
             old = self.alpha.take(slots, axis=0)
             if len(slots):
-                self._move(
-                    slots, old, old + self.delta_wire.open(message.get("delta"), width, slots)
-                )
-            reply = self._posts(message, slots, old)
+                new = old + self.delta_wire.open(message.get("delta"), width, slots)
+                self._move(slots, old, self._guarded(reply, slots, new))
+            reply.update(self._posts(message, slots, old))
         return {**reply, **self._feature_sums(message)}
 
     def _on_again(self, message: Message) -> Message:
@@ -287,6 +291,18 @@ class HyfdcaParty:
             return turn.drawn, private
         return turn.drawn, np.concatenate([shared, private])
 
+    def _guarded(self, reply: Message, slots: Slots | None, new: Floats) -> Floats:
+        """New α of some rows, as far as enough samples of a cohort change together."""
+        if self._guard is None:
+            return new
+        alpha = new.copy()
+        if slots is not None:
+            alpha = self.alpha.copy()
+            alpha[slots] = new
+        held = self._guard.hold_back(alpha, self.alpha)
+        reply["held"] = int(self.seat.counts[self._guard.atoms[held]].sum())
+        return alpha if slots is None else alpha[slots]
+
     def _move(self, slots: Slots | None, old: Floats, new: Floats) -> None:
         """Set α and keep the feature sums in step, touching only these rows."""
         if not self._bounded:
@@ -319,10 +335,11 @@ class HyfdcaParty:
         """γ/|B_i| Δα for shared rows, to be averaged; private rows move at once."""
         shared, private = self._turn.shared, self._turn.private
         count = len(shared)
+        reply: Message = {}
         if len(private):
             old = self.alpha[private]
-            self._move(private, old, self.alpha_wire.on_grid(old + change[count:]))
-        reply: Message = {}
+            new = self.alpha_wire.on_grid(old + change[count:])
+            self._move(private, old, self._guarded(reply, private, new))
         if count or "delta.chain" in message:
             if "active" in message:
                 holders: Any = number(message, "active")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.algorithms.hyfdca.contributors import Contributors
 from weft.algorithms.hyfdca.seen import SeenWeights
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Cyclic, Failure, Message, Request, participation_of
@@ -61,6 +62,9 @@ class Run:
         self.away: set[str] = set()
         self.notes: list[str] = []
         self._noted: set[str] = set()
+        self.contributors = Contributors(roster)
+        #: Changes of groups of samples that a guard has held back.
+        self.held = 0
         self.senders = Senders(roster, labelled=settings.local == "safe")
 
     @property
