@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from weft.algorithms.base import Checkpointing, Record, Result
 from weft.algorithms.registry import algorithm_of, resolve
 from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel, Message, Meter, Sink
+from weft.consortium.consent import Consent
 from weft.crypto import Adder
 from weft.crypto.cost import Cost, Spent
 from weft.data.tile import MissingPolicy, Tile, settle_missing
@@ -99,6 +101,8 @@ class Federation:
         The parties' keys, from files; None: made for every run.
     terms
         What every party insists on; by default nothing, since all data is in one hand here.
+    consents
+        What each party takes part in, in the place of ``terms``.
     ledger
         Where the parties keep count of the sums that they open and show; None: nowhere.
     """
@@ -114,11 +118,13 @@ class Federation:
         packed: bool = False,
         keys: Mapping[str, PartyKeys] | None = None,
         terms: Terms = OPEN,
+        consents: Mapping[str, Consent] | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         if not tiles:
             raise ConfigError("a federation needs at least one party")
         check_keys(keys, tiles)
+        _check_consents(consents, tiles)
         self.preparation = preparation or Preparation()
         if self.preparation.missing == "mean" and self.preparation.scaling != "standard":
             raise ConfigError(
@@ -134,7 +140,8 @@ class Federation:
         self._store = store
         self._packed = packed
         self._keys = keys
-        self.terms = terms
+        self._consents = consents or {name: Consent(name, terms) for name in tiles}
+        self.terms = reduce(Terms.stricter, (self._consents[name].terms for name in tiles))
         self._ledger = ledger
         self._start: Model | None = None
         self.parties: dict[str, Party] = {}
@@ -156,7 +163,7 @@ class Federation:
                 cipher=settings.cipher,
                 store=self._store,
                 start=self._start,
-                terms=self.terms,
+                consent=self._consents[name],
                 ledger=self._ledger,
             )
             for name, held in self._tiles.items()
@@ -180,6 +187,20 @@ class Federation:
         )
         agree_on_scaling(channel, roster, how.scaling, how.unit_rows, adder)
         return channel, roster, adder, classes
+
+    def agree(self, settings: Settings) -> None:
+        """Let every party refuse a run that goes beyond what it consents to, once assembled."""
+        for party in self.parties.values():
+            party.agree(settings)
+
+    @property
+    def recipients(self) -> tuple[str, ...] | None:
+        """To whom the model goes by all rosters that bind a party; None: there is no roster."""
+        found = [consent.recipients for consent in self._consents.values()]
+        listed = [names for names in found if names is not None]
+        if not listed:
+            return None
+        return tuple(name for name in listed[0] if all(name in names for names in listed))
 
     def train(
         self,
@@ -290,7 +311,11 @@ class Federation:
                 "dual": list(certificate.dual),
                 "gap": certificate.gap,
             },
-            info={"solver": settings.solver, "parties": list(self.parties)},
+            info={
+                "solver": settings.solver,
+                "parties": list(self.parties),
+                "recipients": None if self.recipients is None else list(self.recipients),
+            },
         )
 
     def _admit_losses(self, result: Result) -> None:
@@ -348,6 +373,12 @@ class Federation:
                 "check the label column, or use a regression loss such as 'squared'"
             )
         return classes
+
+
+def _check_consents(consents: Mapping[str, Consent] | None, parties: Iterable[str]) -> None:
+    for name in parties:
+        if consents is not None and name not in consents:
+            raise ConfigError(f"nothing says what party {name} consents to; give its Consent too")
 
 
 def common_classes(found: Sequence[NDArray[Any]]) -> NDArray[Any]:

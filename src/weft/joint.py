@@ -9,17 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels import Channel, LocalChannel, Message, Sink
-from weft.channels.message import array, binary, integer, number
+from weft.channels.message import integer, number
+from weft.consortium.consent import Consent
 from weft.crypto import Adder
-from weft.crypto.keyring import AXES, Keyring, Keys
+from weft.crypto.keyring import Keyring, Keys
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
 from weft.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.ledger.account import Account, Ledger, count_sums
 from weft.matching.meet import meet
+from weft.matching.normal import normal_features
+from weft.matching.party import MatchingParty
 from weft.matching.roster import Overlap
-from weft.matching.seat import Seat
-from weft.matching.tokens import tokens_of
 from weft.model import Model
 from weft.sums.contribution import Wire
 from weft.sums.extremes import answer_largest, units_above
@@ -41,71 +42,63 @@ class JointParty:
         keys: Keys,
         cipher: str,
         ledger: Ledger | None = None,
+        consent: Consent | None = None,
     ) -> None:
         self.name = name
+        self._consent = consent or Consent.open(name)
+        self._consent.check_own(keys.identity.public, sum(t.n for t in tiles), labels=False)
+        self._consent.check_model()
+        self._consent.check_cipher(cipher)
         self._model = model
-        place = {feature: i for i, feature in enumerate(model.features.tolist())}
+        place = {feature: i for i, feature in enumerate(normal_features(model.features).tolist())}
         self._tiles: list[Tile] = []
         self._places: list[NDArray[np.int64]] = []
         for tile in tiles:
-            known = np.array([f in place for f in tile.features.tolist()], bool)
+            found = [place.get(f, -1) for f in normal_features(tile.features).tolist()]
+            known = np.array(found) >= 0
             if not known.any():
                 raise DataError(
                     f"party {name}, {tile.source or 'tile'}: none of its columns is a feature of "
                     "the model; check the column names"
                 )
             self._tiles.append(tile.columns(np.flatnonzero(known)))
-            self._places.append(np.array([place[f] for f in self._tiles[-1].features.tolist()]))
-        self._keyring = Keyring(keys, cipher)
+            self._places.append(np.array(found)[known])
+        self._keyring = Keyring(keys, cipher, self._consent.terms)
         self._cipher = self._keyring.cipher
-        self._makers: dict[str, NDArray[np.int32]] = {}
-        self._seat: Seat | None = None
+        roster = self._consent.roster
+        self._matching = MatchingParty(
+            name,
+            self._tiles,
+            keys,
+            self._keyring,
+            terms=self._consent.terms,
+            known=None if roster is None else roster.members,
+        )
         self._scores: Floats = np.zeros((0, len(model.coef)))
         self._account = None if ledger is None else Account(ledger, name, "predict")
 
     def on(self, phase: str, message: Message) -> Message:
         """Answer one phase."""
         phases = {
-            "match.tokens": self._tokens,
+            **self._matching.phases,
             "match.seat": self._take_seat,
-            "match.keys": self._take_keys,
             "joint.size": self._size,
             "joint.partial": self._partial,
             "joint.scores": self._take_scores,
         }
         if phase not in phases:
             raise ProtocolError(f"phase '{phase}' is not part of joint prediction")
+        self._consent.check_company(message)
         self._cipher.begin(message)
         return phases[phase](message)
 
-    def _tokens(self, message: Message) -> Message:
-        announced = self._keyring.announce(binary(message, "run"))
-        secret = self._keyring.token_key()
-        rows = [tokens_of(t.ids, secret, "rows") for t in self._tiles]
-        columns = [tokens_of(t.features, secret, "columns") for t in self._tiles]
-        count = sum(t.n for t in self._tiles)
-        return {
-            **announced,
-            "rows": np.concatenate(rows),
-            "columns": np.concatenate(columns),
-            "labelled": np.ones(count, bool),
-            "labels": np.zeros(count, np.uint64),
-            "row_counts": np.array([t.n for t in self._tiles]),
-            "column_counts": np.array([t.m for t in self._tiles]),
-        }
-
     def _take_seat(self, message: Message) -> Message:
-        seat = self._seat = Seat.from_message(message)
-        boxes = self._keyring.make(message, seat.party, seat.shared_rows, seat.shared_columns)
+        seat = self._matching.sit(message)
+        reply = self._matching.make_seeds(message)
         tally = count_sums(self._cipher, seat)
         if self._account is not None:
-            self._account.open(seat, [tile.ids for tile in self._tiles], tally)
-        self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
-        return {**boxes, "key": self._cipher.key}
-
-    def _take_keys(self, message: Message) -> Message:
-        self._keyring.take(message, self._makers)
-        return {}
+            self._account.open(seat, self._matching.ids, tally)
+        return reply
 
     def _size(self, message: Message) -> Message:
         """One digit of the largest part of a score that any party has."""
@@ -116,7 +109,7 @@ class JointParty:
 
     def _partial_scores(self) -> Floats:
         """This party's part of the scores, relative to a sample at every feature's centre."""
-        seat = self._require_seat()
+        seat = self._matching.seat
         coef = np.zeros((seat.n_columns, len(self._model.coef)))
         blocks: list[Block] = []
         for tile, places, columns in zip(self._tiles, self._places, seat.tile_columns, strict=True):
@@ -125,13 +118,13 @@ class JointParty:
         return build_table(seat, blocks, None).products(None, coef)
 
     def _partial(self, message: Message) -> Message:
-        seat = self._require_seat()
+        seat = self._matching.seat
         shared, bound = seat.n_shared_rows, number(message, "unit") * seat.row_holders
         self._wire = Wire("z", shared, bound, self._cipher)
         return {"z": self._wire.send(self._scores[:shared], message)} if shared else {}
 
     def _take_scores(self, message: Message) -> Message:
-        shared = self._require_seat().n_shared_rows
+        shared = self._matching.seat.n_shared_rows
         if shared:
             self._scores[:shared] = self._wire.open(message.get("z"), self._scores.shape[1])
         self._scores += self._model.centre_score
@@ -142,16 +135,11 @@ class JointParty:
         if self._account is not None:
             self._account.close()
 
-    def _require_seat(self) -> Seat:
-        if self._seat is None:
-            raise ProtocolError(f"party {self.name} has no seat yet; matching comes first")
-        return self._seat
-
-    def scores(self) -> tuple[NDArray[np.object_], Floats]:
-        """Ids and scores of this party's samples."""
-        rows = self._require_seat().tile_rows
-        ids = np.concatenate([t.ids for t in self._tiles])
-        return ids, self._scores[np.concatenate(rows)]
+    def scores(self) -> tuple[NDArray[np.object_], NDArray[np.object_], Floats]:
+        """Ids as compared, ids as written, and scores of this party's samples."""
+        rows = np.concatenate(self._matching.seat.tile_rows)
+        written = np.concatenate([t.ids for t in self._tiles])
+        return np.concatenate(self._matching.ids), written, self._scores[rows]
 
 
 def sum_scores(channel: Channel, classes: int, cipher: str, overlap: Overlap = "mean") -> None:
@@ -188,6 +176,7 @@ def predict_scores(
     keys: Mapping[str, PartyKeys] | None = None,
     record: Sink | None = None,
     ledger: Ledger | None = None,
+    consents: Mapping[str, Consent] | None = None,
 ) -> tuple[NDArray[np.object_], Floats]:
     """Scores of samples whose features lie at several parties.
 
@@ -203,16 +192,19 @@ def predict_scores(
         Takes every message, to see what each side sees.
     ledger
         Where the parties keep count of the sums that they open and show; None: nowhere.
+    consents
+        What each party takes part in; None: anything.
 
     Returns
     -------
     ids, scores
-        Every sample once, in order of first appearance; scores are (samples × classes).
+        Every sample once, in order of first appearance and as first written; scores are
+        (samples × classes).
     """
     check_keys(keys, tiles)
     own = keys or ephemeral_keys(tuple(tiles))
     parties = {
-        name: JointParty(name, held, model, own[name], cipher, ledger)
+        name: JointParty(name, held, model, own[name], cipher, ledger, (consents or {}).get(name))
         for name, held in tiles.items()
     }
     channel = LocalChannel(
@@ -223,12 +215,13 @@ def predict_scores(
     finally:
         for party in parties.values():
             party.close()
-    found: dict[str, Any] = {}
+    found: dict[str, tuple[str, Floats]] = {}
     for party in parties.values():
-        for sample, score in zip(*party.scores(), strict=True):
-            found.setdefault(sample, score)
-    ids = np.array(list(found), dtype=object)
-    return ids, np.array(list(found.values())).reshape(len(ids), len(model.coef))
+        for sample, written, score in zip(*party.scores(), strict=True):
+            found.setdefault(sample, (written, score))
+    ids = np.array([written for written, _ in found.values()], dtype=object)
+    scores = np.array([score for _, score in found.values()])
+    return ids, scores.reshape(len(ids), len(model.coef))
 
 
 def _centred(block: Block, centre: Floats) -> Block:

@@ -18,17 +18,18 @@ from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import folds_of
 from weft.channels import Message
-from weft.channels.message import array, binary, integer, number, text
-from weft.consortium.refusals import check_seat, check_settings
+from weft.channels.message import array, integer, number, text
+from weft.consortium.consent import Consent
 from weft.crypto.cost import Cost
-from weft.crypto.keyring import AXES, Keyring, Keys
+from weft.crypto.keyring import Keyring, Keys
 from weft.data.scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.guards import Terms
 from weft.ledger.account import Account, Ledger, count_sums
+from weft.matching.party import MatchingParty
 from weft.matching.seat import Seat
-from weft.matching.tokens import encode_labels, label_tokens, tokens_of
+from weft.matching.tokens import encode_labels
 from weft.model import Model
 from weft.storage import StorageError, load_arrays, replacing, save_arrays
 from weft.sums.bounds import Bounds
@@ -62,6 +63,8 @@ class Party:
         A model to start from; only the weights of its own features are used.
     terms
         What it insists on.
+    consent
+        What it takes part in, in the place of terms alone.
     ledger
         Where it keeps count of the sums that it opens and shows; None: nowhere.
 
@@ -81,17 +84,23 @@ class Party:
         store: Path | None = None,
         start: Model | None = None,
         terms: Terms | None = None,
+        consent: Consent | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
         self.name = name
         self._tiles = list(tiles)
-        self._terms = terms or Terms()
+        self._consent = consent or Consent(name, terms or Terms())
+        self._consent.check_own(
+            keys.identity.public,
+            sum(tile.n for tile in tiles),
+            labels=any(tile.labelled.any() for tile in tiles),
+        )
+        self._terms = self._consent.terms
         self._keyring = Keyring(keys, cipher, self._terms)
         self._cipher = self._keyring.cipher
         self._table: LocalTable | None = None
-        self._makers: dict[str, NDArray[np.int32]] = {}
         self._store = store
         self._account = None if ledger is None else Account(ledger, name, "train")
         self.tally = Tally(np.zeros(0, bool))
@@ -99,15 +108,23 @@ class Party:
         self._bias: float | None = None
         self._classes: NDArray[Any] | None = None
         self._targets: list[Floats] = []
-        self._seat: Seat | None = None
+        roster = self._consent.roster
+        self._matching = MatchingParty(
+            name,
+            tiles,
+            keys,
+            self._keyring,
+            targets=self._encode_labels,
+            terms=self._terms,
+            known=None if roster is None else roster.members,
+        )
         self._scaling: ScalingParty | None = None
         self._half: PartyHalf | None = None
         #: What the half answers, which may change in the course of a run.
         self._answers: dict[str, Callable[[Message], Message]] = {}
         self._phases: dict[str, Callable[[Message], Message]] = {
-            "match.tokens": self._tokens,
+            **self._matching.phases,
             "match.seat": self._take_seat,
-            "match.keys": self._take_keys,
             "scale.extremes": lambda m: self._scaler.extremes(m),
             "scale.sums": lambda m: self._scaler.sums(m),
             "scale.spread": lambda m: self._scaler.spread(m),
@@ -128,6 +145,7 @@ class Party:
         handler = self._phases.get(phase) or self._answers.get(phase)
         if handler is None:
             raise ProtocolError(f"phase '{phase}' is not known or comes too early")
+        self._consent.check_company(message)
         self._cipher.begin(message)
         return handler(message)
 
@@ -138,48 +156,27 @@ class Party:
 
     # ── matching ──────────────────────────────────────────────────────────────────────────
 
-    def _tokens(self, message: Message) -> Message:
+    def _encode_labels(self, message: Message) -> list[Floats]:
+        """Labels per tile as numbers, for the classes that were agreed on."""
         self._classes = array(message, "classes") if "classes" in message else None
-        self._targets = []
-        announced = self._keyring.announce(binary(message, "run"))
-        secret = self._keyring.token_key()
-        rows, columns, labelled, labels = [], [], [], []
-        for tile in self._tiles:
-            known = tile.labelled
-            target = np.full(tile.n, np.nan)
-            if tile.labels is not None:
-                where = tile.source or "its tile"
-                target = encode_labels(tile.labels, known, self._classes, where)
-            self._targets.append(target)
-            rows.append(tokens_of(tile.ids, secret, "rows"))
-            columns.append(tokens_of(tile.features, secret, "columns"))
-            labelled.append(known)
-            labels.append(label_tokens(tile.ids, target, known, secret))
-        return {
-            **announced,
-            "rows": np.concatenate(rows),
-            "columns": np.concatenate(columns),
-            "labelled": np.concatenate(labelled),
-            "labels": np.concatenate(labels),
-            "row_counts": np.array([t.n for t in self._tiles]),
-            "column_counts": np.array([t.m for t in self._tiles]),
-        }
+        self._targets = [self._encoded(tile) for tile in self._tiles]
+        return self._targets
+
+    def _encoded(self, tile: Tile) -> Floats:
+        if tile.labels is None:
+            return np.full(tile.n, np.nan)
+        return encode_labels(tile.labels, tile.labelled, self._classes, tile.source or "its tile")
 
     def _take_seat(self, message: Message) -> Message:
         self._bias = number(message, "bias_value") if "bias_value" in message else None
-        seat = self._seat = Seat.from_message(message)
-        check_seat(self._terms, seat, self.name)
+        seat = self._matching.sit(message)
+        self._consent.check_seat(seat)
         self._scaling = self._half = self._table = None
-        boxes = self._keyring.make(message, seat.party, seat.shared_rows, seat.shared_columns)
+        reply = self._matching.make_seeds(message)
         self.tally = count_sums(self._cipher, seat)
         if self._account is not None:
-            self._account.open(seat, [tile.ids for tile in self._tiles], self.tally)
-        self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
-        return {**boxes, "key": self._cipher.key}
-
-    def _take_keys(self, message: Message) -> Message:
-        self._keyring.take(message, self._makers)
-        return {}
+            self._account.open(seat, self._matching.ids, self.tally)
+        return reply
 
     def close(self) -> None:
         """The run is over: what the ledger had booked ahead becomes what there was."""
@@ -188,9 +185,7 @@ class Party:
 
     @property
     def seat(self) -> Seat:
-        if self._seat is None:
-            raise ProtocolError(f"party {self.name} has no seat yet; matching comes first")
-        return self._seat
+        return self._matching.seat
 
     # ── scaling ───────────────────────────────────────────────────────────────────────────
 
@@ -236,9 +231,13 @@ class Party:
         label = np.abs(self._labels()).max(initial=0.0)
         return answer_largest(np.array([largest, label]), message, self._cipher)
 
+    def agree(self, settings: Settings) -> None:
+        """Refuse a run that goes beyond what this party consents to."""
+        self._consent.check(settings, self.seat)
+
     def _start(self, message: Message) -> Message:
         settings = Settings.from_json(text(message, "settings"))
-        check_settings(self._terms, settings, self.seat, self.name)
+        self.agree(settings)
         table = self.table() if self._table is None else self._table
         unit, label = number(message, "unit"), number(message, "label")
         loss, lam = settings.make_loss(), number(message, "lam")
@@ -276,9 +275,9 @@ class Party:
     def _folds(self, settings: Settings) -> NDArray[np.int8]:
         """The fold of every local row."""
         folds = np.zeros(self.seat.n_rows, np.int8)
-        for tile, rows in zip(self._tiles, self.seat.tile_rows, strict=True):
+        for ids, rows in zip(self._matching.ids, self.seat.tile_rows, strict=True):
             held = rows >= 0
-            folds[rows[held]] = folds_of(tile.ids[held], settings.folds, settings.seed)
+            folds[rows[held]] = folds_of(ids[held], settings.folds, settings.seed)
         return folds
 
     def table(self) -> LocalTable:

@@ -28,6 +28,9 @@ ROOMS = {
     "matching": {"channels", "crypto", "guards"},
     "sums": {"crypto", "channels", "matching", "losses"},
     "algorithms": {"crypto", "channels", "guards", "matching", "sums", "losses", "storage"},
+    "consortium": {
+        *("algorithms", "channels", "crypto", "guards", "keys", "losses", "matching", "storage"),
+    },
     "ledger": {"algorithms", "crypto", "guards", "matching", "storage", "sums"},
 }
 

@@ -51,7 +51,8 @@ class Replies:
         """Raise the first refusal: going on without the party would hide a mistake."""
         for party, failure in self.missing.items():
             if failure.kind == "refused":
-                raise ProtocolError(f"party {party}: {failure.reason}")
+                named = failure.reason.startswith(f"party {party} ")
+                raise ProtocolError(failure.reason if named else f"party {party}: {failure.reason}")
 
 
 @dataclass(frozen=True)

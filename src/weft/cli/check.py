@@ -35,9 +35,11 @@ def check(
     plan = read_config(config)
     problem = plan.problem()
     own = plan.load_keys(problem.tiles)
-    federation = Federation(problem.tiles, problem.preparation, keys=own)
+    consents = plan.load_consents(problem.tiles)
+    federation = Federation(problem.tiles, problem.preparation, keys=own, consents=consents)
     settings, reason = settled(problem.settings, saves=plan.checkpoint_every is not None)
     _, roster, _, classes = federation.assemble(settings)
+    federation.agree(settings)
     holdings = describe_holdings(roster, problem.tiles, classes)
     if json:
         say_json({"name": plan.name, "solver": settings.solver, **holdings.to_dict()})

@@ -97,6 +97,7 @@ def _joint_scores(
             cipher=cipher,
             keys=own,
             record=recorder,
+            consents=plan.load_consents(tiles),
         )
 
 

@@ -91,7 +91,7 @@ def train(
             store=store,
             keys=own,
             record=recorder or False,
-            terms=plan.terms,
+            consents=plan.load_consents(problem.tiles),
         )
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(settings, progress=line, checkpointing=saving)

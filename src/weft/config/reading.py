@@ -16,14 +16,17 @@ from weft.algorithms.settings import Settings
 from weft.channels.participation import participation_of
 from weft.config.checking import checked, known_keys, naming
 from weft.config.cutting import cut_table
+from weft.config.policies import read_policy
 from weft.config.sections import (
     DataSection,
+    FederationSection,
     KeysSection,
     ModelSection,
     PartySection,
     SolverSection,
 )
 from weft.config.solvers import settled
+from weft.consortium import Consent, SignedRoster, read_roster
 from weft.crypto.cipher import check_cipher
 from weft.data.named import load
 from weft.data.readers import read_tile
@@ -31,7 +34,7 @@ from weft.data.splits import Split
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation import Preparation
-from weft.guards import Terms
+from weft.guards import OPEN, Terms
 from weft.keys import PartyKeys, load_all
 from weft.matching.roster import Overlap
 
@@ -49,7 +52,7 @@ class Problem:
 class Config:
     """A config file whose keys and values are known to make sense.
 
-    `read_config` makes one; nothing but the config itself has been read then.
+    `read_config` makes one; nothing but the config itself and its roster has been read then.
     """
 
     path: Path
@@ -59,6 +62,7 @@ class Config:
     checkpoint_every: int | None
     record: bool
     keys: Path | None
+    roster: SignedRoster | None
     terms: Terms
     parties: tuple[PartySection, ...]
 
@@ -78,6 +82,18 @@ class Config:
         """The parties' keys from ``folder``, else from the config's; None: neither is named."""
         chosen = self.keys if folder is None else folder
         return None if chosen is None else load_all(chosen, tuple(parties))
+
+    def load_consents(self, parties: Iterable[str]) -> dict[str, Consent]:
+        """What each party takes part in, by the roster, its own policy and ``[privacy]``."""
+        policies = {
+            party.name: read_policy(self.path.parent / party.policy)
+            for party in self.parties
+            if party.policy is not None
+        }
+        return {
+            name: Consent(name, self.terms, roster=self.roster, policy=policies.get(name))
+            for name in parties
+        }
 
     def problem(self) -> Problem:
         """Read the tiles."""
@@ -150,7 +166,7 @@ def read_config(path: str | Path) -> Config:
         raise ConfigError(f"{where}: is not valid TOML ({error}); correct that line") from None
     known_keys(
         content,
-        ("name", "data", "model", "solver", "privacy", "keys", "party"),
+        ("name", "data", "model", "solver", "privacy", "keys", "federation", "party"),
         f"{where}: the config",
     )
     data = checked(DataSection, _table(content, "data", where), f"{where}: [data]")
@@ -159,8 +175,9 @@ def read_config(path: str | Path) -> Config:
     name = content.get("name", path.stem)
     if not isinstance(name, str) or not name.strip():
         raise ConfigError(f'{where}: name must be text, such as name = "three hospitals"')
+    roster = _roster(content, path)
     with naming(where):
-        terms = checked(Terms, _table(content, "privacy", where), "[privacy]")
+        terms = _terms(_table(content, "privacy", where), roster)
         settings = _settings(model, solver, terms, path.parent)
     parties = content.get("party", [])
     if not isinstance(parties, list):
@@ -173,6 +190,7 @@ def read_config(path: str | Path) -> Config:
         checkpoint_every=solver.checkpoint_every,
         record=solver.record,
         keys=_keys(content, path),
+        roster=roster,
         terms=terms,
         parties=tuple(_party(entry, number, where) for number, entry in enumerate(parties, 1)),
     )
@@ -229,6 +247,25 @@ def _keys(content: Mapping[str, Any], path: Path) -> Path | None:
     if not folder:
         raise ConfigError(f'{where} needs folder, such as folder = "keys"')
     return path.parent / folder
+
+
+def _roster(content: Mapping[str, Any], path: Path) -> SignedRoster | None:
+    """The roster, looked for beside the config."""
+    if "federation" not in content:
+        return None
+    where = f"{path.name}: [federation]"
+    section = checked(FederationSection, _table(content, "federation", path.name), where)
+    if not section.roster:
+        raise ConfigError(f'{where} needs roster, such as roster = "roster.json"')
+    return read_roster(path.parent / section.roster)
+
+
+def _terms(given: dict[str, Any], roster: SignedRoster | None) -> Terms:
+    """Those of ``[privacy]``; with a roster, what it says counts for all that is not given."""
+    if roster is None:
+        return checked(Terms, given, "[privacy]")
+    own = checked(Terms, {**msgspec.to_builtins(OPEN), **given}, "[privacy]")
+    return roster.charter.terms.stricter(own)
 
 
 def _participation(

@@ -75,8 +75,17 @@ class KeysSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folder: str | None = None
 
 
+class FederationSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[federation]``: the roster that all members have signed."""
+
+    roster: str | None = None
+
+
 class PartySection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[[party]]``: a party's name and files; ``label = false``: it gives no labels."""
+    """``[[party]]``: a party's name and files; ``label = false``: it gives no labels.
+
+    ``policy`` names a file with what this party insists on, whatever the others agreed.
+    """
 
     name: str
     file: str | None = None
@@ -84,3 +93,4 @@ class PartySection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str | None = None
     label: str | bool | None = None
     features: list[str] | None = None
+    policy: str | None = None

@@ -188,6 +188,18 @@ class Consent:
 
         self._each(check)
 
+    def check_cipher(self, cipher: str) -> None:
+        """Refuse a cipher that does not hide enough, where no settings name it."""
+
+        def check(source: _Source) -> None:
+            if cipher not in source.terms.ciphers:
+                raise ConfigError(
+                    f"party {self.name} refuses cipher = '{cipher}'; choose one of "
+                    f"{', '.join(source.terms.ciphers)}"
+                )
+
+        self._each(check)
+
     def check_seat(self, seat: Seat) -> None:
         """Refuse a seat whose sums would show too much."""
         self._each(lambda source: check_seat(source.terms, seat, self.name))

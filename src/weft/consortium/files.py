@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from weft.consortium.roster import Hex, SignedRoster, from_hex, to_hex
+from weft.crypto.oprf import matching_key
 from weft.crypto.secrets import KEY_BYTES, PublicIdentity
 from weft.errors import ConfigError, WeftError
 from weft.keys.loading import read_identity
@@ -63,8 +64,9 @@ class _RosterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def card_of(folder: Path, party: str) -> Card:
     """The card of a party whose private keys are in a folder of keys."""
-    public = read_identity(folder, party).public
-    return Card.of_public(party, public)
+    identity = read_identity(folder, party)
+    card = Card.of_public(party, identity.public)
+    return msgspec.structs.replace(card, matching_key=Hex(matching_key(identity).public))
 
 
 def read_roster(path: Path) -> SignedRoster:

@@ -20,6 +20,7 @@ from typing import Any, Literal, Self, get_args
 import msgspec
 
 from weft.consortium.limits import Limits
+from weft.crypto.oprf import matching_key
 from weft.crypto.secrets import KEY_BYTES, SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Terms
@@ -213,6 +214,12 @@ class SignedRoster:
             raise ConfigError(
                 f"the roster lists other keys of '{name}' than its own, which are "
                 f"{identity.public.fingerprint}; do not sign it, and have it drafted again"
+            )
+        key = self.members[name].matching_key
+        if key is not None and key != matching_key(identity).public:
+            raise ConfigError(
+                f"the roster lists another matching key of '{name}' than its own; do not sign it, "
+                "and have it drafted again from the card that 'weft federation join' makes"
             )
         signature = identity.sign(self.signed_bytes)
         return replace(self, signatures={**self.signatures, name: signature})
