@@ -1,0 +1,64 @@
+"""The table of attacks: every test says what it found; WEFT_ATTACK_TABLE names a file for it."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+#: What is attacked, and by whom; the numbers are those of docs/attacks.md.
+ATTACKS = {
+    "1": ("rows from pairs (w, α)", "coordinator"),
+    "1b": ("cells from feature sums with known α", "party that holds sample and feature"),
+    "2": ("rows from pairs (w, z)", "coordinator"),
+    "2b": ("cells from sample sums with known w", "party that holds sample and feature"),
+    "3": ("difference of feature sums, H = 1", "coordinator; the other of two parties"),
+    "3b": ("third differences of feature sums", "party with the same columns"),
+    "4": ("column space from z and a few known rows", "party with labels"),
+    "5": ("Gram matrix from pairs (α, z)", "coordinator; party with labels"),
+    "6": ("one changed row among 32 drawn", "party with the same columns"),
+    "7": ("difference of two cuts", "party with the same columns"),
+    "7b": ("norms of rows from inner products of cuts", "coordinator"),
+    "8": ("H = 2 with known draws", "coordinator"),
+    "9": ("blinding by the coordinator, read through BFV's noise", "party"),
+    "10": ("crafted BFV ciphertext", "coordinator"),
+    "11": ("encryption of zero used twice", "coordinator"),
+    "12": ("late scalar after a second attempt", "coordinator"),
+    "13": ("forged OPRF request", "coordinator"),
+    "14": ("block given to a party that does not hold it", "party, coordinator"),
+    "15": ("label from α", "holder of the sample without its label"),
+}
+
+_HEAD = "| | attack | who attacks | unguarded | Weft with guards |\n|---|---|---|---|---|"
+_found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+
+#: Takes the number of an attack, "unguarded" or "guarded", and what came out.
+Record = Callable[[str, str, str], None]
+
+
+@pytest.fixture
+def record() -> Record:
+    """Note what an attack found, for the table."""
+
+    def note(attack: str, side: str, result: str) -> None:
+        assert attack in ATTACKS
+        assert side in ("unguarded", "guarded")
+        print(f"attack {attack}, {side}: {result}")
+        _found[attack][side].append(result)
+
+    return note
+
+
+def pytest_sessionfinish() -> None:
+    """Write the table where it is asked for, and only if every attack was tried."""
+    path = os.environ.get("WEFT_ATTACK_TABLE")
+    if not path or not _found:
+        return
+    lines = [_HEAD]
+    for number, (what, who) in ATTACKS.items():
+        sides = ("; ".join(_found[number][side]) or "–" for side in ("unguarded", "guarded"))
+        lines.append(f"| {number} | {what} | {who} | {' | '.join(sides)} |")
+    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
