@@ -284,7 +284,7 @@ def test_every_group_has_samples_of_every_cohort_and_all_holders_agree(
     of_sample: dict[str, int] = {}
     for party in federation.parties.values():
         inside: Any = party
-        group, seat = inside._half.rows._group, party.seat
+        group, seat = inside._half.rows.group, party.seat
         for tile, slots in zip(inside._tiles, seat.tile_rows, strict=True):
             for sample, slot in zip(tile.ids.tolist(), slots.tolist(), strict=True):
                 assert of_sample.setdefault(sample, int(group[slot])) == group[slot]

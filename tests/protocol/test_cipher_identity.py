@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import msgspec
 import numpy as np
 import pytest
 from interposed import (
@@ -23,11 +24,10 @@ from sklearn.linear_model import LogisticRegression
 
 from weft import joint
 from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
 from weft.data import SPLITS, Table, load, pool
 from weft.errors import ConfigError, WeftError
 from weft.federation import Federation, Preparation
-from weft.keys import ephemeral_keys
+from weft.guards import OPEN
 from weft.party import Party
 
 CUTS = (
@@ -212,8 +212,9 @@ def test_a_party_with_real_data_refuses_the_papers_protocol(sees, monkeypatch):
     split = cut("hybrid 3×3")
 
     class Real(Party):
-        def __init__(self, *arguments, simulated, **options):
-            super().__init__(*arguments, **options)
+        def __init__(self, *arguments, consent, **options):
+            terms = msgspec.structs.replace(OPEN, coordinator_sees="weights")
+            super().__init__(*arguments, terms=terms, **options)
 
     monkeypatch.setattr("weft.federation.Party", Real)
     if sees != "papers":
@@ -226,13 +227,14 @@ def test_a_party_with_real_data_refuses_the_papers_protocol(sees, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-def test_parties_are_real_unless_they_are_said_to_be_simulated():
-    tiles = cut("hybrid 2×2").parties
-    keys = ephemeral_keys(tuple(tiles))
-    party = Party("r1c1", tiles["r1c1"], keys=keys["r1c1"])
-    start = {"settings": quick(coordinator_sees="papers").to_json(), "unit": 1.0, "label": 1.0}
-    replies = LocalChannel({"r1c1": party.on}).ask("start", {"r1c1": start})
-    assert replies.missing["r1c1"].kind == "refused"
+def test_parties_insist_on_the_careful_terms_unless_they_are_told_otherwise(monkeypatch):
+    class Real(Party):
+        def __init__(self, *arguments, consent, **options):
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr("weft.federation.Party", Real)
+    with pytest.raises(WeftError, match="r1c1 refuses a run with min_batch = 1"):
+        train(cut("hybrid 3×3"), quick())
 
 
 # ── the outside judge ─────────────────────────────────────────────────────────────────────────
