@@ -14,6 +14,7 @@ from weft.algorithms.hyfdca.run import Senders
 from weft.algorithms.hyfdca.seen import SeenWeights
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
+from weft.algorithms.span.tables import most_steps
 from weft.channels import Channel, Failure, Message
 from weft.channels.message import integer
 from weft.crypto import Adder
@@ -123,6 +124,8 @@ class Exchange:
         self._labelled = [p for p in roster.parties if p in roster.label_parties]
         self._own = _labelled_rows(roster)
         self._told_of = _followed(roster)
+        #: Points at which losses may be asked for at once.
+        self.most_steps = min(most_steps(n, roster.terms.min_batch) for n in _counted(roster))
         self._senders = Senders(roster, labelled=True)
 
     def _rows_give_products(self) -> bool:
@@ -401,6 +404,12 @@ class Exchange:
             note = f"iteration {self.iteration}: waiting for {party} ({failure.reason})"
             if note not in self.notes:
                 self.notes.append(note)
+
+
+def _counted(roster: Roster) -> list[int]:
+    """How many samples each party counts the losses of."""
+    counts = np.bincount(roster.counter, weights=roster.rows.sizes, minlength=len(roster.parties))
+    return [int(count) for count in counts]
 
 
 def _labelled_rows(roster: Roster) -> dict[str, NDArray[np.int32]]:

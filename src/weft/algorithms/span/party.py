@@ -25,24 +25,20 @@ from numpy.typing import NDArray
 
 from weft.algorithms.ground import Ground
 from weft.algorithms.settings import Settings
+from weft.algorithms.span.guarding import Guard
 from weft.algorithms.span.problems import Problems
 from weft.algorithms.span.rows import Rows
-from weft.algorithms.span.softening import FACTORS
 from weft.algorithms.span.succession import Successor
+from weft.algorithms.span.tables import MOST_STEPS, most_steps
 from weft.algorithms.span.vectors import Vectors, inner, padded
 from weft.channels import Message
 from weft.channels.message import array, floats, integer, number, text
 from weft.errors import ProtocolError
-from weft.guards.batches import SeenBatches
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.scalars import pack_scalars
 
 Floats = NDArray[np.float64]
 Handler = Callable[[Message], Message]
-
-#: Points at which losses, or dual vectors, may be asked for at once: finer tables say more about
-#: single samples.
-MOST_STEPS = 32
 
 
 class SpanParty:
@@ -62,8 +58,7 @@ class SpanParty:
         self._products = Wire("z", rows, bounds.products, self.cipher)
         self._z = Wire("z", rows, bounds.point, self.cipher)
         self._alpha = Wire("alpha", rows, bounds.alpha, self.cipher)
-        self._guard = self._batches(width)
-        self._held = 0
+        self._guard = Guard.of(ground, settings, self.rows, self._alpha)
         self._piecewise = not np.isfinite(settings.make_loss().smoothness)
         self._serial = 0
         #: The last phase and the context of its masks, and whether it ended halfway.
@@ -86,15 +81,6 @@ class SpanParty:
         self._answers: dict[str, Handler] = {}
         #: HyFDCA in the place of this solver, when a party is gone.
         self._successor: Successor | None = None
-
-    def _batches(self, width: int) -> SeenBatches | None:
-        """What sees to it that sums of dual vectors never differ by a few samples."""
-        seat, groups = self.ground.seat, self.settings.groups
-        guarded = (seat.exposed & seat.labelled)[seat.row_cohort]
-        if not guarded.any():
-            return None
-        atom = seat.row_cohort.astype(np.int64) * groups + self.rows.group
-        return SeenBatches(np.where(guarded, atom, -1), seat.min_batch, width)
 
     def _anchor(self, width: int) -> Floats:
         seat, start = self.ground.seat, self.ground.start
@@ -301,7 +287,14 @@ class SpanParty:
         self._collect(duals, shares, exact=exact)
 
     def _tell_search(self, message: Message) -> Message:
-        losses = self.rows.losses_along(self._steps(message, "steps", 2, self.problems.width))
+        steps = self._steps(message, "steps", 2, self.problems.width)
+        seat = self.ground.seat
+        if len(steps) > most_steps(int(seat.counted_rows.sum()), seat.min_batch):
+            raise ProtocolError(
+                f"a message asks for losses at {len(steps)} points, which is too fine for the "
+                f"samples counted here and min_batch = {seat.min_batch}"
+            )
+        losses = self.rows.losses_along(steps)
         reply: Message = {
             "losses": pack_scalars(self.cipher, message, "losses", *losses.ravel().tolist())
         }
@@ -354,7 +347,7 @@ class SpanParty:
         if "send" in message:
             reply.update(self._posts(message))
         if self._guard is not None:
-            reply["held"] = self._held
+            reply["held"] = self._guard.restrained
         return {**reply, **self._tell_sums(message)}
 
     def _collect(self, duals: Floats, shares: Floats | None = None, *, exact: bool = False) -> None:
@@ -367,38 +360,9 @@ class SpanParty:
         self._duals = duals if exact else self._alpha.on_grid(duals)
         if duals.shape[1]:
             if self._guard is not None:
-                self._keep_batches(self._guard, shares)
+                self._guard.keep(self._duals, shares)
             self._partial = self.rows.feature_sums(self._duals)
             self._told_sums = self._partial
-
-    def _keep_batches(self, guard: SeenBatches, shares: Floats | None) -> None:
-        """Let enough samples change together, or none: more change along, or none does."""
-        width, counts = self.problems.width, self.ground.seat.counts
-        groups = self.settings.groups
-        restrained = np.zeros(len(guard.atoms), bool)
-        if shares is not None and self._piecewise:
-            for atom, column in np.argwhere(guard.lacking(self._duals)).tolist():
-                vector, problem = divmod(column, width)
-                self._soften(guard, atom, column, shares[vector, :, problem])
-                restrained[atom] = True
-        restrained |= guard.admit(self._duals)
-        self._held = int(counts[guard.atoms[restrained] // groups].sum())
-
-    def _soften(self, guard: SeenBatches, atom: int, column: int, shares: Floats) -> None:
-        """Change as few more samples of an atom as it takes."""
-        rows = guard.rows_of(atom)
-        for factor in FACTORS:
-            soft = self.rows.soften(
-                self._duals[rows, column],
-                rows,
-                column % self.problems.width,
-                shares,
-                factor * guard.least,
-            )
-            soft = self._alpha.on_grid(soft)
-            if guard.fits(atom, column, soft):
-                self._duals[rows, column] = soft
-                return
 
     def _posts(self, message: Message) -> Message:
         """Dual vectors of the cohorts that this party speaks for, to holders without labels."""

@@ -32,6 +32,7 @@ class Rows:
         self._table = ground.table
         self._loss = settings.make_loss()
         self._problems = problems
+        self.width = problems.width
         self._n_samples = seat.n_samples
         self._n_columns = seat.n_columns
         self.labelled: NDArray[np.bool_] = seat.labelled[seat.row_cohort]

@@ -8,6 +8,8 @@ to their kinks, and as true as any other.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,13 +31,20 @@ def softened(loss: Loss, values: Floats, z: Floats, labels: Floats, count: float
     Which ones follows from z alone, which all holders of a sample with its label know, and nobody
     else: they all find the same values, and nobody else can tell them.
     """
-    for distance in _DISTANCES.tolist():
-        low, high = loss.u(z - distance, labels), loss.u(z + distance, labels)
-        near = low != high
-        if np.count_nonzero(near) >= count:
-            break
+
+    def sides(place: int) -> tuple[Floats, Floats]:
+        distance = float(_DISTANCES[place])
+        return loss.u(z - distance, labels), loss.u(z + distance, labels)
+
+    def enough(place: int) -> bool:
+        low, high = sides(place)
+        return int(np.count_nonzero(low != high)) >= count
+
+    # The farther from the kink, the more samples: the nearest distance that has enough of them.
+    place = bisect_left(range(len(_DISTANCES) - 1), True, key=enough)
+    low, high = sides(place)
     share = _MARGIN + (1.0 - 2.0 * _MARGIN) * _fractions(z)
-    return np.where(near, low + share * (high - low), values)
+    return np.where(low != high, low + share * (high - low), values)
 
 
 def _fractions(z: Floats) -> Floats:

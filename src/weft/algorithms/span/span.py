@@ -143,7 +143,11 @@ class Span:
         exchange = self.exchange
         if not exchange.stored:
             exchange.point(target)
-        risks, offsets, cross = exchange.search(target, self._moved, steps, guesses, mixture)
+        asked = thinned(steps, exchange.most_steps)
+        found, offsets, cross = exchange.search(target, self._moved, steps[asked], guesses, mixture)
+        # A step that nobody was asked about is never the best one.
+        risks = np.full((len(steps), self.width), np.inf)
+        risks[asked] = found
         self._moved = self._stay
         self._target = target
         if len(offsets):
@@ -244,6 +248,21 @@ class Span:
             assert cross is not None
             first = np.einsum("jp,jkp->kp", fold, cross)[None]
             self._coming = (offsets, np.concatenate([first, cross[kept]]))
+
+
+def thinned(steps: Floats, most: int) -> Ints:
+    """Which of some steps to ask for, if all are too many: to stay, to go all the way, and more.
+
+    ``steps`` are shares of point and target (steps × 2 × problems).
+    """
+    if len(steps) <= most:
+        return np.arange(len(steps))
+    ends = [
+        (steps == np.array(share)[None, :, None]).all(axis=(1, 2)) for share in ((1, 0), (0, 1))
+    ]
+    needed = np.flatnonzero(ends[0] | ends[1])
+    spread = np.linspace(0, len(steps) - 1, max(most - len(needed), 0) + 2)[1:-1]
+    return np.union1d(needed, np.rint(spread).astype(np.int64))
 
 
 def gaps_of(primal: Floats, dual: Floats) -> Floats:
