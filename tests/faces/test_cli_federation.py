@@ -3,11 +3,13 @@
 import errno
 import json
 import os
+import re
 import shutil
 
 import pytest
 
 from weft import storage
+from weft.channels.recording import Recording
 from weft.consortium import read_card, read_roster
 from weft.keys import load_all, new_keys, read_public
 
@@ -35,6 +37,17 @@ def roster(weft, keys, tmp_path):
     outcome = weft("federation", "new", "roster.json", "--keys", keys, "--name", "two hospitals")
     assert outcome.code == 0, outcome.err
     return tmp_path / "roster.json"
+
+
+def files_below(folder):
+    """All files but the ledgers, which count what was shown before a party refused."""
+    return sorted(p for p in folder.rglob("*") if p.is_file() and "ledger" not in p.parts)
+
+
+def set_privacy(hospitals, text):
+    """Give the config a [privacy] section, in the place of any that it has."""
+    hospitals.config = re.sub(r"\[privacy\]\n(.+\n)*\n?", "", hospitals.config)
+    hospitals.change("[model]", f"[privacy]\n{text}\n\n[model]")
 
 
 def sign(weft, roster, keys, parties=PARTIES):
@@ -80,7 +93,7 @@ def test_sites_that_share_no_machine_agree_on_a_roster_and_a_run_secret(weft, tm
 
 def test_a_draft_has_every_term_and_role(weft, keys, hospitals, tmp_path):
     hospitals.change('file = "south.csv"', 'file = "south.csv"\nlabel = false')
-    hospitals.change("[model]", "[privacy]\nallow_pairs = true\nmin_batch = 3\n\n[model]")
+    set_privacy(hospitals, "allow_pairs = true\nmin_batch = 3")
     outcome = weft(
         *("federation", "new", "r.json", "--keys", keys, "--config", hospitals.write()),
         *("--model", "south", "--rows", "north=40", "--min-batch", "5", "--loss", "hinge"),
@@ -247,3 +260,229 @@ def test_a_full_disk_leaves_the_old_file_or_none(
         assert "cannot be written (No space left" in sentence(weft("federation", *arguments))
     assert {path: path.read_bytes() for path in tmp_path.glob("*.json")} == before
     assert not list(tmp_path.glob(".*"))
+
+
+# ── runs ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def agreed(weft, hospitals, keys, tmp_path):
+    """The hospitals with keys and a signed roster, soon content with a model."""
+    hospitals.change("gap = 1e-2", "gap = 5e-1")
+    hospitals.change(
+        '[[party]]\nname = "north"',
+        '[keys]\nfolder = "../keys"\n\n[federation]\nroster = "roster.json"\n\n'
+        '[[party]]\nname = "north"',
+    )
+
+    def make(*options):
+        roster = hospitals.folder / "roster.json"
+        outcome = weft(
+            *("federation", "new", roster, "--keys", keys, "--name", "two hospitals"),
+            *("--allow-pairs", "--min-batch", "2", *options),
+        )
+        assert outcome.code == 0, outcome.err
+        sign(weft, roster, keys)
+        return hospitals.write()
+
+    return make
+
+
+def test_a_run_keeps_to_a_signed_roster(weft, agreed, tmp_path):
+    config = agreed("--model", "south", "--rows", "north=40")
+    checked = weft("check", config)
+    assert checked.code == 0, checked.err
+    outcome = weft("train", config, "--out", "results")
+    assert outcome.code == 0, outcome.err
+    assert "by the roster the model goes to south and to nobody else" in outcome.out
+    summary = json.loads((tmp_path / "results" / "summary.json").read_text())
+    assert summary["federation"]["recipients"] == ["south"]
+    said = sentence(weft("predict", "results/model.npz", "--joint", config))
+    assert "party north refuses to use the model: the roster of 'two hospitals'" in said
+
+
+def test_joint_prediction_by_those_who_have_the_model(weft, agreed):
+    config = agreed()
+    assert weft("train", config, "--out", "results").code == 0
+    predicted = weft("predict", "results/model.npz", "--joint", config)
+    assert predicted.code == 0, predicted.err
+    assert predicted.out.count("\n") == 41
+
+
+def test_ids_are_matched_through_the_key_holders_of_the_roster(weft, agreed, tmp_path):
+    # South alone, which is not the first party, holds a key.
+    outcome = weft("train", agreed("--matching", "south"), "--record", "--out", "results")
+    assert outcome.code == 0, outcome.err
+    asked = [
+        entry.party
+        for entry in Recording(tmp_path / "results" / "messages.weft").entries()
+        if entry.phase == "match.evaluate" and entry.direction == "down"
+    ]
+    assert asked == ["south"]
+
+
+@pytest.mark.parametrize("command", ["train", "check"])
+@pytest.mark.parametrize(
+    ("options", "old", "new", "words"),
+    [
+        ((), "iterations = 500", 'iterations = 500\ncoordinator_sees = "weights"', "'weights'"),
+        ((), "iterations = 500", 'iterations = 500\ncipher = "plain"', "cipher = 'plain'"),
+        (("--loss", "logistic"), "gap", "gap", "loss = 'hinge'"),
+        (("--solver", "hyfdca"), "gap", "gap", "solver 'cutting-planes'"),
+        (("--rows", "north=39"), "gap", "gap", "to match 40 rows"),
+        (("--labels", "south"), "gap", "gap", "to bring labels"),
+    ],
+)
+def test_a_party_stops_a_run_beyond_the_roster(
+    weft, agreed, hospitals, tmp_path, command, options, old, new, words
+):
+    hospitals.change(old, new)
+    config = agreed(*options)
+    before = files_below(tmp_path)
+    said = sentence(weft(command, config))
+    assert "party north refuses " in said
+    assert words in said
+    assert "the roster of 'two hospitals'" in said
+    assert files_below(tmp_path) == before
+
+
+def test_a_policy_is_stricter_than_the_roster_or_changes_nothing(weft, agreed, hospitals):
+    hospitals.change('file = "south.csv"', 'file = "south.csv"\npolicy = "south.toml"')
+    policy = hospitals.folder / "south.toml"
+    config = agreed("--solver", "cutting-planes")
+    policy.write_text('losses = ["logistic"]\n')
+    said = sentence(weft("train", config))
+    assert "party south refuses loss = 'hinge'" in said
+    assert "(its own policy south.toml says so)" in said
+    policy.write_text("allow_pairs = false\nmin_contributors = 3\n")
+    said = sentence(weft("train", config))
+    assert "party south refuses sums over 40 samples that it shares with one other party" in said
+    assert "south.toml" in said
+    # What the policy leaves open stays as the roster has it.
+    policy.write_text(
+        'solvers = ["cutting-planes", "hyfdca"]\nmost_problems = 5\nallow_exposure = true\n'
+    )
+    outcome = weft("train", config, "--out", "results")
+    assert outcome.code == 0, outcome.err
+    hospitals.change("[solver]", '[solver]\nname = "hyfdca"')
+    hospitals.write()
+    said = sentence(weft("train", config))
+    assert "refuses solver 'hyfdca'" in said
+    assert "the roster of 'two hospitals'" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "min_bach = 3",
+            "south.toml: the policy has no key 'min_bach' (did you mean 'min_batch'?)",
+        ),
+        ("min_batch = 0", "south.toml: min_batch is 0"),
+        ('min_batch = "3"', "min_batch: expected a whole number"),
+        ('coordinator_sees = "all"', "coordinator_sees = 'all' is unknown"),
+        ('losses = ["hing"]', "losses names 'hing'"),
+        ("allow_exposure = 1", "allow_exposure: expected true or false"),
+        ("min_batch = ", "is not valid TOML"),
+        (None, "there is no policy"),
+    ],
+)
+def test_a_policy_that_cannot_be_read_is_one_sentence(weft, agreed, hospitals, text, words):
+    hospitals.change('file = "south.csv"', 'file = "south.csv"\npolicy = "south.toml"')
+    config = agreed()
+    if text is not None:
+        (hospitals.folder / "south.toml").write_text(text)
+    assert words in sentence(weft("train", config))
+
+
+def test_privacy_in_a_config_cannot_widen_a_roster(weft, agreed, hospitals):
+    set_privacy(hospitals, "allow_pairs = true\nmin_batch = 1")
+    config = agreed("--min-contributors", "2")
+    roster = hospitals.folder / "roster.json"
+    assert weft("train", config, "--out", "results").code == 0
+    # Signed again without pairs.
+    roster.unlink()
+    keys = hospitals.folder.parent / "keys"
+    assert weft("federation", "new", roster, "--keys", keys, "--name", "two hospitals").code == 0
+    sign(weft, roster, keys)
+    assert "the roster of 'two hospitals' says so" in sentence(weft("train", config))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda f: (f / "roster.json").unlink(), "there is no roster"),
+        (lambda f: (f / "roster.json").write_text("{"), "is damaged or no roster"),
+        (
+            lambda f: (f / "roster.json").write_text(
+                (f / "roster.json").read_text().replace('"min_batch": 2', '"min_batch": 1')
+            ),
+            "the signature of north, south does not belong to this content and key",
+        ),
+        (
+            lambda f: (shutil.rmtree(f.parent / "keys"), new_keys(f.parent / "keys", PARTIES)),
+            "party north takes part with other keys",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "check"])
+def test_a_roster_that_does_not_count_stops_a_run(
+    weft, agreed, hospitals, tmp_path, command, spoil, words
+):
+    config = agreed()
+    spoil(hospitals.folder)
+    before = files_below(tmp_path)
+    assert words in sentence(weft(command, config))
+    assert files_below(tmp_path) == before
+
+
+def test_a_run_without_the_keys_of_the_roster_is_refused(weft, agreed, hospitals):
+    hospitals.change('[keys]\nfolder = "../keys"\n\n', "")
+    said = sentence(weft("train", agreed()))
+    assert "name the folder of its keys with --keys" in said
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("[federation]", "[federation] needs roster"),
+        ("[federation]\nroster = 3", "[federation] roster: expected text"),
+        ('[federation]\nrooster = "r"', "did you mean 'roster'?"),
+    ],
+)
+def test_a_section_without_a_roster_is_one_sentence(weft, hospitals, section, words):
+    hospitals.change('[[party]]\nname = "north"', f'{section}\n\n[[party]]\nname = "north"')
+    assert words in sentence(weft("train", hospitals.write()))
+
+
+def test_a_party_that_is_no_member_is_refused(weft, agreed, hospitals):
+    config = agreed()
+    text = config.read_text().replace('name = "south"', 'name = "sud"')
+    config.write_text(text.replace('[keys]\nfolder = "../keys"\n', ""))
+    said = sentence(weft("train", config))
+    assert "party sud is no member of 'two hospitals'" in said
+
+
+def test_a_matching_key_goes_from_the_card_into_the_roster(weft, keys, tmp_path):
+    for name in PARTIES:
+        joined = weft("federation", "join", f"{name}.json", "--keys", keys, "--party", name)
+        assert joined.code == 0, joined.err
+    new = ("federation", "new", "r.json", "north.json", "south.json", "--matching")
+    assert weft(*new, "north").code == 0
+    found = read_roster(tmp_path / "r.json")
+    assert found.charter.terms.matching == "oprf"
+    assert found.members["north"].matching_key == read_card(tmp_path / "north.json").matching_key
+    assert found.members["south"].matching_key is None
+    sign(weft, "r.json", keys)
+    # Another's key in its place would let another answer in its name.
+    text = (tmp_path / "r.json").read_text()
+    other = read_card(tmp_path / "south.json").matching_key.hex()
+    (tmp_path / "r.json").write_text(text.replace(found.members["north"].matching_key.hex(), other))
+    said = sentence(
+        weft("federation", "sign", "r.json", "--keys", keys, "--party", "north", "--yes")
+    )
+    assert "another matching key of 'north' than its own" in said
+    # A folder's public file has none, but the private keys give it.
+    (tmp_path / "r.json").unlink()
+    assert weft("federation", "new", "r.json", "--keys", keys, "--matching", "south").code == 0
+    assert read_roster(tmp_path / "r.json").members["south"].matching_key.hex() == other

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from weft.consortium import (
     Card,
+    Consent,
     Limits,
     SignedRoster,
+    SitePolicy,
     read_card,
     read_roster,
     write_card,
@@ -19,9 +21,12 @@ from weft.consortium import (
 )
 from weft.consortium.drafting import draft_roster
 from weft.consortium.words import charter_words
-from weft.crypto.secrets import Identity
+from weft.crypto.secrets import Identity, Secret
 from weft.errors import ConfigError, WeftError
+from weft.federation import Federation
 from weft.guards.terms import OPEN, Terms
+from weft.joint import predict_scores
+from weft.keys import PartyKeys
 
 PARTIES = ("north", "east", "south", "west")
 IDENTITIES = {name: Identity.new() for name in PARTIES}
@@ -315,3 +320,222 @@ def test_a_roster_in_words_says_all_that_it_holds():
             )
             changed = msgspec.structs.replace(FULL.charter, terms=opened)
             assert charter_words(changed) != charter_words(FULL.charter), field.name
+
+
+# ── what a party refuses ──────────────────────────────────────────────────────────────────────
+
+
+def keys_of(identities=IDENTITIES):
+    run = Secret.random()
+    return {name: PartyKeys(name, identity, run) for name, identity in identities.items()}
+
+
+def federation(tiles, roster=None, *, policies=None, consents=None, keys=None, **options):
+    """The patchwork under a roster, which all have signed."""
+    agreed = signed(roster or drafted())
+    if consents is None:
+        consents = {
+            name: Consent(name, roster=agreed, policy=(policies or {}).get(name)) for name in tiles
+        }
+    return Federation(tiles, keys=keys or keys_of(), consents=consents, **options)
+
+
+def refusal(make, settings):
+    """The one sentence with which a run stops."""
+    with pytest.raises(WeftError) as stop:
+        make().train(settings)
+    assert "\n" not in str(stop.value)
+    return str(stop.value)
+
+
+def test_a_run_within_the_roster_trains(patchwork, quick):
+    limits = Limits(losses=("hinge",), solvers=("hyfdca",), most_problems=1)
+    roster = drafted(limits=limits, rows=dict.fromkeys(PARTIES, 20), model=["west"])
+    trained = federation(patchwork(), roster).train(quick(iterations=3))
+    assert trained.model.info["recipients"] == ["west"]
+    assert any("the model goes to west and to nobody else" in n for n in trained.result.notes)
+
+
+BEYOND = [
+    ({"coordinator_sees": "weights"}, OPEN, {}, "coordinator_sees = 'weights'"),
+    ({"coordinator_sees": "papers"}, OPEN, {}, "coordinator_sees = 'papers'"),
+    ({"cipher": "plain"}, OPEN, {}, "cipher = 'plain'"),
+    ({"norms": "sample"}, OPEN, {}, "the norms of single samples"),
+    ({"loss": "squared_hinge"}, None, {"losses": ("hinge",)}, "loss = 'squared_hinge'"),
+    ({"solver": "hyfdca"}, None, {"solvers": ("lbfgs",)}, "solver 'hyfdca'"),
+    (
+        {"solver": "cutting-planes", "when_missing": "hyfdca"},
+        None,
+        {"solvers": ("cutting-planes",)},
+        "solver 'hyfdca'",
+    ),
+    (
+        {"solver": "cutting-planes", "path": (0.5, 0.1), "folds": 2},
+        None,
+        {"most_problems": 8},
+        "9 problems (3 λ × 3)",
+    ),
+]
+STRICT = {
+    "coordinator_sees": "nothing",
+    "ciphers": ("pad", "bfv"),
+    "allow_sample_norms": False,
+}
+
+
+def strict(changes):
+    """Terms that forbid what the settings ask for, and nothing else."""
+    (asked,) = changes
+    name = {"cipher": "ciphers", "norms": "allow_sample_norms"}.get(asked, asked)
+    return msgspec.structs.replace(OPEN, **{name: STRICT[name]})
+
+
+@pytest.mark.parametrize(("changes", "terms", "limits", "words"), BEYOND)
+def test_a_party_refuses_a_run_beyond_the_roster(patchwork, quick, changes, terms, limits, words):
+    agreed = OPEN if terms is None else strict(changes)
+    roster = drafted(agreed, limits=Limits(**limits))
+    said = refusal(lambda: federation(patchwork(), roster), quick(**changes))
+    assert said.startswith("party north refuses ")
+    assert words in said
+    assert "(the roster of 'four hospitals' says so)" in said
+
+
+@pytest.mark.parametrize(("changes", "terms", "limits", "words"), BEYOND)
+def test_a_party_refuses_a_run_beyond_its_own_policy(
+    patchwork, quick, changes, terms, limits, words
+):
+    own = OPEN if terms is None else strict(changes)
+    policy = SitePolicy(own, Limits(**limits), source="south.toml")
+    said = refusal(lambda: federation(patchwork(), policies={"south": policy}), quick(**changes))
+    assert said.startswith("party south refuses ")
+    assert words in said
+    assert "(its own policy south.toml says so)" in said
+
+
+def test_a_policy_that_allows_more_than_the_roster_changes_nothing(patchwork, quick):
+    roster = signed(drafted(Terms(), limits=Limits(losses=("hinge",))))
+    lax = SitePolicy(OPEN, Limits(losses=("hinge", "squared_hinge")), allow_exposure=True)
+    plain, widened = (Consent("north", roster=roster, policy=p) for p in (None, lax))
+    assert widened.terms == plain.terms == Terms()
+    strict = Consent("north", roster=roster, policy=SitePolicy())
+    assert [c.forbids_exposure for c in (plain, widened, strict)] == [False, False, True]
+    policies = dict.fromkeys(PARTIES, lax)
+    tiles = patchwork()
+    allowed = drafted(limits=Limits(losses=("hinge",)))
+    settings = quick(loss="squared_hinge")
+    said = refusal(lambda: federation(tiles, allowed, policies=policies), settings)
+    assert "loss = 'squared_hinge'" in said
+    assert "the roster of" in said
+
+
+def test_the_stricter_of_roster_policy_and_config_holds_for_each_term():
+    roster = signed(drafted(msgspec.structs.replace(OPEN, min_batch=7, allow_pairs=False)))
+    policy = SitePolicy(msgspec.structs.replace(OPEN, min_batch=5, coordinator_sees="nothing"))
+    consent = Consent("north", Terms(min_batch=2), roster=roster, policy=policy)
+    assert consent.terms.min_batch == 7
+    assert not consent.terms.allow_pairs
+    assert consent.terms.coordinator_sees == "nothing"
+    assert Consent.open("north").terms == OPEN
+    assert Consent("north", Terms()).terms == Terms()
+
+
+def test_two_documents_together_forbid_what_each_allows(patchwork, quick):
+    # Two are enough for the roster; pairs are no exception for the policy, which wants three.
+    two = msgspec.structs.replace(OPEN, min_contributors=2, allow_pairs=False)
+    three = msgspec.structs.replace(OPEN, min_contributors=3, allow_pairs=True)
+    policies = {"east": SitePolicy(three)}
+    said = refusal(lambda: federation(patchwork(), drafted(two), policies=policies), quick())
+    assert said.startswith("party east refuses sums over")
+
+
+def test_a_roster_that_does_not_count_binds_nobody():
+    roster = drafted().signed_by("north", IDENTITIES["north"])
+    with pytest.raises(ConfigError, match="east, south, west did not sign it"):
+        Consent("north", roster=roster)
+    with pytest.raises(ConfigError, match="party nord is no member of 'four hospitals'"):
+        Consent("nord", roster=signed(drafted()))
+
+
+def test_a_party_brings_no_more_than_the_roster_lets_it(patchwork, quick):
+    tiles = patchwork()
+    said = refusal(lambda: federation(tiles, drafted(labels=["north", "east", "west"])), quick())
+    assert said.startswith("party south refuses to bring labels: the roster of 'four hospitals'")
+    quiet = patchwork(unlabelled=("south",))
+    federation(quiet, drafted(labels=["north", "east", "west"])).train(quick(iterations=2))
+    said = refusal(lambda: federation(tiles, drafted(rows={"west": 11})), quick())
+    assert said.startswith("party west refuses to match 12 rows: the roster of")
+    assert "allows it 11" in said
+    content = copy.deepcopy(drafted().content)
+    content["members"][1]["roles"] = ["model"]
+    said = refusal(lambda: federation(tiles, SignedRoster(content, {})), quick())
+    assert said.startswith("party east refuses to bring data")
+    said = refusal(lambda: federation(tiles, keys=keys_of({n: Identity.new() for n in PARTIES})),
+                   quick())  # fmt: skip
+    assert "party north takes part with other keys" in said
+    assert "--keys" in said
+
+
+@pytest.mark.parametrize("cipher", ["pad", "bfv"])
+def test_a_stranger_in_a_run_is_noticed_by_its_keys(patchwork, quick, cipher):
+    """The coordinator brings a party of its own, under a name of its choice."""
+    tiles = patchwork()
+    three = {name: IDENTITIES[name] for name in ("north", "east", "south")}
+    agreed = signed(drafted(identities=three), three)
+    consents = {name: Consent(name, roster=agreed) for name in three}
+    consents["west"] = Consent.open("west")
+    said = refusal(lambda: federation(tiles, consents=consents), quick(cipher=cipher, iterations=2))
+    assert "a party whose public keys the roster does not list" in said
+    assert not said.startswith("party west")
+
+
+def test_keys_that_the_coordinator_exchanges_are_noticed():
+    consent = Consent("north", roster=signed(drafted()))
+    publics = {name: identity.public.to_bytes() for name, identity in IDENTITIES.items()}
+    own = Identity.new().public.to_bytes()
+    nonce = bytes(16)
+    consent.check_company({"give.keys": publics["east"] + publics["west"]})
+    consent.check_company({"peers.keys": publics["east"] + nonce + publics["west"] + nonce})
+    consent.check_company({"peers.keys": b"", "round": 3})
+    for message in (
+        {"give.keys": publics["east"] + own},
+        {"peers.keys": own + nonce},
+        {"peers.keys": publics["east"] + nonce + publics["west"][:63] + b"x" + nonce},
+        {"peers.keys": publics["north"] + nonce},
+        {"peers.keys": publics["east"][:40]},
+    ):
+        with pytest.raises(WeftError, match="the roster does not list"):
+            consent.check_company(message)
+    with pytest.raises(WeftError, match="the same party twice"):
+        consent.check_company({"peers.keys": (publics["east"] + nonce) * 2})
+    Consent.open("north").check_company({"peers.keys": own + nonce})
+
+
+def test_joint_prediction_keeps_to_the_roster_too(patchwork, quick):
+    tiles = patchwork()
+    model = Federation(tiles).train(quick(iterations=2)).model
+
+    def scores(roster, cipher="pad", keys=None, policy=None):
+        consents = {n: Consent(n, roster=signed(roster), policy=policy) for n in tiles}
+        return predict_scores(
+            model, tiles, cipher=cipher, keys=keys or keys_of(), consents=consents
+        )
+
+    ids, found = scores(drafted())
+    plain_ids, plain = predict_scores(model, tiles)
+    assert ids.tolist() == plain_ids.tolist()
+    assert (found == plain).all()
+    with pytest.raises(WeftError, match="party north refuses to use the model"):
+        scores(drafted(model=["east"]))
+    with pytest.raises(WeftError, match="party west refuses to match 12 rows"):
+        scores(drafted(rows={"west": 5}))
+    with pytest.raises(WeftError, match="party north refuses cipher = 'plain'"):
+        scores(drafted(Terms(min_contributors=1, allow_pairs=True)), cipher="plain")
+    with pytest.raises(WeftError, match=r"refuses cipher = 'plain'.*its own policy"):
+        scores(drafted(), cipher="plain", policy=SitePolicy(Terms()))
+    with pytest.raises(WeftError, match="takes part with other keys"):
+        scores(drafted(), keys=keys_of({n: Identity.new() for n in PARTIES}))
+
+
+def test_every_party_needs_its_consent(patchwork):
+    with pytest.raises(ConfigError, match="what party north consents to"):
+        Federation(patchwork(), consents={"east": Consent.open("east")})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import NoReturn
@@ -15,12 +15,14 @@ from weft.consortium.refusals import check_seat, check_settings
 from weft.consortium.roster import Member, SignedRoster
 from weft.crypto.secrets import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
-from weft.guards.terms import OPEN, Matching, Terms
+from weft.guards.terms import OPEN, Terms
 from weft.matching.seat import Seat
 
 #: Fields of messages with public keys of other parties, and the bytes that each takes there.
 _COMPANY = {"give.keys": 64, "peers.keys": 80}
 _IDENTITY = 64
+#: Key holders through whom ids are matched, one after the other.
+_HOLDERS = 2
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,9 @@ class Consent:
         return cls(name)
 
     @property
-    def allow_exposure(self) -> bool:
-        """Whether the site goes on where the ledger would stop it."""
-        return self.policy is not None and self.policy.allow_exposure
+    def forbids_exposure(self) -> bool:
+        """Whether the site's own policy stops runs that would let others work out its columns."""
+        return self.policy is not None and not self.policy.allow_exposure
 
     @property
     def recipients(self) -> tuple[str, ...] | None:
@@ -179,15 +181,6 @@ class Consent:
 
     # ── what is computed ──────────────────────────────────────────────────────────────────
 
-    def check_matching(self, matching: Matching) -> None:
-        """Refuse a weaker way to match ids than agreed."""
-
-        def check(source: _Source) -> None:
-            if source.terms.matching == "oprf" and matching != "oprf":
-                raise ConfigError(f"party {self.name} refuses matching = '{matching}'; use 'oprf'")
-
-        self._each(check)
-
     def check_cipher(self, cipher: str) -> None:
         """Refuse a cipher that does not hide enough, where no settings name it."""
 
@@ -212,8 +205,8 @@ class Consent:
         check_settings(self.terms, settings, seat, self.name)
 
     def _check(self, source: _Source, settings: Settings, seat: Seat) -> None:
-        for asked, allowed, remedy in source.limits.objections(settings):
-            raise ConfigError(f"party {self.name} refuses {asked}; {remedy}: {allowed}")
+        for asked, why, remedy in source.limits.objections(settings):
+            raise ConfigError(f"party {self.name} refuses {asked}, since {why}; {remedy}")
         check_settings(source.terms, settings, seat, self.name)
 
     def _each(self, check: Callable[[_Source], None]) -> None:
@@ -225,3 +218,13 @@ class Consent:
                 if not source.title:
                     raise
                 raise ConfigError(f"{error} ({source.title} says so)") from None
+
+
+def key_holders(consents: Mapping[str, Consent], parties: Iterable[str]) -> tuple[str, ...] | None:
+    """Parties of a run through whom a roster has ids matched, the first two; None: no roster."""
+    rosters = [consent.roster for consent in consents.values() if consent.roster is not None]
+    if not rosters:
+        return None
+    present = set(parties)
+    listed = rosters[0].charter.having("matching")
+    return tuple(name for name in listed if name in present)[:_HOLDERS]

@@ -43,21 +43,29 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ConfigError(f"most_problems is {self.most_problems}; give a whole number above 0")
 
     def objections(self, settings: Settings) -> Iterator[tuple[str, str, str]]:
-        """What a run asks beyond the limits, what they allow, and what to do."""
+        """What a run asks beyond the limits, why that is too much, and what to do."""
         if self.losses is not None and settings.loss not in self.losses:
             allowed = " and ".join(self.losses)
-            yield f"loss = '{settings.loss}'", f"only {allowed}", "choose one of them in [model]"
+            yield (
+                f"loss = '{settings.loss}'",
+                f"only {allowed} may be used",
+                "choose one of them in [model]",
+            )
         if self.solvers is not None:
             # A run that goes on with HyFDCA when a party stays away asks for both.
             asked = (settings.solver, *(("hyfdca",) if settings.hands_over else ()))
             for solver in asked:
                 if solver not in self.solvers:
                     allowed = " and ".join(self.solvers)
-                    yield f"solver '{solver}'", f"only {allowed}", "name one of them in [solver]"
+                    yield (
+                        f"solver '{solver}'",
+                        f"only {allowed} may be used",
+                        "name one of them in [solver]",
+                    )
         problems = len(settings.lambdas) * (settings.folds + 1)
         if self.most_problems is not None and problems > self.most_problems:
             yield (
                 f"{problems} problems ({len(settings.lambdas)} λ × {settings.folds + 1})",
-                f"at most {self.most_problems}",
+                f"at most {self.most_problems} may be trained in a run",
                 "list fewer values of lambda, or have fewer folds",
             )

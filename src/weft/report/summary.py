@@ -39,6 +39,7 @@ def summarise(trained: Trained, settings: Settings, name: str) -> dict[str, Any]
             "features": len(model.features),
             "left_out": roster.rows.left_out,
             "overlap": roster.overlap,
+            "recipients": model.info.get("recipients"),
         },
         "classes": None if model.classes is None else model.classes.tolist(),
         "settings": msgspec.to_builtins(settings),
