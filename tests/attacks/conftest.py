@@ -27,6 +27,7 @@ ATTACKS = {
     "10": ("crafted BFV ciphertext", "coordinator"),
     "11": ("encryption of zero used twice", "coordinator"),
     "12": ("late scalar after a second attempt", "coordinator"),
+    "12b": ("estimates over changing sets of parties", "coordinator"),
     "13": ("forged OPRF request", "coordinator"),
     "14": ("block given to a party that does not hold it", "party, coordinator"),
     "15": ("label from α", "holder of the sample without its label"),
