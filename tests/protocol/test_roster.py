@@ -298,7 +298,9 @@ def test_holders_that_disagree_on_a_label_are_named_with_the_rows():
         "north": tile(["a", "b", "c"], ["x"], [0.5, 1.5, 2.5]),
         "south": tile(["z", "c", "b"], ["y"], [9.0, 2.5, 1.0]),
     }
-    with pytest.raises(DataError, match=r"north and south .* 1 common .*row 2 of north .*row 3 of"):
+    with pytest.raises(
+        DataError, match=r"north and south .* 1 common .*north: row 2 .*south: row 3 of"
+    ):
         Federation(tiles).assemble(SETTINGS)
 
 
@@ -320,7 +322,7 @@ def test_two_tiles_of_one_party_that_disagree_on_a_label_are_refused_too():
 def test_ids_that_never_meet_are_refused_unless_confirmed():
     tiles = {
         "north": tile(["a", "b"], ["x"], [0.0, 1.0]),
-        "south": tile(["A", "B"], ["y"], [0.0, 1.0]),
+        "south": tile(["a-1", "b-1"], ["y"], [0.0, 1.0]),
     }
     with pytest.raises(DataError, match=r"north .*two schemes.*confirm_separate_ids"):
         Federation(tiles).assemble(SETTINGS)

@@ -1,10 +1,13 @@
 """Cohorts along one axis of the table: samples, or features.
 
 A cohort is a maximal set of samples (features) that lie in the same tiles and, along rows, have the
-same label holders. Slots are numbered
-cohort by cohort and fixed for the run. Cohorts with two holders or more come first: only
-they take part in sums, so the shared slots are 0 … n_shared − 1, and at every party the
-shared local slots come before the private ones.
+same label holders. Slots are numbered cohort by cohort and fixed for the run. Cohorts with two
+holders or more come first: only they take part in sums, so the shared slots are 0 … n_shared − 1,
+and at every party the shared local slots come before the private ones.
+
+The order of cohorts follows from their tiles and marks alone, not from tokens, which are others in
+every run. Which sample of a cohort has which of its slots is for its holders to say
+(:mod:`weft.matching.places`): here only the numbers count.
 """
 
 from __future__ import annotations
@@ -65,8 +68,10 @@ class Axis:
         marked it (along rows: that have its labels).
     cohorts
         Per party: its cohorts, ascending.
-    tile_slots
-        Per tile: the slot of each of its rows (columns), −1 where the sample was left out.
+    tile_codes
+        Per tile: a number for each of its tokens, the same for the same token.
+    tile_cohorts
+        Per tile: the cohort of each of its tokens, −1 where the sample was left out.
     left_out
         Slots that nobody marked, where marks are required.
     """
@@ -77,7 +82,8 @@ class Axis:
     tiles: Lists
     marked: Lists
     cohorts: Lists
-    tile_slots: tuple[Ints, ...]
+    tile_codes: tuple[Ints, ...]
+    tile_cohorts: tuple[Ints, ...]
     left_out: int
 
     @property
@@ -148,7 +154,7 @@ def build_axis(
     order = np.argsort(code, kind="stable")
     first_entry = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(code, minlength=n), out=first_entry[1:])
-    cohort = _signatures(tile[order] * 2 + mark[order], first_entry)
+    cohort, signature = _signatures(tile[order] * 2 + mark[order], first_entry)
     kept = np.bitwise_or.reduceat(mark[order], first_entry[:-1]) if n else np.zeros(0, bool)
 
     # One sample stands for its cohort: its entries are the cohort's tiles and marks.
@@ -160,10 +166,11 @@ def build_axis(
     owner = np.repeat(np.arange(len(names)), counts)
     holders = Lists.of_pairs(owner, tile_party[tile[entries]], len(names))
 
-    # Shared cohorts first, otherwise in order of first appearance.
-    by_appearance = np.lexsort((representative, holders.lengths < 2))
+    # Shared cohorts first, then by their first tile, then by their signature.
+    first = tile[order[first_entry[representative]]]
+    canonical = np.lexsort((*signature[:, representative], first, holders.lengths < 2))
     rank = np.empty(len(names), np.int64)
-    rank[by_appearance] = np.arange(len(names))
+    rank[canonical] = np.arange(len(names))
     owner = rank[owner]
     party = tile_party[tile[entries]]
     marked = mark[entries]
@@ -171,11 +178,9 @@ def build_axis(
 
     cohort_rank = np.full(n, len(names), np.int64)
     cohort_rank[kept] = rank[np.searchsorted(names, cohort[kept])]
-    slot = np.empty(n, np.int64)
-    slot[np.argsort(cohort_rank, kind="stable")] = np.arange(n)
-    slot[~kept] = -1
     start = np.zeros(len(names) + 1, np.int64)
     np.cumsum(np.bincount(cohort_rank[kept], minlength=len(names)), out=start[1:])
+    cohort_rank[~kept] = -1
 
     splits = np.cumsum(lengths)[:-1]
     return Axis(
@@ -185,26 +190,28 @@ def build_axis(
         tiles=Lists.of_pairs(owner, tile[entries], len(names)),
         marked=Lists.of_pairs(owner[marked], party[marked], len(names)),
         cohorts=Lists.of_pairs(party, owner, parties),
-        tile_slots=tuple(np.split(slot[code], splits)) if len(tokens) else (),
+        tile_codes=tuple(np.split(code, splits)) if len(tokens) else (),
+        tile_cohorts=tuple(np.split(cohort_rank[code], splits)) if len(tokens) else (),
         left_out=int((~kept).sum()),
     )
 
 
-def _signatures(entry: Ints, first_entry: Ints) -> Ints:
-    """A number per sample that is equal for equal sets of entries.
+def _signatures(entry: Ints, first_entry: Ints) -> tuple[Ints, NDArray[np.uint64]]:
+    """A number per sample that is equal for equal sets of entries, and two words of hash.
 
     Sets are compared by the sum of a 128-bit pseudo-random number per member, so that
     millions of sets cost a sort and two reductions; two different sets agree by accident
     with probability 2^-128.
     """
     if len(first_entry) == 1:
-        return np.zeros(0, np.int64)
+        return np.zeros(0, np.int64), np.zeros((2, 0), np.uint64)
     sums = [
         np.add.reduceat(_mixed(entry.astype(np.uint64) + np.uint64(salt)), first_entry[:-1])
         for salt in (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
     ]
     low, high = (pd.factorize(s)[0].astype(np.int64) for s in sums)
-    return np.asarray(pd.factorize(low * (int(high.max()) + 1) + high)[0], np.int64)
+    code = pd.factorize(low * (int(high.max()) + 1) + high)[0]
+    return np.asarray(code, np.int64), np.stack(sums)
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -35,7 +35,7 @@ def exposed_rows(roster: Roster) -> NDArray[np.bool_]:
         return exposed
     cells = (roster.row_tiles @ roster.column_tiles[shared].T).tocoo()
     holders = columns.holders.lengths[shared][cells.col]
-    tiles = np.bincount(roster.tile_party[: len(roster.rows.tile_slots)])
+    tiles = np.bincount(roster.tile_party[: len(roster.rows.tile_cohorts)])
     seen = cells.data < holders if tiles.max(initial=1) == 1 else np.ones(len(cells.data), bool)
     exposed[cells.row[seen & (cells.data > 0)]] = True
     return exposed

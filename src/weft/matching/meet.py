@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from secrets import token_bytes
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from weft.channels import Channel, Message
 from weft.channels.message import Value, array, integer, text
 from weft.crypto import Adder
-from weft.errors import ProtocolError
-from weft.guards.terms import OPEN, Terms
-from weft.matching.roster import Holding, Overlap, Roster, build_roster
+from weft.errors import DataError, ProtocolError
+from weft.guards.terms import OPEN, Matching, Terms
+from weft.matching.relay import tokens_through_holders
+from weft.matching.roster import Holding, LabelConflict, Overlap, Roster, build_roster
 from weft.matching.seeds import ask_for_seeds, deliver
 
 
@@ -27,6 +28,8 @@ def meet(
     confirm_separate_ids: bool = False,
     follow_draws: bool = True,
     terms: Terms = OPEN,
+    matching: Matching = "hmac",
+    holders: Sequence[str] | None = None,
 ) -> Roster:
     """Coordinator: collect tokens, build the roster, tell every party its seat, carry boxes.
 
@@ -42,21 +45,25 @@ def meet(
         Whether parties must be able to compute each other's draws.
     terms
         What the parties agreed on.
+    matching
+        Whether tokens come from the run secret alone, or also through key holders.
+    holders
+        Who holds a key for matching, in their order; None: the first two parties.
     """
     parties = channel.parties
-    question: Message = {"run": token_bytes(16)}
-    if classes is not None:
-        question["classes"] = classes
-    answered = channel.ask("match.tokens", {p: dict(question) for p in parties}).insist("matching")
+    answered = _tokens(channel, classes, matching, holders)
     _check_secrets(answered)
-    roster = build_roster(
-        parties,
-        [_holding(answered[p]) for p in parties],
-        overlap=overlap,
-        bias=bias is not None,
-        confirm_separate_ids=confirm_separate_ids,
-        terms=terms,
-    )
+    try:
+        roster = build_roster(
+            parties,
+            [_holding(party, answered[party]) for party in parties],
+            overlap=overlap,
+            bias=bias is not None,
+            confirm_separate_ids=confirm_separate_ids,
+            terms=terms,
+        )
+    except LabelConflict as conflict:
+        raise DataError(_told(channel, conflict)) from None
     seats = {}
     for number, party in enumerate(parties):
         seats[party] = roster.seat(number, follow_draws=follow_draws).to_message()
@@ -76,6 +83,32 @@ def meet(
     # Asked under every cipher, so that a run takes the same round trips.
     channel.ask("match.keys", boxes).insist("handing out keys")
     return roster
+
+
+def _tokens(
+    channel: Channel,
+    classes: NDArray[np.generic] | None,
+    matching: Matching,
+    holders: Sequence[str] | None,
+) -> dict[str, Message]:
+    """What every party announces, and its tokens: one round trip, or six through key holders."""
+    run: Message = {"run": token_bytes(16)}
+    question: Message = {"matching": matching}
+    if classes is not None:
+        question["classes"] = classes
+    if matching == "oprf":
+        return tokens_through_holders(channel, run, question, holders)
+    asked = {party: {**run, **question} for party in channel.parties}
+    return channel.ask("match.tokens", asked).insist("matching")
+
+
+def _told(channel: Channel, conflict: LabelConflict) -> str:
+    """The parties concerned say which rows of theirs have the labels: only they know."""
+    asked: dict[str, Message] = {
+        party: {"places": places} for party, places in conflict.places.items()
+    }
+    refused = channel.ask("match.conflict", asked).missing
+    return conflict.sentence({party: failure.reason for party, failure in refused.items()})
 
 
 def _check_secrets(answered: Mapping[str, Message]) -> None:
@@ -107,14 +140,21 @@ def _bytes(party: str, reply: Message, field: str, length: int) -> bytes:
     return value
 
 
-def _holding(message: dict[str, Value]) -> Holding:
+def _holding(party: str, message: dict[str, Value]) -> Holding:
     def cut(field: str, counts: str) -> tuple[NDArray[np.generic], ...]:
         bounds = np.cumsum(array(message, counts))[:-1]
         return tuple(np.split(array(message, field), bounds))
 
+    rows, places = array(message, "rows"), array(message, "loose.rows")
+    loose = rows.copy()
+    inside = not len(places) or (places.min() >= 0 and places.max() < len(rows))
+    if not inside or len(places) != len(array(message, "loose")):
+        raise ProtocolError(f"party {party} sent loose forms of other rows than its own")
+    loose[places] = array(message, "loose")
     return Holding(
         rows=cut("rows", "row_counts"),  # type: ignore[arg-type]
         columns=cut("columns", "column_counts"),  # type: ignore[arg-type]
         labelled=cut("labelled", "row_counts"),  # type: ignore[arg-type]
         labels=cut("labels", "row_counts"),  # type: ignore[arg-type]
+        loose=loose,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -15,6 +15,7 @@ from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.matching.axis import Axis, Ints, build_axis, ranges
 from weft.matching.exposure import exposed_rows, fewest_foreign, foreign_columns
+from weft.matching.mismatches import Mismatches, count_mismatches
 from weft.matching.seat import Seat
 
 Overlap = Literal["mean", "first", "sum"]
@@ -25,12 +26,16 @@ BIAS_TOKEN = np.array([0xB1A5], np.uint64)
 
 @dataclass(frozen=True)
 class Holding:
-    """What one party says it holds: tokens only, tile by tile."""
+    """What one party says it holds: tokens only, tile by tile.
+
+    ``loose`` has one token per row of all tiles, of its id's loose form.
+    """
 
     rows: tuple[NDArray[np.uint64], ...]
     columns: tuple[NDArray[np.uint64], ...]
     labelled: tuple[NDArray[np.bool_], ...]
     labels: tuple[NDArray[np.uint64], ...]
+    loose: NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class Roster:
         What the parties agreed on; the coordinator keeps to it, the parties see to it.
     small
         Samples left out because a guard would never let them change.
+    mismatches
+        Pairs of parties with ids that agree in their loose form only, and how many.
     """
 
     parties: tuple[str, ...]
@@ -64,6 +71,7 @@ class Roster:
     bias_slot: int
     terms: Terms = OPEN
     small: int = 0
+    mismatches: Mismatches = ()
 
     @property
     def n_samples(self) -> int:
@@ -186,9 +194,7 @@ class Roster:
         cohorts = rows.cohorts[party]
         starts = rows.local_starts(party)
         # The constant column's tiles stand behind the parties' own and have no rows.
-        tiles = np.flatnonzero(self.tile_party[: len(rows.tile_slots)] == party)
-        column_of = _local(columns, party)
-        row_of = _local(rows, party)
+        tiles = np.flatnonzero(self.tile_party[: len(rows.tile_cohorts)] == party)
         labelled = np.array([party in rows.marked[c] for c in cohorts.tolist()], bool)
         holders = self.cell_holders(party)
         owned_cells: tuple[NDArray[np.bool_], ...] = ()
@@ -210,11 +216,9 @@ class Roster:
             counts=self.counter[cohorts] == party,
             computing=rows.marked.lengths[cohorts],
             bias=self.bias_owner[cohorts] == party,
-            bias_slot=int(column_of(np.array([self.bias_slot]))[0])
-            if self.bias_slot >= 0 and party in self.bias_owner
-            else -1,
-            tile_rows=tuple(row_of(rows.tile_slots[t]) for t in tiles.tolist()),
-            tile_columns=tuple(column_of(columns.tile_slots[t]) for t in tiles.tolist()),
+            bias_slot=self._local_bias(party),
+            tile_row_cohorts=tuple(_places(rows, t, cohorts) for t in tiles.tolist()),
+            tile_column_cohorts=tuple(_places(columns, t, column_cohorts) for t in tiles.tolist()),
             column_cohort=np.repeat(
                 np.arange(len(column_cohorts)), columns.sizes[column_cohorts]
             ).astype(np.int32),
@@ -228,8 +232,19 @@ class Roster:
             column_sharers=columns.holders.lengths[column_cohorts],
             fewest_foreign=fewest_foreign(self, party),
             foreign=self.foreign[rows.holders.values == party],
+            # For the party to find.
+            tile_rows=(),
+            tile_columns=(),
             **self._other_drawers(party, cohorts if follow_draws else cohorts[:0], starts),
         )
+
+    def _local_bias(self, party: int) -> int:
+        """The constant column's local slot, −1 where the party does not add it."""
+        if self.bias_slot < 0 or party not in self.bias_owner:
+            return -1
+        starts = self.columns.start[self.columns.cohorts[party]]
+        place = int(np.searchsorted(starts, self.bias_slot))
+        return int(self.columns.local_starts(party)[place])
 
     @cached_property
     def _draw_offsets(self) -> dict[int, tuple[int, dict[int, int]]]:
@@ -264,19 +279,10 @@ def _incidence(axis: Axis, tiles: int) -> sp.csr_array:
     return sp.csr_array((ones, lists.values, lists.start), shape=(len(lists), tiles))
 
 
-class _local:
-    """Turns slots of an axis into the local slots of one party (−1 stays)."""
-
-    def __init__(self, axis: Axis, party: int) -> None:
-        mine = axis.cohorts[party]
-        self._starts = axis.start[mine]
-        self._offset = axis.local_starts(party)[:-1] - self._starts
-
-    def __call__(self, slots: Ints) -> NDArray[np.int32]:
-        if not len(self._starts):
-            return np.full(len(slots), -1, np.int32)
-        which = np.maximum(np.searchsorted(self._starts, slots, side="right") - 1, 0)
-        return np.where(slots < 0, -1, slots + self._offset[which]).astype(np.int32)
+def _places(axis: Axis, tile: int, cohorts: Ints) -> NDArray[np.int32]:
+    """Positions among a party's cohorts of the tokens of one of its tiles (−1 stays)."""
+    mine = axis.tile_cohorts[tile]
+    return np.where(mine < 0, -1, np.searchsorted(cohorts, mine)).astype(np.int32)
 
 
 def build_roster(
@@ -335,8 +341,14 @@ def build_roster(
         overlap=overlap,
         tile_party=np.concatenate([tile_party, owners]),
         bias_owner=bias_owner,
-        bias_slot=int(axis.tile_slots[-1][0]) if bias else -1,
+        # It lies in tiles of its own, and so is a cohort of its own.
+        bias_slot=int(axis.start[axis.tile_cohorts[-1][0]]) if bias else -1,
         terms=terms,
+        mismatches=count_mismatches(
+            parties,
+            [np.concatenate(holding.rows) for holding in holdings],
+            [holding.loose for holding in holdings],
+        ),
     )
     small = roster.exposed & (rows.sizes < terms.min_batch)
     if not small.any():
@@ -355,14 +367,13 @@ def _without(
             f"all groups of samples that the same parties hold are smaller than min_batch = "
             f"{roster.terms.min_batch}; lower it, or bring more samples"
         )
-    cohort = np.repeat(np.arange(len(rows.sizes)), rows.sizes)
-    slots = iter(rows.tile_slots)
+    cohorts = iter(rows.tile_cohorts)
     kept = []
     for holding in holdings:
         labelled = []
         for tile in holding.labelled:
-            mine = next(slots)
-            labelled.append(tile & (mine >= 0) & ~small[cohort[mine]])
+            mine = next(cohorts)
+            labelled.append(tile & (mine >= 0) & ~small[mine])
         kept.append(replace(holding, labelled=tuple(labelled)))
     smaller = build_roster(
         roster.parties,
@@ -375,30 +386,58 @@ def _without(
     return replace(smaller, small=smaller.small + count)
 
 
+class LabelConflict(DataError):
+    """Two tiles disagree on labels.
+
+    Attributes
+    ----------
+    parties
+        The two that disagree; twice the same if it is two tiles of one party.
+    samples
+        On how many samples.
+    places
+        Per party name, (tile, position among its tokens) of the samples' rows.
+    """
+
+    def __init__(self, parties: tuple[str, str], places: dict[str, Ints], samples: int) -> None:
+        self.parties, self.places, self.samples = parties, places, samples
+        super().__init__(self.sentence({}))
+
+    def sentence(self, where: Mapping[str, str]) -> str:
+        """What is wrong and what to do; ``where`` says in which rows of whom."""
+        found = "".join(f"; {party}: {rows}" for party, rows in where.items())
+        return (
+            f"{self.parties[0]} and {self.parties[1]} give different labels to {self.samples} "
+            f"common sample(s){found}; correct the labels or name the label column of one of them "
+            "only"
+        )
+
+
 def _check_labels(
     parties: Sequence[str], holdings: Sequence[Holding], rows: Axis, tile_party: Ints
 ) -> None:
     tokens = np.concatenate([t for h in holdings for t in h.labels])
-    slots = np.concatenate(rows.tile_slots)
-    tile = np.repeat(np.arange(len(tile_party)), [len(s) for s in rows.tile_slots])
-    known = (tokens != 0) & (slots >= 0)
-    tokens, slots, tile = tokens[known], slots[known], tile[known]
-    row = ranges(np.zeros(len(tile_party), np.int64), np.array([len(s) for s in rows.tile_slots]))[
-        known
-    ]
-    first = np.full(rows.n_slots, -1, np.int64)
-    # Written backwards so that the first holder's entry is the one that stays.
-    first[slots[::-1]] = np.arange(len(slots))[::-1]
-    differs = np.flatnonzero(tokens != tokens[first[slots]])
-    if len(differs):
-        other = differs[0]
-        one = first[slots[other]]
-        a, b = parties[tile_party[tile[one]]], parties[tile_party[tile[other]]]
-        raise DataError(
-            f"{a} and {b} give different labels to {len(np.unique(slots[differs]))} common "
-            f"sample(s), the first in row {row[one] + 1} of {a} and row {row[other] + 1} of {b}; "
-            "correct the labels or name the label column of one of them only"
-        )
+    known = tokens != 0
+    tokens, codes = tokens[known], np.concatenate(rows.tile_codes)[known]
+    # Every entry against the first of the same sample.
+    _, first, back = np.unique(codes, return_index=True, return_inverse=True)
+    differs = np.flatnonzero(tokens != tokens[first[back]])
+    if not len(differs):
+        return
+    lengths = np.array([len(codes) for codes in rows.tile_codes])
+    tile = np.repeat(np.arange(len(tile_party)), lengths)[known]
+    at = ranges(np.zeros(len(lengths), np.int64), lengths)[known]
+    # Only the first pair of parties that disagree is named.
+    one, other = tile_party[tile[first[back[differs]]]], tile_party[tile[differs]]
+    differs = differs[(one == one[0]) & (other == other[0])]
+    places: dict[str, Ints] = {}
+    for entries in (first[back[differs]], differs):
+        name, owner = parties[tile_party[tile[entries[0]]]], tile_party[tile[entries[0]]]
+        number = tile[entries] - int(np.searchsorted(tile_party, owner))
+        found = np.stack([number, at[entries]], axis=1)
+        places[name] = np.concatenate([places[name], found]) if name in places else found
+    pair = (parties[int(one[0])], parties[int(other[0])])
+    raise LabelConflict(pair, places, len(np.unique(codes[differs])))
 
 
 def _check_meeting(

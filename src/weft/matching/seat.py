@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from weft.channels.message import Message, Value, array, integer, text
 
 Ints = NDArray[np.int64]
+#: Fields that a party fills in itself.
+_OWN = ("tile_rows", "tile_columns")
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,9 @@ class Seat:
         Per cohort: how many parties compute the dual step (|B_i| in the paper).
     row_holders, column_holders
         The most parties that hold one sample, one feature, in the whole federation.
-    tile_rows, tile_columns
-        Per tile: local slot of each row and column (−1: sample left out).
+    tile_row_cohorts, tile_column_cohorts
+        Per tile: for each token, in the order in which the party sent them, the position of its
+        cohort in this seat (−1: sample left out).
     owned
         Per local column: whether this party counts its weight in ‖w‖².
     cell_holders
@@ -51,6 +54,9 @@ class Seat:
         Other label holders of the shared cohorts, to follow their draws: number of the party,
         how many samples it draws from, where the cohort begins among them, the cohort's size
         and its local start here.
+    tile_rows, tile_columns
+        Per tile: local slot of each row and column (−1: sample left out). The party finds them
+        itself (:mod:`weft.matching.places`); they never travel.
     """
 
     party: int
@@ -68,8 +74,8 @@ class Seat:
     computing: Ints
     bias: NDArray[np.bool_]
     bias_slot: int
-    tile_rows: tuple[NDArray[np.int32], ...]
-    tile_columns: tuple[NDArray[np.int32], ...]
+    tile_row_cohorts: tuple[NDArray[np.int32], ...]
+    tile_column_cohorts: tuple[NDArray[np.int32], ...]
     column_cohort: NDArray[np.int32]
     owned: NDArray[np.bool_]
     overlap: str
@@ -86,6 +92,8 @@ class Seat:
     other_offset: Ints
     other_size: Ints
     other_start: Ints
+    tile_rows: tuple[NDArray[np.int32], ...] = ()
+    tile_columns: tuple[NDArray[np.int32], ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -127,6 +135,8 @@ class Seat:
         message: Message = {}
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name in _OWN:
+                continue
             if isinstance(value, tuple):
                 message[f"n_{field.name}"] = len(value)
                 for i, part in enumerate(value):
@@ -141,6 +151,8 @@ class Seat:
         values: dict[str, object] = {}
         for field in fields(cls):
             name = field.name
+            if name in _OWN:
+                continue
             if f"n_{name}" in message:
                 count = integer(message, f"n_{name}")
                 values[name] = tuple(array(message, f"{name}.{i}") for i in range(count))

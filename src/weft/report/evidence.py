@@ -84,11 +84,15 @@ class Seats:
         counts = {"rows": "n_shared_rows", "columns": "n_shared_columns"}
         self._shared[party] = {axis: _whole(seat.get(field)) for axis, field in counts.items()}
         tokens = self._tokens.pop(party, {})
-        starts = seat.get("cohort_start")
-        rows = int(starts[-1]) if isinstance(starts, np.ndarray) and len(starts) else 0
-        columns = _whole(seat.get("n_columns"))
+        starts, columns = seat.get("cohort_start"), seat.get("column_cohort")
+        if not isinstance(starts, np.ndarray) or not isinstance(columns, np.ndarray):
+            return False
+        sizes = np.bincount(columns) if len(columns) else columns
         bias = _whole(seat.get("bias_slot"), -1)
-        return _own(tokens, seat, "rows", rows) and _own(tokens, seat, "columns", columns, bias)
+        if 0 <= bias < len(columns):
+            # Nobody has a token of the constant column.
+            sizes[columns[bias]] -= 1
+        return _own(tokens, seat, "row", np.diff(starts)) and _own(tokens, seat, "column", sizes)
 
     def shared(self, party: str, axis: str) -> int:
         """How many slots of an axis a party shares with others."""
@@ -108,25 +112,26 @@ class Seats:
         return inside and len(np.unique(slots)) == len(slots)
 
 
-def _own(tokens: Message, seat: Message, axis: str, count: int, extra: int = -1) -> bool:
-    """Whether local slots and the party's own tokens stand for each other, one to one."""
-    singular = axis.removesuffix("s")
-    told = tokens.get(axis)
-    tiles = _whole(seat.get(f"n_tile_{axis}"))
-    parts = [seat.get(f"tile_{axis}.{i}") for i in range(tiles)]
-    sizes = tokens.get(f"{singular}_counts")
-    if not isinstance(told, np.ndarray) or not isinstance(sizes, np.ndarray):
+def _own(tokens: Message, seat: Message, axis: str, sizes: NDArray[Any]) -> bool:
+    """Whether every cohort of a seat has as many of the party's own tokens as slots."""
+    told = tokens.get(f"{axis}s")
+    tiles = _whole(seat.get(f"n_tile_{axis}_cohorts"))
+    parts = [seat.get(f"tile_{axis}_cohorts.{i}") for i in range(tiles)]
+    counts = tokens.get(f"{axis}_counts")
+    if not isinstance(told, np.ndarray) or not isinstance(counts, np.ndarray):
         return False
     found = [part for part in parts if isinstance(part, np.ndarray)]
-    if [len(part) for part in found] != sizes.tolist() or len(told) != sizes.sum():
+    if [len(part) for part in found] != counts.tolist() or len(told) != counts.sum():
         return False
-    slots: NDArray[Any] = np.concatenate(found).astype(np.int64) if found else np.zeros(0, np.int64)
-    kept = slots >= 0
-    pairs = set(zip(told[kept].tolist(), slots[kept].tolist(), strict=True))
-    named = {slot for _, slot in pairs}
-    if len(pairs) != len(named) or len({token for token, _ in pairs}) != len(pairs):
+    cohorts: NDArray[Any] = np.concatenate(found) if found else np.zeros(0, np.int64)
+    kept = cohorts >= 0
+    pairs = np.array(sorted(set(zip(told[kept].tolist(), cohorts[kept].tolist(), strict=True))))
+    if not len(pairs):
+        return not sizes.any()
+    # A token that lies in several tiles is of one cohort.
+    if len(np.unique(pairs[:, 0])) < len(pairs) or pairs[:, 1].max() >= len(sizes):
         return False
-    return named | ({extra} if extra >= 0 else set()) == set(range(count))
+    return bool((np.bincount(pairs[:, 1].astype(np.int64), minlength=len(sizes)) == sizes).all())
 
 
 def _whole(value: Value | None, default: int = 0) -> int:

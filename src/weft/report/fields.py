@@ -85,6 +85,8 @@ _DIGITS = Meaning(Form.NUMBERS, "digits of the largest so far", common=True)
 _UNIT = Meaning(Form.NUMBERS, "common unit, a power of two")
 _ROLES = Meaning(Form.RECORD, "its slots, cohorts and roles")
 _OTHERS = Meaning(Form.RECORD, "how many samples other label holders draw from")
+_CARDS = Meaning(Form.KEYS, "of other parties, with their numbers of rows")
+_HOP = Meaning(Form.RECORD, "which of the key holders this is")
 _GIFTS = Meaning(Form.RECORD, "whose seeds it makes, and for whom")
 _STEP = Meaning(Form.NUMBERS, "constants of the step")
 _V = _block("changes of its feature sums")
@@ -113,7 +115,8 @@ _SEAT = (
     *("party", "n_parties", "n_samples", "n_shared_rows", "n_shared_columns", "n_columns"),
     *("row_holders", "column_holders", "cohort", "cohort_start", "labelled", "counts"),
     *("computing", "bias", "bias_slot", "column_cohort", "owned", "cell_holders"),
-    *("n_tile_rows", "tile_rows.#", "n_tile_columns", "tile_columns.#"),
+    *("n_tile_row_cohorts", "tile_row_cohorts.#"),
+    *("n_tile_column_cohorts", "tile_column_cohorts.#"),
     *("n_owned_cells", "owned_cells.#"),
     *("min_batch", "exposed", "sharers", "column_sharers", "fewest_foreign", "foreign"),
 )
@@ -129,6 +132,14 @@ _LINKS = tuple(
 #: Direction, phase ("*": any) and fields to what they are; ``#`` stands for a number.
 _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
     "up": {
+        "match.hello": {
+            ("public",): Meaning(Form.KEYS, "to seal for it, and to know it by"),
+            ("nonce",): Meaning(Form.KEYS, "random bytes that its masks depend on"),
+            ("mark",): Meaning(Form.KEYS, "fingerprint of the run secret"),
+            ("card",): _CARDS,
+        },
+        "match.ask": {("box",): Meaning(Form.BOXES, "blinded ids, for a key holder")},
+        "match.evaluate": {("boxes",): Meaning(Form.BOXES, "answers to blinded ids, with proofs")},
         "match.tokens": {
             ("public",): Meaning(Form.KEYS, "to seal for it, and to know it by"),
             ("nonce",): Meaning(Form.KEYS, "random bytes that its masks depend on"),
@@ -136,6 +147,8 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("rows",): Meaning(Form.TOKENS, "keyed hashes of ids"),
             ("columns",): Meaning(Form.TOKENS, "keyed hashes of feature names"),
             ("labels",): Meaning(Form.TOKENS, "keyed hashes of id with label"),
+            ("loose",): Meaning(Form.TOKENS, "keyed hashes of loose forms of ids"),
+            ("loose.rows",): Meaning(Form.RECORD, "whose loose forms these are"),
             ("labelled",): Meaning(Form.RECORD, "which samples have a label"),
             ("row_counts", "column_counts"): Meaning(Form.RECORD, "sizes of its tiles"),
         },
@@ -225,9 +238,25 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("prefix",): _DIGITS,
             _LINKS: _CHAIN,
         },
+        "match.hello": {("run",): Meaning(Form.KEYS, "random name of the run")},
+        "match.ask": {
+            ("hop",): _HOP,
+            ("holder",): _CARDS,
+            ("box",): Meaning(Form.BOXES, "answer to its blinded ids, with proofs"),
+        },
+        "match.evaluate": {
+            ("hop",): _HOP,
+            ("cards",): _CARDS,
+            ("boxes",): Meaning(Form.BOXES, "blinded ids of all parties, sealed to it"),
+        },
         "match.tokens": {
             ("run",): Meaning(Form.KEYS, "random name of the run"),
+            ("matching",): Meaning(Form.TEXTS, "how ids are matched"),
             ("classes",): Meaning(Form.TEXTS, "class names"),
+            ("box",): Meaning(Form.BOXES, "answer to its blinded ids, with proofs"),
+        },
+        "match.conflict": {
+            ("places",): Meaning(Form.RECORD, "tokens whose labels another contradicts"),
         },
         "match.seat": {
             _SEAT: _ROLES,

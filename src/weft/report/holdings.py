@@ -14,12 +14,6 @@ from weft.data.tile import Tile
 from weft.matching.axis import Axis
 from weft.matching.roster import Roster
 
-#: What every federation should know before it trains.
-LABELS_NOTE = (
-    "labels are visible to every holder of a sample: the dual variable α_i that its holders "
-    "share tells the label y_i"
-)
-
 
 @dataclass(frozen=True)
 class PartyHolding:
@@ -50,6 +44,8 @@ class Holdings:
         Samples whose label all their holders have.
     cells, cells_shared, cells_missing
         Cells of the whole table, those in two tiles or more, and those that nobody holds.
+    mismatches
+        Pairs of parties with ids that differ only in signs, accents or leading zeros, and how many.
     overlap
         What counts for a cell in several tiles.
     classes
@@ -66,6 +62,7 @@ class Holdings:
     cells: int
     cells_shared: int
     cells_missing: int
+    mismatches: tuple[tuple[str, str, int], ...]
     overlap: str
     classes: tuple[Any, ...] | None
 
@@ -75,6 +72,11 @@ class Holdings:
         if self.left_out:
             said.append(
                 f"{self.left_out} sample(s) are left out, because no party has a label for them"
+            )
+        for one, other, count in self.mismatches:
+            said.append(
+                f"{count} id(s) of {one} and {other} differ only in punctuation, blanks, accents "
+                "or leading zeros and count as different samples: are they written in two ways?"
             )
         if self.cells_missing:
             share = self.cells_missing / self.cells
@@ -95,8 +97,6 @@ class Holdings:
                 f"{self.samples - self.labelled_everywhere} sample(s) have a holder without their "
                 "label"
             )
-        if len(self.parties) > 1:
-            said.append(LABELS_NOTE)
         return said
 
     def _rule(self) -> str:
@@ -130,6 +130,7 @@ class Holdings:
             "cells": self.cells,
             "cells_shared": self.cells_shared,
             "cells_missing": self.cells_missing,
+            "mismatches": [list(found) for found in self.mismatches],
             "overlap": self.overlap,
             "remarks": self.remarks(),
         }
@@ -156,6 +157,7 @@ def describe_holdings(
         cells=roster.n_samples * features,
         cells_shared=shared,
         cells_missing=roster.n_samples * features - held,
+        mismatches=roster.mismatches,
         overlap=roster.overlap,
         classes=None if classes is None else tuple(classes.tolist()),
     )

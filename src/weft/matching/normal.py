@@ -1,0 +1,145 @@
+"""The form in which ids and feature names are compared.
+
+Ids: Unicode NFKC and case folding, so that "ÄB", "äb" and full-width "ＡＢ" differ from each other
+only where letters do; characters without width of their own (zero-width blanks and joiners, soft
+hyphens, marks of direction, byte order marks, variation selectors) and control characters are
+dropped; white space of any kind is trimmed at both ends and otherwise becomes one blank. Nothing
+else changes: "7" and "007", "a-1" and "a1", "e" and "é" are different ids.
+
+Feature names: Unicode NFC, and white space trimmed at both ends. Case and everything else counts,
+for "b" and "B" may be two columns.
+
+The loose form of an id serves only to count ids that are probably the same but written in two
+ways: accents, punctuation and blanks dropped, then leading zeros of runs of digits.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import DataError
+
+Names = NDArray[np.object_]
+
+#: Drawn with no width, but of categories that also hold visible characters (Unicode's
+#: Default_Ignorable_Code_Point beyond category Cf): grapheme joiner, fillers, variation selectors.
+_IGNORED = frozenset(
+    map(
+        chr,
+        (
+            *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F),
+            *(0x3164, 0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)),
+        ),
+    )
+)
+#: Leading zeros of a run of digits; the last digit stays.
+_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
+_PUNCTUATION = re.compile(r"[^a-z0-9\n]+")
+
+
+def normal_ids(ids: Names) -> Names:
+    """Ids in the form in which they are compared; empty where nothing visible is left."""
+    items: list[str] = ids.tolist()
+    whole = "\n".join(items)
+    # One pass over all of them where the rule has nothing to do but fold case: ASCII without
+    # control characters (a line break within an id shows in the number of lines), single blanks.
+    if whole.isascii() and whole.replace("\n", "").isprintable():
+        folded = whole.lower()
+        lines = folded.split("\n")
+        blank = " " in folded and (
+            "  " in folded or " \n" in folded or "\n " in folded or folded != folded.strip(" ")
+        )
+        if len(lines) == len(items) and not blank:
+            return _names(lines)
+    return _names([_normal_id(item) for item in items])
+
+
+def _normal_id(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return " ".join(text.lower().split())
+    # To the fixed point: what one step leaves may be composed or dropped by the next.
+    for _ in range(8):
+        before = text
+        text = unicodedata.normalize("NFKC", text).casefold()
+        # Whatever is dropped is not printable, or listed above.
+        if not text.isprintable() or not _IGNORED.isdisjoint(text):
+            text = "".join(filter(_counts, text))
+        text = " ".join(text.split())
+        if text == before:
+            break
+    return text
+
+
+def _counts(sign: str) -> bool:
+    if sign.isspace():
+        return True
+    return sign not in _IGNORED and unicodedata.category(sign) not in ("Cf", "Cc")
+
+
+def normal_features(names: Names) -> Names:
+    """Feature names in the form in which they are compared."""
+    items: list[str] = names.tolist()
+    whole = "\n".join(items)
+    if whole.isascii() and whole.replace("\n", "").isprintable() and " " not in whole:
+        return names
+    return _names([unicodedata.normalize("NFC", item).strip() for item in items])
+
+
+def loose_ids(normal: Names) -> Names:
+    """Loose forms of normal ids; an id of punctuation only is its own."""
+    items: list[str] = normal.tolist()
+    whole = "\n".join(items)
+    if not whole.isascii():
+        whole = "\n".join(_unaccented(item) for item in items)
+        loose = [_ZEROS.sub("", line) for line in whole.split("\n")]
+    else:
+        loose = _ZEROS.sub("", _PUNCTUATION.sub("", whole)).split("\n")
+    if "" in loose:
+        loose = [one or other for one, other in zip(loose, items, strict=True)]
+    return _names(loose)
+
+
+def _unaccented(text: str) -> str:
+    return "".join(sign for sign in unicodedata.normalize("NFKD", text) if sign.isalnum())
+
+
+def check_apart(normal: Names, kind: str, where: str) -> None:
+    """Refuse two rows (columns) of one tile that are the same in normal form, and empty ones.
+
+    Parameters
+    ----------
+    kind
+        ``row`` or ``column``.
+    where
+        Party and file.
+    """
+    items: list[str] = normal.tolist()
+    distinct = set(items)
+    if len(distinct) == len(items) and "" not in distinct:
+        return
+    what = "id" if kind == "row" else "name"
+    seen: dict[str, int] = {}
+    for position, item in enumerate(items, start=1):
+        if not item:
+            raise DataError(
+                f"{where}: the {what} of {kind} {position} holds no visible character; give one"
+            )
+        if item in seen:
+            rule = "upper and lower case, blanks and invisible characters aside"
+            raise DataError(
+                f"{where}: {kind}s {seen[item]} and {position} have the same {what} "
+                f"({rule if kind == 'row' else 'blanks at its ends aside'}); keep one of them or "
+                "rename"
+            )
+        seen[item] = position
+
+
+def _names(items: Sequence[str]) -> Names:
+    names = np.empty(len(items), dtype=object)
+    names[:] = items
+    return names

@@ -1,0 +1,272 @@
+"""A party's half of matching: tokens out, a seat in. Training and prediction share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from weft.channels.message import Message, array, binary, text
+from weft.crypto.keyring import AXES, Keyring, Keys
+from weft.crypto.secrets import Secret
+from weft.errors import ConfigError, DataError, ProtocolError
+from weft.guards.terms import OPEN, Terms
+from weft.matching.normal import check_apart, loose_ids, normal_features, normal_ids
+from weft.matching.oblivious import Known, Oblivious
+from weft.matching.places import take_places
+from weft.matching.seat import Seat
+from weft.matching.tokens import Tokens, label_tokens, tokens_of
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Names = NDArray[np.object_]
+
+#: Rows that a party names where its labels are at odds with another's.
+_NAMED = 5
+
+
+class Held(Protocol):
+    """What matching needs of a tile."""
+
+    @property
+    def ids(self) -> Names: ...
+
+    @property
+    def features(self) -> Names: ...
+
+    @property
+    def source(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """In which order the tokens of each tile were sent."""
+
+    rows: list[Ints]
+    columns: list[Ints]
+
+
+class MatchingParty:
+    """One party's part in the phases ``match.…``.
+
+    Parameters
+    ----------
+    name, tiles
+        The party and what it holds; the tiles' values are not looked at.
+    keys, keyring
+        Its identity and the run secret; the keys of the run.
+    targets
+        Labels per tile as numbers, NaN where there is none, given the message that asks for
+        tokens; None: samples are matched whether they have labels or not.
+    terms
+        What the party insists on.
+    known
+        What a signed roster says of all members; None: there is none.
+
+    Attributes
+    ----------
+    ids, features
+        Per tile, in the form in which they are compared.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tiles: Sequence[Held],
+        keys: Keys,
+        keyring: Keyring,
+        *,
+        targets: Callable[[Message], Sequence[Floats]] | None = None,
+        terms: Terms = OPEN,
+        known: Mapping[str, Known] | None = None,
+    ) -> None:
+        self._name, self._keys, self._keyring = name, keys, keyring
+        self._targets, self._terms, self._known = targets, terms, known
+        self._sources = [tile.source or "its tile" for tile in tiles]
+        self.ids = [normal_ids(tile.ids) for tile in tiles]
+        self.features = [normal_features(tile.features) for tile in tiles]
+        for tile, ids, features in zip(tiles, self.ids, self.features, strict=True):
+            where = f"party {name}, {tile.source or 'a tile'}"
+            check_apart(ids, "row", where)
+            if features is not tile.features:
+                check_apart(features, "column", where)
+        self._oblivious: Oblivious | None = None
+        self._sent: _Sent | None = None
+        self._complained = False
+        self._makers: dict[str, NDArray[np.int32]] = {}
+        self._seat: Seat | None = None
+        self.phases: dict[str, Callable[[Message], Message]] = {
+            "match.hello": self._hello,
+            "match.ask": self._ask,
+            "match.evaluate": self._evaluate,
+            "match.tokens": self._tokens,
+            "match.conflict": self._complain,
+            "match.keys": self._take_keys,
+        }
+
+    @property
+    def seat(self) -> Seat:
+        """What matching gave."""
+        if self._seat is None:
+            raise ProtocolError(f"party {self._name} has no seat yet; matching comes first")
+        return self._seat
+
+    # ── through key holders ───────────────────────────────────────────────────────────────
+
+    def _hello(self, message: Message) -> Message:
+        run = binary(message, "run")
+        rows = sum(len(ids) for ids in self.ids)
+        self._oblivious = Oblivious(self._keys, run, rows, self._known)
+        return {**self._keyring.announce(run), "card": self._oblivious.announce()}
+
+    def _asking(self) -> Oblivious:
+        if self._oblivious is None:
+            raise ProtocolError(f"party {self._name} was not told of a run with key holders")
+        return self._oblivious
+
+    def _ask(self, message: Message) -> Message:
+        return self._asking().ask(message, [text.encode() for text in self._forms().tolist()])
+
+    def _evaluate(self, message: Message) -> Message:
+        return self._asking().evaluate(message)
+
+    def _forms(self) -> Names:
+        """Every id and every loose form, once."""
+        return np.asarray(pd.unique(np.concatenate([*self.ids, *map(loose_ids, self.ids)])))
+
+    # ── tokens ────────────────────────────────────────────────────────────────────────────
+
+    def _tokens(self, message: Message) -> Message:
+        announced: Message = {}
+        outputs: dict[str, bytes] | None = None
+        if text(message, "matching") == "oprf":
+            outputs = dict(zip(self._forms().tolist(), self._asking().finish(message), strict=True))
+        elif self._terms.matching == "oprf":
+            raise ConfigError(
+                f"party {self._name} refuses matching = 'hmac', under which whoever has the run "
+                "secret can try out ids; use 'oprf'"
+            )
+        else:
+            announced = self._keyring.announce(binary(message, "run"))
+        secret = Secret(self._keyring.token_key())
+        targets = None if self._targets is None else self._targets(message)
+        parts = [
+            _TileTokens.of(ids, None if targets is None else targets[t], outputs, secret)
+            for t, ids in enumerate(self.ids)
+        ]
+        columns = [tokens_of(_encoded(names), secret, "columns") for names in self.features]
+        column_orders = [np.argsort(part, kind="stable") for part in columns]
+        self._sent = _Sent([part.order for part in parts], column_orders)
+        counts = [len(part.rows) for part in parts]
+        begins = np.cumsum(counts) - counts
+        return {
+            **announced,
+            "rows": np.concatenate([part.rows for part in parts]),
+            "columns": np.concatenate(
+                [part[order] for part, order in zip(columns, column_orders, strict=True)]
+            ),
+            "labelled": np.concatenate([part.labelled for part in parts]),
+            "labels": np.concatenate([part.labels for part in parts]),
+            "loose": np.concatenate([part.loose for part in parts]),
+            "loose.rows": np.concatenate(
+                [begin + part.loose_rows for begin, part in zip(begins, parts, strict=True)]
+            ),
+            "row_counts": np.array(counts),
+            "column_counts": np.array([len(part) for part in columns]),
+        }
+
+    def _complain(self, message: Message) -> Message:
+        """Say which rows of its files have labels that another party contradicts."""
+        if self._sent is None or self._complained:
+            raise ProtocolError(f"party {self._name} is asked for rows once, after its tokens")
+        self._complained = True
+        places = array(message, "places")
+        shown = []
+        for tile in np.unique(places[:, 0]).tolist():
+            order = self._sent.rows[tile]
+            rows = np.sort(order[places[places[:, 0] == tile, 1]] + 1).tolist()
+            named = ", ".join(map(str, rows[:_NAMED]))
+            more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+            shown.append(f"row{'s' * (len(rows) > 1)} {named}{more} of {self._sources[tile]}")
+        raise DataError(" and ".join(shown))
+
+    # ── seat and keys ─────────────────────────────────────────────────────────────────────
+
+    def sit(self, message: Message) -> Seat:
+        """Take the seat; what it allows is for the caller to check."""
+        if self._sent is None:
+            raise ProtocolError(f"party {self._name} has sent no tokens yet; they come first")
+        told = Seat.from_message(message)
+        sent = self._sent
+        self._seat = take_places(told, self.ids, self.features, sent.rows, sent.columns)
+        return self._seat
+
+    def make_seeds(self, message: Message) -> Message:
+        """Make the seeds that fall to this party, sealed to the other holders."""
+        seat = self.seat
+        boxes = self._keyring.make(message, seat.party, seat.shared_rows, seat.shared_columns)
+        self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
+        return {**boxes, "key": self._keyring.cipher.key}
+
+    def _take_keys(self, message: Message) -> Message:
+        self._keyring.take(message, self._makers)
+        return {}
+
+
+@dataclass(frozen=True)
+class _TileTokens:
+    """The tokens of one tile's rows, sorted, and where each comes from.
+
+    Attributes
+    ----------
+    loose, loose_rows
+        Tokens of loose forms that differ from the id, and the positions of their rows.
+    """
+
+    order: Ints
+    rows: Tokens
+    labelled: NDArray[np.bool_]
+    labels: Tokens
+    loose: Tokens
+    loose_rows: Ints
+
+    @classmethod
+    def of(
+        cls,
+        ids: Names,
+        target: Floats | None,
+        outputs: Mapping[str, bytes] | None,
+        secret: Secret,
+    ) -> _TileTokens:
+        """Tokens under a secret, of ids or of what the key holders made of them."""
+
+        def contents(names: Names) -> list[bytes]:
+            if outputs is None:
+                return _encoded(names)
+            return [outputs[name] for name in names.tolist()]
+
+        exact = contents(ids)
+        tokens = tokens_of(exact, secret, "rows")
+        labelled, labels = np.ones(len(ids), bool), np.zeros(len(ids), np.uint64)
+        if target is not None:
+            labelled = ~np.isnan(target)
+            labels = label_tokens(exact, target, labelled, secret)
+        order = np.argsort(tokens, kind="stable")
+        loose = loose_ids(ids)[order]
+        differs = np.flatnonzero(loose != ids[order])
+        return cls(
+            order=order,
+            rows=tokens[order],
+            labelled=labelled[order],
+            labels=labels[order],
+            loose=tokens_of(contents(loose[differs]), secret, "rows"),
+            loose_rows=differs,
+        )
+
+
+def _encoded(names: Names) -> list[bytes]:
+    return [name.encode() for name in names.tolist()]

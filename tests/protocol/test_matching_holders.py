@@ -1,0 +1,447 @@
+"""Matching through key holders: who can ask, what is refused, and what nobody can compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pytest
+
+from weft.algorithms.settings import Settings
+from weft.channels import LocalChannel
+from weft.crypto import Adder
+from weft.crypto.keyring import Keyring
+from weft.crypto.letters import LetterError, read_letter, write_letter
+from weft.crypto.oprf import OprfKey, blind, matching_key
+from weft.crypto.secrets import Identity, PublicIdentity, Secret
+from weft.data import Tile
+from weft.errors import ConfigError, DataError, WeftError
+from weft.federation import Federation, Preparation
+from weft.guards.terms import OPEN, Terms
+from weft.keys import PartyKeys, ephemeral_keys
+from weft.matching.meet import meet
+from weft.matching.oblivious import Announcement
+from weft.matching.party import MatchingParty
+from weft.matching.relay import pack, unpack
+from weft.matching.tokens import tokens_of
+
+SETTINGS = Settings(lam=1.0)
+OPRF = Preparation(matching="oprf")
+
+
+def matched(tiles, *, change=None, keys=None, known=None, terms=OPEN, matching="oprf", **options):
+    """Match without training; ``change`` sees every message and may change it.
+
+    It gets direction, phase, party and message, and gives the message that goes on.
+    """
+    change = change or (lambda direction, phase, party, message: message)
+    keys = keys or ephemeral_keys(tuple(tiles))
+    parties = {}
+    for name, held in tiles.items():
+        labels = [np.full(t.n, np.nan) if t.labels is None else t.labels * 1.0 for t in held]
+        ring = Keyring(keys[name], "pad")
+        parties[name] = MatchingParty(
+            name, held, keys[name], ring, targets=lambda _, y=labels: y, terms=terms, known=known
+        )
+
+    def handler(name, party):
+        def answer(phase, message):
+            message = change("down", phase, name, dict(message))
+            if phase == "match.seat":
+                party.sit(message)
+                reply = party.make_seeds(message)
+            else:
+                reply = party.phases[phase](message)
+            return change("up", phase, name, dict(reply))
+
+        return answer
+
+    channel = LocalChannel({n: handler(n, p) for n, p in parties.items()}, record=True)
+    roster = meet(channel, Adder("pad"), classes=None, matching=matching, **options)
+    return roster, channel, parties
+
+
+def only(direction, phase, party, change):
+    """Change the messages of one party in one phase."""
+
+    def changed(d, p, n, message):
+        return change(message) if (d, p, n) == (direction, phase, party) else message
+
+    return changed
+
+
+# ── it matches ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_both_ways_give_the_same_cohorts_slots_and_model(patchwork, quick):
+    tiles = patchwork(unlabelled=("east",))
+    settings = quick(iterations=6)
+    seats, models = [], []
+    for matching in ("hmac", "oprf"):
+        federation = Federation(tiles, Preparation(matching=matching, intercept=True))
+        models.append(federation.train(settings).model)
+        seats.append([party.seat for party in federation.parties.values()])
+    for one, other in zip(*seats, strict=True):
+        for rows, again in zip(one.tile_rows, other.tile_rows, strict=True):
+            assert rows.tolist() == again.tolist()
+        for columns, again in zip(one.tile_columns, other.tile_columns, strict=True):
+            assert columns.tolist() == again.tolist()
+        assert one.cohort.tolist() == other.cohort.tolist()
+    assert np.array_equal(models[0].coef, models[1].coef)
+
+
+def test_round_trips_of_both_ways(patchwork):
+    trips = {}
+    for matching in ("hmac", "oprf"):
+        _, channel, _ = matched(patchwork(), matching=matching)
+        trips[matching] = channel.meter.round_trips
+    assert trips == {"hmac": 3, "oprf": 8}
+
+
+def test_a_party_alone_is_its_own_key_holder(patchwork):
+    alone = {"north": patchwork()["north"]}
+    roster, channel, _ = matched(alone)
+    assert roster.n_samples == 20
+    assert channel.meter.round_trips == 6
+
+
+def test_key_holders_can_be_named(patchwork):
+    tiles = patchwork()
+    _, channel, _ = matched(tiles, holders=("west", "north"))
+    asked = [entry.party for entry in channel.transcript if entry.phase == "match.evaluate"]
+    assert asked == ["west", "north"]
+    for holders, what in (
+        (("west", "west"), "only once"),
+        (("nobody",), "'nobody' is no party"),
+        ((), "at least one"),
+    ):
+        with pytest.raises(ConfigError, match=what):
+            matched(tiles, holders=holders)
+
+
+def test_several_tiles_of_a_party_share_ids():
+    one = Tile.make(["a", "b"], ["x"], np.ones((2, 1)), [0.0, 1.0])
+    two = Tile.make(["b", "c"], ["y"], np.ones((2, 1)), [1.0, 2.0])
+    roster, _, parties = matched({"north": (one, two), "south": (one,)})
+    assert roster.n_samples == 3
+    rows = parties["north"].seat.tile_rows
+    assert rows[0][1] == rows[1][0]
+
+
+def test_labels_at_odds_are_found_and_rows_named_by_their_owners():
+    one = Tile.make(["a", "b", "c"], ["x"], np.ones((3, 1)), [0.0, 1.0, 2.0], "north.csv")
+    two = Tile.make(["c", "b"], ["y"], np.ones((2, 1)), [9.0, 8.0], "south.csv")
+    for matching in ("hmac", "oprf"):
+        with pytest.raises(
+            DataError,
+            match=r"2 common .*north: rows 2, 3 of north\.csv; south: rows 1, 2 of south\.csv; cor",
+        ):
+            matched({"north": (one,), "south": (two,)}, matching=matching)
+
+
+# ── who may ask ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_coordinator_cannot_ask_in_the_name_of_a_party(patchwork):
+    """It knows every public key and the place of every letter, but no identity."""
+    tiles = patchwork()
+    own, runs = Identity.new(), []
+
+    def forge(direction, phase, party, message):
+        if (direction, phase) == ("down", "match.hello"):
+            runs.append(message["run"])
+        if (direction, phase, party) != ("down", "match.evaluate", "north"):
+            return message
+        cards = [msgspec.msgpack.decode(c, type=Announcement) for c in unpack(message["cards"])]
+        boxes = unpack(message["boxes"])
+        _, elements = blind([b"patient-001"])
+        place = msgspec.msgpack.encode(["weft matching 1", runs[0], "ask", 0, "west", "north"])
+        boxes[3] = write_letter(own, cards[0].identity, place, elements)
+        return {**message, "boxes": pack(boxes)}
+
+    with pytest.raises(WeftError, match=r"north refuses the request of 'west' .*not written"):
+        matched(tiles, change=forge)
+
+
+def test_the_coordinator_cannot_put_itself_in_the_place_of_a_party(patchwork):
+    tiles = patchwork()
+    own, key = Identity.new(), matching_key(Identity.new())
+
+    def replaced(card):
+        found = msgspec.msgpack.decode(card, type=Announcement)
+        changed = msgspec.structs.replace(found, public=own.public.to_bytes(), key=key.public)
+        return msgspec.msgpack.encode(changed)
+
+    change = only("down", "match.ask", "west", lambda m: {**m, "holder": replaced(m["holder"])})
+    with pytest.raises(WeftError, match="party west refuses the public keys of 'north': nobody"):
+        matched(tiles, change=change)
+
+    def replace_cards(message):
+        cards = unpack(message["cards"])
+        return {**message, "cards": pack([*cards[:-1], replaced(cards[-1])])}
+
+    with pytest.raises(WeftError, match="party north refuses the public keys of 'west': nobody"):
+        matched(tiles, change=only("down", "match.evaluate", "north", replace_cards))
+
+
+def test_letters_fit_only_where_they_belong(patchwork):
+    tiles = patchwork()
+
+    def swap(message):
+        first, second, *rest = unpack(message["boxes"])
+        return {**message, "boxes": pack([second, first, *rest])}
+
+    with pytest.raises(WeftError, match="party east refuses the request of 'north'"):
+        matched(tiles, change=only("down", "match.evaluate", "east", swap))
+    with pytest.raises(WeftError, match="refuses the answer of key holder 'east'"):
+        matched(tiles, change=only("up", "match.evaluate", "east", swap))
+
+    def cut(message):
+        return {**message, "boxes": pack([box[:-1] for box in unpack(message["boxes"])])}
+
+    with pytest.raises(WeftError, match="refuses the request"):
+        matched(tiles, change=only("down", "match.evaluate", "east", cut))
+
+
+@pytest.mark.parametrize("length", [0, 10, 24, 39])
+def test_short_letters_are_no_letters(length):
+    one, other = Identity.new(), Identity.new()
+    with pytest.raises(LetterError, match="not written by"):
+        read_letter(one, other.public, b"", bytes(length))
+    letter = write_letter(other, one.public, b"here", b"content")
+    assert read_letter(one, other.public, b"here", letter) == Secret(b"content")
+    with pytest.raises(LetterError, match="not written by"):
+        read_letter(one, other.public, b"there", letter)
+    with pytest.raises(LetterError, match="not written by"):
+        read_letter(other, one.public, b"here", letter)
+
+
+def test_a_key_holder_answers_a_party_once(patchwork):
+    def again(message):
+        cards, boxes = unpack(message["cards"]), unpack(message["boxes"])
+        return {**message, "cards": pack([*cards, cards[2]]), "boxes": pack([*boxes, boxes[2]])}
+
+    with pytest.raises(WeftError, match="party north refuses a second request of 'south'"):
+        matched(patchwork(), change=only("down", "match.evaluate", "north", again))
+
+
+def test_a_party_asks_for_no_more_ids_than_it_announced(patchwork, monkeypatch):
+    """Each id and its loose form: 20 rows may ask for 40."""
+    tiles = patchwork()
+    forms = MatchingParty._forms
+
+    def greedy(self):
+        found = forms(self)
+        if self._name == "west":
+            more = [f"guess {i}" for i in range(25 - len(found))]
+            found = np.concatenate([found, np.array(more, dtype=object)])
+        return found
+
+    monkeypatch.setattr(MatchingParty, "_forms", greedy)
+    with pytest.raises(
+        WeftError, match="north refuses a request of 'west' for 25 ids, more than its 12 rows"
+    ):
+        matched(tiles)
+
+
+# ── keys and proofs ───────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Listed:
+    """A member of a signed roster."""
+
+    identity: PublicIdentity
+    matching_key: bytes | None = None
+    most_rows: int | None = None
+
+
+def listed(keys, holders=("north", "east")):
+    return {
+        name: Listed(
+            own.identity.public, matching_key(own.identity).public if name in holders else None
+        )
+        for name, own in keys.items()
+    }
+
+
+def test_a_roster_says_whose_keys_count(patchwork):
+    tiles = patchwork()
+    keys = ephemeral_keys(tuple(tiles))
+    known = listed(keys)
+    assert matched(tiles, keys=keys, known=known)[0].n_samples == 44
+    with pytest.raises(WeftError, match="refuses the matching key of 'west', which is not"):
+        matched(tiles, keys=keys, known=known, holders=("north", "west"))
+    with pytest.raises(WeftError, match=r"refuses to match with 1 key holder\(s\)"):
+        matched(tiles, keys=keys, known=known, holders=("north",))
+    other = matching_key(Identity.new()).public
+    wrong = {**known, "east": Listed(keys["east"].identity.public, other)}
+    with pytest.raises(WeftError, match="party north refuses the matching key of 'east'"):
+        matched(tiles, keys=keys, known=wrong)
+    wrong = {**known, "west": Listed(Identity.new().public)}
+    with pytest.raises(WeftError, match="refuses the public keys of 'west', which the roster"):
+        matched(tiles, keys=keys, known=wrong)
+    with pytest.raises(WeftError, match="refuses the public keys of 'west', which the roster"):
+        matched(tiles, keys=keys, known={n: m for n, m in known.items() if n != "west"})
+    known["south"].most_rows = 5
+    with pytest.raises(WeftError, match="refuses a request of 'south' for 40 ids, more than its 5"):
+        matched(tiles, keys=keys, known=known)
+
+
+@pytest.mark.parametrize("holder", ["north", "east"])
+def test_a_key_holder_that_uses_two_keys_is_caught(patchwork, monkeypatch, holder):
+    """It could mark one party's ids, to see later which they are."""
+    tiles = patchwork()
+    keys = ephemeral_keys(tuple(tiles))
+    mine = matching_key(keys[holder].identity).public
+    other = OprfKey.derive(Secret(bytes(32)), b"")
+    evaluate = OprfKey.evaluate
+
+    def cheat(self, blinded):
+        if self.public != mine:
+            return evaluate(self, blinded)
+        return evaluate(self, blinded[:-32]) + evaluate(other, blinded[-32:])
+
+    monkeypatch.setattr(OprfKey, "evaluate", cheat)
+    # The first party that has to check is not the one that cheats.
+    with pytest.raises(WeftError, match=f"refuses the answer of key holder '{holder}' .*proof"):
+        matched(tiles, keys=keys)
+
+
+def test_the_same_holder_twice_or_steps_out_of_order_are_refused(patchwork):
+    tiles = patchwork()
+    cards = {}
+
+    def twice(direction, phase, party, message):
+        if (direction, phase, party) == ("down", "match.ask", "south"):
+            cards.setdefault("first", message["holder"])
+            return {**message, "holder": cards["first"]}
+        return message
+
+    with pytest.raises(WeftError, match="party south refuses 'north' as key holder twice"):
+        matched(tiles, change=twice)
+    with pytest.raises(WeftError, match="party south refuses to be asked for step 3"):
+        matched(tiles, change=only("down", "match.ask", "south", lambda m: {**m, "hop": 3}))
+
+
+def test_parties_with_other_run_secrets_do_not_meet(patchwork):
+    tiles = patchwork()
+    keys = ephemeral_keys(tuple(tiles))
+    keys["west"] = PartyKeys("west", keys["west"].identity, Secret.random())
+    with pytest.raises(WeftError, match="nobody with the run secret"):
+        matched(tiles, keys=keys)
+
+
+# ── terms ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_party_whose_terms_want_key_holders_refuses_the_run_secret_alone(patchwork):
+    terms = msgspec.structs.replace(OPEN, matching="oprf")
+    assert isinstance(terms, Terms)
+    with pytest.raises(WeftError, match="party north refuses matching = 'hmac'"):
+        matched(patchwork(), terms=terms, matching="hmac")
+    assert matched(patchwork(), terms=terms)[0].n_samples == 44
+    with pytest.raises(WeftError, match="north refuses matching = 'hmac'"):
+        Federation(patchwork(), terms=terms).assemble(SETTINGS)
+    Federation(patchwork(), OPRF, terms=terms).assemble(SETTINGS)
+
+
+# ── what nobody can compute ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("matching", ["hmac", "oprf"])
+def test_the_run_secret_tries_out_ids_unless_there_are_key_holders(patchwork, matching):
+    """The attack of a coordinator that a party has told the run secret."""
+    tiles = patchwork()
+    keys = ephemeral_keys(tuple(tiles))
+    _, channel, _ = matched(tiles, keys=keys, matching=matching)
+    entries = channel.transcript
+    run = next(entry.message["run"] for entry in entries if "run" in entry.message)
+    secret = keys["north"].run.derive("weft tokens", run)
+    guesses = [f"patient-{i:03}" for i in range(44)]
+    guessed = set(tokens_of([g.encode() for g in guesses], secret, "rows").tolist())
+    for label in (0.0, 1.0):
+        pairs = [g.encode() + b"\x00%r" % label for g in guesses]
+        guessed |= set(tokens_of(pairs, secret, "labels").tolist())
+    seen = set()
+    for entry in entries:
+        if entry.phase == "match.tokens":
+            for field in ("rows", "labels", "loose"):
+                seen |= set(entry.reply[field].tolist())
+    found = len(guessed & seen)
+    assert found == (0 if matching == "oprf" else 88)
+
+
+def test_tokens_are_others_in_every_run_and_letters_hold_no_name(patchwork):
+    tiles = patchwork()
+    keys = ephemeral_keys(tuple(tiles))
+    seen = []
+    for _ in range(2):
+        _, channel, _ = matched(tiles, keys=keys)
+        replies = [e.reply for e in channel.transcript if e.phase == "match.tokens"]
+        seen.append({t for reply in replies for t in reply["rows"].tolist()})
+        for entry in channel.transcript:
+            for value in (*entry.message.values(), *entry.reply.values()):
+                raw = value.tobytes() if isinstance(value, np.ndarray) else value
+                assert not isinstance(raw, bytes) or b"patient" not in raw
+    assert not seen[0] & seen[1]
+    assert len(seen[0]) == 44
+
+
+def test_the_order_of_the_file_does_not_show(patchwork):
+    """The coordinator sees sorted tokens, and where labels go with them."""
+    tiles = patchwork(unlabelled=("east",))
+    for matching in ("hmac", "oprf"):
+        _, channel, _ = matched(tiles, matching=matching)
+        for entry in channel.transcript:
+            if entry.phase == "match.tokens":
+                assert (np.diff(entry.reply["rows"].astype(object)) > 0).all()
+                assert (np.diff(entry.reply["columns"].astype(object)) > 0).all()
+
+
+def test_slots_follow_from_ids_and_not_from_tokens_or_the_order_of_rows(patchwork):
+    tiles = patchwork()
+    shuffled = {
+        name: (t.rows(np.random.default_rng(3).permutation(t.n)),) for name, (t,) in tiles.items()
+    }
+    found = []
+    for given in (tiles, tiles, shuffled):
+        _, _, parties = matched(given, matching="hmac")
+        slots = {}
+        for name, party in parties.items():
+            ids, rows = party.ids[0], party.seat.tile_rows[0]
+            slots[name] = dict(zip(ids.tolist(), rows.tolist(), strict=True))
+        found.append(slots)
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_party_names_a_few_rows_once(patchwork):
+    """Else a coordinator could ask for the row of every token."""
+    _, channel, _ = matched(patchwork(), matching="hmac")
+    places = np.array([[0, i] for i in range(12)])
+    first = channel.ask("match.conflict", {"west": {"places": places}})
+    assert first.missing["west"].reason == "rows 1, 2, 3, 4, 5 and 7 more of its tile"
+    again = channel.ask("match.conflict", {"west": {"places": places}})
+    assert "once" in again.missing["west"].reason
+
+
+def test_a_seat_of_other_cohorts_than_the_tokens_is_refused(patchwork):
+    def moved(message):
+        cohorts = message["tile_row_cohorts.0"].copy()
+        cohorts[0] = (cohorts[0] + 1) % len(message["cohort"])
+        return {**message, "tile_row_cohorts.0": cohorts}
+
+    with pytest.raises(WeftError, match="party east: the seat's cohorts have other sizes"):
+        matched(patchwork(), matching="hmac", change=only("down", "match.seat", "east", moved))
+    with pytest.raises(WeftError, match="party east: the seat is for other tiles"):
+        matched(
+            patchwork(),
+            matching="hmac",
+            change=only(
+                "down",
+                "match.seat",
+                "east",
+                lambda m: {**m, "tile_row_cohorts.0": m["tile_row_cohorts.0"][1:]},
+            ),
+        )
