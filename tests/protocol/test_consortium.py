@@ -505,6 +505,9 @@ def test_keys_that_the_coordinator_exchanges_are_noticed():
     ):
         with pytest.raises(WeftError, match="the roster does not list"):
             consent.check_company(message)
+    # Keys that were right in one field are looked at again in another.
+    with pytest.raises(WeftError, match="the roster does not list"):
+        consent.check_company({"peers.keys": publics["east"] + publics["west"]})
     with pytest.raises(WeftError, match="the same party twice"):
         consent.check_company({"peers.keys": (publics["east"] + nonce) * 2})
     Consent.open("north").check_company({"peers.keys": own + nonce})

@@ -63,7 +63,7 @@ class Consent:
         self._sources: list[_Source] = []
         self._member: Member | None = None
         self._others: frozenset[bytes] = frozenset()
-        self._met: set[bytes] = set()
+        self._met: set[tuple[str, bytes]] = set()
         if roster is not None:
             self._join(roster)
         if policy is not None:
@@ -160,9 +160,9 @@ class Consent:
             return
         for field, width in _COMPANY.items():
             keys = message.get(field)
-            if isinstance(keys, bytes) and keys not in self._met:
+            if isinstance(keys, bytes) and (field, keys) not in self._met:
                 self._check_keys(keys, width)
-                self._met.add(keys)
+                self._met.add((field, keys))
 
     def _check_keys(self, keys: bytes, width: int) -> None:
         named = [keys[at : at + _IDENTITY] for at in range(0, len(keys), width)]
