@@ -118,6 +118,16 @@ def test_every_field_of_tables_cut_one_way_is_known(patchwork, local, rule, cut)
     assert_sound(found, run.channel.transcript)
 
 
+def test_every_field_of_matching_through_key_holders_is_known_and_hidden(patchwork):
+    run, found = trained(patchwork(), Preparation(matching="oprf"), iterations=2)
+    assert found.findings == {}
+    phases = {line.phase for line in (*found.coordinator, *found.party)}
+    assert {"match.hello", "match.ask", "match.evaluate", "match.tokens"} <= phases
+    recorded = []
+    predict_scores(run.model, patchwork(), record=recorded.append, matching="oprf")
+    assert looked_at(patchwork(), recorded).findings == {}
+
+
 def test_every_field_of_joint_prediction_is_known_and_hidden(patchwork):
     run, _ = trained(patchwork())
     recorded = []
@@ -179,7 +189,10 @@ def test_a_field_is_known_in_its_own_direction_and_phase_only():
     assert meaning_of("up", "hyfdca.step", "v").form is Form.BLOCK
     assert meaning_of("up", "hyfdca.step", "settings") is None
     assert meaning_of("up", "hyfdca.norms", "alpha") is None
-    assert meaning_of("down", "match.seat", "tile_rows.17").what == "its slots, cohorts and roles"
+    assert (
+        meaning_of("down", "match.seat", "tile_row_cohorts.17").what
+        == "its slots, cohorts and roles"
+    )
     assert meaning_of("up", "no such phase", "round") is None
 
 
@@ -319,14 +332,15 @@ def test_a_block_of_somebody_else_is_found(recorded):
 def test_a_seat_with_slots_of_others_is_found(recorded):
     tiles, transcript = recorded
     seats = [entry for entry in transcript if entry.phase == "match.seat"]
-    for field, value in (("tile_rows.0", 0), ("tile_columns.0", 0)):
+    for field in ("tile_row_cohorts.0", "tile_column_cohorts.0"):
         wrong = seats[1].message[field].copy()
-        wrong[0] = wrong[1]
+        # One of its tokens is said to be of another cohort than it is.
+        wrong[0] = next(c for c in wrong.tolist() if c != wrong[0])
         message = {**seats[1].message, field: wrong}
         other = replace(seats[1], message=message)
         found = looked_at(tiles, [other if entry is seats[1] else entry for entry in transcript])
         assert not found.parties[seats[1].party].own_slots
-        assert found.findings["slots"].count == 1, value
+        assert found.findings["slots"].count == 1, field
 
 
 def test_a_party_is_shown_what_it_got_and_opened(recorded):

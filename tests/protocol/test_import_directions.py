@@ -85,7 +85,7 @@ SECRET = {
     f"weft.crypto.{name}"
     for name in (
         *("secrets", "keyring", "streams", "pad", "pad_kernels", "aes", "masks", "envelopes"),
-        *("bfv", "paillier"),
+        *("bfv", "paillier", "oprf", "ristretto", "letters"),
     )
 }
 
@@ -103,6 +103,7 @@ def test_the_coordinators_code_loads_no_reader_no_tile_no_party_and_nothing_secr
     loaded = done.stdout.split()
     assert "weft.algorithms.hyfdca.coordinator" in loaded
     forbidden = ("weft.data", "weft.party", "weft.federation", "weft.joint", "weft.model")
+    forbidden += ("weft.matching.party", "weft.matching.oblivious", "weft.matching.tokens")
     assert not [m for m in loaded if m.startswith((*forbidden, "weft.keys"))]
     assert not (SECRET & set(loaded)) - {f"weft.crypto.{cipher}"}
     assert "weft.crypto.adder" in loaded

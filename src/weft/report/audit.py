@@ -259,7 +259,7 @@ class _Auditor:
             view.shared_rows = self._seats.shared(entry.party, "rows")
             view.shared_columns = self._seats.shared(entry.party, "columns")
             if not own:
-                self._foreign(entry, "tile_rows")
+                self._foreign(entry, "tile_row_cohorts")
 
     def _field(self, entry: Entry, name: str, value: Value, counted: set[int]) -> None:
         meaning = meaning_of(entry.direction, entry.phase, name)
