@@ -17,12 +17,13 @@ from weft.algorithms.base import Checkpointing, Record, Result
 from weft.algorithms.registry import algorithm_of, resolve
 from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel, Message, Meter, Sink
-from weft.consortium.consent import Consent
+from weft.consortium.consent import Consent, key_holders
 from weft.crypto import Adder
 from weft.crypto.cost import Cost, Spent
 from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError, DataError
 from weft.guards import OPEN, Terms
+from weft.guards.terms import Matching
 from weft.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.ledger.account import Ledger
 from weft.matching.meet import meet
@@ -51,6 +52,8 @@ class Preparation:
         Parties with different features whose ids never meet are meant to be so.
     classes
         The class values, if agreed beforehand; else collected from the tiles.
+    matching
+        Tokens of ids from the run secret alone (``hmac``), or also through key holders (``oprf``).
     """
 
     overlap: Overlap = "mean"
@@ -61,6 +64,7 @@ class Preparation:
     missing: MissingPolicy = "error"
     confirm_separate_ids: bool = False
     classes: Sequence[Any] | None = None
+    matching: Matching = "hmac"
 
 
 @dataclass
@@ -184,14 +188,11 @@ class Federation:
             # The safe method draws per cohort: nobody needs to know who else draws how much.
             follow_draws=settings.solver == "hyfdca" and settings.local != "safe",
             terms=self.terms,
+            matching=how.matching,
+            holders=key_holders(self._consents, self._tiles),
         )
         agree_on_scaling(channel, roster, how.scaling, how.unit_rows, adder)
         return channel, roster, adder, classes
-
-    def agree(self, settings: Settings) -> None:
-        """Let every party refuse a run that goes beyond what it consents to, once assembled."""
-        for party in self.parties.values():
-            party.agree(settings)
 
     @property
     def recipients(self) -> tuple[str, ...] | None:
@@ -261,6 +262,11 @@ class Federation:
         if reason:
             result.notes.insert(0, reason)
         self._admit_losses(result)
+        if self.recipients is not None:
+            result.notes.append(
+                f"by the roster the model goes to {', '.join(self.recipients)} and to nobody else: "
+                "hand it on to them only"
+            )
         model = self.release(settings, result, classes)
         spent = self._spent(adder)
         return Trained(model, result, roster, channel.meter, channel, spent, settings)

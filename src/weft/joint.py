@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels import Channel, LocalChannel, Message, Sink
 from weft.channels.message import integer, number
-from weft.consortium.consent import Consent
+from weft.consortium.consent import Consent, key_holders
 from weft.crypto import Adder
 from weft.crypto.keyring import Keyring, Keys
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
+from weft.guards.terms import Matching
 from weft.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.ledger.account import Account, Ledger, count_sums
 from weft.matching.meet import meet
@@ -75,7 +75,11 @@ class JointParty:
             known=None if roster is None else roster.members,
         )
         self._scores: Floats = np.zeros((0, len(model.coef)))
-        self._account = None if ledger is None else Account(ledger, name, "predict")
+        self._account = (
+            None
+            if ledger is None
+            else Account(ledger, name, "predict", strict=self._consent.forbids_exposure)
+        )
 
     def on(self, phase: str, message: Message) -> Message:
         """Answer one phase."""
@@ -142,7 +146,14 @@ class JointParty:
         return np.concatenate(self._matching.ids), written, self._scores[rows]
 
 
-def sum_scores(channel: Channel, classes: int, cipher: str, overlap: Overlap = "mean") -> None:
+def sum_scores(
+    channel: Channel,
+    classes: int,
+    cipher: str,
+    overlap: Overlap = "mean",
+    matching: Matching = "hmac",
+    holders: Sequence[str] | None = None,
+) -> None:
     """Coordinator: match the new samples and add up the partial scores, unread."""
     adder = Adder(cipher)
     roster = meet(
@@ -152,6 +163,8 @@ def sum_scores(channel: Channel, classes: int, cipher: str, overlap: Overlap = "
         overlap=overlap,
         confirm_separate_ids=True,
         follow_draws=False,
+        matching=matching,
+        holders=holders,
     )
     parties = channel.parties
     (unit,) = units_above(channel, adder, "joint.size").tolist()
@@ -173,6 +186,7 @@ def predict_scores(
     *,
     overlap: Overlap = "mean",
     cipher: str = "pad",
+    matching: Matching = "hmac",
     keys: Mapping[str, PartyKeys] | None = None,
     record: Sink | None = None,
     ledger: Ledger | None = None,
@@ -186,6 +200,8 @@ def predict_scores(
     ----------
     tiles
         Party name to the tiles of new samples it holds.
+    matching
+        Whether tokens of ids come from the run secret alone, or also through key holders.
     keys
         The parties' keys, from files; None: made for this prediction.
     record
@@ -211,7 +227,8 @@ def predict_scores(
         {name: party.on for name, party in parties.items()}, record=record or False
     )
     try:
-        sum_scores(channel, len(model.coef), cipher, overlap)
+        holders = key_holders(consents or {}, tiles)
+        sum_scores(channel, len(model.coef), cipher, overlap, matching, holders)
     finally:
         for party in parties.values():
             party.close()

@@ -102,7 +102,11 @@ class Party:
         self._cipher = self._keyring.cipher
         self._table: LocalTable | None = None
         self._store = store
-        self._account = None if ledger is None else Account(ledger, name, "train")
+        self._account = (
+            None
+            if ledger is None
+            else Account(ledger, name, "train", strict=self._consent.forbids_exposure)
+        )
         self.tally = Tally(np.zeros(0, bool))
         self._model = start
         self._bias: float | None = None
@@ -231,13 +235,9 @@ class Party:
         label = np.abs(self._labels()).max(initial=0.0)
         return answer_largest(np.array([largest, label]), message, self._cipher)
 
-    def agree(self, settings: Settings) -> None:
-        """Refuse a run that goes beyond what this party consents to."""
-        self._consent.check(settings, self.seat)
-
     def _start(self, message: Message) -> Message:
         settings = Settings.from_json(text(message, "settings"))
-        self.agree(settings)
+        self._consent.check(settings, self.seat)
         table = self.table() if self._table is None else self._table
         unit, label = number(message, "unit"), number(message, "label")
         loss, lam = settings.make_loss(), number(message, "lam")

@@ -36,6 +36,7 @@ from weft.errors import ConfigError
 from weft.federation import Preparation
 from weft.guards import OPEN, Terms
 from weft.keys import PartyKeys, load_all
+from weft.ledger.account import Ledger
 from weft.matching.roster import Overlap
 
 
@@ -83,6 +84,10 @@ class Config:
         chosen = self.keys if folder is None else folder
         return None if chosen is None else load_all(chosen, tuple(parties))
 
+    def ledger(self, folder: Path | None = None) -> Ledger:
+        """Where the parties count the sums that they show: ``folder``, else beside the config."""
+        return Ledger(folder or self.path.parent / "ledger", self.name)
+
     def load_consents(self, parties: Iterable[str]) -> dict[str, Consent]:
         """What each party takes part in, by the roster, its own policy and ``[privacy]``."""
         policies = {
@@ -119,6 +124,7 @@ class Config:
             unit_rows=data.unit_rows,
             missing=data.missing,
             confirm_separate_ids=data.confirm_separate_ids,
+            matching=self.terms.matching,
         )
         return Problem(tiles, preparation, self.settings)
 
