@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import WeftError
+
+
+#: What reading damaged bytes as a zip file of arrays may raise.
+_DAMAGE = (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error,
+           struct.error)  # fmt: skip
 
 
 class StorageError(WeftError):
@@ -49,7 +56,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return dict(file)
     except FileNotFoundError:
         raise StorageError(f"{path} does not exist; start without it") from None
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except _DAMAGE as error:
         # numpy's own words may advise to load what nobody should trust.
         kind = type(error).__name__
         raise StorageError(f"{path} is damaged or of another kind ({kind})") from None

@@ -14,6 +14,7 @@ from weft.cli.check import check
 from weft.cli.demo import demo
 from weft.cli.federation import federation
 from weft.cli.keys import keys
+from weft.cli.ledger import ledger
 from weft.cli.predict import predict
 from weft.cli.split import data_list, split
 from weft.cli.train import train
@@ -66,6 +67,7 @@ app.command(
     epilog="Example: weft predict results/digits/model.npz new.csv --id patient > predicted.csv"
 )(predict)
 app.command(epilog="Example: weft audit results/digits --party r1c1")(audit)
+app.command(epilog="Example: weft ledger parties/ledger --party r1c1")(ledger)
 
 data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)

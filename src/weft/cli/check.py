@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +11,14 @@ import typer
 
 if TYPE_CHECKING:
     from weft.algorithms.settings import Settings
+    from weft.config.reading import Problem
+    from weft.consortium import Consent
+    from weft.federation import Federation
+    from weft.guards import Terms
+    from weft.keys import PartyKeys
+    from weft.ledger import Ledger
+    from weft.ledger.book import Ints
+    from weft.ledger.outlook import Outlook
     from weft.report.holdings import Holdings
 
 _MOST_COHORTS = 6
@@ -17,32 +27,62 @@ _MOST_PARTIES = 40
 
 def check(
     config: Annotated[Path, typer.Argument(help="The federation's config.toml.")],
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where parties count sums; by default ledger/ beside the config."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
-    """Say who holds what, before anybody trains.
+    """Say who holds what and who could work out what, before anybody trains.
 
     Reads the parties' files, matches samples and features, and shows the cohorts: groups of
     samples that the same parties hold. It also says which samples are left out, which cells are
-    held twice or by nobody, which solver will run, and stops at the first thing that would make
-    training impossible.
+    held twice or by nobody, and which solver will run.
+
+    Then it looks ahead: what each party, and the coordinator, could work out about whom from the
+    sums of this run and of all runs before it, as the parties' ledgers have them; what other
+    settings would show; and what the parties refuse, which ends in exit code 2. Nothing is
+    written.
     """
     from weft.cli.console import say, say_json
     from weft.config.reading import read_config
     from weft.config.solvers import settled
     from weft.federation import Federation
+    from weft.keys import ephemeral_keys
+    from weft.ledger.outlook import outlook
+    from weft.ledger.words import item, paragraphs
     from weft.report.holdings import describe_holdings
 
     plan = read_config(config)
     problem = plan.problem()
-    own = plan.load_keys(problem.tiles)
     consents = plan.load_consents(problem.tiles)
-    federation = Federation(problem.tiles, problem.preparation, keys=own, consents=consents)
     settings, reason = settled(problem.settings, saves=plan.checkpoint_every is not None)
+    own = plan.load_keys(problem.tiles) or ephemeral_keys(tuple(problem.tiles))
+    terms = reduce(type(plan.terms).stricter, (consent.terms for consent in consents.values()))
+    # What would be refused is told below, all of it at once.
+    federation = Federation(
+        problem.tiles, problem.preparation, keys=own, terms=_without_refusals(terms)
+    )
     _, roster, _, classes = federation.assemble(settings)
-    federation.agree(settings)
     holdings = describe_holdings(roster, problem.tiles, classes)
+    squares = sum(float(party.table().squares.sum()) for party in federation.parties.values())
+    look = outlook(
+        roster,
+        settings,
+        terms,
+        classes=1 if classes is None or len(classes) == 2 else len(classes),
+        mean_square=squares / roster.n_samples,
+        unit_rows=problem.preparation.unit_rows,
+        spent=_spent(problem, federation, plan.ledger(ledger)),
+    )
+    refusals = _refusals(problem, federation, own, consents, settings, look)
     if json:
-        say_json({"name": plan.name, "solver": settings.solver, **holdings.to_dict()})
+        told = {"name": plan.name, "solver": settings.solver, **holdings.to_dict()}
+        said = [{"party": party, "sentence": sentence} for party, sentence in refusals]
+        say_json({**told, "outlook": look.to_dict(), "refusals": said})
+        _stop_if_refused(refusals)
         return
     labels = "a response"
     if holdings.classes is not None:
@@ -54,7 +94,77 @@ def check(
     )
     _show(holdings)
     remarks = [*holdings.remarks(), reason or f"solver: {settings.solver}", *_plan(settings)]
-    say("", *(f"- {remark}" for remark in remarks), f"Ready: weft train {config}")
+    lines = [line for remark in remarks for line in item(remark)]
+    say("", *lines, *paragraphs(look, refusals), "")
+    _stop_if_refused(refusals)
+    say(f"Ready: weft train {config}")
+
+
+def _stop_if_refused(refusals: list[tuple[str, str]]) -> None:
+    from weft.errors import ConfigError
+
+    if refusals:
+        raise ConfigError(f"this run would be refused: {refusals[0][1]}")
+
+
+def _without_refusals(terms: Terms) -> Terms:
+    """Terms that leave out the same samples and match in the same way, but refuse nothing."""
+    import msgspec
+
+    from weft.guards import OPEN
+
+    return msgspec.structs.replace(
+        OPEN,
+        min_batch=terms.min_batch,
+        matching=terms.matching,
+        allow_sample_norms=terms.allow_sample_norms,
+    )
+
+
+def _spent(problem: Problem, federation: Federation, ledger: Ledger) -> dict[str, Ints] | None:
+    """What each party has received in earlier runs, per shared cohort; None: no ledger is there."""
+    from weft.ledger.account import spent_before
+
+    found = {}
+    for name, party in federation.parties.items():
+        pages = ledger.book(name).read()
+        if pages is not None:
+            ids = [tile.ids for tile in problem.tiles[name]]
+            found[name] = spent_before(pages, party.seat, ids)[0]
+    return found or None
+
+
+def _refusals(
+    problem: Problem,
+    federation: Federation,
+    keys: Mapping[str, PartyKeys],
+    consents: Mapping[str, Consent],
+    settings: Settings,
+    look: Outlook,
+) -> list[tuple[str, str]]:
+    """The first objection of each party."""
+    from weft.errors import ConfigError
+
+    found = []
+    for name, consent in consents.items():
+        seat, tiles = federation.parties[name].seat, problem.tiles[name]
+        labels = any(tile.labelled.any() for tile in tiles)
+        try:
+            consent.check_own(keys[name].identity.public, sum(t.n for t in tiles), labels=labels)
+            consent.check_seat(seat)
+            consent.check(settings, seat)
+        except ConfigError as error:
+            found.append((name, str(error)))
+        known = [e for e in look.exposures if e.reached and name in e.view.about]
+        if consent.forbids_exposure and known:
+            receiver = known[0].view.receiver
+            objection = (
+                f"party {name} refuses to show {receiver} as many sums as {receiver} lacks columns "
+                "and so could work out; choose a way with fewer sums, or set allow_exposure = true "
+                "in its policy"
+            )
+            found.append((name, objection))
+    return found
 
 
 def _plan(settings: Settings) -> list[str]:

@@ -36,6 +36,13 @@ def predict(
             help="With --joint: keys that 'weft keys new' made; by default new ones.",
         ),
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="With --joint: where parties count sums; by default ledger/ beside the config.",
+        ),
+    ] = None,
     record: Annotated[
         Path | None,
         typer.Option(
@@ -59,11 +66,11 @@ def predict(
     trained = load_model(model)
     if (joint is None) == (not files):
         raise ConfigError("name files of new samples, or a config with --joint, but not both")
-    if joint is None and (keys is not None or record is not None):
-        raise ConfigError("--keys and --record are for --joint; nothing is sent without it")
+    if joint is None and not (keys is None and record is None and ledger is None):
+        raise ConfigError("--keys, --record and --ledger are for --joint; else nothing is sent")
     frames = []
     if joint is not None:
-        frames.append(_frame(trained, *_joint_scores(trained, joint, keys, record), scores))
+        frames.append(_frame(trained, *_joint_scores(trained, joint, keys, record, ledger), scores))
     for path in files or []:
         tile = read_samples(path, trained, id_column=id)
         if partial:
@@ -75,7 +82,7 @@ def predict(
 
 
 def _joint_scores(
-    model: Model, config: Path, keys: Path | None, record: Path | None
+    model: Model, config: Path, keys: Path | None, record: Path | None, ledger: Path | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Ids and scores that the parties of a config find together."""
     from weft.channels.recording import Head
@@ -98,6 +105,8 @@ def _joint_scores(
             keys=own,
             record=recorder,
             consents=plan.load_consents(tiles),
+            matching=plan.terms.matching,
+            ledger=plan.ledger(ledger),
         )
 
 

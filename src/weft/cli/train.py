@@ -23,6 +23,12 @@ def train(
             help="Keys that 'weft keys new' made; by default new ones for this run alone.",
         ),
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where parties count sums; by default ledger/ beside the config."
+        ),
+    ] = None,
     record: Annotated[
         bool, typer.Option("--record", help="Keep every message too, for 'weft audit'.")
     ] = False,
@@ -52,6 +58,9 @@ def train(
     The parties use the keys of --keys, or of the config's [keys] section; else keys are drawn for
     this run and forgotten with it.
 
+    Every party counts in its ledger how many sums about its samples it got and showed, over all
+    runs; weft check forecasts them, and weft ledger shows the past.
+
     With --record (or record = true in [solver]) the folder also holds every message as it crossed,
     for its owner's eyes only; weft audit shows what each side could read of them.
     """
@@ -60,6 +69,7 @@ def train(
     from weft.cli.console import ProgressLine
     from weft.config.reading import read_config
     from weft.federation import Federation
+    from weft.ledger.words import exposure_remarks
     from weft.report.folder import building, write_results
     from weft.report.messages import place, recording
 
@@ -92,6 +102,7 @@ def train(
             keys=own,
             record=recorder or False,
             consents=plan.load_consents(problem.tiles),
+            ledger=plan.ledger(ledger),
         )
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(settings, progress=line, checkpointing=saving)
@@ -103,6 +114,7 @@ def train(
                 place(recorder, draft)
     if saving is not None:
         shutil.rmtree(store, ignore_errors=True)
+    remarks += exposure_remarks(plan.ledger(ledger), list(problem.tiles))
     if recorder is not None:
         remarks.append(f"every message is kept too: weft audit {folder}")
     if not quiet or json:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.cipher import Cipher
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.ledger.book import Book, Cohort, Ints, Kind, Pages, Run
 from weft.matching.seat import Seat
 from weft.storage import StorageError
@@ -47,25 +47,25 @@ class Account:
     ----------
     ledger, party
         Whose file it is; it is read at once, so that a damaged one stops a run before it begins.
+    strict
+        Whether the party stops before another one has got as many sums about a sample, over all
+        runs, as it lacks columns.
     """
 
-    def __init__(self, ledger: Ledger, party: str, kind: Kind) -> None:
+    def __init__(self, ledger: Ledger, party: str, kind: Kind, *, strict: bool = False) -> None:
         book = self._book = ledger.book(party)
+        self._strict = strict
         self._kind, self._federation = kind, ledger.federation
         self._run_id, self._began = uuid4().hex, _now()
         self.solver = ""
-        pages = book.read()
+        pages = self._pages = book.read()
         self._key = None if pages is None else pages.key
         self._tally: Tally | None = None
 
     def open(self, seat: Seat, ids: Sequence[NDArray[np.object_]], tally: Tally) -> None:
         """Follow a tally of the rows of a seat, whose ids are given tile by tile."""
         rows = seat.n_shared_rows
-        names = np.full(seat.n_rows, "", dtype=object)
-        for tile, slots in zip(ids, seat.tile_rows, strict=True):
-            held = slots >= 0
-            names[slots[held]] = tile[held]
-        self._ids = names[:rows]
+        self._ids = _shared_ids(seat, ids)
         self._seat = seat
         cohort = seat.row_cohort[:rows]
         self._foreign = seat.foreign[cohort]
@@ -74,12 +74,17 @@ class Account:
         #: Sums that the file already allows for, and what it holds of this run per row.
         self._room_received = self._room_shown = 0
         self._booked = np.zeros((2, rows), np.int64)
+        self._shown_before = np.zeros(rows, np.int64)
+        if self._pages is not None:
+            _, self._shown_before = self._pages.of(self._pages.hashes(self._ids))
         tally.booking = self._keep_ahead
 
     def _keep_ahead(self) -> None:
         """Book more where the sums have used up what was booked."""
         tally = self._tally
         assert tally is not None
+        if self._strict:
+            self._refuse_exposure(tally.shown)
         received, shown = tally.opened.most, tally.most_shown
         if received <= self._room_received and shown <= self._room_shown:
             return
@@ -92,6 +97,16 @@ class Account:
             tally.shown + max(0, self._room_shown - shown) * tally.reach,
         )
         self._write(np.stack(ahead), ended=None)
+
+    def _refuse_exposure(self, shown: Ints) -> None:
+        """Stop before a sum is sent that would let another party work out columns."""
+        known = (self._fewest > 0) & (self._shown_before + shown >= self._fewest)
+        if known.any():
+            raise ConfigError(
+                f"party {self._book.party} refuses to show more sums about {int(known.sum())} of "
+                "its samples: another party would have as many as it lacks columns; train with "
+                "fewer sums (weft check says how), or set allow_exposure = true in its policy"
+            )
 
     def close(self) -> None:
         """Put the true numbers in the place of what was booked ahead."""
@@ -155,6 +170,24 @@ def count_sums(cipher: Cipher, seat: Seat) -> Tally:
     tally = Tally(others[seat.row_cohort[: seat.n_shared_rows]], whole=cipher.name == "bfv")
     cipher.tally = tally
     return tally
+
+
+def spent_before(pages: Pages, seat: Seat, ids: Sequence[NDArray[np.object_]]) -> Ints:
+    """(2 × shared cohorts of a seat) sums received and shown of one of their samples so far."""
+    spent = pages.of(pages.hashes(_shared_ids(seat, ids)))
+    starts = seat.shared_rows[:-1]
+    if not len(starts):
+        return np.zeros((2, 0), np.int64)
+    return np.stack([np.maximum.reduceat(counts, starts) for counts in spent])
+
+
+def _shared_ids(seat: Seat, ids: Sequence[NDArray[np.object_]]) -> NDArray[np.object_]:
+    """Ids of the shared rows of a seat, from those of its tiles."""
+    names = np.full(seat.n_rows, "", dtype=object)
+    for tile, slots in zip(ids, seat.tile_rows, strict=True):
+        held = slots >= 0
+        names[slots[held]] = tile[held]
+    return names[: seat.n_shared_rows]
 
 
 def _now() -> str:

@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.crypto.secrets import Secret
+from weft.matching.normal import normal_ids
 from weft.matching.tokens import tokens_of
 from weft.storage import StorageError, load_arrays, save_arrays
 
@@ -36,8 +38,7 @@ class Cohort(msgspec.Struct, frozen=True, kw_only=True):
     foreign
         Columns of theirs that only other parties have.
     fewest
-        The fewest columns that another receiver of this party's products lacks; zero: there is
-        no such receiver, or it has all columns itself.
+        The fewest columns that another holder of them lacks; zero: they all have all columns.
     received, shown
         Sums about one of these samples, at most.
     """
@@ -87,7 +88,7 @@ class Pages:
     received, shown
         Sums about each sample that this party opened, and that others could open.
     foreign, fewest
-        The fewest columns that were ever foreign to this party, or to another receiver; zero:
+        The fewest columns that were ever foreign to this party, or to another holder; zero:
         none were.
     """
 
@@ -108,7 +109,8 @@ class Pages:
 
     def hashes(self, ids: NDArray[np.object_]) -> Hashes:
         """Under what samples stand in this file."""
-        return tokens_of(ids, self.key, "ledger")
+        names = (name.encode() for name in normal_ids(ids).tolist())
+        return tokens_of(names, Secret(self.key), "ledger")
 
     def add(
         self, samples: Hashes, received: Ints, shown: Ints, foreign: Ints, fewest: Ints

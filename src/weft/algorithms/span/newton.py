@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 #: Products with the Hessian for one direction, at most.
-_MOST_PRODUCTS = 30
+MOST_PRODUCTS = 30
 #: Dual vectors that are kept for the lower bound.
 _KEPT = 40
 
@@ -70,7 +70,7 @@ class NewtonCg:
         target = span.exchange.settings.gap or 0.0
         going = (square > 0.0) & (span.gaps > 0.1 * target)
         wanted = first * np.minimum(0.01, first / np.maximum(self._reference(), 1e-300))
-        for _ in range(_MOST_PRODUCTS):
+        for _ in range(MOST_PRODUCTS):
             if not going.any():
                 break
             scale = self._scale(way)

@@ -1,0 +1,116 @@
+"""``weft ledger``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from weft.ledger import Pages, Run
+    from weft.ledger.history import Group
+
+#: Runs that are listed, the last ones.
+_MOST_RUNS = 20
+
+
+def ledger(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder 'ledger' beside a config, or another one.")
+    ],
+    party: Annotated[str | None, typer.Option(help="Only this party's ledger.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+) -> None:
+    """Say how many sums about its samples each party got and showed, over all runs.
+
+    A sum minus its own part tells a party one mixture of the columns that it lacks. Who has got as
+    many sums about a sample as it lacks columns knows these columns but for the mixing. Every run
+    and every joint prediction adds to the count; samples are known again by keyed hashes of their
+    ids, so that other groups of them still add up. A run that did not end stands there with what it
+    had booked ahead, which is more than it showed.
+    """
+    from weft.cli.console import say, say_json
+    from weft.errors import ConfigError
+    from weft.ledger import read_books
+
+    if not folder.is_dir():
+        raise ConfigError(
+            f"there is no ledger folder {folder}; 'weft train' keeps one beside the config"
+        )
+    books = read_books(folder)
+    if party is not None and party not in books:
+        known = f"; there are {', '.join(books)}" if books else ""
+        raise ConfigError(f"{folder} holds no ledger of a party '{party}'{known}")
+    chosen = books if party is None else {party: books[party]}
+    if not chosen:
+        raise ConfigError(f"{folder} holds no ledger; 'weft train' keeps one beside the config")
+    if json:
+        say_json({name: _plain(pages) for name, pages in chosen.items()})
+        return
+    for name, pages in chosen.items():
+        runs = len(pages.runs)
+        say(f"{name}: {len(pages.sample)} samples, {runs} run{'' if runs == 1 else 's'}")
+        _show_runs(pages.runs)
+        _show_groups(pages)
+
+
+def _plain(pages: Pages) -> dict[str, Any]:
+    import msgspec
+
+    from weft.ledger.history import groups_of
+
+    return {
+        "samples": len(pages.sample),
+        "runs": [
+            {**msgspec.to_builtins(run), "received": run.received, "shown": run.shown}
+            for run in pages.runs
+        ],
+        "groups": [group.to_dict() for group in groups_of(pages, fine=True)],
+    }
+
+
+def _show_runs(runs: list[Run]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD)
+    for title in ("began (UTC)", "federation", "what", "samples", "got", "showed"):
+        right = title in ("samples", "got", "showed")
+        table.add_column(title, justify="right" if right else "left", no_wrap=title != "federation")
+    if len(runs) > _MOST_RUNS:
+        table.add_row(f"… {len(runs) - _MOST_RUNS} before")
+    for run in runs[-_MOST_RUNS:]:
+        kind = run.solver or run.kind
+        table.add_row(
+            run.began[:16].replace("T", " "),
+            run.federation,
+            kind if run.ended is not None else f"{kind} (not ended)",
+            str(sum(cohort.samples for cohort in run.cohorts)),
+            str(run.received),
+            str(run.shown),
+        )
+    Console(markup=False).print(table)
+
+
+def _show_groups(pages: Pages) -> None:
+    from weft.cli.console import say
+    from weft.ledger.history import groups_of
+    from weft.ledger.words import item
+
+    for group in groups_of(pages):
+        say(*item(_sentence(group)))
+    say("")
+
+
+def _sentence(group: Group) -> str:
+    from weft.ledger.words import span
+
+    told = f"{group.samples} samples: got {span(group.received)} sums"
+    if group.foreign[1]:
+        told += f", lacks {span(group.foreign)} columns" + " (REACHED)" * group.known
+    told += f"; showed {span(group.shown)} sums"
+    if group.fewest[1]:
+        told += f", another holder lacks {span(group.fewest)} columns" + " (REACHED)" * group.told
+    return told

@@ -1,0 +1,215 @@
+"""``weft check`` looks ahead: who could work out what, in a page, and what would be refused."""
+
+import json
+
+import pytest
+
+VERTICAL = """
+name = "two hospitals"
+
+[data]
+dataset = "breast_cancer"
+split = { name = "columns", parties = 2 }
+scaling = "standard"
+unit_rows = true
+
+[model]
+loss = "hinge"
+lambda = 1e-3
+
+[privacy]
+allow_pairs = true
+"""
+HYBRID = """
+name = "five hospitals"
+
+[data]
+dataset = "breast_cancer"
+split = { name = "overlapping", parties = 5, row_share = 0.5, column_share = 0.4, labels = "first" }
+scaling = "standard"
+unit_rows = true
+
+[model]
+loss = "logistic"
+lambda = [1e-1, 1e-2]
+
+[solver]
+folds = 3
+
+[privacy]
+allow_pairs = true
+"""
+GRID = """
+name = "grid"
+
+[data]
+dataset = "digits"
+split = { name = "grid", k = 5, q = 5 }
+unit_rows = true
+
+[model]
+lambda = 1e-3
+"""
+#: The last column of the table is the outcome's neighbour: north lacks one column of south.
+SINGLE = """
+name = "one column"
+
+[data]
+id = "patient"
+label = "outcome"
+
+[model]
+lambda = 1e-2
+
+[privacy]
+allow_pairs = true
+min_batch = 5
+allow_one_column = ALLOWED
+
+[[party]]
+name = "north"
+file = "north.csv"
+
+[[party]]
+name = "south"
+file = "south.csv"
+POLICY
+"""
+
+
+@pytest.fixture
+def checked(weft, tmp_path):
+    """Checks a config; its text is given back with blanks and line breaks as one blank."""
+
+    def run(text, *options):
+        (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+        outcome = weft("check", "config.toml", *options)
+        outcome.flat = " ".join(outcome.out.split())
+        return outcome
+
+    return run
+
+
+def test_two_parties_are_told_what_each_can_work_out_about_the_other(checked):
+    outcome = checked(VERTICAL)
+    assert outcome.code == 0
+    assert "p1 and p2 each get about 12 sums on each of 569 samples" in outcome.flat
+    assert "of which the other has 15 columns that they lack" in outcome.flat
+    assert "exactly with 15 of the samples known from elsewhere" in outcome.flat
+    assert "p1 and p2 can each compute the other's part of every sum" in outcome.flat
+    assert "allow_pairs = true lets two parties add up alone; without it: refused" in outcome.flat
+    assert "the losses of p1 and p2 as one sum" in outcome.flat
+    assert 'name = "hyfdca" in [solver]: about' in outcome.flat
+    assert "no ledger of earlier runs was found" in outcome.flat
+    assert "Ready: weft train config.toml" in outcome.out
+
+
+@pytest.mark.parametrize("config", [VERTICAL, HYBRID, GRID], ids=["vertical", "hybrid", "grid"])
+def test_what_is_said_fits_a_page_of_80_columns(checked, config):
+    lines = checked(config).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) < 100
+
+
+def test_many_parties_in_the_same_position_are_named_once(checked):
+    outcome = checked(GRID)
+    assert outcome.code == 0
+    # The first column of the grid has 12 of the 64 features, all others 13.
+    assert outcome.flat.count("they lack.") == 2
+    assert "r1c1, r2c1, r3c1, r4c1 and r5c1 each get about" in outcome.flat
+    assert "r1c2, r1c3, r1c4, r1c5 and 16 more each get about" in outcome.flat
+    assert "359 to 360 samples of which 4 other parties have 51 columns" in outcome.flat
+
+
+def test_who_learns_labels_is_named(checked):
+    outcome = checked(HYBRID)
+    assert "p2, p3, p4 and p5 each learn those of" in outcome.flat
+    assert "columns at several parties: 7 with 2 holders" in outcome.flat
+
+
+def test_json_has_all_of_it(checked):
+    outcome = checked(VERTICAL, "--json")
+    found = json.loads(outcome.out)
+    look = found["outlook"]
+    assert [e["receiver"] for e in look["exposures"]] == ["p1", "p2"]
+    for exposure in look["exposures"]:
+        assert (exposure["samples"], exposure["columns"], exposure["spent"]) == (569, 15, 0)
+        assert exposure["standing"] == "close"
+    assert look["pairs"] == [{"parties": ["p1", "p2"], "samples": 569, "receivers": ["p1", "p2"]}]
+    assert look["terms"]["allow_pairs"] is True
+    assert look["learn_labels"] == {}
+    assert look["coordinator"] == {"groups": 1, "losses_of": ["p1", "p2"]}
+    assert {way["solver"] for way in look["alternatives"]} == {"hyfdca", "cutting-planes"}
+    assert found["refusals"] == []
+
+
+def test_every_refusal_is_told_and_ends_in_exit_code_2(checked):
+    outcome = checked(VERTICAL.replace("allow_pairs = true", ""))
+    assert outcome.code == 2
+    assert "REFUSED by p1 and p2: sums over 569 samples" in outcome.flat
+    assert "Ready" not in outcome.out
+    # The rest is said all the same.
+    assert "of which the other has 15 columns that they lack" in outcome.flat
+    assert outcome.err.startswith("weft: this run would be refused: party p1 refuses sums over 569")
+    assert outcome.err.count("\n") == 1
+    told = checked(VERTICAL.replace("allow_pairs = true", ""), "--json")
+    assert told.code == 2
+    assert [r["party"] for r in json.loads(told.out)["refusals"]] == ["p1", "p2"]
+
+
+def test_small_groups_that_are_left_out_are_counted(checked):
+    outcome = checked(HYBRID.replace("allow_pairs = true", "allow_pairs = true\nmin_batch = 12"))
+    assert "min_batch = 12 leaves out" in outcome.flat
+    assert "samples in smaller groups" in outcome.flat
+
+
+def test_what_earlier_runs_spent_comes_on_top(checked, weft):
+    checked(VERTICAL)
+    assert weft("train", "config.toml", "--out", "one").code == 0
+    outcome = checked(VERTICAL)
+    assert "sums of earlier runs come on top" in outcome.flat
+    assert "no ledger of earlier runs" not in outcome.flat
+    found = json.loads(checked(VERTICAL, "--json").out)["outlook"]
+    assert all(e["spent"] > 5 for e in found["exposures"])
+    assert all(e["standing"] != "not reached" for e in found["exposures"])
+    elsewhere = json.loads(checked(VERTICAL, "--json", "--ledger", "other").out)["outlook"]
+    assert all(e["spent"] == 0 for e in elsewhere["exposures"])
+
+
+def test_checking_writes_nothing(checked, tmp_path):
+    checked(VERTICAL)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+def single(tmp_path, hospitals, allowed, policy=""):
+    """South has one column that north lacks."""
+    hospitals.north.to_csv(tmp_path / "north.csv", index=False)
+    hospitals.south.drop(columns="pressure").to_csv(tmp_path / "south.csv", index=False)
+    return SINGLE.replace("ALLOWED", allowed).replace("POLICY", policy)
+
+
+def test_a_single_foreign_column_is_known_at_once_and_refused(checked, hospitals, tmp_path):
+    outcome = checked(single(tmp_path, hospitals, "false"))
+    assert outcome.code == 2
+    assert "1 column that it lacks. KNOWN AT ONCE" in outcome.flat
+    assert "REFUSED by south" in outcome.flat
+    outcome = checked(single(tmp_path, hospitals, "true"))
+    assert outcome.code == 0
+    assert "allow_one_column = true gives a single column away" in outcome.flat
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_site_can_refuse_a_forecast_of_exposure(checked, hospitals, tmp_path, allowed, weft):
+    """By its own policy, which also stops the run itself."""
+    (tmp_path / "policy.toml").write_text(f"allow_exposure = {str(allowed).lower()}\n")
+    config = single(tmp_path, hospitals, "true", 'policy = "policy.toml"')
+    outcome = checked(config)
+    trained = weft("train", "config.toml")
+    if allowed:
+        assert outcome.code == trained.code == 0
+        return
+    assert outcome.code == 2
+    assert "REFUSED by south: to show north as many sums as north lacks columns" in outcome.flat
+    assert trained.code == 2
+    assert "south refuses to show more sums about 40 of its samples" in trained.err
+    assert "allow_exposure = true" in trained.err
