@@ -31,6 +31,7 @@ ATTACKS = {
     "13": ("forged OPRF request", "coordinator"),
     "14": ("block given to a party that does not hold it", "party, coordinator"),
     "15": ("label from α", "holder of the sample without its label"),
+    "16": ("two runs, one sample more in the second", "party with the same columns"),
 }
 
 _HEAD = "| | attack | who attacks | unguarded | Weft with guards |\n|---|---|---|---|---|"
