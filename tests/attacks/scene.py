@@ -23,6 +23,8 @@ from weft.crypto.payload import read_block, words_of
 from weft.data import Table, Tile, load
 from weft.federation import Federation, Preparation, Trained
 from weft.guards import OPEN, Terms
+from weft.ledger.outlook import Outlook, outlook
+from weft.ledger.words import paragraphs
 from weft.party import Party
 from weft.sums.bounds import Bounds
 
@@ -245,3 +247,20 @@ def run(
         federation = Federation(tiles, preparation, record=record, terms=terms)
         trained = federation.train(settings)
     return Run(trained, federation, trained.settings)
+
+
+def look_ahead(
+    tiles: Mapping[str, Sequence[Tile]], settings: Settings, terms: Terms
+) -> tuple[Outlook, str]:
+    """What ``weft check`` would say before a run: what it found, and its words."""
+    federation = Federation(tiles)
+    _, roster, _, classes = federation.assemble(settings)
+    squares = sum(float(party.table().squares.sum()) for party in federation.parties.values())
+    found = outlook(
+        roster,
+        settings,
+        terms,
+        classes=1 if classes is None or len(classes) == 2 else len(classes),
+        mean_square=squares / roster.n_samples,
+    )
+    return found, " ".join(" ".join(paragraphs(found, [])).split())

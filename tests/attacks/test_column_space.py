@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scene import PAIRS, Diary, by_columns, run, table_of
+from scene import PAIRS, Diary, by_columns, look_ahead, run, table_of
 from solving import RECOVERED, errors, from_known_rows, gram_from_products, recovered, share_of
 
 from weft.algorithms.settings import Settings
@@ -86,6 +86,23 @@ def test_as_many_sums_as_foreign_columns_give_all_rows(table, record, solver, ch
     few = from_known_rows(z[:, : FOREIGN - 2], KNOWN, truth[KNOWN])
     assert recovered(few[len(KNOWN) :], truth[len(KNOWN) :]) == 0
     record("4", "unguarded", f"{solver}: {unknown} rows after {count} sums, error ≤ {worst:.0e}")
+
+
+@pytest.mark.parametrize(
+    ("solver", "changes"),
+    [("hyfdca", {"gap": None, "iterations": 25}), ("cutting-planes", {})],
+    ids=["hyfdca", "cutting-planes"],
+)
+def test_it_is_announced_before_the_run(table, record, solver, changes):
+    base = {"lam": LAM, "gap": 1e-3, "norms": "cohort", "solver": solver}
+    found, words = look_ahead(by_columns(table, 2), Settings(**{**base, **changes}), PAIRS)
+    for exposure in found.exposures:
+        assert exposure.reached
+        assert exposure.view.columns == FOREIGN
+    assert {exposure.view.receiver for exposure in found.exposures} == {"p1", "p2"}
+    assert f"exactly with {FOREIGN} of the samples known from elsewhere" in words
+    standing = found.exposures[0].standing
+    record("4", "guarded", f"{solver}: announced ({standing}, {found.exposures[0].likely} sums)")
 
 
 def test_the_few_sums_of_lbfgs_do_not_give_a_single_row(table, record):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scene import Diary, by_columns, run, table_of
+from scene import Diary, by_columns, look_ahead, run, table_of
 
 from weft.algorithms.settings import Settings
 from weft.data import Tile
@@ -58,7 +58,11 @@ def test_signs_of_alpha_are_labels(table, record, solver, loss):
     record("15", "unguarded", f"{solver}, {loss}: {right} of {len(truth)} labels, 0 wrong")
 
 
-def test_the_threat_model_says_so(record):
+def test_it_is_announced_before_the_run(table, record):
+    how = Settings(lam=1e-2, solver="lbfgs", loss="logistic", gap=1e-2)
+    found, words = look_ahead(labels_at_first(table), how, AGREED)
+    assert found.learners == {"p2": table.n}
+    assert f"p2 learns those of {table.n} samples without having them" in words
     text = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text(encoding="utf-8")
     assert "Labels are known to every" in " ".join(text.split())
-    record("15", "guarded", "reported: the threat model opens with it")
+    record("15", "guarded", "announced: p2 learns all labels; the threat model opens with it")
