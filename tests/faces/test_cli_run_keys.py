@@ -100,7 +100,7 @@ def test_joint_prediction_takes_keys(weft, quick, keys, tmp_path):
     public, _ = announced(tmp_path / "m.weft")
     assert public["south"] == read_public(keys).members["south"].to_bytes()
     said = sentence(weft("predict", model, quick.folder / "north.csv", "--keys", keys))
-    assert "--keys and --record are for --joint" in said
+    assert "--keys, --record and --ledger are for --joint" in said
     (keys / "south" / "identity.key").chmod(0o644)
     assert "south" in sentence(weft("predict", model, "--joint", config, "--keys", keys))
 

@@ -67,7 +67,9 @@ def predict(
     if (joint is None) == (not files):
         raise ConfigError("name files of new samples, or a config with --joint, but not both")
     if joint is None and not (keys is None and record is None and ledger is None):
-        raise ConfigError("--keys, --record and --ledger are for --joint; else nothing is sent")
+        raise ConfigError(
+            "--keys, --record and --ledger are for --joint; nothing is sent without it"
+        )
     frames = []
     if joint is not None:
         frames.append(_frame(trained, *_joint_scores(trained, joint, keys, record, ledger), scores))
