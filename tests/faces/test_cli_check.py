@@ -99,6 +99,7 @@ def test_two_parties_are_told_what_each_can_work_out_about_the_other(checked):
     assert "p1 and p2 can each compute the other's part of every sum" in outcome.flat
     assert "allow_pairs = true lets two parties add up alone; without it: refused" in outcome.flat
     assert "the losses of p1 and p2 as one sum" in outcome.flat
+    assert "as planned (cutting-planes): about 12 sums, perhaps enough for p1 and" in outcome.flat
     assert 'name = "hyfdca" in [solver]: about' in outcome.flat
     assert "no ledger of earlier runs was found" in outcome.flat
     assert "Ready: weft train config.toml" in outcome.out
@@ -139,7 +140,12 @@ def test_json_has_all_of_it(checked):
     assert look["terms"]["allow_pairs"] is True
     assert look["learn_labels"] == {}
     assert look["coordinator"] == {"groups": 1, "losses_of": ["p1", "p2"]}
-    assert {way["solver"] for way in look["alternatives"]} == {"hyfdca", "cutting-planes"}
+    assert {way["solver"]: way["enough"] for way in look["ways"]} == {
+        "hyfdca": ["p1", "p2"],
+        "cutting-planes": [],
+    }
+    assert look["ways"][0]["what"] == "as planned (cutting-planes)"
+    assert look["ways"][0]["perhaps"] == ["p1", "p2"]
     assert found["refusals"] == []
 
 

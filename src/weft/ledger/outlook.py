@@ -58,15 +58,25 @@ class Exposure:
 
 @dataclass(frozen=True)
 class Way:
-    """Another way to train, and what it would take.
+    """A way to train, and what it would take.
 
-    ``reached`` are those who would get as many sums as they lack columns.
+    ``enough`` has those who would get as many sums as they lack columns, of some samples at
+    least, and ``perhaps`` those who would if the forecast is too low.
     """
 
     what: str
     solver: str
     likely: int
-    reached: tuple[str, ...]
+    enough: tuple[str, ...]
+    perhaps: tuple[str, ...]
+
+    @classmethod
+    def of(cls, what: str, solver: str, ahead: Forecast, found: Sequence[Exposure]) -> Way:
+        """Who is reached, in which way."""
+        sure = dict.fromkeys(e.view.receiver for e in found if e.reached and e.standing != "close")
+        close = dict.fromkeys(e.view.receiver for e in found if e.standing == "close")
+        perhaps = tuple(party for party in close if party not in sure)
+        return cls(what, solver, ahead.likely, tuple(sure), perhaps)
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,8 @@ class Outlook:
         Groups of samples that the same parties hold: the coordinator knows all their sizes.
     released
         Problems whose finished weights everybody knows who gets the model.
+    ways
+        What the run would take as planned, and in other ways.
     """
 
     parties: tuple[str, ...]
@@ -138,7 +150,7 @@ class Outlook:
                 "groups": self.groups,
                 "losses_of": list(self.label_holders),
             },
-            "alternatives": [asdict(way) for way in self.ways],
+            "ways": [asdict(way) for way in self.ways],
             "ledger": self.has_ledger,
         }
 
@@ -173,12 +185,11 @@ def outlook(
 
     views, now = views_of(roster), ahead(settings)
     exposures = _exposures(roster, views, now, spent or {})
-    ways = []
+    ways = [Way.of(f"as planned ({settings.solver})", settings.solver, now, exposures)]
     for what, changed in alternatives(settings):
         other = ahead(changed)
         found = _exposures(roster, views, other, spent or {})
-        reached = dict.fromkeys(e.view.receiver for e in found if e.reached)
-        ways.append(Way(what, changed.solver, other.likely, tuple(reached)))
+        ways.append(Way.of(what, changed.solver, other, found))
     return Outlook(
         parties=roster.parties,
         solver=settings.solver,

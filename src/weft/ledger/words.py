@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from weft.ledger.account import Ledger
-from weft.ledger.outlook import ERROR, Exposure, Outlook, Standing
+from weft.ledger.outlook import ERROR, Exposure, Outlook, Standing, Way
 
 #: Columns of a terminal, and names that are listed before the rest is counted.
 _WIDTH, _NAMES = 80, 4
@@ -277,25 +277,23 @@ def _coordinator(look: Outlook) -> list[str]:
 def _ways(look: Outlook) -> list[str]:
     if not look.exposures:
         return []
-    everybody = set(_distinct(e.view.receiver for e in look.exposures))
-    likely = max(e.likely for e in look.exposures)
-    now = _distinct(e.view.receiver for e in look.exposures if e.reached)
-    said = [f"as planned ({look.solver}): about {_count(likely, 'sum')}, {_enough(now, everybody)}"]
-    said += [
-        f"{way.what}: about {_count(way.likely, 'sum')}, {_enough(way.reached, everybody)}"
+    everybody = len({e.view.receiver for e in look.exposures})
+    said = [
+        f"{way.what}: about {_count(way.likely, 'sum')}, {_enough(way, everybody)}"
         for way in look.ways
     ]
     before = "every run adds to what was shown before, and so does every joint prediction"
     return [*said, before if look.has_ledger else f"{before}; no ledger of earlier runs was found"]
 
 
-def _enough(reached: Sequence[str], everybody: set[str]) -> str:
-    """Who gets as many sums as it lacks columns, of some samples at least."""
-    if not reached:
-        return "enough for nobody"
-    if set(reached) == everybody and len(everybody) > 2:
-        return f"enough for all {len(everybody)} who get any"
-    return f"enough for {_names(reached)}"
+def _enough(way: Way, everybody: int) -> str:
+    """Who gets as many sums as it lacks columns."""
+    parts = [
+        f"{how} for {'all who get any' if len(who) == everybody > 2 else _names(who)}"
+        for how, who in (("enough", way.enough), ("perhaps enough", way.perhaps))
+        if who
+    ]
+    return ", ".join(parts) or "enough for nobody"
 
 
 def _rules(look: Outlook) -> list[str]:
