@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -234,6 +235,11 @@ class Federation:
         settings, reason = resolve(
             settings, saves=checkpointing is not None, warm=start is not None
         )
+        if settings.norms == "auto":
+            chosen: Literal["sample", "cohort"] = "cohort"
+            if self.terms.allow_sample_norms or settings.local != "safe":
+                chosen = "sample"
+            settings = msgspec.structs.replace(settings, norms=chosen)
         self._start = start
         algorithm = algorithm_of(settings.solver)
         channel, roster, adder, classes = self.assemble(settings)

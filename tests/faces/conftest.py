@@ -52,6 +52,10 @@ lambda = 1e-2
 gap = 1e-2
 iterations = 500
 
+[privacy]
+allow_pairs = true
+allow_lone_labels = true
+
 [[party]]
 name = "north"
 file = "north.csv"

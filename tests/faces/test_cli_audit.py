@@ -83,6 +83,7 @@ def test_a_config_asks_for_a_recording(weft, hospitals):
 def test_a_run_that_fails_leaves_no_recording(weft, hospitals, tmp_path, checkpoints):
     hospitals.change("gap = 1e-2", 'gap = 1e-2\nlocal = "theory"' + checkpoints)
     hospitals.change("unit_rows = true", "unit_rows = false")
+    hospitals.change("[privacy]", "[privacy]\nallow_sample_norms = true")
     config = hospitals.write()
     before = sorted(tmp_path.rglob("*"))
     outcome = weft("train", config, "--record", "--out", "deep/down/results")
@@ -253,6 +254,7 @@ def test_json_is_one_object(weft, run):
 
 def test_plain_runs_are_readable(weft, hospitals, wide):
     hospitals.change("gap = 1e-2", 'gap = 5e-1\ncipher = "plain"')
+    hospitals.change("[privacy]", '[privacy]\nciphers = ["plain"]')
     assert weft("train", hospitals.write(), "--record", "--out", "results").code == 0
     outcome = weft("audit", "results")
     assert outcome.code == 1

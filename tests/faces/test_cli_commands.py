@@ -102,7 +102,7 @@ def test_a_config_can_cut_a_named_data_set_itself(weft, tmp_path):
     (tmp_path / "c.toml").write_text(
         '[data]\ndataset = "digits"\nsplit = {name = "grid", k = 3, q = 3}\nunit_rows = true\n'
         "positive = [0, 2, 4, 6, 8]\n[model]\nlambda = 1e-2\n[solver]\ngap = 1e-1\n"
-        "participation = {cyclic = 3}\n"
+        "participation = {cyclic = 3}\n[privacy]\nallow_pairs = true\n"
     )
     outcome = weft("train", "c.toml", "--json")
     assert outcome.code == 0, outcome.err
@@ -117,6 +117,7 @@ def test_check_tells_who_holds_what(weft, hospitals):
     hospitals.south = hospitals.south.assign(age=1.0).iloc[5:]
     hospitals.change('file = "south.csv"', 'file = "south.csv"\nlabel = false')
     hospitals.south = hospitals.south.drop(columns="outcome")
+    hospitals.change("[privacy]", "[privacy]\nallow_one_column = true")
     outcome = weft("check", hospitals.write())
     assert outcome.code == 0, outcome.err
     assert "hybrid, 2 parties, 30 samples × 4 features, 2 classes" in outcome.out

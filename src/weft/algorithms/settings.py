@@ -32,7 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Step γ_t of ``practical`` and ``theory``: a number, ``"1/t"`` or ``"auto"`` (1/t where
         Theorem 4.11 asks for it, else 1).
     norms
-        ``sample``: holders of a sample share ‖x_i‖²; ``cohort``: only a bound per cohort.
+        ``sample``: holders of a sample share ‖x_i‖²; ``cohort``: only a bound per cohort;
+        ``auto``: the former, which is faster, where the parties' terms allow it.
     gap, iterations, seconds, round_trips
         Stop at a certified relative gap, or after so much of something; None: no such limit.
     path
@@ -65,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     local: Literal["safe", "practical", "theory"] = "safe"
     iic: float = 1.0
     gamma: float | str = "auto"
-    norms: Literal["sample", "cohort"] = "sample"
+    norms: Literal["auto", "sample", "cohort"] = "auto"
     gap: float | None = 1e-3
     iterations: int | None = 10_000
     seconds: float | None = None

@@ -184,7 +184,7 @@ def read_config(path: str | Path) -> Config:
     roster = _roster(content, path)
     with naming(where):
         terms = _terms(_table(content, "privacy", where), roster)
-        settings = _settings(model, solver, terms, path.parent)
+        settings = _settings(model, solver, path.parent)
     parties = content.get("party", [])
     if not isinstance(parties, list):
         raise ConfigError(f"{where}: write [[party]] with two brackets, once for each party")
@@ -204,7 +204,7 @@ def read_config(path: str | Path) -> Config:
     return config
 
 
-def _settings(model: ModelSection, solver: SolverSection, terms: Terms, folder: Path) -> Settings:
+def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Settings:
     check_cipher(solver.cipher)
     if solver.checkpoint_every is not None and solver.checkpoint_every < 1:
         raise ConfigError(f"checkpoint_every is {solver.checkpoint_every}; give at least 1")
@@ -214,7 +214,6 @@ def _settings(model: ModelSection, solver: SolverSection, terms: Terms, folder: 
         if field.name not in ("name", "checkpoint_every", "record")
     }
     values["participation"] = _participation(solver.participation, folder)
-    values["norms"] = solver.norms or "sample"
     lambdas = _lambdas(model.lam, solver.folds)
     settings = Settings(
         solver=solver.name,
@@ -224,10 +223,7 @@ def _settings(model: ModelSection, solver: SolverSection, terms: Terms, folder: 
         loss_parameters=model.loss_parameters,
         **values,
     )
-    chosen, _ = settled(settings, saves=solver.checkpoint_every is not None)
-    if solver.norms is None and chosen.solver == "hyfdca" and not terms.allow_sample_norms:
-        # Norms of single samples are faster, where the parties agreed to tell them.
-        settings = msgspec.structs.replace(settings, norms="cohort")
+    settled(settings, saves=solver.checkpoint_every is not None)
     return settings
 
 

@@ -51,7 +51,7 @@ class SolverSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local: Literal["safe", "practical", "theory"] = "safe"
     iic: float = 1.0
     gamma: float | str = "auto"
-    norms: Literal["sample", "cohort"] | None = None
+    norms: Literal["auto", "sample", "cohort"] = "auto"
     gap: float | None = 1e-3
     iterations: int | None = 10_000
     seconds: float | None = None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from weft.config.allowances import lines_for
 from weft.data.splits import Split
 from weft.data.tile import Tile
 from weft.data.writers import write_tile
@@ -51,6 +52,8 @@ def write_federation(
         "[solver]",
         "gap = 1e-2",
         "iterations = 10000",
+        "",
+        *lines_for(split),
     ]
     for party, tiles in split.parties.items():
         labelled = any(tile.labels is not None for tile in tiles)

@@ -81,8 +81,8 @@ def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> 
             f"cipher = '{settings.cipher}'; choose one of {', '.join(terms.ciphers)}",
         )
     if settings.solver == "hyfdca":
-        norms = settings.norms if settings.local == "safe" else "sample"
-        if settings.local != "practical" and norms == "sample" and not terms.allow_sample_norms:
+        bounds = settings.norms == "cohort" and settings.local == "safe"
+        if settings.local != "practical" and not bounds and not terms.allow_sample_norms:
             remedy = "set norms = 'cohort'" if settings.local == "safe" else "use local = 'safe'"
             _refuse(
                 party,

@@ -49,7 +49,7 @@ class Hybrid(BaseEstimator):
     local: str = "safe"
     iic: float = 1.0
     gamma: float | str = "auto"
-    norms: str = "sample"
+    norms: str = "auto"
     gap: float | None = 1e-3
     max_iter: int | None = 10_000
     seconds: float | None = None

@@ -64,7 +64,7 @@ class HyfdcaParty:
         self.method: LocalMethod = self._method()
         self.frozen = FrozenParty(self)
         # The theorems speak of the norms themselves, not of bounds on them.
-        norms = settings.norms if settings.local == "safe" else "sample"
+        norms = "cohort" if settings.norms == "cohort" and settings.local == "safe" else "sample"
         self.curvature = CurvatureParty(seat, table, cipher, norms, settings.seed)
         self._sequence = 0
         #: Rows moved by the last reply, and their α before; None rows: all.
