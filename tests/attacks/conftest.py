@@ -1,4 +1,4 @@
-"""The table of attacks: every test says what it found; WEFT_ATTACK_TABLE names a file for it."""
+"""The table of attacks: every test says what it found; WEFT_ATTACK_TABLE names a page for it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ ATTACKS = {
     "14": ("block given to a party that does not hold it", "party, coordinator"),
     "15": ("label from α", "holder of the sample without its label"),
     "16": ("two runs, one sample more in the second", "party with the same columns"),
+    "17": ("what is left of a sum of three when one falls silent", "party"),
 }
 
+#: Where the table stands in docs/attacks.md.
+_BEGIN, _END = "<!-- written by the tests -->", "<!-- end -->"
 _HEAD = "| | attack | who attacks | unguarded | Weft with guards |\n|---|---|---|---|---|"
 _found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
 
@@ -55,12 +58,17 @@ def record() -> Record:
 
 
 def pytest_sessionfinish() -> None:
-    """Write the table where it is asked for, and only if every attack was tried."""
+    """Write the table into the file that is asked for, between its marks."""
     path = os.environ.get("WEFT_ATTACK_TABLE")
-    if not path or not _found:
+    # Workers of xdist know a part of it only.
+    if not path or not _found or "PYTEST_XDIST_WORKER" in os.environ:
         return
     lines = [_HEAD]
     for number, (what, who) in ATTACKS.items():
         sides = ("; ".join(_found[number][side]) or "–" for side in ("unguarded", "guarded"))
         lines.append(f"| {number} | {what} | {who} | {' | '.join(sides)} |")
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    page = Path(path)
+    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    text = "\n".join([before + _BEGIN, *lines, _END + after])
+    page.write_text(text, encoding="utf-8")

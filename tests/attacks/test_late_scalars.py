@@ -172,7 +172,7 @@ def test_parties_of_weft_do_not_tell_the_same_in_two_sums(tiles, record, solver,
         run(tiles, how, Terms(min_batch=5), around=again.around)
     count = len(again.first[LATE][field]) // SCALAR_BYTES
     told = difference(again, field, count)
-    record("12", "guarded", f"{phase}: {'refused' if told is None else 'TOLD'}")
+    record("12", "guarded", f"{phase}: {'refused' if told is None else 'NOT PREVENTED'}")
     assert told is None
     assert len(again.refusals) == 3
 
