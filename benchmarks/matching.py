@@ -1,0 +1,189 @@
+"""What matching costs: three parties with 100,000 ids each, half of them common.
+
+``hmac``   tokens from the run secret alone
+``oprf``   tokens through two key holders, with proofs
+``psi``    OpenMined's PSI (ECDH on P-256, no proofs) between the three pairs of parties: one of
+           each pair learns their common ids
+
+Every case runs in a process of its own, so that its peak of memory is its own: the figures are
+wall seconds, seconds of the processor over all threads, and MiB above what Python, NumPy and Weft
+take before the first id. All parties share this machine and answer one after the other; over a
+network they would work at the same time.
+
+The peer takes ``pip install openmined-psi==2.0.6``, which is no dependency of Weft.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import combinations
+from time import perf_counter, process_time
+
+import numpy as np
+
+from harness import Report
+from weft.channels import LocalChannel
+from weft.crypto import Adder
+from weft.crypto.keyring import Keyring
+from weft.crypto.ristretto import threads
+from weft.data import Tile
+from weft.guards.terms import Matching
+from weft.keys import ephemeral_keys
+from weft.matching import meet
+from weft.matching.party import MatchingParty
+
+PARTIES = ("north", "east", "south")
+NO_PEER = (
+    "OpenMined's PSI is not installed: `pip install openmined-psi==2.0.6` puts it beside these "
+    "figures."
+)
+MIB = 1 << 20
+
+
+@dataclass
+class Figures:
+    """What one case took."""
+
+    wall: float
+    processor: float
+    memory: float
+    phases: dict[str, float] = field(default_factory=dict)
+    bytes: int = 0
+    round_trips: int = 0
+
+
+def some_ids(count: int, party: int, form: str) -> list[str]:
+    """The first half common to all, the second the party's own."""
+    half = count // 2
+    numbers = [*range(half), *range(half * (2 + party), half * (2 + party) + count - half)]
+    return [form.format(10_000_000 + n) for n in numbers]
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
+
+
+def match(count: int, matching: Matching, form: str) -> Figures:
+    """From tiles in memory to seats, over the channel."""
+    keys = ephemeral_keys(PARTIES)
+
+    def run(size: int) -> tuple[LocalChannel, int]:
+        parties = {}
+        for number, name in enumerate(PARTIES):
+            ids = np.array(some_ids(size, number, form), dtype=object)
+            tile = Tile.make(ids, [f"x{number}"], np.zeros((size, 1)))
+            ring = Keyring(keys[name], "pad")
+            parties[name] = MatchingParty(name, [tile], keys[name], ring)
+
+        def handler(party: MatchingParty):  # type: ignore[no-untyped-def]
+            def answer(phase, message):  # type: ignore[no-untyped-def]
+                if phase == "match.seat":
+                    party.sit(message)
+                    return party.make_seeds(message)
+                return party.phases[phase](message)
+
+            return answer
+
+        channel = LocalChannel({name: handler(party) for name, party in parties.items()})
+        roster = meet(
+            channel, Adder("pad"), classes=None, matching=matching, confirm_separate_ids=True
+        )
+        return channel, roster.n_samples
+
+    run(100)  # compiles
+    before, wall, processor = peak(), perf_counter(), process_time()
+    channel, samples = run(count)
+    wall, processor = perf_counter() - wall, process_time() - processor
+    assert samples == count // 2 + 3 * (count - count // 2)
+    meter = channel.meter
+    phases = {name: cost.total for name, cost in meter.phases.items()}
+    phases["coordinator, and making tiles"] = wall - sum(phases.values())
+    reading = meter.read()
+    return Figures(
+        wall,
+        processor,
+        peak() - before,
+        phases,
+        reading.bytes_down + reading.bytes_up,
+        meter.round_trips,
+    )
+
+
+def psi(count: int, matching: str, form: str) -> Figures:
+    """Each pair of parties; the second learns which of its ids the first has."""
+    import private_set_intersection.python as peer  # type: ignore[import-not-found]
+
+    lists = [some_ids(count, number, form) for number in range(len(PARTIES))]
+    before, wall, processor = peak(), perf_counter(), process_time()
+    size = 0
+    for one, other in combinations(lists, 2):
+        server = peer.server.CreateWithNewKey(True)
+        client = peer.client.CreateWithNewKey(True)
+        setup = server.CreateSetupMessage(1e-9, len(other), one, peer.DataStructure.RAW)
+        request = client.CreateRequest(other)
+        response = server.ProcessRequest(request)
+        found = client.GetIntersection(setup, response)
+        assert len(found) == count // 2
+        size += sum(len(m.SerializeToString()) for m in (setup, request, response))
+    wall, processor = perf_counter() - wall, process_time() - processor
+    return Figures(wall, processor, peak() - before, bytes=size, round_trips=2)
+
+
+WAYS = {"hmac": match, "oprf": match, "psi": psi}
+PLAIN, SIGNS = "p{}", "PT-{:09d}"
+
+
+def alone(way: str, count: int, form: str) -> Figures:
+    """Run a case in a fresh process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(WAYS[way], (count, way, form))
+
+
+def add(report: Report, name: str, figures: Figures, peer: Figures | None) -> None:
+    for phase, seconds in figures.phases.items():
+        report.add(f"{name}: {phase}", seconds, "s, all parties")
+    report.add(f"{name}: wall", figures.wall, "s", anchor=peer and peer.wall)
+    report.add(f"{name}: processor", figures.processor, "s", anchor=peer and peer.processor)
+    report.add(f"{name}: memory", figures.memory, "MiB", anchor=peer and peer.memory)
+    report.add(f"{name}: bytes", figures.bytes / MIB, "MiB", anchor=peer and peer.bytes / MIB)
+    if peer is not None:
+        report.add(f"{name}: wall over PSI", figures.wall / peer.wall, "×")
+        report.add(f"{name}: processor over PSI", figures.processor / peer.processor, "×")
+
+
+def main() -> None:
+    report = Report(
+        f"Matching, {len(PARTIES)} parties, {threads()} threads",
+        "OpenMined PSI",
+        {"count": (100_000, "ids of each party")},
+    )
+    count = int(report.options.count)
+    sizes = (count // 2, count)
+    peers: dict[int, Figures] = {}
+    if find_spec("private_set_intersection") is None:
+        print(NO_PEER)
+    else:
+        for size in sizes:
+            if report.wants(name := f"psi, {size:,}") or report.wants(f"oprf, {size:,}"):
+                peers[size] = alone("psi", size, PLAIN)
+                add(report, name, peers[size], None)
+    for way in ("hmac", "oprf"):
+        found: dict[int, Figures] = {}
+        for size in sizes:
+            if report.wants(name := f"{way}, {size:,}"):
+                found[size] = alone(way, size, PLAIN)
+                add(report, name, found[size], peers.get(size))
+        if len(found) == len(sizes):
+            half, whole = (found[size] for size in sizes)
+            report.add(f"{way}: memory, twice the ids", whole.memory / half.memory, "×", bar=2.2)
+            report.add(f"{way}: wall, twice the ids", whole.wall / half.wall, "×")
+    if report.wants(name := f"oprf, {sizes[0]:,} with signs"):
+        add(report, name, alone("oprf", sizes[0], SIGNS), None)
+    report.close()
+
+
+if __name__ == "__main__":
+    main()
