@@ -1,7 +1,7 @@
 """Sums of many group elements with public weights, for proofs about lists of them.
 
-libsodium has no such sum, and adding its products one by one costs five times as much as all the
-rest of a proof. The buckets of Pippenger's method take some thirty additions per element. Nothing
+libsodium has no such sum, and adding up its products one by one would make proofs cost more than
+all the rest. The buckets of Pippenger's method take some thirty additions per element. Nothing
 here is secret, neither elements nor weights, and nothing here takes the same time for all values:
 secret scalars go through libsodium only (:mod:`weft.crypto.ristretto`).
 
