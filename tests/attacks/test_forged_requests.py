@@ -133,6 +133,13 @@ class Forger:
         return answer
 
 
+def test_key_holders_of_weft_answer_what_nobody_forged(table):
+    forger = Forger(lambda asked: (asked[1][asked[3]], asked[2][asked[3]]))
+    how = Settings(lam=0.01, solver="lbfgs", loss="logistic", gap=1e-2)
+    run(by_columns(table, 3), how, preparation=Preparation(matching="oprf"), around=forger.around)
+    assert forger.forged == len(forger.answers) == 1
+
+
 @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
 def test_key_holders_of_weft_answer_the_parties_themselves_only(table, record, forge):
     forger = Forger(forge)
