@@ -47,7 +47,8 @@ def test_digits_in_nine_tiles_converge(
         lam=1e-3,
         iic=iic,
         participation=participation,
-        iterations=2000,
+        # One party with six samples at a time gets there later, by how much the draws decide.
+        iterations=2000 if max(iic, participation) > 0.1 or iic == 0.1 else 4000,
         certify_every=SELDOM,
     )
     assert relative_loss(judge, trained, split, 1e-3) <= 0.03

@@ -102,6 +102,12 @@ def shortfall(summary: dict[str, Any]) -> str | None:
     if target is None or (proof is not None and proof["gap"] <= target and not short):
         return None
     where = f" at λ = {', '.join(f'{lam:g}' for lam in short)}" if short else ""
+    if "min_batch" in summary["stopped"]:
+        return (
+            f"the gap asked for, {target:g}, was not reached{where}, because too few samples of "
+            "the same holders would have changed; a loss without kinks, such as 'logistic', takes "
+            "no harm from that guard"
+        )
     return (
         f"the gap asked for, {target:g}, was not reached{where}; allow more iterations, raise "
         "lambda, or scale the features (scaling and unit_rows in [data])"
