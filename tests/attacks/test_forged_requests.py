@@ -26,7 +26,7 @@ HOLDER, VICTIM = "p1", "p3"
 
 @pytest.fixture(scope="module")
 def table():
-    return table_of("breast_cancer")
+    return table_of("breast_cancer", 120)
 
 
 # ── unsealed requests ─────────────────────────────────────────────────────────────────────────
@@ -40,9 +40,9 @@ def tokens_of(ids: list[bytes], holders) -> list[bytes]:
     return finalize(ids, unblind(elements, blinds))
 
 
-def test_a_coordinator_whose_requests_are_answered_finds_out_who_is_there(table, record):
+def test_a_coordinator_whose_requests_are_answered_finds_out_who_is_there(record):
     holders = [matching_key(Identity.new()) for _ in range(2)]
-    everybody = [text.encode() for text in table.ids.tolist()]
+    everybody = [text.encode() for text in table_of("breast_cancer").ids.tolist()]
     present = everybody[100:140]
     tokens = set(tokens_of(present, holders))
     # The coordinator has the tokens, and asks for guesses as if a party did.
