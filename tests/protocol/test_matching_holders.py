@@ -226,6 +226,12 @@ def test_a_key_holder_answers_a_party_once(patchwork):
         matched(patchwork(), change=only("down", "match.evaluate", "north", again))
 
 
+def test_a_key_holder_cannot_be_made_to_forget_whom_it_has_answered(patchwork):
+    _, channel, _ = matched(patchwork())
+    again = channel.ask("match.hello", {"north": {"run": bytes(16)}})
+    assert "has begun to match already" in again.missing["north"].reason
+
+
 def test_a_party_asks_for_no_more_ids_than_it_announced(patchwork, monkeypatch):
     """Each id and its loose form: 20 rows may ask for 40."""
     tiles = patchwork()

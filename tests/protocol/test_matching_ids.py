@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -81,10 +81,10 @@ def test_plain_ids_take_the_quick_way_to_the_same_form(texts):
 
 def test_a_hundred_thousand_plain_ids_are_normal_in_well_under_a_second():
     ids = names(*(f"Patient-{i:07d}" for i in range(100_000)))
-    start = perf_counter()
+    start = process_time()
     found = normal_ids(ids)
     loose_ids(found)
-    assert perf_counter() - start < 2.0  # 0.2 s when nobody else is at work
+    assert process_time() - start < 1.0  # 0.2 s as a rule
     assert found[17] == "patient-0000017"
 
 

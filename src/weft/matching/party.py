@@ -118,6 +118,9 @@ class MatchingParty:
     # ── through key holders ───────────────────────────────────────────────────────────────
 
     def _hello(self, message: Message) -> Message:
+        if self._oblivious is not None:
+            # Else a key holder could be made to forget whom it has answered.
+            raise ProtocolError(f"party {self._name} has begun to match already; start a new run")
         run = binary(message, "run")
         rows = sum(len(ids) for ids in self.ids)
         self._oblivious = Oblivious(self._keys, run, rows, self._known)
