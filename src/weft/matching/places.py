@@ -100,7 +100,7 @@ def _hashes(names: Sequence[Names]) -> NDArray[np.uint64]:
 def _ranks(names: Sequence[Names]) -> Ints:
     """Places of names among all of them, by length and then by letter; equal names have one."""
     items: list[str] = [name for part in names for name in part.tolist()]
-    keys = [chr(min(len(item), 0xFFFF)) + item for item in items]
+    keys = [chr(len(item) & 0xFFFF) + item for item in items]
     # Names that are in order already, as those of most files are, take one pass.
     order = sorted(range(len(keys)), key=keys.__getitem__)
     ranks = np.empty(len(order), np.int64)
