@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from weft.errors import WeftError
 
-
 #: What reading damaged bytes as a zip file of arrays may raise.
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error,
            struct.error)  # fmt: skip

@@ -39,6 +39,8 @@ def lines_for(split: Split) -> list[str]:
         lines.append("allow_lone_labels = true")
     if (roster.foreign == 1).any():
         lines.append("allow_one_column = true")
+    if roster.crossed.any():
+        lines.append("allow_crossed_cells = true")
     return lines
 
 

@@ -47,6 +47,14 @@ def check_seat(terms: Terms, seat: Seat, party: str) -> None:
             "on allow_one_column = true",
         )
 
+    if seat.crossed.any() and not terms.allow_crossed_cells:
+        _refuse(
+            party,
+            f"sums over {int(seat.sizes[seat.crossed].sum())} samples of which some party has a "
+            "feature for other samples only, so that it could compute the cells it lacks; give it "
+            "these cells, or agree on allow_crossed_cells = true",
+        )
+
 
 def _refuse_few(terms: Terms, party: str, what: str, holders: NDArray[np.int64]) -> NoReturn:
     fewest = int(holders.min())

@@ -44,6 +44,10 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "sums may have a single foreign column, which their readers then know",
         "no sums in which a single column is foreign",
     ),
+    "allow_crossed_cells": _choice(
+        "a party may compute cells of its samples and features that only others hold",
+        "no party may hold a sample and a feature without the cell where they meet",
+    ),
     "coordinator_sees": lambda value: {
         "nothing": "the coordinator sees nothing of the model",
         "weights": "the coordinator may see the model's weights",

@@ -42,6 +42,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_one_column
         A sample's holders may see sums in which only one column is foreign to them: that column
         is theirs then.
+    allow_crossed_cells
+        A party may hold a sample and, for other samples, a feature, while another holds the cell
+        where they meet: it can compute that cell.
     coordinator_sees
         The most that the coordinator may see.
     ciphers
@@ -56,6 +59,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_lone_labels: bool = False
     allow_sample_norms: bool = False
     allow_one_column: bool = False
+    allow_crossed_cells: bool = False
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     ciphers: tuple[str, ...] = HIDING_CIPHERS
     matching: Matching = "hmac"
@@ -77,6 +81,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             allow_lone_labels=self.allow_lone_labels and other.allow_lone_labels,
             allow_sample_norms=self.allow_sample_norms and other.allow_sample_norms,
             allow_one_column=self.allow_one_column and other.allow_one_column,
+            allow_crossed_cells=self.allow_crossed_cells and other.allow_crossed_cells,
             coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=MODES.index),
             ciphers=tuple(c for c in self.ciphers if c in other.ciphers),
             matching="oprf" if "oprf" in (self.matching, other.matching) else "hmac",
@@ -99,6 +104,7 @@ OPEN = Terms(
     allow_lone_labels=True,
     allow_sample_norms=True,
     allow_one_column=True,
+    allow_crossed_cells=True,
     coordinator_sees="papers",
     ciphers=("plain", *HIDING_CIPHERS),
 )

@@ -94,6 +94,9 @@ class Outlook:
         Party to the number of its samples whose labels it has not, but will learn.
     shared_columns
         Number of holders to the number of columns that have so many.
+    crossed
+        Samples of which a party could compute cells that it does not hold, because it has the
+        sample and, elsewhere, the feature.
     label_holders
         Parties with labels, whose losses the coordinator gets as a sum.
     groups
@@ -115,6 +118,7 @@ class Outlook:
     pairs: tuple[tuple[str, str, int, tuple[str, ...]], ...]
     learners: dict[str, int]
     shared_columns: dict[int, int]
+    crossed: int
     label_holders: tuple[str, ...]
     groups: int
     released: int
@@ -202,6 +206,7 @@ def outlook(
         pairs=_pairs(roster, now),
         learners=_learners(roster),
         shared_columns=_shared_columns(roster),
+        crossed=int(roster.rows.sizes[roster.crossed].sum()),
         label_holders=tuple(p for p in roster.parties if p in roster.label_parties),
         groups=len(roster.rows.sizes),
         released=classes,

@@ -303,6 +303,11 @@ def _rules(look: Outlook) -> list[str]:
     single = any(e.view.columns == 1 for e in look.exposures)
     if single and terms.allow_one_column:
         said.append("allow_one_column = true gives a single column away; without it: refused")
+    if look.crossed and terms.allow_crossed_cells:
+        said.append(
+            f"allow_crossed_cells = true lets parties compute cells of {look.crossed} samples that "
+            "only others hold, because they have the feature for other samples; without it: refused"
+        )
     if len(look.label_holders) == 1 and terms.allow_lone_labels:
         said.append(
             "allow_lone_labels = true shows the coordinator the losses of one party; without it: "

@@ -81,3 +81,24 @@ def fewest_foreign(roster: Roster, party: int) -> Ints:
         others = foreign[begin:end][rows.holders.values[begin:end] != party]
         fewest[place] = others[others > 0].min() if others.any() else 0
     return fewest
+
+
+def crossed_rows(roster: Roster) -> NDArray[np.bool_]:
+    """Per row cohort, whether a party has the samples and a feature of theirs, but not the cells.
+
+    It knows the feature's weight and the samples' sums: the cells follow. A party with one tile
+    has every cell of its samples and features.
+    """
+    rows, columns = roster.rows, roster.columns
+    crossed = np.zeros(len(rows.sizes), bool)
+    tiles = roster.tile_party[: len(rows.tile_cohorts)]
+    held = None
+    for party in np.flatnonzero(np.bincount(tiles) > 1).tolist():
+        if held is None:
+            held = roster.row_tiles @ roster.column_tiles.T
+        mine, features = rows.cohorts[party], columns.cohorts[party]
+        own = np.flatnonzero(roster.tile_party == party)
+        cells = roster.row_tiles[mine][:, own] @ roster.column_tiles[features][:, own].T
+        foreign = (held[mine][:, features].toarray() > 0) & (cells.toarray() == 0)
+        crossed[mine] |= foreign.any(axis=1)
+    return crossed

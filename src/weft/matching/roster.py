@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.matching.axis import Axis, Ints, build_axis, ranges
-from weft.matching.exposure import exposed_rows, fewest_foreign, foreign_columns
+from weft.matching.exposure import crossed_rows, exposed_rows, fewest_foreign, foreign_columns
 from weft.matching.mismatches import Mismatches, count_mismatches
 from weft.matching.seat import Seat
 
@@ -157,6 +157,11 @@ class Roster:
         return exposed_rows(self)
 
     @cached_property
+    def crossed(self) -> NDArray[np.bool_]:
+        """Per row cohort, whether a party could compute cells of it that it does not hold."""
+        return crossed_rows(self)
+
+    @cached_property
     def foreign(self) -> Ints:
         """Per (row cohort, holder), the columns that only others have."""
         return foreign_columns(self)
@@ -228,6 +233,7 @@ class Roster:
             owned_cells=owned_cells,
             min_batch=self.terms.min_batch,
             exposed=self.exposed[cohorts],
+            crossed=self.crossed[cohorts],
             sharers=rows.holders.lengths[cohorts],
             column_sharers=columns.holders.lengths[column_cohorts],
             fewest_foreign=fewest_foreign(self, party),

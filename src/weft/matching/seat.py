@@ -44,6 +44,8 @@ class Seat:
         How many samples of an exposed cohort must change together, if any do.
     exposed
         Per cohort: whether its samples enter feature sums that others see who lack them.
+    crossed
+        Per cohort: whether somebody has its samples and one of their features elsewhere.
     sharers, column_sharers
         How many parties hold each row cohort, each column cohort.
     fewest_foreign
@@ -83,6 +85,7 @@ class Seat:
     owned_cells: tuple[NDArray[np.bool_], ...]
     min_batch: int
     exposed: NDArray[np.bool_]
+    crossed: NDArray[np.bool_]
     sharers: Ints
     column_sharers: Ints
     fewest_foreign: Ints

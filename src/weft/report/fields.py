@@ -118,7 +118,7 @@ _SEAT = (
     *("n_tile_row_cohorts", "tile_row_cohorts.#"),
     *("n_tile_column_cohorts", "tile_column_cohorts.#"),
     *("n_owned_cells", "owned_cells.#"),
-    *("min_batch", "exposed", "sharers", "column_sharers", "fewest_foreign", "foreign"),
+    *("min_batch", "exposed", "crossed", "sharers", "column_sharers", "fewest_foreign", "foreign"),
 )
 _LINKS = tuple(
     f"{kind}.{field}"

@@ -18,6 +18,9 @@ Ints = NDArray[np.int64]
 
 #: Times ``min_batch`` samples are drawn of a cohort at least: not all that are drawn change.
 _ENLARGED = 10
+#: The most of an exposed cohort that is drawn at once. If all its samples always moved, those at
+#: an even speed would cancel in differences of differences of sums, and single ones stand out.
+_MOST_DRAWN = 0.7
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,12 @@ class CohortDrawing(Drawing):
     def __init__(self, settings: Settings, seat: Seat) -> None:
         super().__init__(settings, seat)
         drawn = np.ceil(settings.iic * seat.sizes - 1e-9).astype(np.int64)
-        # Of few samples too few would change for a guard to let them.
-        drawn = np.where(seat.exposed, np.maximum(drawn, _ENLARGED * seat.min_batch), drawn)
         self.counts = np.minimum(seat.sizes, drawn)
+        if seat.exposed.any():
+            # Of few samples too few would change for a guard to let them.
+            more = np.maximum(self.counts, _ENLARGED * seat.min_batch)
+            most = np.maximum(seat.sizes * _MOST_DRAWN, 1).astype(np.int64)
+            self.counts = np.where(seat.exposed, np.minimum(more, most), self.counts)
         self.whole = bool((self.counts == seat.sizes).all())
         shared = seat.cohort_start[:-1] < seat.n_shared_rows
         self._movable = self._cohorts(shared & seat.labelled)

@@ -250,8 +250,12 @@ class Iteration:
         self._estimate(replies.answered, messages)
 
     def _measures(self, asked: list[str]) -> bool:
-        """Whether to estimate the loss; a sum over a single one of the parties would be its own."""
-        if not self.run.roster.terms.allows_scalars(len(asked)):
+        """Whether to estimate the loss; a sum over a single one of the parties would be its own.
+
+        Not where the parties want several in every sum: the sets change, and the difference of
+        two sums is close to the loss of whoever came or went.
+        """
+        if self.run.roster.terms.min_contributors > 1:
             return False
         return self._measure and (len(asked) > 1 or len(self.run.roster.parties) == 1)
 
@@ -322,6 +326,7 @@ class Iteration:
         if replies.missing:
             run.note_missing(replies.missing)
             self.present = [p for p in self.present if p not in replies.missing]
+            self._part_with(replies)
             # Silent stand-ins are dealt with where they are asked.
             if not self.present and phase != "again":
                 raise _NobodyLeft(next(iter(replies.missing.items())))
@@ -330,6 +335,18 @@ class Iteration:
                 run.take_sequence(party, reply)
                 run.held += integer(reply, "held", 0)
         return replies
+
+    def _part_with(self, replies: Replies) -> None:
+        """Too few may be left to share a sum: what they answered counts as never received."""
+        left = self.run.contributors.of(self.present)
+        for party in set(self.present).difference(left):
+            replies.answered.pop(party, None)
+        if len(left) < len(self.present):
+            self.run.note(
+                f"iteration {self.run.iteration}: too few holders of a group of samples or "
+                "features were left, who wait"
+            )
+        self.present = left
 
     def _riders(self) -> list[Request]:
         pair = self.run.pair

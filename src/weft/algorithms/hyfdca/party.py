@@ -75,6 +75,9 @@ class HyfdcaParty:
         self._bounded = bool(np.isfinite(self.loss.lipschitz))
         self._computing = seat.computing[seat.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
+        self._iteration = 0
+        #: Per phase, the last iteration whose scalars were told, and among whom.
+        self._told: dict[str, tuple[int, object]] = {}
         guarded = seat.exposed[seat.row_cohort]
         atom = np.where(guarded, seat.row_cohort, -1).astype(np.int64)
         self._guard = Batches(atom, seat.min_batch) if guarded.any() else None
@@ -183,6 +186,8 @@ class HyfdcaParty:
         if iteration % RESUM_EVERY == 0:
             self._resum()
         turn = self._turn = self.drawing.turn(iteration, integer(message, "ahead", 1), every)
+        self._iteration = iteration
+        self._tell_once("weights", message)
         reply: Message = {}
         if self.settings.coordinator_sees == "weights":
             reply["w"] = self.w[self.seat.owned]
@@ -206,6 +211,7 @@ class HyfdcaParty:
 
     def _on_step(self, message: Message) -> Message:
         turn = self._turn
+        self._tell_once("step", message)
         if "omega" in message and isinstance(self.method, Safe):
             self.method.set_omega(number(message, "omega"))
         z = self._opened(message)
@@ -262,6 +268,22 @@ class HyfdcaParty:
         return self._posts(message, shared, old)
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
+
+    def _tell_once(self, phase: str, message: Message) -> None:
+        """Scalars of an iteration go into sums over one set of parties only.
+
+        The difference of two totals would be the value of whoever is in one of them.
+        """
+        peers = message.get("peers.keys")
+        iteration, before = self._told.get(phase, (0, None))
+        if peers is None:
+            return
+        if iteration == self._iteration and peers != before:
+            raise ProtocolError(
+                f"a request wants scalars of iteration {iteration} in a sum over other parties "
+                "than before"
+            )
+        self._told[phase] = (self._iteration, peers)
 
     def _take_weights(self, message: Message) -> None:
         shared = self.seat.n_shared_columns
