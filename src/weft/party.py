@@ -27,6 +27,7 @@ from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.guards import Terms
 from weft.ledger.account import Account, Ledger, count_sums
+from weft.ledger.attendance import attendance
 from weft.matching.party import MatchingParty
 from weft.matching.seat import Seat
 from weft.matching.tokens import encode_labels
@@ -151,7 +152,10 @@ class Party:
             raise ProtocolError(f"phase '{phase}' is not known or comes too early")
         self._consent.check_company(message)
         self._cipher.begin(message)
-        return handler(message)
+        reply = handler(message)
+        if "v" in reply and self._account is not None:
+            self._account.note_attendance()
+        return reply
 
     @property
     def encryption(self) -> Cost:
@@ -180,6 +184,8 @@ class Party:
         self.tally = count_sums(self._cipher, seat)
         if self._account is not None:
             self._account.open(seat, self._matching.ids, self.tally)
+            self._account.attend(attendance(seat, self._tiles))
+            self._consent.check_change(self._account.change)
         return reply
 
     def close(self) -> None:

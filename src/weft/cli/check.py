@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from weft.consortium import Consent
     from weft.federation import Federation
     from weft.guards import Terms
+    from weft.guards.runs import Change
     from weft.keys import PartyKeys
     from weft.ledger import Ledger
     from weft.ledger.book import Ints
@@ -68,6 +69,8 @@ def check(
     _, roster, _, classes = federation.assemble(settings)
     holdings = describe_holdings(roster, problem.tiles, classes)
     squares = sum(float(party.table().squares.sum()) for party in federation.parties.values())
+    changes = _changes(problem, federation, plan.ledger(ledger))
+    small = {name: change_of(terms.min_batch) for name, change_of in changes.items()}
     look = outlook(
         roster,
         settings,
@@ -76,8 +79,9 @@ def check(
         mean_square=squares / roster.n_samples,
         unit_rows=problem.preparation.unit_rows,
         spent=_spent(problem, federation, plan.ledger(ledger)),
+        changes={name: change for name, change in small.items() if change is not None},
     )
-    refusals = _refusals(problem, federation, own, consents, settings, look)
+    refusals = _refusals(problem, federation, own, consents, settings, look, changes)
     if json:
         told = {"name": plan.name, "solver": settings.solver, **holdings.to_dict()}
         said = [{"party": party, "sentence": sentence} for party, sentence in refusals]
@@ -141,6 +145,7 @@ def _refusals(
     consents: Mapping[str, Consent],
     settings: Settings,
     look: Outlook,
+    changes: Mapping[str, Callable[[int], Change | None]],
 ) -> list[tuple[str, str]]:
     """The first objection of each party."""
     from weft.errors import ConfigError
@@ -152,6 +157,8 @@ def _refusals(
         try:
             consent.check_own(keys[name].identity.public, sum(t.n for t in tiles), labels=labels)
             consent.check_seat(seat)
+            if name in changes:
+                consent.check_change(changes[name])
             consent.check(settings, seat)
         except ConfigError as error:
             found.append((name, str(error)))
@@ -164,6 +171,27 @@ def _refusals(
                 "in its policy"
             )
             found.append((name, objection))
+    return found
+
+
+def _changes(
+    problem: Problem, federation: Federation, ledger: Ledger
+) -> dict[str, Callable[[int], Change | None]]:
+    """Party to what its ledger says of a run over these samples after the earlier ones."""
+    from functools import partial
+
+    from weft.data.tile import settle_missing
+    from weft.ledger.attendance import attendance
+
+    found: dict[str, Callable[[int], Change | None]] = {}
+    missing = problem.preparation.missing
+    for name, party in federation.parties.items():
+        pages = ledger.book(name).read()
+        if pages is not None:
+            tiles = [settle_missing(tile, missing, name) for tile in problem.tiles[name]]
+            who = attendance(party.seat, tiles)
+            if who is not None:
+                found[name] = partial(pages.change, who)
     return found
 
 

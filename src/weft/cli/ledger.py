@@ -29,6 +29,9 @@ def ledger(
     and every joint prediction adds to the count; samples are known again by keyed hashes of their
     ids, so that other groups of them still add up. A run that did not end stands there with what it
     had booked ahead, which is more than it showed.
+
+    Also said is how many samples stood in feature sums that others saw. The last sets of them are
+    remembered, so that a party can refuse a run that differs by a few samples from an earlier one.
     """
     from weft.cli.console import say, say_json
     from weft.errors import ConfigError
@@ -50,7 +53,8 @@ def ledger(
         return
     for name, pages in chosen.items():
         runs = len(pages.runs)
-        say(f"{name}: {len(pages.sample)} samples, {runs} run{'' if runs == 1 else 's'}")
+        samples = len(set(pages.sample.tolist()) | set(pages.attended.sample.tolist()))
+        say(f"{name}: {samples} samples, {runs} run{'' if runs == 1 else 's'}")
         _show_runs(pages.runs)
         _show_groups(pages)
 
@@ -62,6 +66,7 @@ def _plain(pages: Pages) -> dict[str, Any]:
 
     return {
         "samples": len(pages.sample),
+        "remembered": [{"began": began, "samples": n} for began, n in pages.attended.sizes],
         "runs": [
             {**msgspec.to_builtins(run), "received": run.received, "shown": run.shown}
             for run in pages.runs
@@ -87,7 +92,7 @@ def _show_runs(runs: list[Run]) -> None:
             run.began[:16].replace("T", " "),
             run.federation,
             kind if run.ended is not None else f"{kind} (not ended)",
-            str(sum(cohort.samples for cohort in run.cohorts)),
+            str(max(sum(cohort.samples for cohort in run.cohorts), run.exposed)),
             str(run.received),
             str(run.shown),
         )
@@ -97,10 +102,15 @@ def _show_runs(runs: list[Run]) -> None:
 def _show_groups(pages: Pages) -> None:
     from weft.cli.console import say
     from weft.ledger.history import groups_of
-    from weft.ledger.words import item
+    from weft.ledger.words import item, span
 
     for group in groups_of(pages):
         say(*item(_sentence(group)))
+    sizes = [samples for _, samples in pages.attended.sizes]
+    if sizes:
+        sets = "1 set" if len(sizes) == 1 else f"the last {len(sizes)} different sets"
+        said = f"{span(sizes)} samples in feature sums that others see; {sets} remembered"
+        say(*item(said))
     say("")
 
 

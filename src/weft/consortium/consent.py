@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import NoReturn
 
 from weft.algorithms.settings import Settings
 from weft.channels.message import Message
 from weft.consortium.limits import Limits
 from weft.consortium.policy import SitePolicy
-from weft.consortium.refusals import check_seat, check_settings
+from weft.consortium.refusals import check_change, check_seat, check_settings
 from weft.consortium.roster import Member, SignedRoster
 from weft.crypto.secrets import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
+from weft.guards.runs import Change
 from weft.guards.terms import OPEN, Terms
 from weft.matching.seat import Seat
 
@@ -198,6 +199,12 @@ class Consent:
         self._each(lambda source: check_seat(source.terms, seat, self.name))
         # Two documents together may forbid what each of them allows.
         check_seat(self.terms, seat, self.name)
+
+    def check_change(self, change_of: Callable[[int], Change | None]) -> None:
+        """Refuse a run that differs from earlier ones by a few samples, as its ledger has them."""
+        found = cache(change_of)
+        self._each(lambda source: check_change(source.terms, found, self.name))
+        check_change(self.terms, found, self.name)
 
     def check(self, settings: Settings, seat: Seat) -> None:
         """Refuse settings that go beyond what was agreed."""

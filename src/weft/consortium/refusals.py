@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
+from weft.guards.runs import Change
 from weft.guards.terms import MODES, Terms
 from weft.matching.seat import Seat
 
@@ -54,6 +56,24 @@ def check_seat(terms: Terms, seat: Seat, party: str) -> None:
             "feature for other samples only, so that it could compute the cells it lacks; give it "
             "these cells, or agree on allow_crossed_cells = true",
         )
+
+
+def check_change(terms: Terms, change_of: Callable[[int], Change | None], party: str) -> None:
+    """Refuse a run that would show a few samples in its difference to earlier runs.
+
+    ``change_of`` says whom the runs would set apart in groups of fewer samples than it is given.
+    """
+    if terms.allow_small_changes or terms.min_batch == 1:
+        return
+    change = change_of(terms.min_batch)
+    if change is None:
+        return
+    _refuse(
+        party,
+        f"to train, because so few of its samples changed that the difference of two runs shows "
+        f"them ({change}); let at least min_batch = {terms.min_batch} of a group come or go "
+        "together, or none, or agree on allow_small_changes = true",
+    )
 
 
 def _refuse_few(terms: Terms, party: str, what: str, holders: NDArray[np.int64]) -> NoReturn:

@@ -48,6 +48,10 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "a party may compute cells of its samples and features that only others hold",
         "no party may hold a sample and a feature without the cell where they meet",
     ),
+    "allow_small_changes": _choice(
+        "a few samples may come or go between two runs, whose difference then shows them",
+        "samples come and go between two runs in large groups, or not at all",
+    ),
     "coordinator_sees": lambda value: {
         "nothing": "the coordinator sees nothing of the model",
         "weights": "the coordinator may see the model's weights",

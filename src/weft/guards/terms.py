@@ -45,6 +45,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_crossed_cells
         A party may hold a sample and, for other samples, a feature, while another holds the cell
         where they meet: it can compute that cell.
+    allow_small_changes
+        Fewer than ``min_batch`` samples of a cohort may come, go or be corrected between two
+        runs: whoever sees feature sums of both can compute them. Parties know earlier runs from
+        their ledgers.
     coordinator_sees
         The most that the coordinator may see.
     ciphers
@@ -60,6 +64,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_sample_norms: bool = False
     allow_one_column: bool = False
     allow_crossed_cells: bool = False
+    allow_small_changes: bool = False
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     ciphers: tuple[str, ...] = HIDING_CIPHERS
     matching: Matching = "hmac"
@@ -82,6 +87,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             allow_sample_norms=self.allow_sample_norms and other.allow_sample_norms,
             allow_one_column=self.allow_one_column and other.allow_one_column,
             allow_crossed_cells=self.allow_crossed_cells and other.allow_crossed_cells,
+            allow_small_changes=self.allow_small_changes and other.allow_small_changes,
             coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=MODES.index),
             ciphers=tuple(c for c in self.ciphers if c in other.ciphers),
             matching="oprf" if "oprf" in (self.matching, other.matching) else "hmac",
@@ -105,6 +111,7 @@ OPEN = Terms(
     allow_sample_norms=True,
     allow_one_column=True,
     allow_crossed_cells=True,
+    allow_small_changes=True,
     coordinator_sees="papers",
     ciphers=("plain", *HIDING_CIPHERS),
 )

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from weft.crypto.cipher import Cipher
 from weft.errors import ConfigError, ProtocolError
+from weft.guards.runs import Change
+from weft.ledger.attendance import Attendance
 from weft.ledger.book import Book, Cohort, Ints, Kind, Pages, Run
 from weft.matching.seat import Seat
 from weft.storage import StorageError
@@ -61,6 +63,8 @@ class Account:
         pages = self._pages = book.read()
         self._key = None if pages is None else pages.key
         self._tally: Tally | None = None
+        self._attendance: Attendance | None = None
+        self._noted = False
 
     def open(self, seat: Seat, ids: Sequence[NDArray[np.object_]], tally: Tally) -> None:
         """Follow a tally of the rows of a seat, whose ids are given tile by tile."""
@@ -78,6 +82,26 @@ class Account:
         if self._pages is not None:
             _, self._shown_before = self._pages.of(self._pages.hashes(self._ids))
         tally.booking = self._keep_ahead
+
+    def attend(self, attendance: Attendance | None) -> None:
+        """Who takes part; None: others see no feature sum with any of these samples."""
+        self._attendance = attendance
+
+    def change(self, at_least: int) -> Change | None:
+        """Whom this run, beside those before it, would show in groups of fewer samples."""
+        if self._pages is None or self._attendance is None:
+            return None
+        return self._pages.change(self._attendance, at_least)
+
+    def note_attendance(self) -> None:
+        """Write down who takes part, before the first feature sum is sent."""
+        if self._attendance is None or self._noted:
+            return
+        self._noted = True
+        pages = self._open_pages()
+        pages.remember(self._attendance, self._began)
+        pages.note(self._run(self._booked, None))
+        self._book.write(pages)
 
     def _keep_ahead(self) -> None:
         """Book more where the sums have used up what was booked."""
@@ -111,7 +135,7 @@ class Account:
     def close(self) -> None:
         """Put the true numbers in the place of what was booked ahead."""
         tally = self._tally
-        if tally is None or not (self._room_received or self._room_shown):
+        if tally is None or not (self._room_received or self._room_shown or self._noted):
             return
         tally.booking = None
         self._write(np.stack([tally.received, tally.shown]), ended=_now())
@@ -119,6 +143,15 @@ class Account:
 
     def _write(self, counts: Ints, *, ended: str | None) -> None:
         """Add to the file what has come since it was written last."""
+        pages = self._open_pages()
+        change = counts - self._booked
+        pages.add(pages.hashes(self._ids), change[0], change[1], self._foreign, self._fewest)
+        pages.note(self._run(counts, ended))
+        self._book.write(pages)
+        self._booked = counts
+
+    def _open_pages(self) -> Pages:
+        """What the file holds now; it must be the one that this run began with."""
         pages = self._book.read()
         if pages is None:
             if self._key is not None:
@@ -133,15 +166,11 @@ class Account:
                 "other"
             )
         self._key = pages.key
-        change = counts - self._booked
-        pages.add(pages.hashes(self._ids), change[0], change[1], self._foreign, self._fewest)
-        pages.note(self._run(counts, ended))
-        self._book.write(pages)
-        self._booked = counts
+        return pages
 
     def _run(self, counts: Ints, ended: str | None) -> Run:
         seat = self._seat
-        starts = seat.shared_rows
+        starts, who = seat.shared_rows, self._attendance if self._noted else None
         cohorts = [
             Cohort(
                 samples=int(end - begin),
@@ -161,6 +190,7 @@ class Account:
             federation=self._federation,
             solver=self.solver,
             cohorts=tuple(cohorts),
+            exposed=0 if who is None else int((who.places > 0).sum()),
         )
 
 

@@ -1,4 +1,4 @@
-"""A party's ledger on disk: per sample, how many sums it has opened and shown so far.
+"""A party's ledger on disk: sums that it has opened and shown, per sample, and who took part when.
 
 One file a party, for its owner's eyes only, written whole or not at all. Samples stand in it under
 keyed hashes of their ids, so that runs over other cohorts still add up; the key lies in the same
@@ -17,6 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.secrets import Secret
+from weft.guards.runs import Change
+from weft.ledger.attendance import Attendance
+from weft.ledger.memory import Memory
 from weft.matching.normal import normal_ids
 from weft.matching.tokens import tokens_of
 from weft.storage import StorageError, load_arrays, save_arrays
@@ -28,6 +31,8 @@ Kind = Literal["train", "predict"]
 
 _KEY_BYTES = 32
 _COUNTS = ("received", "shown", "foreign", "fewest")
+#: Of files; 1 did not remember who took part in which run.
+_FORMAT = 2
 
 
 class Cohort(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +60,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run in a party's journal.
 
     ``ended`` is None while the run is under way; of one that was killed, more sums stand in the
-    ledger than there were, never fewer.
+    ledger than there were, never fewer. ``exposed`` counts the samples in feature sums that others
+    saw.
     """
 
     id: str
@@ -65,6 +71,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     federation: str
     solver: str
     cohorts: tuple[Cohort, ...]
+    exposed: int
 
     @property
     def received(self) -> int:
@@ -90,6 +97,10 @@ class Pages:
     foreign, fewest
         The fewest columns that were ever foreign to this party, or to another holder; zero:
         none were.
+    attended, versions
+        Who took part in the last runs that showed feature sums: samples by their ids, and by their
+        ids, cells and labels, since a corrected sample shows like one that comes and one that
+        goes.
     """
 
     key: bytes
@@ -99,6 +110,8 @@ class Pages:
     foreign: Ints
     fewest: Ints
     runs: list[Run] = field(default_factory=list)
+    attended: Memory = field(default_factory=Memory.new)
+    versions: Memory = field(default_factory=Memory.new)
 
     @classmethod
     def new(cls) -> Pages:
@@ -127,6 +140,30 @@ class Pages:
         self.runs = [run if known.id == run.id else known for known in self.runs]
         if run not in self.runs:
             self.runs.append(run)
+
+    def remember(self, who: Attendance, began: str) -> None:
+        """Take down who takes part in a run, before others see feature sums of it."""
+        samples = self.hashes(who.ids)
+        self.attended.remember(samples, who.places, began)
+        self.versions.remember(self._version(samples, who), who.places, began)
+
+    def change(self, who: Attendance, at_least: int) -> Change | None:
+        """Samples that runs would show in groups of fewer than ``at_least``, with this one."""
+        samples = self.hashes(who.ids)
+        found = self.attended.set_apart(samples, who.places, at_least)
+        if found is not None:
+            since, came, went = found
+            return Change(len(came), len(went), 0, since)
+        found = self.versions.set_apart(self._version(samples, who), who.places, at_least)
+        if found is not None:
+            since, came, went = found
+            return Change(0, 0, max(len(came), len(went)), since)
+        return None
+
+    def _version(self, samples: Hashes, who: Attendance) -> Hashes:
+        """Under what samples stand with all that they bring."""
+        pairs = np.stack([samples, who.contents], axis=1)
+        return tokens_of((pair.tobytes() for pair in pairs), Secret(self.key), "ledger versions")
 
     def of(self, samples: Hashes) -> tuple[Ints, Ints]:
         """What was received and shown of samples; zero of unknown ones."""
@@ -174,7 +211,11 @@ class Book:
             arrays = load_arrays(self.path)
         except StorageError as error:
             raise self._damaged(str(error)) from None
+        version = arrays.get("format")
+        if version is None or version.tolist() != [_FORMAT]:
+            raise self._damaged(f"{self.path} is of another format than {_FORMAT}")
         sample, key = arrays.get("sample"), arrays.get("key")
+        attended, versions = (Memory.from_arrays(arrays, name) for name in ("attended", "versions"))
         counts = [arrays.get(name) for name in _COUNTS]
         whole = (
             sample is not None
@@ -195,10 +236,12 @@ class Book:
             runs = msgspec.json.decode(arrays["runs"].tobytes(), type=list[Run])
         except (KeyError, msgspec.MsgspecError):
             whole = False
-        if not whole or sample is None or key is None:
+        if not whole or sample is None or key is None or attended is None or versions is None:
             raise self._damaged(f"{self.path} does not hold a ledger")
         received, shown, foreign, fewest = (np.array(count) for count in counts)
-        return Pages(key.tobytes(), sample, received, shown, foreign, fewest, runs)
+        return Pages(
+            *(key.tobytes(), sample, received, shown, foreign, fewest, runs, attended, versions)
+        )
 
     def write(self, pages: Pages) -> None:
         """Put pages in the place of those that are there."""
@@ -214,10 +257,13 @@ class Book:
         save_arrays(
             self.path,
             {
+                "format": np.array([_FORMAT]),
                 "key": np.frombuffer(pages.key, np.uint8),
                 "sample": pages.sample,
                 **{name: getattr(pages, name) for name in _COUNTS},
                 "runs": np.frombuffer(runs, np.uint8),
+                **pages.attended.to_arrays("attended"),
+                **pages.versions.to_arrays("versions"),
             },
         )
 

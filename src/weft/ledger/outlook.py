@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from weft.algorithms.settings import Settings
+from weft.guards.runs import Change
 from weft.guards.terms import Terms
 from weft.ledger.book import Ints
 from weft.ledger.forecast import Forecast, alternatives, forecast
@@ -105,6 +106,8 @@ class Outlook:
         Problems whose finished weights everybody knows who gets the model.
     ways
         What the run would take as planned, and in other ways.
+    changes
+        Party to those of its samples that differences between runs would show.
     """
 
     parties: tuple[str, ...]
@@ -123,6 +126,7 @@ class Outlook:
     groups: int
     released: int
     ways: tuple[Way, ...]
+    changes: dict[str, Change]
     has_ledger: bool
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,6 +159,7 @@ class Outlook:
                 "losses_of": list(self.label_holders),
             },
             "ways": [asdict(way) for way in self.ways],
+            "small_changes": {party: asdict(change) for party, change in self.changes.items()},
             "ledger": self.has_ledger,
         }
 
@@ -168,6 +173,7 @@ def outlook(
     mean_square: float,
     unit_rows: bool = False,
     spent: Mapping[str, Ints] | None = None,
+    changes: Mapping[str, Change] | None = None,
 ) -> Outlook:
     """Look ahead at a run.
 
@@ -182,6 +188,8 @@ def outlook(
     spent
         Party to the sums that it has received of each of its shared cohorts; None: there is no
         ledger.
+    changes
+        Party to those of its samples that differences between runs would show, by its ledger.
     """
 
     def ahead(of: Settings) -> Forecast:
@@ -211,6 +219,7 @@ def outlook(
         groups=len(roster.rows.sizes),
         released=classes,
         ways=tuple(ways),
+        changes=dict(changes or {}),
         has_ledger=spent is not None,
     )
 

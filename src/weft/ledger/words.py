@@ -308,6 +308,12 @@ def _rules(look: Outlook) -> list[str]:
             f"allow_crossed_cells = true lets parties compute cells of {look.crossed} samples that "
             "only others hold, because they have the feature for other samples; without it: refused"
         )
+    if look.changes and terms.allow_small_changes:
+        shown = _names([f"{party}'s ({change})" for party, change in look.changes.items()], of="; ")
+        said.append(
+            "allow_small_changes = true lets the difference of two runs show a few samples: "
+            f"{shown}; without it: refused"
+        )
     if len(look.label_holders) == 1 and terms.allow_lone_labels:
         said.append(
             "allow_lone_labels = true shows the coordinator the losses of one party; without it: "

@@ -1,0 +1,86 @@
+"""``min_batch`` between runs: no samples may stand alone in what several runs show together.
+
+Every solver begins where all samples weigh the same, so that the first feature sums of two runs
+differ by the rows that only one of them had: one sample more or fewer is shown exactly. With more
+runs an observer may add and subtract as it likes. What it can single out then depends only on who
+took part when: samples that took part in the same runs cannot be told apart. So these go together,
+and wherever fewer than ``min_batch`` of them do, their attendance must be a combination of that of
+larger groups, so that whatever shows them shows a larger group too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Samples that would stand alone between an earlier run and the next one.
+
+    Attributes
+    ----------
+    came, went
+        Samples that only the next run has, and only the earlier one.
+    corrected
+        Samples of both whose cells or labels are others now.
+    since
+        When the earlier run began (ISO 8601, UTC).
+    """
+
+    came: int
+    went: int
+    corrected: int
+    since: str
+
+    def __str__(self) -> str:
+        counts = (self.came, self.went, self.corrected)
+        what = ("came", "went", "got other cells or labels")
+        parts = [f"{n} {word}" for n, word in zip(counts, what, strict=True) if n]
+        return f"{' and '.join(parts)} since its run of {self.since[:16].replace('T', ' ')}"
+
+
+def standing_alone(present: Bools, group: Ints, at_least: int) -> Bools:
+    """Samples that the last run would set apart in groups of fewer than ``at_least``.
+
+    Parameters
+    ----------
+    present
+        (runs × samples) who takes part in which run; the last one is still to come.
+    group
+        Per sample, its cohort: whoever holds a sample knows it, and all others of its cohort.
+    """
+    names, group = np.unique(group, return_inverse=True)
+    before, _ = _alone(present[:-1], group.ravel(), len(names), at_least)
+    after, samples = _alone(present, group.ravel(), len(names), at_least)
+    # What earlier runs have shown already, with or without leave, no refusal takes back.
+    return samples & (after > before)[group.ravel()]
+
+
+def _alone(present: Bools, group: Ints, groups: int, at_least: int) -> tuple[Ints, Bools]:
+    """Per group, how many small sums runs would single out; and the samples in these sums."""
+    runs = len(present)
+    pattern = (present.astype(np.int64) << np.arange(runs)[:, None]).sum(axis=0)
+    kinds, kind, sizes = np.unique(
+        (group << runs) | pattern, return_inverse=True, return_counts=True
+    )
+    who, attended = kinds >> runs, (kinds[:, None] >> np.arange(runs)) & 1
+    # Whoever is in every run is never singled out alone: its cohort was large enough in each.
+    constant = (attended == attended[:, :1]).all(axis=1)
+    few = (sizes < at_least) & ~constant
+    found = np.zeros(groups, np.int64)
+    alone = np.zeros(len(kinds), bool)
+    always = np.ones((1, runs), np.int64)
+    for number in np.unique(who[few]).tolist():
+        mine = who == number
+        large = np.vstack([always, attended[mine & ~few]])
+        rank = np.linalg.matrix_rank(large)
+        found[number] = np.linalg.matrix_rank(np.vstack([large, attended[mine & few]])) - rank
+        for place in np.flatnonzero(mine & few).tolist():
+            alone[place] = np.linalg.matrix_rank(np.vstack([large, attended[place]])) > rank
+    return found, alone[kind.ravel()]
