@@ -55,15 +55,20 @@ def standing_alone(present: Bools, group: Ints, at_least: int) -> Bools:
     group
         Per sample, its cohort: whoever holds a sample knows it, and all others of its cohort.
     """
-    names, group = np.unique(group, return_inverse=True)
-    before, _ = _alone(present[:-1], group.ravel(), len(names), at_least)
-    after, samples = _alone(present, group.ravel(), len(names), at_least)
-    # What earlier runs have shown already, with or without leave, no refusal takes back.
-    return samples & (after > before)[group.ravel()]
+    *earlier, now = present
+    if any((run == now).all() for run in earlier):
+        return np.zeros(len(now), bool)
+    shown, known = _alone(present[:-1], np.zeros_like(group), at_least)
+    showing, samples = _alone(present, group, at_least)
+    # What earlier runs have shown already, with leave to do so, no refusal takes back.
+    if showing <= shown:
+        return np.zeros(len(now), bool)
+    new = samples & ~known
+    return new if new.any() else samples
 
 
-def _alone(present: Bools, group: Ints, groups: int, at_least: int) -> tuple[Ints, Bools]:
-    """Per group, how many small sums runs would single out; and the samples in these sums."""
+def _alone(present: Bools, group: Ints, at_least: int) -> tuple[int, Bools]:
+    """How many sums over a few samples runs single out, and the samples in these sums."""
     runs = len(present)
     pattern = (present.astype(np.int64) << np.arange(runs)[:, None]).sum(axis=0)
     kinds, kind, sizes = np.unique(
@@ -73,14 +78,14 @@ def _alone(present: Bools, group: Ints, groups: int, at_least: int) -> tuple[Int
     # Whoever is in every run is never singled out alone: its cohort was large enough in each.
     constant = (attended == attended[:, :1]).all(axis=1)
     few = (sizes < at_least) & ~constant
-    found = np.zeros(groups, np.int64)
+    found = 0
     alone = np.zeros(len(kinds), bool)
     always = np.ones((1, runs), np.int64)
     for number in np.unique(who[few]).tolist():
         mine = who == number
         large = np.vstack([always, attended[mine & ~few]])
         rank = np.linalg.matrix_rank(large)
-        found[number] = np.linalg.matrix_rank(np.vstack([large, attended[mine & few]])) - rank
+        found += np.linalg.matrix_rank(np.vstack([large, attended[mine & few]])) - rank
         for place in np.flatnonzero(mine & few).tolist():
             alone[place] = np.linalg.matrix_rank(np.vstack([large, attended[place]])) > rank
-    return found, alone[kind.ravel()]
+    return int(found), alone[kind.ravel()]

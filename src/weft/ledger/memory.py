@@ -125,9 +125,20 @@ class Memory:
 
 
 def _cohorts(places: Places) -> NDArray[np.int64]:
-    """The cohort of each sample in the last run that it took part in."""
-    runs = len(places)
-    last = runs - 1 - (places[::-1] != 0).argmax(axis=0)
-    cohort = np.abs(places[last, np.arange(places.shape[1])])
-    numbers: NDArray[np.int64] = cohort.astype(np.int64) * runs + last
-    return numbers
+    """The cohort of each sample in the last run; of those who are gone, the one of their cohort.
+
+    Where the rest of a cohort is spread over several now, or nobody is left of it, those who are
+    gone stay for themselves: whoever knows the others may not know them.
+    """
+    *earlier, now = np.abs(places).astype(np.int64)
+    found: NDArray[np.int64] = now.copy()
+    for number, run in reversed(list(enumerate(earlier, start=1))):
+        gone = (found == 0) & (run != 0)
+        stayed = (now != 0) & (run != 0)
+        links = np.unique(np.stack([run[stayed], now[stayed]]), axis=1)
+        cohorts, first, heirs = np.unique(links[0], return_index=True, return_counts=True)
+        # No cohort of now has a negative number.
+        home = -(np.arange(run.max(initial=0) + 1) * (len(earlier) + 1) + number)
+        home[cohorts[heirs == 1]] = links[1][first[heirs == 1]]
+        found[gone] = home[run[gone]]
+    return found

@@ -1,0 +1,384 @@
+"""Samples come and go between two runs in large groups or not at all: ledgers remember."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.algorithms.base import Checkpointing
+from weft.algorithms.settings import Settings
+from weft.data import Tile, load
+from weft.errors import WeftError
+from weft.federation import Federation, Preparation
+from weft.guards import Terms
+from weft.guards.runs import standing_alone
+from weft.ledger import Book, Ledger
+from weft.ledger.memory import MOST_RUNS
+from weft.storage import load_arrays, save_arrays
+
+QUICK = Settings(lam=1e-1, gap=0.5, solver="cutting-planes")
+REFUSED = "party p2 refuses to train, because so few of its samples changed"
+
+
+@pytest.fixture(scope="module")
+def table():
+    return load("breast_cancer")
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "ledger")
+
+
+def tile(table, rows):
+    return Tile.make(table.ids[rows], table.features, table.block[rows], table.labels[rows])
+
+
+@pytest.fixture
+def three(table):
+    """Three parties with all columns of some rows each; p2's rows, or its tile, are given."""
+
+    def make(second):
+        given_rows = not isinstance(second, Tile)
+        return {
+            "p1": (tile(table, np.arange(100)),),
+            "p2": (tile(table, np.asarray(second)) if given_rows else second,),
+            "p3": (tile(table, np.arange(400, 500)),),
+        }
+
+    return make
+
+
+def train(tiles, ledger, settings=QUICK, preparation=None, **terms):
+    preparation = preparation or Preparation(scaling="standard")
+    return Federation(tiles, preparation, terms=Terms(**terms), ledger=ledger).train(settings)
+
+
+def refused(tiles, ledger, **terms):
+    """What a run is refused with, before p2 has sent anything but tokens."""
+    federation = Federation(
+        tiles,
+        Preparation(scaling="standard"),
+        terms=Terms(**terms),
+        ledger=ledger,
+        record=True,
+    )
+    before = Book(ledger.folder, "p2").path.read_bytes()
+    with pytest.raises(WeftError, match=REFUSED) as told:
+        federation.train(QUICK)
+    assert "\n" not in str(told.value)
+    assert Book(ledger.folder, "p2").path.read_bytes() == before
+    return str(told.value)
+
+
+FIRST = np.arange(100, 200)
+CHANGES = {
+    "none": (FIRST, None),
+    "none, in another order": (FIRST[::-1], None),
+    "one more": (np.arange(100, 201), "1 came since"),
+    "nine more": (np.arange(100, 209), "9 came since"),
+    "ten more": (np.arange(100, 210), None),
+    "one fewer": (np.arange(101, 200), "1 went since"),
+    "ten fewer": (np.arange(110, 200), None),
+    "one for another": (np.arange(101, 201), "1 came and 1 went since"),
+    "ten for ten others": (np.arange(110, 210), None),
+    "all others": (np.arange(200, 300), None),
+    "ten more, one fewer": (np.arange(101, 210), None),
+    "five for five others": (np.arange(105, 205), "5 came and 5 went since"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_few_samples_more_or_fewer_are_refused(case, three, ledger):
+    rows, words = CHANGES[case]
+    train(three(FIRST), ledger)
+    if words is None:
+        train(three(rows), ledger)
+        assert len(Book(ledger.folder, "p2").read().runs) == 2
+        return
+    told = refused(three(rows), ledger)
+    assert words in told
+    assert "let at least min_batch = 10 of a group come or go together, or none, or agree" in told
+    assert Book(ledger.folder, "p2").read().runs[0].began[:10] in told
+    # What was refused is not remembered, so that nothing else is refused for it.
+    train(three(FIRST), ledger)
+
+
+@pytest.mark.parametrize("corrected", [1, 9, 10])
+@pytest.mark.parametrize("what", ["label", "cell"])
+def test_corrected_samples_count_too(what, corrected, table, three, ledger):
+    """A label that changes sides shows the row twice, a cell its change."""
+    train(three(FIRST), ledger)
+    before = tile(table, FIRST)
+    labels, block = before.labels.copy(), before.block.copy()
+    if what == "label":
+        labels[:corrected] = 1 - labels[:corrected]
+    else:
+        block[:corrected, 3] += 1.0
+    after = three(replace(before, labels=labels, block=block))
+    if corrected < 10:
+        assert f"{corrected} got other cells or labels since" in refused(after, ledger)
+    else:
+        train(after, ledger)
+
+
+def test_columns_in_another_order_are_the_same_samples(table, three, ledger):
+    train(three(FIRST), ledger)
+    held = tile(table, FIRST)
+    train(three(held.columns(np.arange(held.m)[::-1])), ledger)
+
+
+def test_a_new_column_does_not_hide_a_new_sample(table, ledger):
+    """All rows are others then, but in the old columns one is new."""
+
+    def parties(columns, rows):
+        return {
+            name: (tile(table, mine).columns(np.arange(columns)),)
+            for name, mine in (("p1", np.arange(100)), ("p2", rows), ("p3", np.arange(400, 500)))
+        }
+
+    train(parties(20, FIRST), ledger)
+    assert "1 came since" in refused(parties(21, np.arange(100, 201)), ledger)
+    train(parties(21, FIRST), ledger)
+
+
+def test_terms_and_min_batch_decide(three, ledger):
+    train(three(FIRST), ledger)
+    more = three(np.arange(100, 203))
+    assert "3 came" in refused(more, ledger)
+    train(more, ledger, allow_small_changes=True)
+    # These three are known now; nothing that shows no others is refused for their sake.
+    train(more, ledger)
+    train(three(FIRST), ledger)
+    train(three(np.arange(100, 223)), ledger)
+    # But two of the three without the third are new.
+    refused(three(np.arange(100, 202)), ledger)
+    refused(three(np.arange(100, 202)), ledger, min_batch=2)
+    train(three(np.arange(100, 202)), ledger, min_batch=1)
+
+
+def test_the_next_run_is_compared_with_several_before(three, ledger):
+    train(three(FIRST), ledger)
+    train(three(np.arange(100, 120)), ledger)
+    assert "1 went since" in refused(three(np.arange(100, 199)), ledger)
+    assert "1 came since" in refused(three(np.arange(100, 121)), ledger)
+    train(three(np.arange(100, 140)), ledger)
+
+
+def test_combinations_of_runs_count_like_differences(three, ledger):
+    """Each two differ by ten or more, but the fourth minus the second and third is one sample."""
+    ten, others = np.arange(200, 210), np.arange(210, 220)
+    train(three(FIRST), ledger)
+    train(three([*FIRST, *ten]), ledger)
+    train(three([*FIRST, *others]), ledger)
+    assert "1 came" in refused(three([*FIRST, *ten, *others, 230]), ledger)
+    train(three([*FIRST, *ten, *others]), ledger)
+
+
+def test_random_parts_of_the_samples_are_no_small_changes(three, ledger):
+    """Some few may be missing in all of several runs: no combination singles them out."""
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        train(three(rng.choice(np.arange(100, 300), 160, replace=False)), ledger)
+    present = Book(ledger.folder, "p2").read().attended.places != 0
+    _, sizes = np.unique(present, axis=1, return_counts=True)
+    assert sizes.min() < 10
+
+
+def test_equal_runs_take_one_place_and_the_oldest_is_forgotten(three, ledger):
+    train(three(FIRST), ledger)
+    for count in range(20, 20 + 10 * MOST_RUNS, 10):
+        train(three(np.arange(100, 100 + count)), ledger)
+        train(three(np.arange(100, 100 + count)), ledger)
+    pages = Book(ledger.folder, "p2").read()
+    assert len(pages.runs) == 1 + 2 * MOST_RUNS
+    assert [n for _, n in pages.attended.sizes] == list(range(20, 20 + 10 * MOST_RUNS, 10))
+    assert len(pages.attended.sample) == 10 + 10 * MOST_RUNS
+    # Only the first run had sample 195 without 180 to 189.
+    train(three([*np.arange(100, 180), *np.arange(190, 200)]), ledger)
+
+
+# ── who takes part ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_sample_that_others_hold_too_now_has_not_changed(table, three, ledger):
+    train(three(FIRST), ledger)
+    tiles = three(FIRST)
+    shared = (tile(table, np.r_[400:500, 100:110]),)
+    train({**tiles, "p3": shared}, ledger, allow_pairs=True)
+
+
+def test_what_min_batch_leaves_out_takes_no_part(table, three, ledger):
+    """Three samples that p3 has got too are a group of their own, too small to train on."""
+    train(three(FIRST), ledger)
+    tiles = {**three(FIRST), "p3": (tile(table, np.r_[400:500, 100:103]),)}
+    assert "3 went since" in refused(tiles, ledger, allow_pairs=True)
+
+
+def test_each_group_counts_for_itself(table, three, ledger):
+    """Of five new samples of its own and ten that p3 knows, p3 does not know five."""
+    shared = np.arange(100, 130)
+    both = {**three(FIRST), "p3": (tile(table, np.r_[400:500, shared]),)}
+    train(both, ledger, allow_pairs=True)
+    new, known = np.arange(200, 205), np.arange(210, 220)
+    tiles = {
+        **three([*FIRST, *new, *known]),
+        "p3": (tile(table, np.r_[400:500, shared, known]),),
+    }
+    assert "5 came since" in refused(tiles, ledger, allow_pairs=True)
+
+
+def test_without_shared_columns_nothing_is_remembered(table, ledger):
+    """Sums over features stay at home in a vertical federation."""
+    held = tile(table, FIRST)
+    parties = {f"p{k}": (held.columns(np.arange(10 * k, 10 * k + 10)),) for k in range(3)}
+    train(parties, ledger)
+    fewer = {name: (held.rows(slice(1, None)),) for name, (held,) in parties.items()}
+    train(fewer, ledger)
+    assert not Book(ledger.folder, "p1").read().attended.runs
+
+
+def test_open_runs_are_remembered_for_careful_ones(three, ledger):
+    train(three(FIRST), ledger, min_batch=1)
+    assert "1 came since" in refused(three(np.arange(100, 201)), ledger)
+
+
+def test_without_a_ledger_nobody_remembers(three):
+    train(three(FIRST), None)
+    train(three(np.arange(100, 201)), None)
+
+
+# ── what counts as a run ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_run_that_ends_before_any_feature_sum_is_none(three, ledger):
+    shown = Settings(lam=1e-1, gap=0.5, solver="cutting-planes", coordinator_sees="weights")
+    with pytest.raises(WeftError, match="refuses coordinator_sees"):
+        train(three(FIRST), ledger, shown, Preparation())
+    assert not ledger.folder.exists()
+    # With scaling, sums over columns have been shown when settings are refused.
+    with pytest.raises(WeftError, match="refuses coordinator_sees"):
+        train(three(FIRST), ledger, shown)
+    assert "1 came since" in refused(three(np.arange(100, 201)), ledger)
+
+
+@pytest.mark.parametrize("solver", ["cutting-planes", "hyfdca"])
+def test_a_run_counts_before_its_first_feature_sum_is_sent(solver, three, ledger, monkeypatch):
+    """Also where the process is killed at once."""
+    from weft.channels import LocalChannel as Real
+
+    class Killed(BaseException):
+        pass
+
+    def on(handler):
+        def answer(phase, message):
+            reply = handler(phase, message)
+            if "v" in reply:
+                raise Killed
+            return reply
+
+        return answer
+
+    monkeypatch.setattr(
+        "weft.federation.LocalChannel",
+        lambda handlers, **how: Real({n: on(h) for n, h in handlers.items()}, **how),
+    )
+    monkeypatch.setattr("weft.ledger.account.Account.close", lambda self: None)
+    with pytest.raises(Killed):
+        train(three(FIRST), ledger, Settings(lam=1e-1, gap=0.5, solver=solver), Preparation())
+    pages = Book(ledger.folder, "p1").read()
+    assert pages.attended.sizes == [(pages.runs[0].began, 100)]
+    assert pages.runs[0].ended is None
+
+
+def test_a_resumed_run_is_the_same_run(three, ledger, tmp_path):
+    store = tmp_path / "checkpoints"
+    store.mkdir()
+    settings = Settings(lam=1e-1, gap=None, iterations=8, solver="hyfdca", norms="cohort")
+
+    def go(resume, progress=None):
+        federation = Federation(
+            three(FIRST),
+            Preparation(scaling="standard", unit_rows=True),
+            store=store,
+            terms=Terms(),
+            ledger=ledger,
+        )
+        saving = Checkpointing(store, 2, resume)
+        return federation.train(settings, checkpointing=saving, progress=progress)
+
+    def stop(record):
+        if record.iteration == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        go(False, stop)
+    assert go(True).result.history[-1].iteration == 8
+    assert len(Book(ledger.folder, "p2").read().attended.runs) == 1
+
+
+# ── the file ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda arrays: arrays.pop("format"),
+        lambda arrays: arrays.update(format=np.array([1])),
+        lambda arrays: arrays.pop("attended.places"),
+        lambda arrays: arrays.update({"attended.runs": np.array(["once"] * 3)}),
+        lambda arrays: arrays.update({"versions.sample": arrays["versions.sample"][::-1]}),
+    ],
+)
+def test_an_older_or_damaged_ledger_is_one_sentence(damage, three, ledger):
+    train(three(FIRST), ledger)
+    path = Book(ledger.folder, "p2").path
+    arrays = load_arrays(path)
+    damage(arrays)
+    save_arrays(path, arrays)
+    with pytest.raises(WeftError, match="ledger of party p2 cannot be read") as told:
+        train(three(FIRST), ledger)
+    assert "move that file away" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_no_id_stands_in_the_file(three, ledger, table):
+    train(three(FIRST), ledger)
+    whole = Book(ledger.folder, "p2").path.read_bytes()
+    first, second = (Book(ledger.folder, name).read() for name in ("p1", "p2"))
+    assert all(str(i).encode() not in whole for i in table.ids[FIRST] if len(str(i)) > 4)
+    assert len(np.intersect1d(first.hashes(table.ids), second.hashes(table.ids))) == 0
+
+
+# ── the rule ─────────────────────────────────────────────────────────────────────────────────
+
+LEAST = 3
+
+
+@given(
+    st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=2, max_size=4),
+)
+def test_no_combination_of_runs_that_are_let_through_shows_a_few(wished):
+    """Runs over blocks of one or more samples; some samples take part in all of them."""
+    sizes = np.array([1, 1, 1, 2, 2, 3, 3, 4, 5])
+    block = np.repeat(np.arange(len(sizes)), sizes)
+    core = np.ones(LEAST, bool)
+    runs = [np.r_[core, np.zeros(len(block), bool)]]
+    for wish in wished:
+        asked = np.r_[core, np.array(wish)[block]]
+        present = np.stack([*runs, asked])
+        alone = standing_alone(present, np.zeros(present.shape[1], np.int64), LEAST)
+        differences = [(run != asked).sum() for run in runs]
+        if any(0 < count < LEAST for count in differences):
+            assert alone.any()
+        if not alone.any():
+            runs.append(asked)
+    stacked = np.stack(runs).astype(int)
+    for factors in product((-2, -1, 0, 1, 2), repeat=len(runs)):
+        count = int((np.array(factors) @ stacked != 0).sum())
+        assert count == 0 or count >= LEAST
