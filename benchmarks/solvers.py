@@ -17,7 +17,7 @@ side by side), everything else that the process did, which is the coordinator's 
 trips × latency. Bytes travel in no time.
 
 HyFDCA (``safe``, all samples in every iteration) trains with cipher ``plain`` to save time: its
-round trips are the same with any, and its modelled seconds lack encryption. It stops at ten times
+round trips are the same with any, and its modelled seconds lack encryption; without guards too. It stops at ten times
 our round trips or after ``--hyfdca-seconds``, whichever is first, and nothing is extrapolated.
 
 Central optima are kept in WEFT_CACHE (or the folder for temporary files). Needs the data directory:
@@ -46,6 +46,7 @@ from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel
 from weft.data import SPLITS, Split, Table, pool
 from weft.federation import Federation, Preparation
+from weft.guards import OPEN, Terms
 from weft.model import Model
 
 Floats = NDArray[np.float64]
@@ -189,8 +190,13 @@ class Run:
         return inside[-1] if inside else self.marks[0]
 
 
-def train(split: Split, settings: Settings) -> Run:
-    federation = Watched(split.parties, Preparation(intercept=True, overlap=split.overlap))
+def train(split: Split, settings: Settings, *, guarded: bool = True) -> Run:
+    terms = OPEN
+    if guarded:
+        # The careful terms, but for the mode that is measured, and for two that want no cipher.
+        terms = Terms(coordinator_sees=settings.coordinator_sees, ciphers=(settings.cipher,))
+    preparation = Preparation(intercept=True, overlap=split.overlap)
+    federation = Watched(split.parties, preparation, terms=terms)
     marks: list[Mark] = []
     ends: list[float] = []
     began = told = perf_counter()
@@ -264,7 +270,8 @@ def one_problem(
     if report.options.hyfdca_seconds > 0:
         most = TIMES * max(run.final.round_trips for _, _, run in runs)
         print(f"{problem}, HyFDCA: training for up to {most} round trips …", flush=True)
-        peer = train(split, peer_settings(case, most, report.options.hyfdca_seconds))
+        how = peer_settings(case, most, report.options.hyfdca_seconds)
+        peer = train(split, how, guarded=False)
         stopped = peer.result.stopped
         print(f"  stopped: {stopped}", flush=True)
     for case, mode, run in runs:

@@ -20,6 +20,7 @@ from weft.algorithms.settings import Settings
 from weft.config.solvers import settled
 from weft.data import SPLITS, Split, Table, load
 from weft.federation import Federation, Preparation, Trained
+from weft.guards import Terms
 from weft.losses import get_loss
 
 Floats = NDArray[np.float64]
@@ -39,6 +40,8 @@ class Size:
         How many images to train on and which pixels of them; None: all.
     groups
         Groups of rows and of columns; every party holds one of each.
+    min_batch
+        As in `Terms`; a few rows need a small one.
     """
 
     lam: float = 1e-2
@@ -46,11 +49,12 @@ class Size:
     samples: int | None = None
     pixels: tuple[int, ...] | None = None
     groups: int = 3
+    min_batch: int = 10
 
 
 #: Paillier takes milliseconds for every single value.
 _MIDDLE = tuple(8 * row + column for row in (1, 3, 4, 6) for column in (2, 3, 4, 5))
-SIZES = {"paillier": Size(gap=1e-2, samples=60, pixels=_MIDDLE, groups=2)}
+SIZES = {"paillier": Size(gap=1e-2, samples=60, pixels=_MIDDLE, groups=2, min_batch=2)}
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,10 @@ class Figures:
         The same for the party that spent the most.
     values_encrypted
         How many values the parties encrypted.
+    min_batch
+        Samples that change together in every sum that others see, or none does.
+    remarks
+        What the run had to say, such as what guards cost.
     """
 
     parties: int
@@ -99,6 +107,8 @@ class Figures:
     encryption_bytes: int
     slowest_party_encryption_seconds: float
     values_encrypted: int
+    min_batch: int
+    remarks: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -141,7 +151,8 @@ def run_demo(
     _compile(train, settings)
     start = perf_counter()
     # No constant column: liblinear then minimises the same function without further ado.
-    federation = Federation(split.parties, Preparation(unit_rows=True))
+    terms = Terms(min_batch=size.min_batch, allow_pairs=size.groups < 3, ciphers=(cipher,))
+    federation = Federation(split.parties, Preparation(unit_rows=True), terms=terms)
     trained = federation.train(settings, progress=progress)
     seconds = perf_counter() - start
 
@@ -178,6 +189,8 @@ def run_demo(
         encryption_bytes=trained.encryption.bytes,
         slowest_party_encryption_seconds=trained.encryption.slowest.seconds,
         values_encrypted=trained.encryption.parties.encrypted,
+        min_batch=terms.min_batch,
+        remarks=tuple(trained.result.notes),
     )
     return Demo(figures, trained, settings)
 
@@ -188,7 +201,8 @@ def _compile(table: Table, settings: Settings) -> None:
     # Paillier's own loops are not compiled, and slow.
     cipher = "pad" if settings.cipher == "paillier" else settings.cipher
     settings = msgspec.structs.replace(settings, lam=0.1, gap=1e-3, iterations=4, cipher=cipher)
-    Federation(few.parties, Preparation(unit_rows=True)).train(settings)
+    terms = Terms(min_batch=2, allow_pairs=True, ciphers=(cipher,))
+    Federation(few.parties, Preparation(unit_rows=True), terms=terms).train(settings)
 
 
 def _even_against_odd() -> Table:

@@ -66,8 +66,11 @@ def demo(
         f"of these, on encryption        {figures.encryption_seconds:.2f} s "
         f"({figures.cipher}; slowest party {figures.slowest_party_encryption_seconds:.2f} s), "
         f"{figures.encryption_bytes:,} bytes, {figures.values_encrypted:,} values",
+        f"guards                         on: sums change by {figures.min_batch} samples or more, "
+        "or not at all",
         "",
         figures.explanation(),
+        *(f"- {remark}" for remark in figures.remarks),
     )
     if out is not None:
         say(f"Model, history and plot are in {out}.")
