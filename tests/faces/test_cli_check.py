@@ -219,3 +219,71 @@ def test_a_site_can_refuse_a_forecast_of_exposure(checked, hospitals, tmp_path, 
     assert trained.code == 2
     assert "south refuses to show more sums about 40 of its samples" in trained.err
     assert "allow_exposure = true" in trained.err
+
+
+ROWS = """
+name = "three clinics"
+
+[data]
+id = "patient"
+label = "outcome"
+scaling = "standard"
+
+[model]
+lambda = 1e-1
+
+[solver]
+gap = 1e-1
+
+[privacy]
+min_batch = 5
+allow_small_changes = ALLOWED
+"""
+
+
+def clinics(folder, tables, allowed="false"):
+    """A config of parties with the same columns, a file each."""
+    parties = ""
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+        parties += f'\n[[party]]\nname = "{name}"\nfile = "{name}.csv"\n'
+    return ROWS.replace("ALLOWED", allowed) + parties
+
+
+def test_a_run_that_differs_by_a_few_samples_is_refused_before_it_begins(
+    checked, hospitals, tmp_path, weft
+):
+    whole = hospitals.north
+    tables = {"a": whole[:12], "b": whole[12:26], "c": whole[26:]}
+    assert checked(clinics(tmp_path, tables)).code == 0
+    assert weft("train", "config.toml", "--out", "one").code == 0
+    before = (tmp_path / "ledger" / "b.npz").read_bytes()
+    changed = {**tables, "b": whole[13:26]}
+    outcome = checked(clinics(tmp_path, changed))
+    trained = weft("train", "config.toml", "--out", "two")
+    assert outcome.code == trained.code == 2
+    assert "REFUSED by b: to train, because so few of its samples changed" in outcome.flat
+    assert "(1 went since its run of" in outcome.flat
+    assert "party b refuses to train, because so few of its samples changed" in trained.err
+    assert trained.err.count("\n") == 1
+    assert not (tmp_path / "two").exists()
+    found = json.loads(checked(clinics(tmp_path, changed), "--json").out)
+    assert found["outlook"]["small_changes"]["b"]["went"] == 1
+    assert [refusal["party"] for refusal in found["refusals"]] == ["b"]
+    assert (tmp_path / "ledger" / "b.npz").read_bytes() == before
+    outcome = checked(clinics(tmp_path, changed, "true"))
+    assert outcome.code == 0
+    assert "allow_small_changes = true lets the difference of two runs show a few" in outcome.flat
+    assert "b's (1 went since its run of" in outcome.flat
+    assert weft("train", "config.toml", "--out", "two").code == 0
+    told = " ".join(weft("ledger", "ledger", "--party", "b").out.split())
+    assert "b: 14 samples, 2 runs" in told
+    assert "13 to 14 samples in feature sums that others see; the last 2 different sets" in told
+
+
+def test_inner_products_are_announced_where_dual_variables_are(checked):
+    assert "all inner products between the foreign parts" in checked(VERTICAL).flat
+    assert (
+        "inner products between"
+        not in checked(GRID.replace('"grid", k = 5, q = 5', '"rows", parties = 5')).flat
+    )

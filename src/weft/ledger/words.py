@@ -226,6 +226,12 @@ def _rest(look: Outlook) -> list[str]:
     else:
         labels += "holders share; here all of them have the labels anyway"
     said = [labels] if look.exposures or look.learners else []
+    if any(e.view.columns > 1 for e in look.exposures):
+        said.append(
+            "with these dual variables and as many sums as it lacks columns, a party can also "
+            "compute all inner products between the foreign parts of its samples, so their lengths "
+            "and angles, without knowing any row"
+        )
     if look.shared_columns:
         parts = [f"{c:,} with {h} holders" for h, c in look.shared_columns.items()]
         said.append(
