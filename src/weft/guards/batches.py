@@ -52,7 +52,10 @@ class Batches:
         held = np.zeros(len(self.atoms), bool)
         nothing = np.zeros((0, 0), np.uint8)
         last = np.ascontiguousarray(old[self.rows].T)
-        _admit(new, self.rows, self.start, last, nothing, 0, self.least, held)
+        values = np.ascontiguousarray(new[self.rows].T)
+        _admit(values, self.start, last, nothing, 0, self.least, held)
+        if held.any():
+            new[self.rows] = values.T
         return held
 
 
@@ -80,12 +83,10 @@ class SeenBatches(Batches):
 
     def lacking(self, vectors: Floats) -> NDArray[np.bool_]:
         """(atoms × columns) where vectors would differ in too few samples from one seen."""
-        new, count = vectors.shape[1], self._count
-        self._reserve(new)
-        out = np.zeros((len(self.atoms), new), bool)
-        _find_lacking(
-            vectors, self.rows, self.start, self._last, self._marks, count, self.least, out
-        )
+        self._reserve(1)
+        out = np.zeros((len(self.atoms), vectors.shape[1]), bool)
+        values = np.ascontiguousarray(vectors[self.rows].T)
+        _find_lacking(values, self.start, self._last, self._marks, self._count, self.least, out)
         return out
 
     def fits(self, atom: int, column: int, values: Floats) -> bool:
@@ -111,9 +112,10 @@ class SeenBatches(Batches):
         new = vectors.shape[1]
         held = np.zeros(len(self.atoms), bool)
         self._reserve(new)
-        _admit(
-            vectors, self.rows, self.start, self._last, self._marks, self._count, self.least, held
-        )
+        values = np.ascontiguousarray(vectors[self.rows].T)
+        _admit(values, self.start, self._last, self._marks, self._count, self.least, held)
+        if held.any():
+            vectors[self.rows] = values.T
         self._count += new
         return held
 
@@ -121,7 +123,6 @@ class SeenBatches(Batches):
 @numba.njit(cache=True)
 def _admit(
     values: Floats,
-    rows: Ints,
     start: Ints,
     last: Floats,
     marks: Marks,
@@ -129,35 +130,34 @@ def _admit(
     least: int,
     held: NDArray[np.bool_],
 ) -> None:
-    for column in range(values.shape[1]):
-        before = last[column % len(last)]
+    """Columns of ``values``, one after the other, each a row here."""
+    for column in range(len(values)):
+        new, before = values[column], last[column % len(last)]
         for atom in range(len(start) - 1):
             begin, end = start[atom], start[atom + 1]
-            changed = _enough(values, rows, column, before, begin, end, least)
+            changed = _enough(new, before, begin, end, least)
             if changed == 1 and len(marks):
                 for i in range(begin, end):
-                    marks[count + column, i] = _mark(values[rows[i], column])
+                    marks[count + column, i] = _mark(new[i])
                 if _too_close(marks, count + column, begin, end, least):
                     changed = -1
             if changed < 0:
                 held[atom] = True
             if changed < 1:
                 for i in range(begin, end):
-                    values[rows[i], column] = before[i]
+                    new[i] = before[i]
                     if len(marks):
                         marks[count + column, i] = _mark(before[i])
             else:
                 for i in range(begin, end):
-                    before[i] = values[rows[i], column]
+                    before[i] = new[i]
 
 
 @numba.njit(cache=True)
 def _fits(
     values: Floats, before: Floats, marks: Marks, count: int, begin: int, end: int, least: int
 ) -> bool:
-    own = np.arange(begin, end) - begin
-    alone = values.reshape(-1, 1)
-    changed = _enough(alone, own, 0, before[begin:end], 0, end - begin, least)
+    changed = _enough(values, before[begin:end], 0, end - begin, least)
     if changed < 1:
         return changed == 0
     for i in range(begin, end):
@@ -168,7 +168,6 @@ def _fits(
 @numba.njit(cache=True)
 def _find_lacking(
     values: Floats,
-    rows: Ints,
     start: Ints,
     last: Floats,
     marks: Marks,
@@ -177,27 +176,25 @@ def _find_lacking(
     out: NDArray[np.bool_],
 ) -> None:
     """The same question for every column by itself; row ``count`` of the marks is overwritten."""
-    for column in range(values.shape[1]):
-        before = last[column % len(last)]
+    for column in range(len(values)):
+        new, before = values[column], last[column % len(last)]
         for atom in range(len(start) - 1):
             begin, end = start[atom], start[atom + 1]
-            changed = _enough(values, rows, column, before, begin, end, least)
+            changed = _enough(new, before, begin, end, least)
             if changed == 1:
                 for i in range(begin, end):
-                    marks[count, i] = _mark(values[rows[i], column])
+                    marks[count, i] = _mark(new[i])
                 out[atom, column] = _too_close(marks, count, begin, end, least)
             else:
                 out[atom, column] = changed < 0
 
 
 @numba.njit(cache=True)
-def _enough(
-    values: Floats, rows: Ints, column: int, before: Floats, begin: int, end: int, least: int
-) -> int:
+def _enough(new: Floats, before: Floats, begin: int, end: int, least: int) -> int:
     """1: enough samples changed, and enough are there at all; 0: none changed; −1: too few."""
     size = square = moved = moved_square = 0.0
     for i in range(begin, end):
-        value = values[rows[i], column]
+        value = new[i]
         change = value - before[i]
         size += abs(value)
         square += value * value

@@ -74,10 +74,10 @@ class Guard:
     def _soften(self, duals: Floats, atom: int, column: int, shares: Floats) -> None:
         """Change as few more samples of an atom as it takes."""
         rows, least = self._batches.rows_of(atom), self._batches.least
+        problem = column % self._width
+        kinks, used = self._rows.kinks(rows, problem, shares), self._rows.trained(rows, problem)
         for factor in FACTORS:
-            soft = self._rows.soften(
-                duals[rows, column], rows, column % self._width, shares, factor * least
-            )
+            soft = np.where(used, kinks.soften(duals[rows, column], factor * least), 0.0)
             soft = self._grid.on_grid(soft)
             if self._batches.fits(atom, column, soft):
                 duals[rows, column] = soft

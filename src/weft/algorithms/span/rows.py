@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from weft.algorithms.ground import Ground
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
-from weft.algorithms.span.softening import softened
+from weft.algorithms.span.softening import Kinks
 from weft.algorithms.span.vectors import Vectors, add_scaled, combined, padded
 
 Floats = NDArray[np.float64]
@@ -113,18 +113,17 @@ class Rows:
         ]
         return np.hstack(found) if found else np.zeros((len(self._z), 0))
 
-    def soften(
-        self, dual: Floats, rows: Ints, problem: int, shares: Floats, count: float
-    ) -> Floats:
-        """One dual vector of some rows, with ``count`` of them changed at little cost.
+    def kinks(self, rows: Ints, problem: int, shares: Floats) -> Kinks:
+        """Some rows by their distance to the kink of the loss, in one problem.
 
-        ``shares`` are those of point and target where it was taken.
+        ``shares`` of point and target say where.
         """
         z = shares[0] * self._z[rows, problem] + shares[1] * self._target[rows, problem]
-        soft = softened(self._loss, dual, z, self._labels[rows, problem], count)
-        if self._training is not None:
-            soft = np.where(self._training[rows, problem], soft, 0.0)
-        return soft
+        return Kinks(self._loss, z, self._labels[rows, problem])
+
+    def trained(self, rows: Ints, problem: int) -> NDArray[np.bool_] | bool:
+        """Which rows a problem trains on."""
+        return True if self._training is None else self._training[rows, problem]
 
     def remember(self, duals: Floats) -> None:
         """Keep dual vectors whose sums are complete, where mixtures of them are wanted."""

@@ -8,7 +8,7 @@ to their kinks, and as true as any other.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,31 +20,47 @@ Floats = NDArray[np.float64]
 #: How many times the samples that must change may change along, at first and at most.
 FACTORS = (1.0, 1.5, 2.0, 3.0, 5.0)
 #: Distances to the kink within which they are looked for.
-_DISTANCES = 2.0 ** np.arange(-24.0, 8.0, 0.25)
+_DISTANCES = 2.0 ** np.arange(-24.0, 8.0, 0.25)  # 128 of them: bisection takes seven steps
 #: Slopes between the two sides keep this far from either.
 _MARGIN = 0.1
 
 
-def softened(loss: Loss, values: Floats, z: Floats, labels: Floats, count: float) -> Floats:
-    """Values of −l' at z, some ``count`` next to the kink replaced by others between its sides.
+class Kinks:
+    """Samples by their distance to the kink of the loss, at some z.
 
-    Which ones follows from z alone, which all holders of a sample with its label know, and nobody
-    else: they all find the same values, and nobody else can tell them.
+    Parameters
+    ----------
+    loss, z, labels
+        Where the slopes are taken.
     """
 
-    def sides(place: int) -> tuple[Floats, Floats]:
-        distance = float(_DISTANCES[place])
-        return loss.u(z - distance, labels), loss.u(z + distance, labels)
+    def __init__(self, loss: Loss, z: Floats, labels: Floats) -> None:
+        self._loss, self._z, self._labels = loss, z, labels
+        #: Per sample, the place of the nearest distance at which the slopes on its sides differ.
+        self._place = np.zeros(len(z), np.int64)
+        step = len(_DISTANCES) // 2
+        while step:
+            # The farther, the sooner they differ: bisection, for all samples at once.
+            low, high = self._sides(self._place + step - 1)
+            self._place += np.where(low == high, step, 0)
+            step //= 2
 
-    def enough(place: int) -> bool:
-        low, high = sides(place)
-        return int(np.count_nonzero(low != high)) >= count
+    def _sides(self, place: NDArray[np.int64] | int) -> tuple[Floats, Floats]:
+        distance = _DISTANCES[place]
+        below, above = self._z - distance, self._z + distance
+        return self._loss.u(below, self._labels), self._loss.u(above, self._labels)
 
-    # The farther from the kink, the more samples: the nearest distance that has enough of them.
-    place = bisect_left(range(len(_DISTANCES) - 1), True, key=enough)
-    low, high = sides(place)
-    share = _MARGIN + (1.0 - 2.0 * _MARGIN) * _fractions(z)
-    return np.where(low != high, low + share * (high - low), values)
+    def soften(self, values: Floats, count: float) -> Floats:
+        """Values of −l' at z, some ``count`` next to the kink replaced by others between its sides.
+
+        Which ones follows from z alone, which all holders of a sample with its label know, and
+        nobody else: they all find the same values, and nobody else can tell them.
+        """
+        nearest = min(math.ceil(count), len(values)) - 1
+        place = int(np.partition(self._place, nearest)[nearest])
+        low, high = self._sides(place)
+        share = _MARGIN + (1.0 - 2.0 * _MARGIN) * _fractions(self._z)
+        return np.where(low != high, low + share * (high - low), values)
 
 
 def _fractions(z: Floats) -> Floats:
