@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Marks = NDArray[np.uint8]
 
+_FAST = {"reassoc", "contract", "nsz"}
 #: Rounding of the two sums.
 _SLACK = 1.0 + 1e-9
 
@@ -189,7 +190,7 @@ def _find_lacking(
                 out[atom, column] = changed < 0
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, fastmath=_FAST)
 def _enough(new: Floats, before: Floats, begin: int, end: int, least: int) -> int:
     """1: enough samples changed, and enough are there at all; 0: none changed; −1: too few."""
     size = square = moved = moved_square = 0.0
