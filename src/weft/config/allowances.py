@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from weft.data.splits import Split
 from weft.guards import Terms
-from weft.matching.roster import Holding, Roster, build_roster
+from weft.matching.building import Holding, build_roster
+from weft.matching.roster import Roster
 
 #: Share of the samples that a guard may leave out before it is switched off.
 _BEARABLE = 0.01

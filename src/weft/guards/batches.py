@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Marks = NDArray[np.uint8]
+Digests = NDArray[np.uint64]
 
 _FAST = {"reassoc", "contract", "nsz"}
 #: Rounding of the two sums.
@@ -51,10 +52,10 @@ class Batches:
     def hold_back(self, new: Floats, old: Floats) -> NDArray[np.bool_]:
         """Undo, in place, changes from ``old`` that are too few; returns which atoms."""
         held = np.zeros(len(self.atoms), bool)
-        nothing = np.zeros((0, 0), np.uint8)
+        nothing = np.zeros((0, 0), np.uint8), np.zeros((0, 0), np.uint64)
         last = np.ascontiguousarray(old[self.rows].T)
         values = np.ascontiguousarray(new[self.rows].T)
-        _admit(values, self.start, last, nothing, 0, self.least, held)
+        _admit(values, self.start, last, *nothing, 0, self.least, held)
         if held.any():
             new[self.rows] = values.T
         return held
@@ -64,7 +65,8 @@ class SeenBatches(Batches):
     """Atoms whose sums others keep: no two of them may differ in too few samples.
 
     Of every vector a byte per sample is kept, in which values that differ look the same once in
-    256 times: too few are counted then, never too many.
+    256 times: too few are counted then, never too many. Whether any differs at all, a number per
+    atom says, which is another one wherever a single sample is.
 
     Parameters
     ----------
@@ -76,6 +78,7 @@ class SeenBatches(Batches):
         super().__init__(atom, least)
         self._last = np.zeros((width, len(self.rows)))
         self._marks: Marks = np.zeros((16, len(self.rows)), np.uint8)
+        self._digests: Digests = np.zeros((16, len(self.atoms)), np.uint64)
         self._count = 0
 
     def rows_of(self, atom: int) -> Ints:
@@ -87,22 +90,27 @@ class SeenBatches(Batches):
         self._reserve(1)
         out = np.zeros((len(self.atoms), vectors.shape[1]), bool)
         values = np.ascontiguousarray(vectors[self.rows].T)
-        _find_lacking(values, self.start, self._last, self._marks, self._count, self.least, out)
+        _find_lacking(values, self.start, self._last, *self._seen, self._count, self.least, out)
         return out
 
     def fits(self, atom: int, column: int, values: Floats) -> bool:
         """Whether these values of one atom differ in enough samples from all vectors seen."""
         self._reserve(1)
-        begin, end = self.start[atom], self.start[atom + 1]
         before = self._last[column % len(self._last)]
-        return bool(_fits(values, before, self._marks, self._count, begin, end, self.least))
+        return bool(_fits(values, self.start, before, *self._seen, self._count, self.least, atom))
+
+    @property
+    def _seen(self) -> tuple[Marks, Digests]:
+        return self._marks, self._digests
 
     def _reserve(self, new: int) -> None:
         if self._count + new > len(self._marks):
             room = max(2 * len(self._marks), self._count + new)
             marks = np.zeros((room, len(self.rows)), np.uint8)
             marks[: self._count] = self._marks[: self._count]
-            self._marks = marks
+            digests = np.zeros((room, len(self.atoms)), np.uint64)
+            digests[: self._count] = self._digests[: self._count]
+            self._marks, self._digests = marks, digests
 
     def admit(self, vectors: Floats) -> NDArray[np.bool_]:
         """Vectors that others will see sums of, side by side; changed in place.
@@ -114,7 +122,7 @@ class SeenBatches(Batches):
         held = np.zeros(len(self.atoms), bool)
         self._reserve(new)
         values = np.ascontiguousarray(vectors[self.rows].T)
-        _admit(values, self.start, self._last, self._marks, self._count, self.least, held)
+        _admit(values, self.start, self._last, *self._seen, self._count, self.least, held)
         if held.any():
             vectors[self.rows] = values.T
         self._count += new
@@ -127,6 +135,7 @@ def _admit(
     start: Ints,
     last: Floats,
     marks: Marks,
+    digests: Digests,
     count: int,
     least: int,
     held: NDArray[np.bool_],
@@ -138,17 +147,15 @@ def _admit(
             begin, end = start[atom], start[atom + 1]
             changed = _enough(new, before, begin, end, least)
             if changed == 1 and len(marks):
-                for i in range(begin, end):
-                    marks[count + column, i] = _mark(new[i])
-                if _too_close(marks, count + column, begin, end, least):
+                _write(marks, digests, count + column, atom, begin, new[begin:end])
+                if _too_close(marks, digests, count + column, atom, begin, end, least):
                     changed = -1
             if changed < 0:
                 held[atom] = True
             if changed < 1:
-                for i in range(begin, end):
-                    new[i] = before[i]
-                    if len(marks):
-                        marks[count + column, i] = _mark(before[i])
+                new[begin:end] = before[begin:end]
+                if len(marks):
+                    _write(marks, digests, count + column, atom, begin, before[begin:end])
             else:
                 for i in range(begin, end):
                     before[i] = new[i]
@@ -156,14 +163,21 @@ def _admit(
 
 @numba.njit(cache=True)
 def _fits(
-    values: Floats, before: Floats, marks: Marks, count: int, begin: int, end: int, least: int
+    values: Floats,
+    start: Ints,
+    before: Floats,
+    marks: Marks,
+    digests: Digests,
+    count: int,
+    least: int,
+    atom: int,
 ) -> bool:
+    begin, end = start[atom], start[atom + 1]
     changed = _enough(values, before[begin:end], 0, end - begin, least)
     if changed < 1:
         return changed == 0
-    for i in range(begin, end):
-        marks[count, i] = _mark(values[i - begin])
-    return not _too_close(marks, count, begin, end, least)
+    _write(marks, digests, count, atom, begin, values)
+    return not _too_close(marks, digests, count, atom, begin, end, least)
 
 
 @numba.njit(cache=True)
@@ -172,6 +186,7 @@ def _find_lacking(
     start: Ints,
     last: Floats,
     marks: Marks,
+    digests: Digests,
     count: int,
     least: int,
     out: NDArray[np.bool_],
@@ -183,9 +198,8 @@ def _find_lacking(
             begin, end = start[atom], start[atom + 1]
             changed = _enough(new, before, begin, end, least)
             if changed == 1:
-                for i in range(begin, end):
-                    marks[count, i] = _mark(new[i])
-                out[atom, column] = _too_close(marks, count, begin, end, least)
+                _write(marks, digests, count, atom, begin, new[begin:end])
+                out[atom, column] = _too_close(marks, digests, count, atom, begin, end, least)
             else:
                 out[atom, column] = changed < 0
 
@@ -209,24 +223,41 @@ def _enough(new: Floats, before: Floats, begin: int, end: int, least: int) -> in
 
 
 @numba.njit(cache=True)
-def _too_close(marks: Marks, new: int, begin: int, end: int, least: int) -> bool:
+def _too_close(
+    marks: Marks, digests: Digests, new: int, atom: int, begin: int, end: int, least: int
+) -> bool:
     """Whether a vector seen before differs in some samples of an atom, but in too few."""
     for old in range(new):
+        if digests[old, atom] == digests[new, atom]:
+            continue
         differ = 0
         for i in range(begin, end):
             if marks[old, i] != marks[new, i]:
                 differ += 1
                 if differ >= least:
                     break
-        if 0 < differ < least:
+        if differ < least:
             return True
     return False
 
 
 @numba.njit(cache=True)
-def _mark(value: float) -> np.uint8:
-    """A byte of a number."""
+def _write(
+    marks: Marks, digests: Digests, vector: int, atom: int, begin: int, values: Floats
+) -> None:
+    """Keep a byte of every value of an atom, and one number for all of them."""
+    digest = np.uint64(0)
+    for place in range(len(values)):
+        mixed = _mixed(values[place])
+        marks[vector, begin + place] = np.uint8(mixed >> np.uint64(56))
+        # Odd factors: where one value differs, the sum does.
+        digest += mixed * np.uint64(2 * place + 1)
+    digests[vector, atom] = digest
+
+
+@numba.njit(cache=True)
+def _mixed(value: float) -> np.uint64:
+    """The bits of a number, mixed well; different ones for different numbers."""
     x = np.float64(value + 0.0).view(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.uint8(x >> np.uint64(56))
+    return (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -13,8 +13,9 @@ from weft.channels.message import Value, array, integer, text
 from weft.crypto import Adder
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
+from weft.matching.building import Holding, LabelConflict, build_roster
 from weft.matching.relay import tokens_through_holders
-from weft.matching.roster import Holding, LabelConflict, Overlap, Roster, build_roster
+from weft.matching.roster import Overlap, Roster
 from weft.matching.seeds import ask_for_seeds, deliver
 
 
