@@ -228,15 +228,13 @@ def _too_close(
 ) -> bool:
     """Whether a vector seen before differs in some samples of an atom, but in too few."""
     for old in range(new):
-        if digests[old, atom] == digests[new, atom]:
-            continue
         differ = 0
         for i in range(begin, end):
             if marks[old, i] != marks[new, i]:
                 differ += 1
                 if differ >= least:
                     break
-        if differ < least:
+        if differ < least and (differ or digests[old, atom] != digests[new, atom]):
             return True
     return False
 
@@ -250,8 +248,9 @@ def _write(
     for place in range(len(values)):
         mixed = _mixed(values[place])
         marks[vector, begin + place] = np.uint8(mixed >> np.uint64(56))
-        # Odd factors: where one value differs, the sum does.
-        digest += mixed * np.uint64(2 * place + 1)
+        # Each step can be undone: where one value differs, the number does.
+        digest = (digest ^ mixed) * np.uint64(0x9E3779B97F4A7C15)
+        digest ^= digest >> np.uint64(32)
     digests[vector, atom] = digest
 
 
