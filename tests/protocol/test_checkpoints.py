@@ -314,9 +314,10 @@ def test_a_checkpoint_is_skipped_with_a_note_while_a_party_is_away(
     def plan(phase, party, call):
         return "dead" if (phase, party, call) == ("checkpoint", "east", 2) else None
 
-    simulation = simulate(patchwork(), quick(iterations=9, norms="sample"), PREPARATION, plan=plan, store=tmp_path)
+    settings = quick(iterations=9, norms="sample")
+    simulation = simulate(patchwork(), settings, PREPARATION, plan=plan, store=tmp_path)
     result = simulation.go(checkpointing=Checkpointing(tmp_path, 4))
     assert any("iteration 8: east failed" in note for note in result.notes)
     assert (tmp_path / "east.4.npz").exists()
-    resumed = train(patchwork(), quick(iterations=9, norms="sample"), tmp_path, resume=True)
+    resumed = train(patchwork(), settings, tmp_path, resume=True)
     assert np.array_equal(simulation.model().coef, resumed.model.coef)

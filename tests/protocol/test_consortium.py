@@ -314,10 +314,10 @@ def test_a_roster_in_words_says_all_that_it_holds():
         assert identity.public.fingerprint in said
     # Each term that is changed changes the words, also one that is added to the terms later.
     for field in msgspec.structs.fields(Terms):
-        if getattr(OPEN, field.name) != getattr(FULL.charter.terms, field.name):
-            opened = msgspec.structs.replace(
-                FULL.charter.terms, **{field.name: getattr(OPEN, field.name)}
-            )
+        # Fewer than three contributors would be pairs, which is another term.
+        value = 5 if field.name == "min_contributors" else getattr(OPEN, field.name)
+        if value != getattr(FULL.charter.terms, field.name):
+            opened = msgspec.structs.replace(FULL.charter.terms, **{field.name: value})
             changed = msgspec.structs.replace(FULL.charter, terms=opened)
             assert charter_words(changed) != charter_words(FULL.charter), field.name
 
@@ -429,7 +429,9 @@ def test_a_policy_that_allows_more_than_the_roster_changes_nothing(patchwork, qu
 
 
 def test_the_stricter_of_roster_policy_and_config_holds_for_each_term():
-    roster = signed(drafted(msgspec.structs.replace(OPEN, min_batch=7, allow_pairs=False)))
+    roster = signed(
+        drafted(msgspec.structs.replace(OPEN, min_batch=7, min_contributors=3, allow_pairs=False))
+    )
     policy = SitePolicy(msgspec.structs.replace(OPEN, min_batch=5, coordinator_sees="nothing"))
     consent = Consent("north", Terms(min_batch=2), roster=roster, policy=policy)
     assert consent.terms.min_batch == 7
@@ -439,10 +441,10 @@ def test_the_stricter_of_roster_policy_and_config_holds_for_each_term():
     assert Consent("north", Terms()).terms == Terms()
 
 
-def test_two_documents_together_forbid_what_each_allows(patchwork, quick):
-    # Two are enough for the roster; pairs are no exception for the policy, which wants three.
-    two = msgspec.structs.replace(OPEN, min_contributors=2, allow_pairs=False)
-    three = msgspec.structs.replace(OPEN, min_contributors=3, allow_pairs=True)
+def test_the_stricter_of_two_documents_binds(patchwork, quick):
+    # Two are enough for the roster, but not for the policy.
+    two = msgspec.structs.replace(OPEN, min_contributors=2)
+    three = msgspec.structs.replace(OPEN, min_contributors=3, allow_pairs=False)
     policies = {"east": SitePolicy(three)}
     said = refusal(lambda: federation(patchwork(), drafted(two), policies=policies), quick())
     assert said.startswith("party east refuses sums over")
@@ -511,6 +513,17 @@ def test_keys_that_the_coordinator_exchanges_are_noticed():
     with pytest.raises(WeftError, match="the same party twice"):
         consent.check_company({"peers.keys": (publics["east"] + nonce) * 2})
     Consent.open("north").check_company({"peers.keys": own + nonce})
+
+
+def test_joint_prediction_refuses_what_sums_over_samples_would_show(patchwork, quick):
+    tiles = patchwork()
+    model = Federation(tiles).train(quick(iterations=2)).model
+    consents = {name: Consent(name, Terms()) for name in tiles}
+    with pytest.raises(WeftError, match=r"refuses sums over \d+ samples that it shares with one"):
+        predict_scores(model, tiles, consents=consents)
+    allowed = {name: Consent(name, Terms(allow_pairs=True)) for name in tiles}
+    with pytest.raises(WeftError, match="another holder lacks a single column"):
+        predict_scores(model, tiles, consents=allowed)
 
 
 def test_joint_prediction_keeps_to_the_roster_too(patchwork, quick):

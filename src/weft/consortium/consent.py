@@ -11,7 +11,7 @@ from weft.algorithms.settings import Settings
 from weft.channels.message import Message
 from weft.consortium.limits import Limits
 from weft.consortium.policy import SitePolicy
-from weft.consortium.refusals import check_change, check_seat, check_settings
+from weft.consortium.refusals import check_change, check_sample_sums, check_seat, check_settings
 from weft.consortium.roster import Member, SignedRoster
 from weft.crypto.secrets import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
@@ -197,8 +197,10 @@ class Consent:
     def check_seat(self, seat: Seat) -> None:
         """Refuse a seat whose sums would show too much."""
         self._each(lambda source: check_seat(source.terms, seat, self.name))
-        # Two documents together may forbid what each of them allows.
-        check_seat(self.terms, seat, self.name)
+
+    def check_sample_sums(self, seat: Seat) -> None:
+        """The same for joint prediction, which sums over samples only."""
+        self._each(lambda source: check_sample_sums(source.terms, seat, self.name))
 
     def check_change(self, change_of: Callable[[int], Change | None]) -> None:
         """Refuse a run that differs from earlier ones by a few samples, as its ledger has them."""
@@ -209,7 +211,6 @@ class Consent:
     def check(self, settings: Settings, seat: Seat) -> None:
         """Refuse settings that go beyond what was agreed."""
         self._each(lambda source: self._check(source, settings, seat))
-        check_settings(self.terms, settings, seat, self.name)
 
     def _check(self, source: _Source, settings: Settings, seat: Seat) -> None:
         for asked, why, remedy in source.limits.objections(settings):

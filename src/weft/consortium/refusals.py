@@ -30,16 +30,21 @@ def check_seat(terms: Terms, seat: Seat, party: str) -> None:
             f"to train on {int(seat.sizes[small].sum())} samples in groups of fewer than "
             f"min_batch = {terms.min_batch}; leave them out",
         )
-    shared = seat.sharers > 1
-    pairs = shared & np.array([not terms.allows(n) for n in seat.sharers.tolist()], bool)
-    if pairs.any():
-        _refuse_few(terms, party, f"{int(seat.sizes[pairs].sum())} samples", seat.sharers[pairs])
     columns = np.bincount(seat.column_cohort, minlength=len(seat.column_sharers))
     few = (seat.column_sharers > 1) & np.array(
         [not terms.allows(n) for n in seat.column_sharers.tolist()], bool
     )
     if few.any():
         _refuse_few(terms, party, f"{int(columns[few].sum())} features", seat.column_sharers[few])
+    check_sample_sums(terms, seat, party)
+
+
+def check_sample_sums(terms: Terms, seat: Seat, party: str) -> None:
+    """Refuse sums over samples, of training or joint prediction, that would show too much."""
+    shared = seat.sharers > 1
+    pairs = shared & np.array([not terms.allows(n) for n in seat.sharers.tolist()], bool)
+    if pairs.any():
+        _refuse_few(terms, party, f"{int(seat.sizes[pairs].sum())} samples", seat.sharers[pairs])
     single = seat.fewest_foreign == 1
     if single.any() and not terms.allow_one_column:
         _refuse(
@@ -48,7 +53,6 @@ def check_seat(terms: Terms, seat: Seat, party: str) -> None:
             "single column, whose values it could compute at once; bring more columns, or agree "
             "on allow_one_column = true",
         )
-
     if seat.crossed.any() and not terms.allow_crossed_cells:
         _refuse(
             party,

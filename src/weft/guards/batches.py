@@ -77,6 +77,8 @@ class SeenBatches(Batches):
     def __init__(self, atom: Ints, least: int, width: int) -> None:
         super().__init__(atom, least)
         self._last = np.zeros((width, len(self.rows)))
+        #: The same for vectors that are no dual vectors: neither may stand for the other.
+        self._last_other = np.zeros((width, len(self.rows)))
         self._marks: Marks = np.zeros((16, len(self.rows)), np.uint8)
         self._digests: Digests = np.zeros((16, len(self.atoms)), np.uint64)
         self._count = 0
@@ -112,17 +114,23 @@ class SeenBatches(Batches):
             digests[: self._count] = self._digests[: self._count]
             self._marks, self._digests = marks, digests
 
-    def admit(self, vectors: Floats) -> NDArray[np.bool_]:
+    def admit(self, vectors: Floats, *, dual: bool = True) -> NDArray[np.bool_]:
         """Vectors that others will see sums of, side by side; changed in place.
 
         Where an atom would differ in too few samples from any vector seen, it keeps the values of
-        the last vector of that problem. Returns which atoms did.
+        the last vector of that problem and kind. Returns which atoms did.
+
+        Parameters
+        ----------
+        dual
+            Whether they are dual vectors, or products of the Hessian.
         """
         new = vectors.shape[1]
         held = np.zeros(len(self.atoms), bool)
         self._reserve(new)
         values = np.ascontiguousarray(vectors[self.rows].T)
-        _admit(values, self.start, self._last, *self._seen, self._count, self.least, held)
+        last = self._last if dual else self._last_other
+        _admit(values, self.start, last, *self._seen, self._count, self.least, held)
         if held.any():
             vectors[self.rows] = values.T
         self._count += new

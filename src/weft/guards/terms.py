@@ -18,7 +18,10 @@ Matching = Literal["hmac", "oprf"]
 MODES = ("nothing", "weights", "papers")
 #: A party knows its neighbours in a sum of scalars, which are four where there are many parties.
 _MOST_CONTRIBUTORS = 5
+#: Fewer parties than this in a sum are a pair.
+_FEWEST = 3
 HIDING_CIPHERS = ("pad", "bfv", "paillier")
+_CIPHERS = ("plain", *HIDING_CIPHERS)
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,6 +78,16 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if not 1 <= self.min_contributors <= _MOST_CONTRIBUTORS:
             raise ConfigError(
                 f"min_contributors is {self.min_contributors}; give 1 to {_MOST_CONTRIBUTORS}"
+            )
+        if self.min_contributors < _FEWEST and not self.allow_pairs:
+            raise ConfigError(
+                f"min_contributors = {self.min_contributors} lets two parties add up alone; give "
+                f"{_FEWEST} or more, or say allow_pairs = true too"
+            )
+        strangers = [cipher for cipher in self.ciphers if cipher not in _CIPHERS]
+        if strangers or not self.ciphers:
+            raise ConfigError(
+                f"ciphers = {list(self.ciphers)} must name some of {', '.join(_CIPHERS)}"
             )
 
     def stricter(self, other: Terms) -> Terms:

@@ -67,7 +67,7 @@ class Guard:
                 vector, problem = divmod(column, self._width)
                 self._soften(duals, atom, column, shares[vector, :, problem])
                 restrained[atom] = True
-        restrained |= self._batches.admit(duals)
+        restrained |= self._batches.admit(duals, dual=shares is not None)
         cohorts = self._batches.atoms[restrained] // self._groups
         self.restrained = int(self._counts[cohorts].sum())
 
