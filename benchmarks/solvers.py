@@ -16,9 +16,11 @@ Modelled seconds add up the slowest party of every phase (computing and encrypti
 side by side), everything else that the process did, which is the coordinator's work, and round
 trips × latency. Bytes travel in no time.
 
-HyFDCA (``safe``, all samples in every iteration) trains with cipher ``plain`` to save time: its
-round trips are the same with any, and its modelled seconds lack encryption; without guards too. It stops at ten times
-our round trips or after ``--hyfdca-seconds``, whichever is first, and nothing is extrapolated.
+Guards are on (the careful terms). What they hold back is printed, and where they keep the gap above
+a target, the gap that was reached takes the place of the bar. HyFDCA (``safe``, all samples in every
+iteration) trains without guards and with cipher ``plain``, to save time: its round trips are the same
+with any cipher, and its modelled seconds lack encryption. It stops at ten times our round trips or
+after ``--hyfdca-seconds``, whichever is first, and nothing is extrapolated.
 
 Central optima are kept in WEFT_CACHE (or the folder for temporary files). Needs the data directory:
 set WEFT_DATA.
@@ -236,6 +238,8 @@ def our_settings(case: Case, mode: Mode, cipher: str = "pad") -> Settings:
         solver=case.solver,
         groups=case.groups,
         gap=case.smallest,
+        # A guard may keep the gap up: far beyond the bar nothing is to be learnt.
+        round_trips=int(2 * max(bar for _, bar in case.targets)),
         cipher=cipher,
         coordinator_sees=mode,
     )
@@ -265,6 +269,8 @@ def one_problem(
         print(f"{case.run(mode)}: training …", flush=True)
         run = train(split, our_settings(case, mode))
         print(f"  {run.result.stopped}, {run.final.round_trips} round trips", flush=True)
+        for note in run.result.notes:
+            print(f"  {note}", flush=True)
         runs.append((case, mode, run))
     peer, stopped = None, ""
     if report.options.hyfdca_seconds > 0:
@@ -312,6 +318,10 @@ def trips_rows(
         anchor = None if theirs is None else theirs.round_trips
         smallest = gap == case.smallest
         found, ours = run.at(gap), run.closed(gap, smallest=smallest)
+        if (found is None or ours is None) and any("min_batch" in n for n in run.result.notes):
+            label = f"{name}: gap under guards, {gap:g} not reached"
+            report.add(label, run.final.gap, "relative gap")
+            continue
         if found is None or ours is None:
             # A bar that is not met: the run ended before.
             report.add(f"{name}: trips to {gap:g}", np.inf, "round trips", bar=bar)
