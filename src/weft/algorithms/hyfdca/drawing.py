@@ -146,18 +146,24 @@ class PartyDrawing(Drawing):
 
     def __init__(self, settings: Settings, seat: Seat) -> None:
         super().__init__(settings, seat)
-        self._h = math.ceil(settings.iic * seat.n_samples / seat.n_parties - 1e-9)
+        everyone = np.append(seat.other_rows, len(self.labelled_rows))
+        h = math.ceil(settings.iic * seat.n_samples / seat.n_parties - 1e-9)
+        drawn = np.minimum(everyone, h)
+        if seat.min_batch > 1:
+            # Whose samples are exposed only they know themselves: so this is for all parties.
+            drawn = np.minimum(drawn, np.maximum(everyone * _MOST_DRAWN, 1).astype(np.int64))
+        self._h = int(drawn[-1])
         columns = (
             seat.other_party,
             seat.other_rows,
+            drawn[:-1],
             seat.other_offset,
             seat.other_size,
             seat.other_start,
         )
         self._others = np.stack(columns, axis=1)
         self.counts = np.minimum(seat.sizes, self._h)
-        everyone = np.concatenate([seat.other_rows, [len(self.labelled_rows)]])
-        self.whole = bool((everyone <= self._h).all())
+        self.whole = bool((everyone == drawn).all())
 
     def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
         rows, shared, window = party_window(

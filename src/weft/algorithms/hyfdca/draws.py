@@ -125,15 +125,15 @@ def party_window(
 ) -> Any:
     """What a party draws, and the shared rows that anybody draws within ``ahead`` iterations.
 
-    ``others`` has a row (party, its samples, cohort's offset there, cohort's size, local start
-    here) per cohort shared with another label holder, sorted by party. Returns the rows drawn
-    here, how many of them are shared, and the window, which begins with those.
+    ``others`` has a row (party, its samples, how many it draws, cohort's offset there, cohort's
+    size, local start here) per cohort shared with another label holder, sorted by party. Returns
+    the rows drawn here, how many of them are shared, and the window, which begins with those.
     """
     rows, shared = party_rows(seed, iteration, party, labelled, count, n_shared)
     most = count
     for j in range(others.shape[0]):
         if j == 0 or others[j, 0] != others[j - 1, 0]:
-            most += min(others[j, 1], count)
+            most += others[j, 2]
     seen = _empty_set(most * ahead)
     out = np.empty(most * ahead, np.int32)
     at = _append(rows[:shared], n_shared, seen, out, 0)
@@ -141,17 +141,17 @@ def party_window(
         if t > iteration:
             later, _ = party_rows(seed, t, party, labelled, count, n_shared)
             at = _append(later, n_shared, seen, out, at)
-        at = _append(_others_rows(seed, t, count, others), n_shared, seen, out, at)
+        at = _append(_others_rows(seed, t, others), n_shared, seen, out, at)
     return rows, shared, out[:at]
 
 
 @numba.njit(cache=True)
-def _others_rows(seed: int, iteration: int, count: int, others: Any) -> Any:
+def _others_rows(seed: int, iteration: int, others: Any) -> Any:
     """Local slots that other label holders draw from the cohorts shared with them."""
     total = 0
     for j in range(others.shape[0]):
         if j == 0 or others[j, 0] != others[j - 1, 0]:
-            total += min(others[j, 1], count)
+            total += others[j, 2]
     out = np.empty(total, np.int32)
     at = 0
     j = 0
@@ -159,11 +159,11 @@ def _others_rows(seed: int, iteration: int, count: int, others: Any) -> Any:
         end = j
         while end < others.shape[0] and others[end, 0] == others[j, 0]:
             end += 1
-        for position in party_draw(seed, iteration, others[j, 0], others[j, 1], count):
+        for position in party_draw(seed, iteration, others[j, 0], others[j, 1], others[j, 2]):
             for e in range(j, end):
-                inside = position - others[e, 2]
-                if 0 <= inside < others[e, 3]:
-                    out[at] = others[e, 4] + inside
+                inside = position - others[e, 3]
+                if 0 <= inside < others[e, 4]:
+                    out[at] = others[e, 5] + inside
                     at += 1
                     break
         j = end
