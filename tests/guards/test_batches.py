@@ -1,0 +1,167 @@
+"""What a guard lets through: enough samples of an atom change together, or none does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from guarded import check_apart, check_steps, effective
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.guards.batches import Batches, SeenBatches, _mixed
+
+
+def same_mark(value: float) -> float:
+    """Another number between 0 and 1 of which a guard keeps the same byte."""
+    rng = np.random.default_rng(0)
+    byte = int(_mixed(value)) >> 56
+    return next(x for x in rng.random(5000) if int(_mixed(x)) >> 56 == byte and x != value)
+
+
+#: Slopes of a hinge, values next to its kink, and two that look like others in a byte.
+VALUES = np.array([0.0, 1.0, -1.0, 0.5, 0.25, 1e-3, same_mark(1.0), same_mark(0.0)])
+
+
+@st.composite
+def scenes(draw):
+    """Atoms, and vectors one after the other: few or many samples of the last, or an older, one
+    change, to other slopes or to values between."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    least = draw(st.integers(1, 6))
+    width = draw(st.integers(1, 3))
+    n = draw(st.integers(1, 40))
+    atom = rng.integers(-1, draw(st.integers(1, 3)), n)
+    seen = [np.zeros((n, width))]
+    batches = []
+    for _ in range(draw(st.integers(1, 12))):
+        parts = []
+        for _ in range(draw(st.integers(1, 2))):
+            new = seen[rng.integers(len(seen))].copy()
+            if rng.random() < 0.3:
+                new = new[:, rng.permutation(width)]
+            share = rng.choice([0.05, 0.2, 0.6, 1.0])
+            moved = rng.random(new.shape) < share
+            kind = rng.integers(3)
+            fresh = rng.choice(VALUES, new.shape)
+            if kind == 1:
+                fresh = rng.uniform(-1, 1, new.shape)
+            elif kind == 2:
+                fresh = np.broadcast_to(rng.choice(VALUES, (1, width)), new.shape)
+            new[moved] = fresh[moved]
+            seen.append(new)
+            parts.append(new)
+        batches.append(np.hstack(parts))
+    return atom, least, width, batches
+
+
+@given(scenes())
+@settings(max_examples=300)
+def test_no_two_vectors_that_others_see_differ_in_too_few_samples(scene):
+    atom, least, width, batches = scene
+    guard = SeenBatches(atom, least, width)
+    admitted = np.zeros((len(atom), 0))
+    for asked in batches:
+        given_out = asked.copy()
+        held = guard.admit(given_out)
+        assert (given_out[atom < 0] == asked[atom < 0]).all(), "a row of no atom was changed"
+        for number, kept in zip(guard.atoms.tolist(), held.tolist(), strict=True):
+            changed = (given_out != asked)[atom == number].any()
+            assert bool(changed) == kept, "who is held back, and only that, is reported"
+        admitted = np.hstack([admitted, given_out])
+    for number in np.unique(atom[atom >= 0]):
+        mine = admitted[atom == number]
+        check_apart(mine, least)
+        for problem in range(width):
+            check_steps(mine[:, problem::width], least)
+
+
+@given(scenes())
+@settings(max_examples=150)
+def test_what_fits_is_admitted_and_what_is_lacking_is_held_back(scene):
+    """Asked before, and without a trace: the answers are those of a guard that was not asked."""
+    atom, least, width, batches = scene
+    guard, other = SeenBatches(atom, least, width), SeenBatches(atom, least, width)
+    for asked in batches:
+        for columns in np.split(asked, asked.shape[1] // width, axis=1):
+            lacking = guard.lacking(columns)
+            for place in range(len(guard.atoms)):
+                rows = guard.rows_of(place)
+                assert (atom[rows] == guard.atoms[place]).all()
+                for column in range(width):
+                    fits = guard.fits(place, column, columns[rows, column].copy())
+                    assert fits != lacking[place, column]
+            before = guard._last.copy()
+            mine, plain = columns.copy(), columns.copy()
+            held = guard.admit(mine)
+            assert (held == other.admit(plain)).all()
+            assert (mine == plain).all()
+            assert (lacking[:, 0] <= held).all()
+            if width == 1:
+                assert (lacking[:, 0] == held).all()
+            # Held back is the last vector of that problem.
+            for place in np.flatnonzero(lacking[:, 0]).tolist():
+                rows = guard.rows_of(place)
+                assert (
+                    mine[rows, 0] == before[0][guard.start[place] : guard.start[place + 1]]
+                ).all()
+
+
+@given(scenes())
+@settings(max_examples=150)
+def test_a_small_change_since_the_last_copy_is_held_back(scene):
+    atom, least, _, batches = scene
+    guard = Batches(atom, least)
+    old = np.zeros_like(batches[0])
+    for asked in batches:
+        if asked.shape != old.shape:
+            continue
+        new = asked.copy()
+        held = guard.hold_back(new, old)
+        assert (new[atom < 0] == asked[atom < 0]).all()
+        for place, number in enumerate(guard.atoms.tolist()):
+            rows = atom == number
+            assert held[place] == (new != asked)[rows].any()
+            for column in range(new.shape[1]):
+                worth = effective((new - old)[rows, column])
+                assert worth == 0.0 or worth >= least * (1 - 1e-6)
+                there = effective(new[rows, column])
+                assert there == 0.0 or there >= least * (1 - 1e-6)
+        old = new
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0])
+def test_one_sample_whose_byte_is_the_same_is_a_difference(value):
+    """A byte per sample is kept, and two values in 256 share it: one of them was let through."""
+    guard = SeenBatches(np.zeros(40, np.int64), 10, 1)
+    first, between = np.full((40, 1), value), np.full((40, 1), 0.5)
+    first[:20] = -1.0
+    last = first.copy()
+    last[30] = same_mark(value)
+    assert not guard.admit(first).any()
+    assert not guard.admit(between).any()
+    assert guard.lacking(last).any()
+    assert guard.admit(last).all()
+    assert (last == 0.5).all()
+
+
+def test_a_large_change_among_tiny_ones_counts_as_one():
+    guard = SeenBatches(np.zeros(30, np.int64), 10, 1)
+    vector = np.ones((30, 1))
+    guard.admit(vector)
+    changed = vector - 1e-6
+    changed[0] = -1.0
+    assert guard.admit(changed.copy()).all()
+    even = vector - 1e-6
+    assert not guard.admit(even).any()
+
+
+def test_many_vectors_are_all_remembered():
+    """More than there was room for at first."""
+    rng = np.random.default_rng(0)
+    guard = SeenBatches(np.zeros(64, np.int64), 10, 1)
+    vectors = [rng.choice([0.0, 1.0], (64, 1)) for _ in range(50)]
+    assert not any(guard.admit(vector.copy()).any() for vector in vectors)
+    for old in vectors:
+        near = old.copy()
+        near[:3] = 1.0 - near[:3]
+        assert guard.lacking(near).all()
