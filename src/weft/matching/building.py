@@ -114,6 +114,13 @@ def _without(
             f"all groups of samples that the same parties hold are smaller than min_batch = "
             f"{roster.terms.min_batch}; lower it, or bring more samples"
         )
+    for number, name in enumerate(roster.parties):
+        if small[rows.cohorts[number]].all():
+            raise DataError(
+                f"party {name} has samples only in groups smaller than min_batch = "
+                f"{roster.terms.min_batch} that the same parties hold; bring more, or leave the "
+                "party out"
+            )
     cohorts = iter(rows.tile_cohorts)
     kept = []
     for holding in holdings:
