@@ -184,8 +184,8 @@ class Party:
         self.tally = count_sums(self._cipher, seat)
         if self._account is not None:
             self._account.open(seat, self._matching.ids, self.tally)
-            self._account.attend(attendance(seat, self._tiles))
-            self._consent.check_change(self._account.change)
+            who = attendance(seat, self._tiles)
+            self._account.attend(who, self._consent.check_change)
         return reply
 
     def close(self) -> None:

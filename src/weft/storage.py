@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+import time
+import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,9 +19,16 @@ from numpy.typing import NDArray
 
 from weft.errors import WeftError
 
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows has none.
+    fcntl = None  # type: ignore[assignment]
+
 #: What reading damaged bytes as a zip file of arrays may raise.
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error,
            struct.error)  # fmt: skip
+#: Seconds between two tries to get a lock, and after how many a run gives up.
+_PAUSE, _PATIENCE = 0.005, 120.0
 
 
 class StorageError(WeftError):
@@ -46,6 +55,56 @@ def replacing(path: Path) -> Iterator[Path]:
         ) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let nobody else into the same block for ``path``, be it a thread or another process.
+
+    The lock lies on an empty file beside ``path``, which stays there: whoever deleted it could
+    leave two with a lock each. It goes with its process, so that none is left behind by a kill.
+    """
+    if fcntl is None:  # pragma: no cover - Windows has none.
+        warnings.warn(
+            f"this system has no file locks (fcntl), so that {path} may lose what two runs write "
+            "at once; run one after the other",
+            stacklevel=3,
+        )
+        yield
+        return
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unlocked(lock, error.strerror or str(error)) from None
+    try:
+        _take(handle, lock)
+        yield
+    finally:
+        # Also where a child process has got a copy of the handle.
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+def _take(handle: int, lock: Path) -> None:
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise _unlocked(lock, f"another run has had it for {_PATIENCE:g} s") from None
+        except OSError as error:
+            raise _unlocked(lock, error.strerror or str(error)) from None
+        time.sleep(_PAUSE)
+
+
+def _unlocked(lock: Path, why: str) -> StorageError:
+    return StorageError(
+        f"{lock}: cannot be locked ({why}); end other runs that use this folder, check its "
+        "permissions, or name one on a disk of this machine"
+    )
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -2,12 +2,13 @@
 
 Sums are booked ahead of their time, some dozens at once, and what was not needed is taken back at
 the end. So a run that is killed has at least as much in the ledger as it showed, and the files are
-written a few times in a run, not once for every sum.
+written a few times in a run, not once for every sum. Other runs may be under way in the same file:
+each adds what it books and takes back no more than its own, and counts what the others have booked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -18,13 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.cipher import Cipher
-from weft.errors import ConfigError, ProtocolError
+from weft.errors import ConfigError
 from weft.guards.runs import Change
 from weft.ledger.attendance import Attendance
-from weft.ledger.book import Book, Cohort, Ints, Kind, Pages, Run
+from weft.ledger.book import Book, Cohort, Hashes, Ints, Kind, Pages, Run
 from weft.matching.seat import Seat
 from weft.storage import StorageError
 from weft.sums.tally import Tally
+
+#: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.
+Objection = Callable[[Callable[[int], Change | None]], None]
 
 #: So many sums are booked ahead at least, and this share of what there were so far.
 _AHEAD, _SHARE = 64, 4
@@ -64,12 +68,14 @@ class Account:
         self._key = None if pages is None else pages.key
         self._tally: Tally | None = None
         self._attendance: Attendance | None = None
-        self._noted = False
+        self._object: Objection | None = None
+        self._begun = self._noted = False
 
     def open(self, seat: Seat, ids: Sequence[NDArray[np.object_]], tally: Tally) -> None:
         """Follow a tally of the rows of a seat, whose ids are given tile by tile."""
         rows = seat.n_shared_rows
         self._ids = _shared_ids(seat, ids)
+        self._hashes: Hashes | None = None
         self._seat = seat
         cohort = seat.row_cohort[:rows]
         self._foreign = seat.foreign[cohort]
@@ -78,58 +84,72 @@ class Account:
         #: Sums that the file already allows for, and what it holds of this run per row.
         self._room_received = self._room_shown = 0
         self._booked = np.zeros((2, rows), np.int64)
-        self._shown_before = np.zeros(rows, np.int64)
-        if self._pages is not None:
-            _, self._shown_before = self._pages.of(self._pages.hashes(self._ids))
+        #: What other runs have shown or booked, as it was at the last booking; nothing is shown
+        #: before the first one.
+        self._shown_elsewhere = np.zeros(rows, np.int64)
         tally.booking = self._keep_ahead
 
-    def attend(self, attendance: Attendance | None) -> None:
-        """Who takes part; None: others see no feature sum with any of these samples."""
-        self._attendance = attendance
+    def attend(self, attendance: Attendance | None, objecting: Objection) -> None:
+        """Take down who takes part; None: others see no feature sum with any of these samples.
 
-    def change(self, at_least: int) -> Change | None:
-        """Whom this run, beside those before it, would show in groups of fewer samples."""
-        if self._pages is None or self._attendance is None:
-            return None
-        return self._pages.change(self._attendance, at_least)
+        ``objecting`` is asked at once whether this run may stand beside those before it, and again
+        before the first feature sum is sent: others may have come in between.
+        """
+        self._attendance, self._object = attendance, objecting
+        self._refuse_change(self._pages)
+
+    def _refuse_change(self, pages: Pages | None) -> None:
+        who = self._attendance
+        if pages is not None and who is not None and self._object is not None:
+            self._object(lambda at_least: pages.change(who, at_least))
 
     def note_attendance(self) -> None:
         """Write down who takes part, before the first feature sum is sent."""
         if self._attendance is None or self._noted:
             return
-        self._noted = True
-        pages = self._open_pages()
-        pages.remember(self._attendance, self._began)
-        pages.note(self._run(self._booked, None))
-        self._book.write(pages)
+        with self._book.locked():
+            pages = self._open_pages()
+            self._refuse_change(pages)
+            self._noted = True
+            pages.remember(self._attendance, self._began)
+            self._put(pages, self._booked, None)
 
     def _keep_ahead(self) -> None:
         """Book more where the sums have used up what was booked."""
         tally = self._tally
         assert tally is not None
-        if self._strict:
-            self._refuse_exposure(tally.shown)
         received, shown = tally.opened.most, tally.most_shown
-        if received <= self._room_received and shown <= self._room_shown:
+        fits = received <= self._room_received and shown <= self._room_shown
+        # Other runs may have taken back since what would be too much with theirs.
+        if fits and not (self._strict and self._exposed(tally.shown).any()):
             return
-        if received > self._room_received:
-            self._room_received = received + max(_AHEAD, received // _SHARE)
-        if shown > self._room_shown:
-            self._room_shown = shown + max(_AHEAD, shown // _SHARE)
+        room_received, room_shown = self._room_received, self._room_shown
+        if received > room_received:
+            room_received = received + max(_AHEAD, received // _SHARE)
+        if shown > room_shown:
+            room_shown = shown + max(_AHEAD, shown // _SHARE)
         ahead = (
-            tally.received + max(0, self._room_received - received),
-            tally.shown + max(0, self._room_shown - shown) * tally.reach,
+            tally.received + max(0, room_received - received),
+            tally.shown + max(0, room_shown - shown) * tally.reach,
         )
         self._write(np.stack(ahead), ended=None)
+        self._room_received, self._room_shown = room_received, room_shown
+
+    def _exposed(self, shown: Ints) -> NDArray[np.bool_]:
+        """Rows of which another party would have as many sums as it lacks columns."""
+        total: Ints = self._shown_elsewhere + shown
+        return (self._fewest > 0) & (total >= self._fewest)
 
     def _refuse_exposure(self, shown: Ints) -> None:
         """Stop before a sum is sent that would let another party work out columns."""
-        known = (self._fewest > 0) & (self._shown_before + shown >= self._fewest)
+        known = self._exposed(shown)
         if known.any():
             raise ConfigError(
                 f"party {self._book.party} refuses to show more sums about {int(known.sum())} of "
-                "its samples: another party would have as many as it lacks columns; train with "
-                "fewer sums (weft check says how), or set allow_exposure = true in its policy"
+                "its samples: with those of earlier runs, and those that runs under way have "
+                "booked, another party would have as many as it lacks columns; train with fewer "
+                "sums (weft check says how), one run after the other, or set allow_exposure = true "
+                "in its policy"
             )
 
     def close(self) -> None:
@@ -142,16 +162,26 @@ class Account:
         self._tally = None
 
     def _write(self, counts: Ints, *, ended: str | None) -> None:
-        """Add to the file what has come since it was written last."""
-        pages = self._open_pages()
-        change = counts - self._booked
-        pages.add(pages.hashes(self._ids), change[0], change[1], self._foreign, self._fewest)
+        """Add to the file what has come since this run wrote to it last."""
+        with self._book.locked():
+            pages = self._open_pages()
+            hashes = pages.hashes(self._ids) if self._hashes is None else self._hashes
+            if self._strict and ended is None and self._tally is not None:
+                self._shown_elsewhere = pages.of(hashes)[1] - self._booked[1]
+                self._refuse_exposure(self._tally.shown)
+            change = counts - self._booked
+            pages.add(hashes, change[0], change[1], self._foreign, self._fewest)
+            self._put(pages, counts, ended)
+            # Not before: what was not written has another key the next time.
+            self._hashes = hashes
+
+    def _put(self, pages: Pages, counts: Ints, ended: str | None) -> None:
         pages.note(self._run(counts, ended))
         self._book.write(pages)
-        self._booked = counts
+        self._booked, self._key, self._begun = counts, pages.key, True
 
     def _open_pages(self) -> Pages:
-        """What the file holds now; it must be the one that this run began with."""
+        """What the file holds now, with what other runs have added to it."""
         pages = self._book.read()
         if pages is None:
             if self._key is not None:
@@ -159,13 +189,14 @@ class Account:
                     f"the ledger {self._book.path} has gone in the middle of a run; put it back, "
                     "then start again"
                 )
-            pages = Pages.new()
-        elif self._key is not None and pages.key != self._key:
-            raise ProtocolError(
-                f"the ledger {self._book.path} was begun by two runs at once; run one after the "
-                "other"
+            return Pages.new()
+        # What this run has booked must be there to be taken back.
+        mine = not self._begun or any(run.id == self._run_id for run in pages.runs)
+        if not mine or self._key not in (None, pages.key):
+            raise StorageError(
+                f"another ledger was put in the place of {self._book.path} in the middle of a "
+                "run; put the right one back, then start again"
             )
-        self._key = pages.key
         return pages
 
     def _run(self, counts: Ints, ended: str | None) -> Run:

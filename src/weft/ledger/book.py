@@ -1,12 +1,15 @@
 """A party's ledger on disk: sums that it has opened and shown, per sample, and who took part when.
 
-One file a party, for its owner's eyes only, written whole or not at all. Samples stand in it under
-keyed hashes of their ids, so that runs over other cohorts still add up; the key lies in the same
-file and never leaves it. A damaged file is an error: nobody would know what was shown before.
+One file a party, for its owner's eyes only, written whole or not at all, and under a lock from
+reading to writing, so that runs at the same time lose nothing of each other. Samples stand in it
+under keyed hashes of their ids, so that runs over other cohorts still add up; the key lies in the
+same file and never leaves it. A damaged file is an error: nobody would know what was shown before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_bytes
@@ -22,7 +25,7 @@ from weft.ledger.attendance import Attendance
 from weft.ledger.memory import Memory
 from weft.matching.normal import normal_ids
 from weft.matching.tokens import tokens_of
-from weft.storage import StorageError, load_arrays, save_arrays
+from weft.storage import StorageError, load_arrays, locked, save_arrays
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -243,8 +246,9 @@ class Book:
             *(key.tobytes(), sample, received, shown, foreign, fewest, runs, attended, versions)
         )
 
-    def write(self, pages: Pages) -> None:
-        """Put pages in the place of those that are there."""
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out while pages are read, added to and written."""
         folder = self.path.parent
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -253,6 +257,11 @@ class Book:
                 f"the ledger folder {folder} cannot be made ({error.strerror or error}); nothing "
                 "is sent that is not booked: check its permissions, or name another folder"
             ) from None
+        with locked(self.path):
+            yield
+
+    def write(self, pages: Pages) -> None:
+        """Put pages in the place of those that were read under the same lock."""
         runs = msgspec.json.encode(pages.runs)
         save_arrays(
             self.path,

@@ -1,0 +1,245 @@
+"""Runs at the same time in one ledger: nothing is lost, and each sees what the others booked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from weft.algorithms.settings import Settings
+from weft.channels import LocalChannel
+from weft.consortium import Consent, SitePolicy
+from weft.data import SPLITS, Tile, load
+from weft.errors import WeftError
+from weft.federation import Federation, Preparation
+from weft.guards import Terms
+from weft.ledger import Book, Ledger
+from weft.storage import StorageError, locked
+
+FEW = Settings(lam=1e-2, gap=0.5, solver="cutting-planes")
+
+SOME_RUNS = """
+import json, sys
+from pathlib import Path
+from weft.algorithms.settings import Settings
+from weft.data import SPLITS, load
+from weft.federation import Federation, Preparation
+from weft.ledger import Ledger, account
+
+account._AHEAD, account._SHARE = 1, 10**9  # Many writes.
+tiles = SPLITS["columns"](load("breast_cancer"), 2).parties
+print("ready", flush=True)
+sys.stdin.readline()
+ledger, shown = Ledger(Path(sys.argv[1])), []
+for number in range(6):
+    federation = Federation(tiles, Preparation(scaling="standard"), ledger=ledger)
+    federation.train(Settings(lam=1e-2, gap=1e-2, solver="cutting-planes"))
+    tally = federation.parties["p1"].tally
+    shown.append((int(tally.received[0]), int(tally.shown[0])))
+print(json.dumps(shown))
+"""
+
+
+def test_what_processes_write_at_once_adds_up(tmp_path):
+    folder = tmp_path / "ledger"
+    command = [sys.executable, "-c", SOME_RUNS, str(folder)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    told = []
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        out, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
+        told += json.loads(out)
+    pages = Book(folder, "p1").read()
+    received, shown = np.sum(told, axis=0)
+    assert set(pages.received.tolist()) == {received}
+    assert set(pages.shown.tolist()) == {shown}
+    assert shown > 18 * 3
+    assert sorted((run.received, run.shown) for run in pages.runs) == sorted(map(tuple, told))
+    assert all(run.ended is not None for run in pages.runs)
+    # They were at it at the same time, else this says nothing.
+    starts = sorted(run.began for run in pages.runs)
+    assert len(set(starts)) < len(starts)
+
+
+def test_only_one_at_a_time_gets_a_lock(tmp_path):
+    inside, most = 0, 0
+
+    def work():
+        nonlocal inside, most
+        for _ in range(20):
+            with locked(tmp_path / "book.npz"):
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.0005)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (inside, most) == (0, 1)
+
+
+def test_whoever_waits_too_long_for_a_lock_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("weft.storage._PATIENCE", 0.05)
+    path = tmp_path / "book.npz"
+    with (
+        locked(path),
+        pytest.raises(StorageError, match=r"\.book\.npz\.lock: cannot be locked \(another run"),
+        locked(path),
+    ):
+        raise AssertionError("two hold the lock")
+    with locked(path):
+        assert path.parent.joinpath(".book.npz.lock").exists()
+
+
+# ── what one run sees of another ─────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Let something happen in the middle of the next run, when it first comes to a phase."""
+
+    def arrange(at, happen):
+        pending = [happen]
+
+        def on(handler):
+            def answer(phase, message):
+                if phase == at and pending:
+                    pending.pop()()
+                return handler(phase, message)
+
+            return answer
+
+        def channel(handlers, **how):
+            # Runs in the middle are not disturbed.
+            monkeypatch.setattr("weft.federation.LocalChannel", LocalChannel)
+            return LocalChannel({name: on(h) for name, h in handlers.items()}, **how)
+
+        monkeypatch.setattr("weft.federation.LocalChannel", channel)
+
+    return arrange
+
+
+@pytest.fixture(scope="module")
+def breast():
+    return SPLITS["columns"](load("breast_cancer"), 2).parties
+
+
+def strict(tiles, folder, name):
+    """One party's policy forbids exposure; it does not mind anything else."""
+    consents = {party: Consent(party) for party in tiles}
+    consents[name] = Consent(name, policy=SitePolicy())
+    return Federation(
+        tiles, Preparation(scaling="standard"), consents=consents, ledger=Ledger(folder)
+    )
+
+
+def test_a_strict_party_counts_what_another_run_shows_meanwhile(
+    breast, tmp_path, meanwhile, monkeypatch
+):
+    """Samples lack 15 columns at the other party: one run is not too much, two are."""
+    alone = strict(breast, tmp_path / "alone", "p1")
+    alone.train(FEW)
+    assert 15 / 2 < alone.parties["p1"].tally.shown.max() < 15
+
+    monkeypatch.setattr("weft.ledger.account._AHEAD", 1)
+    folder = tmp_path / "ledger"
+    other = Federation(breast, Preparation(scaling="standard"), ledger=Ledger(folder))
+    meanwhile("span.spread", lambda: other.train(FEW))
+    with pytest.raises(WeftError, match="party p1 refuses to show more sums about 569"):
+        strict(breast, folder, "p1").train(FEW)
+    pages = Book(folder, "p1").read()
+    # The sum that was refused is counted, too.
+    assert pages.shown.max() == 15
+    assert all(run.ended is not None for run in pages.runs)
+
+
+def test_a_strict_party_does_not_count_what_another_run_has_taken_back(breast, tmp_path, meanwhile):
+    """The run before it has booked far more than it shows when this one begins."""
+    folder = tmp_path / "ledger"
+    few = Settings(lam=1.0, gap=0.5, solver="cutting-planes")
+    first = Federation(breast, Preparation(scaling="standard"), ledger=Ledger(folder))
+    second = strict(breast, folder, "p1")
+
+    def begin():
+        with pytest.raises(WeftError, match="those that runs under way have booked"):
+            second.train(few)
+
+    meanwhile("span.close", begin)
+    first.train(few)
+    second.train(few)
+    runs = Book(folder, "p1").read().runs
+    assert [run.ended is not None for run in runs] == [True, True]
+
+
+def test_a_strict_party_that_is_refused_at_once_has_shown_nothing(breast, tmp_path):
+    folder = tmp_path / "ledger"
+    for _ in range(2):
+        Federation(breast, Preparation(scaling="standard"), ledger=Ledger(folder)).train(FEW)
+    before = Book(folder, "p1").path.read_bytes()
+    with pytest.raises(WeftError, match="party p1 refuses to show more sums"):
+        strict(breast, folder, "p1").train(FEW)
+    assert Book(folder, "p1").path.read_bytes() == before
+
+
+def test_runs_that_begin_together_still_compare_their_samples(tmp_path, meanwhile):
+    """The second has one sample more; the first comes in after the second was let through."""
+    table = load("breast_cancer")
+
+    def federation(last):
+        held = {"p1": range(100), "p2": range(100, last), "p3": range(400, 500)}
+        tiles = {
+            name: (
+                Tile.make(
+                    table.ids[list(rows)],
+                    table.features,
+                    table.block[list(rows)],
+                    table.labels[list(rows)],
+                ),
+            )
+            for name, rows in held.items()
+        }
+        return Federation(tiles, Preparation(), terms=Terms(), ledger=Ledger(tmp_path / "ledger"))
+
+    settings = Settings(lam=1e-1, gap=0.5, solver="cutting-planes")
+    done = []
+    meanwhile("start", lambda: done.append(federation(200).train(settings)))
+    with pytest.raises(WeftError, match=r"party p2 refuses to train, because so few .*1 came"):
+        federation(201).train(settings)
+    assert done
+    pages = Book(tmp_path / "ledger", "p2").read()
+    assert [size for _, size in pages.attended.sizes] == [100]
+
+
+def test_a_ledger_that_is_put_back_in_the_middle_of_a_run_is_found_out(breast, tmp_path):
+    """An older copy, with the same key, does not hold what the run would take back."""
+    ledger = Ledger(tmp_path / "ledger")
+    settings = Settings(lam=1e-2, gap=1e-2, solver="cutting-planes")
+    Federation(breast, Preparation(scaling="standard"), ledger=ledger).train(settings)
+    path = Book(ledger.folder, "p1").path
+    older = path.read_bytes()
+
+    def put_back(record):
+        if record.iteration == 2:
+            path.write_bytes(older)
+
+    with pytest.raises(StorageError, match="another ledger was put in the place of"):
+        Federation(breast, Preparation(scaling="standard"), ledger=ledger).train(
+            settings, progress=put_back
+        )
+    assert path.read_bytes() == older
