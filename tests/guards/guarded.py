@@ -118,8 +118,14 @@ def cohorts_of(roster: Roster, tiles: Mapping[str, Sequence[Tile]]) -> dict[str,
 
 
 @contextmanager
-def watched(after: Callable[[Party, str, dict, dict], None]) -> Iterator[None]:
-    """Look at every party of the federations made here when it has answered a phase."""
+def watched(
+    after: Callable[[Party, str, dict, dict], None] | None = None,
+    before: Callable[[Party, str, dict], dict] | None = None,
+) -> Iterator[None]:
+    """Look at every party of the federations made here when it has answered a phase.
+
+    ``before`` may give it another message, or raise what a network would.
+    """
 
     class Watched(LocalChannel):
         def __init__(self, handlers, **options):
@@ -127,8 +133,11 @@ def watched(after: Callable[[Party, str, dict, dict], None]) -> Iterator[None]:
 
     def seen(call):
         def answer(phase, message):
+            if before is not None:
+                message = before(call.__self__, phase, message)
             reply = call(phase, message)
-            after(call.__self__, phase, message, reply)
+            if after is not None:
+                after(call.__self__, phase, message, reply)
             return reply
 
         return answer

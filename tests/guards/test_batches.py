@@ -55,7 +55,7 @@ def scenes(draw):
 
 
 @given(scenes())
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_no_two_vectors_that_others_see_differ_in_too_few_samples(scene):
     atom, least, width, batches = scene
     guard = SeenBatches(atom, least, width)
@@ -76,7 +76,7 @@ def test_no_two_vectors_that_others_see_differ_in_too_few_samples(scene):
 
 
 @given(scenes())
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_what_fits_is_admitted_and_what_is_lacking_is_held_back(scene):
     """Asked before, and without a trace: the answers are those of a guard that was not asked."""
     atom, least, width, batches = scene
@@ -107,7 +107,7 @@ def test_what_fits_is_admitted_and_what_is_lacking_is_held_back(scene):
 
 
 @given(scenes())
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_a_small_change_since_the_last_copy_is_held_back(scene):
     atom, least, _, batches = scene
     guard = Batches(atom, least)
