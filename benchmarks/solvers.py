@@ -16,11 +16,11 @@ Modelled seconds add up the slowest party of every phase (computing and encrypti
 side by side), everything else that the process did, which is the coordinator's work, and round
 trips × latency. Bytes travel in no time.
 
-Guards are on (the careful terms). What they hold back is printed, and where they keep the gap above
-a target, the gap that was reached takes the place of the bar. HyFDCA (``safe``, all samples in every
-iteration) trains without guards and with cipher ``plain``, to save time: its round trips are the same
-with any cipher, and its modelled seconds lack encryption. It stops at ten times our round trips or
-after ``--hyfdca-seconds``, whichever is first, and nothing is extrapolated.
+Guards are on (the careful terms). What they hold back is printed, and where they keep the gap
+above a target, the gap that was reached takes the place of the bar. HyFDCA (``safe``, all samples
+in every iteration) trains without guards and with cipher ``plain``, to save time: its round trips
+are the same with any cipher, and its modelled seconds lack encryption. It stops at ten times our
+round trips or after ``--hyfdca-seconds``, whichever is first, and nothing is extrapolated.
 
 Central optima are kept in WEFT_CACHE (or the folder for temporary files). Needs the data directory:
 set WEFT_DATA.
