@@ -71,7 +71,7 @@ class JointParty:
             self._tiles,
             keys,
             self._keyring,
-            terms=self._consent.terms,
+            accept=self._consent.check_matching,
             known=None if roster is None else roster.members,
         )
         self._scores: Floats = np.zeros((0, len(model.coef)))
@@ -99,7 +99,7 @@ class JointParty:
     def _take_seat(self, message: Message) -> Message:
         seat = self._matching.sit(message)
         self._consent.check_sample_sums(seat)
-        reply = self._matching.make_seeds(message)
+        reply = self._matching.make_seeds(message, alone=self._consent.alone(seat))
         tally = count_sums(self._cipher, seat)
         if self._account is not None:
             self._account.open(seat, self._matching.ids, tally)

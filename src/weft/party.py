@@ -120,7 +120,7 @@ class Party:
             keys,
             self._keyring,
             targets=self._encode_labels,
-            terms=self._terms,
+            accept=self._consent.check_matching,
             known=None if roster is None else roster.members,
         )
         self._scaling: ScalingParty | None = None
@@ -180,7 +180,7 @@ class Party:
         seat = self._matching.sit(message)
         self._consent.check_seat(seat)
         self._scaling = self._half = self._table = None
-        reply = self._matching.make_seeds(message)
+        reply = self._matching.make_seeds(message, alone=self._consent.alone(seat))
         self.tally = count_sums(self._cipher, seat)
         if self._account is not None:
             self._account.open(seat, self._matching.ids, self.tally)

@@ -450,6 +450,28 @@ def test_the_stricter_of_two_documents_binds(patchwork, quick):
     assert said.startswith("party east refuses sums over")
 
 
+def test_one_document_may_not_undo_the_other_for_lone_labels(patchwork, quick):
+    """One allows a lone party by a flag, the other by its count."""
+    flag = msgspec.structs.replace(OPEN, min_contributors=3)
+    count = msgspec.structs.replace(OPEN, allow_lone_labels=False)
+    held = patchwork(unlabelled=("east",))
+    tiles = {name: held[name] for name in ("north", "east")}
+    policies = {"north": SitePolicy(count, allow_exposure=True)}
+    said = refusal(lambda: federation(tiles, drafted(flag), policies=policies), quick())
+    assert said.startswith("party north refuses to tell the coordinator its losses")
+    federation(tiles, drafted(flag)).train(quick(iterations=2))
+
+
+def test_a_party_believes_that_it_is_alone_unless_a_roster_lists_others(patchwork, quick):
+    tiles = {"west": patchwork()["west"]}
+    keys = keys_of({"west": IDENTITIES["west"]})
+    Federation(tiles, keys=keys, terms=Terms()).train(quick(iterations=2, norms="cohort"))
+    consents = {"west": Consent("west", roster=signed(drafted(Terms())))}
+    said = refusal(lambda: Federation(tiles, keys=keys, consents=consents), quick())
+    assert said.startswith("party west refuses to tell the coordinator its losses")
+    assert said.endswith("(the roster of 'four hospitals' says so)")
+
+
 def test_a_roster_that_does_not_count_binds_nobody():
     roster = drafted().signed_by("north", IDENTITIES["north"])
     with pytest.raises(ConfigError, match="east, south, west did not sign it"):

@@ -10,6 +10,7 @@ import pytest
 
 from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel
+from weft.consortium import Consent
 from weft.crypto import Adder
 from weft.crypto.keyring import Keyring
 from weft.crypto.letters import LetterError, read_letter, write_letter
@@ -42,7 +43,13 @@ def matched(tiles, *, change=None, keys=None, known=None, terms=OPEN, matching="
         labels = [np.full(t.n, np.nan) if t.labels is None else t.labels * 1.0 for t in held]
         ring = Keyring(keys[name], "pad")
         parties[name] = MatchingParty(
-            name, held, keys[name], ring, targets=lambda _, y=labels: y, terms=terms, known=known
+            name,
+            held,
+            keys[name],
+            ring,
+            targets=lambda _, y=labels: y,
+            accept=Consent(name, terms).check_matching,
+            known=known,
         )
 
     def handler(name, party):

@@ -143,6 +143,27 @@ def test_an_id_of_invisible_characters_and_twin_features_are_refused():
         Federation({"north": tile(["a"], ["x", "y", "x "], [0])}).assemble(SETTINGS)
 
 
+#: Of 65,535 bytes at most, also in loose form: a Hangul syllable takes 3 bytes, its letters 9.
+LENGTHS = [("x" * 65_535, 65_536, "x"), ("한" * 7_281, 65_538, "한")]
+
+
+@pytest.mark.parametrize(("longest", "length", "more"), LENGTHS)
+def test_an_id_that_is_too_long_for_key_holders_is_refused_by_party_file_and_row(
+    longest, length, more
+):
+    def federation(sample):
+        one = tile(["a", sample], ["f", "g"], [1, 0], source="north.csv")
+        two = tile(["a", sample], ["h", "i"], source="south.csv")
+        return Federation({"n": one, "s": two}, Preparation(matching="oprf"))
+
+    settings = Settings(lam=1e-1)
+    assert federation(longest).assemble(settings)[1].n_samples == 2
+    with pytest.raises(DataError, match=r"^party n, north\.csv: the id of row 2 takes") as told:
+        federation(longest + more).assemble(settings)
+    assert f"{length:,} bytes, more than the 65,535" in str(told.value)
+    assert len(str(told.value)) < 200
+
+
 @pytest.mark.parametrize("matching", ["hmac", "oprf"])
 def test_probable_mismatches_are_counted_and_remarked(matching):
     tiles = {

@@ -112,7 +112,7 @@ def _stop_if_refused(refusals: list[tuple[str, str]]) -> None:
 
 
 def _without_refusals(terms: Terms) -> Terms:
-    """Terms that leave out the same samples and match in the same way, but refuse nothing."""
+    """Terms that leave out the same samples, but refuse nothing."""
     import msgspec
 
     from weft.guards import OPEN
@@ -120,7 +120,6 @@ def _without_refusals(terms: Terms) -> Terms:
     return msgspec.structs.replace(
         OPEN,
         min_batch=terms.min_batch,
-        matching=terms.matching,
         allow_sample_norms=terms.allow_sample_norms,
     )
 
@@ -156,6 +155,7 @@ def _refusals(
         labels = any(tile.labelled.any() for tile in tiles)
         try:
             consent.check_own(keys[name].identity.public, sum(t.n for t in tiles), labels=labels)
+            consent.check_matching(problem.preparation.matching)
             consent.check_seat(seat)
             if name in changes:
                 consent.check_change(changes[name])

@@ -36,7 +36,7 @@ def lines_for(split: Split) -> list[str]:
         lines.append(f"min_batch = {careful.min_batch}")
     if _pairs(roster):
         lines.append("allow_pairs = true")
-    if len(roster.label_parties) == 1:
+    if len(roster.label_parties) == 1 < len(roster.parties):
         lines.append("allow_lone_labels = true")
     if (roster.foreign == 1).any():
         lines.append("allow_one_column = true")
@@ -51,7 +51,7 @@ def _pairs(roster: Roster) -> bool:
     return (
         any((lengths == 2).any() for lengths in held)
         or len(roster.label_parties) == 2
-        or len(roster.parties) <= 2
+        or len(roster.parties) == 2
     )
 
 

@@ -11,12 +11,19 @@ from weft.algorithms.settings import Settings
 from weft.channels.message import Message
 from weft.consortium.limits import Limits
 from weft.consortium.policy import SitePolicy
-from weft.consortium.refusals import check_change, check_sample_sums, check_seat, check_settings
+from weft.consortium.refusals import (
+    check_change,
+    check_matching,
+    check_sample_sums,
+    check_scalars,
+    check_seat,
+    check_settings,
+)
 from weft.consortium.roster import Member, SignedRoster
 from weft.crypto.secrets import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.runs import Change
-from weft.guards.terms import OPEN, Terms
+from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.seat import Seat
 
 #: Fields of messages with public keys of other parties, and the bytes that each takes there.
@@ -194,13 +201,33 @@ class Consent:
 
         self._each(check)
 
+    def check_matching(self, matching: Matching) -> None:
+        """Refuse a way of matching that keeps ids less secret than agreed."""
+        self._each(lambda source: check_matching(source.terms, matching, self.name))
+
     def check_seat(self, seat: Seat) -> None:
         """Refuse a seat whose sums would show too much."""
         self._each(lambda source: check_seat(source.terms, seat, self.name))
+        self._check_scalars(seat)
 
     def check_sample_sums(self, seat: Seat) -> None:
         """The same for joint prediction, which sums over samples only."""
         self._each(lambda source: check_sample_sums(source.terms, seat, self.name))
+        self._check_scalars(seat)
+
+    def _check_scalars(self, seat: Seat) -> None:
+        if self.alone(seat):
+            return
+        self._each(lambda source: check_scalars(source.terms, seat, self.name))
+        # One document may allow a lone party by a flag, another by its count: both together do not.
+        check_scalars(self.terms, seat, self.name)
+
+    def alone(self, seat: Seat) -> bool:
+        """Whether there is nobody whose numbers its own could be hidden among.
+
+        Where a roster lists others, a coordinator that names none of them is not believed.
+        """
+        return seat.n_parties == 1 and not self._others
 
     def check_change(self, change_of: Callable[[int], Change | None]) -> None:
         """Refuse a run that differs from earlier ones by a few samples, as its ledger has them."""

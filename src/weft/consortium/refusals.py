@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
 from weft.guards.runs import Change
-from weft.guards.terms import MODES, Terms
+from weft.guards.terms import MODES, Matching, Terms
 from weft.matching.seat import Seat
 
 
@@ -59,6 +59,44 @@ def check_sample_sums(terms: Terms, seat: Seat, party: str) -> None:
             f"sums over {int(seat.sizes[seat.crossed].sum())} samples of which some party has a "
             "feature for other samples only, so that it could compute the cells it lacks; give it "
             "these cells, or agree on allow_crossed_cells = true",
+        )
+
+
+def check_scalars(terms: Terms, seat: Seat, party: str) -> None:
+    """Refuse scalars, such as losses, in sums over so few that the coordinator reads one's own."""
+    if not terms.allows_scalars(seat.n_parties):
+        _refuse_scalars(terms, party, seat.n_parties, "parties", "take part")
+    if seat.labelled.any() and not terms.allows_scalars(seat.label_parties):
+        _refuse_scalars(terms, party, seat.label_parties, "parties with labels", "bring labels")
+
+
+def _refuse_scalars(terms: Terms, party: str, count: int, who: str, remedy: str) -> NoReturn:
+    if count == 1:
+        _refuse(
+            party,
+            "to tell the coordinator its losses, which those of no other party hide since it alone "
+            "has labels; agree on allow_lone_labels = true, or let more bring labels",
+        )
+    if count == 2:
+        _refuse(
+            party,
+            f"to tell scalars such as losses in a sum over two {who} only; agree on allow_pairs = "
+            f"true, or let more {remedy}",
+        )
+    _refuse(
+        party,
+        f"to tell scalars such as losses in a sum over only {count} {who}; lower min_contributors "
+        f"= {terms.min_contributors}, or let more {remedy}",
+    )
+
+
+def check_matching(terms: Terms, matching: Matching, party: str) -> None:
+    """Refuse a way of matching that keeps ids less secret than agreed."""
+    if terms.matching == "oprf" and matching != "oprf":
+        _refuse(
+            party,
+            f"matching = '{matching}', under which whoever has the run secret can try out ids; use "
+            "'oprf'",
         )
 
 

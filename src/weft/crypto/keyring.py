@@ -88,7 +88,13 @@ class Keyring:
         return {"public": public, "nonce": self._nonce, "mark": mark}
 
     def make(
-        self, message: dict[str, Any], party: int, rows: Ints, columns: Ints
+        self,
+        message: dict[str, Any],
+        party: int,
+        rows: Ints,
+        columns: Ints,
+        *,
+        alone: bool = False,
     ) -> dict[str, Any]:
         """Make the seeds that fall to this party; returns the boxes for the other holders.
 
@@ -99,12 +105,14 @@ class Keyring:
             gives which (``give.…``).
         rows, columns
             First local slot of each shared cohort, and where the last one ends.
+        alone
+            Whether the run has no other party.
         """
         self.cipher.party = party
         self.cipher.key = int(self._keys.run.fingerprint(f"key {self._run_id.hex()}")[:8], 16)
         if self.cipher.name == "plain":
             return {}
-        self.cipher.masks = Masks(self._keys.identity, self._nonce, self._terms)
+        self.cipher.masks = Masks(self._keys.identity, self._nonce, self._terms, alone=alone)
         self._pad_key = self._keys.run.derive("weft pad", self._run_id)
         for axis, start in zip(AXES, (rows, columns), strict=True):
             self._start[axis] = start

@@ -36,12 +36,17 @@ class Masks:
         differ, whatever anybody else repeats.
     terms
         Over how many parties a sum must go.
+    alone
+        There is no other party in this run, so that a sum over one is all there is.
     """
 
-    def __init__(self, identity: Identity, nonce: bytes, terms: Terms = OPEN) -> None:
+    def __init__(
+        self, identity: Identity, nonce: bytes, terms: Terms = OPEN, *, alone: bool = False
+    ) -> None:
         self._identity = identity
         self._nonce = nonce
         self._terms = terms
+        self._alone = alone
         self._pairs: dict[bytes, Secret] = {}
 
     def __reduce__(self) -> Any:
@@ -60,7 +65,7 @@ class Masks:
         if len(np.unique(peers)) != len(peers):
             raise ProtocolError(f"a request for '{field}' names a neighbour twice")
         # Neighbours are everybody else, or as many as terms can ask for.
-        if not self._terms.allows_scalars(len(peers) + 1):
+        if not self._alone and not self._terms.allows_scalars(len(peers) + 1):
             self._refuse(field, len(peers) + 1)
         name = f"request {label_of(epoch, round_, 0)} {field}".encode()
         if "context" in message:

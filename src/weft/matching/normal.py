@@ -39,6 +39,10 @@ _IGNORED = frozenset(
 )
 #: Leading zeros of a run of digits; the last digit stays.
 _ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
+#: Key holders hash an id, and its loose form, with its length in two bytes (RFC 9497).
+MOST_BYTES = 2**16 - 1
+#: Nothing so short has a longer form: four bytes a character, of which a loose form has up to four.
+_SHORT = MOST_BYTES // 16
 _PUNCTUATION = re.compile(r"[^a-z0-9\n]+")
 
 
@@ -137,6 +141,23 @@ def check_apart(normal: Names, kind: str, where: str) -> None:
                 "rename"
             )
         seen[item] = position
+
+
+def check_lengths(normal: Names, where: str) -> None:
+    """Refuse ids that are too long for matching; ``where`` has party and file."""
+    items: list[str] = normal.tolist()
+    if max(map(len, items), default=0) <= _SHORT:
+        return
+    for position, item in enumerate(items, start=1):
+        if len(item) <= _SHORT:
+            continue
+        forms = (item, *loose_ids(_names([item])).tolist())
+        length = max(len(form.encode()) for form in forms)
+        if length > MOST_BYTES:
+            raise DataError(
+                f"{where}: the id of row {position} takes {length:,} bytes, more than the "
+                f"{MOST_BYTES:,} that can be matched; shorten it, or name another id column"
+            )
 
 
 def _names(items: Sequence[str]) -> Names:

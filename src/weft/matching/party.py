@@ -13,9 +13,15 @@ from numpy.typing import NDArray
 from weft.channels.message import Message, array, binary, text
 from weft.crypto.keyring import AXES, Keyring, Keys
 from weft.crypto.secrets import Secret
-from weft.errors import ConfigError, DataError, ProtocolError
-from weft.guards.terms import OPEN, Terms
-from weft.matching.normal import check_apart, loose_ids, normal_features, normal_ids
+from weft.errors import DataError, ProtocolError
+from weft.guards.terms import Matching
+from weft.matching.normal import (
+    check_apart,
+    check_lengths,
+    loose_ids,
+    normal_features,
+    normal_ids,
+)
 from weft.matching.oblivious import Known, Oblivious
 from weft.matching.places import take_places
 from weft.matching.seat import Seat
@@ -62,8 +68,8 @@ class MatchingParty:
     targets
         Labels per tile as numbers, NaN where there is none, given the message that asks for
         tokens; None: samples are matched whether they have labels or not.
-    terms
-        What the party insists on.
+    accept
+        Objects to ways of matching that the party does not agree to; None: it agrees to all.
     known
         What a signed roster says of all members; None: there is none.
 
@@ -81,17 +87,18 @@ class MatchingParty:
         keyring: Keyring,
         *,
         targets: Callable[[Message], Sequence[Floats]] | None = None,
-        terms: Terms = OPEN,
+        accept: Callable[[Matching], None] | None = None,
         known: Mapping[str, Known] | None = None,
     ) -> None:
         self._name, self._keys, self._keyring = name, keys, keyring
-        self._targets, self._terms, self._known = targets, terms, known
+        self._targets, self._accept, self._known = targets, accept, known
         self._sources = [tile.source or "its tile" for tile in tiles]
         self.ids = [normal_ids(tile.ids) for tile in tiles]
         self.features = [normal_features(tile.features) for tile in tiles]
         for tile, ids, features in zip(tiles, self.ids, self.features, strict=True):
             where = f"party {name}, {tile.source or 'a tile'}"
             check_apart(ids, "row", where)
+            check_lengths(ids, where)
             if features is not tile.features:
                 check_apart(features, "column", where)
         self._oblivious: Oblivious | None = None
@@ -146,13 +153,11 @@ class MatchingParty:
     def _tokens(self, message: Message) -> Message:
         announced: Message = {}
         outputs: dict[str, bytes] | None = None
-        if text(message, "matching") == "oprf":
+        matching: Matching = "oprf" if text(message, "matching") == "oprf" else "hmac"
+        if self._accept is not None:
+            self._accept(matching)
+        if matching == "oprf":
             outputs = dict(zip(self._forms().tolist(), self._asking().finish(message), strict=True))
-        elif self._terms.matching == "oprf":
-            raise ConfigError(
-                f"party {self._name} refuses matching = 'hmac', under which whoever has the run "
-                "secret can try out ids; use 'oprf'"
-            )
         else:
             announced = self._keyring.announce(binary(message, "run"))
         secret = Secret(self._keyring.token_key())
@@ -208,10 +213,15 @@ class MatchingParty:
         self._seat = take_places(told, self.ids, self.features, sent.rows, sent.columns)
         return self._seat
 
-    def make_seeds(self, message: Message) -> Message:
-        """Make the seeds that fall to this party, sealed to the other holders."""
+    def make_seeds(self, message: Message, *, alone: bool = False) -> Message:
+        """Make the seeds that fall to this party, sealed to the other holders.
+
+        ``alone`` says that there are no other parties, as far as this one can know.
+        """
         seat = self.seat
-        boxes = self._keyring.make(message, seat.party, seat.shared_rows, seat.shared_columns)
+        boxes = self._keyring.make(
+            message, seat.party, seat.shared_rows, seat.shared_columns, alone=alone
+        )
         self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
         return {**boxes, "key": self._keyring.cipher.key}
 

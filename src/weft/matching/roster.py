@@ -190,6 +190,7 @@ class Roster:
         return Seat(
             party=party,
             n_parties=len(self.parties),
+            label_parties=len(self.label_parties),
             n_samples=self.n_samples,
             n_shared_rows=rows.n_shared_of(party),
             n_shared_columns=columns.n_shared_of(party),

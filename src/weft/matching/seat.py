@@ -27,6 +27,8 @@ class Seat:
     ----------
     labelled, counts, bias
         Per cohort: whether this party has the labels, counts the losses, adds the bias.
+    label_parties
+        How many parties of the federation have labels of some sample.
     computing
         Per cohort: how many parties compute the dual step (|B_i| in the paper).
     row_holders, column_holders
@@ -63,6 +65,7 @@ class Seat:
 
     party: int
     n_parties: int
+    label_parties: int
     n_samples: int
     n_shared_rows: int
     n_shared_columns: int

@@ -112,7 +112,8 @@ _COEFFICIENTS = Meaning(Form.COEFFICIENTS, "of vectors in a point, and steps")
 _SEQUENCE = Meaning(Form.RECORD, "number of the reply")
 
 _SEAT = (
-    *("party", "n_parties", "n_samples", "n_shared_rows", "n_shared_columns", "n_columns"),
+    *("party", "n_parties", "label_parties", "n_samples"),
+    *("n_shared_rows", "n_shared_columns", "n_columns"),
     *("row_holders", "column_holders", "cohort", "cohort_start", "labelled", "counts"),
     *("computing", "bias", "bias_slot", "column_cohort", "owned", "cell_holders"),
     *("n_tile_row_cohorts", "tile_row_cohorts.#"),
