@@ -36,7 +36,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     min_contributors
         Parties that a sum must have.
     allow_pairs
-        Sums of two parties are allowed too: each can then compute the other's part.
+        Sums of two parties and more are allowed: of two, each can compute the other's part.
     allow_lone_labels
         The only party with labels may tell the coordinator its losses, which are sums over its
         samples, but over no other party.
@@ -108,7 +108,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def allows(self, parties: int) -> bool:
         """Whether a sum over so many parties may be opened."""
-        return parties >= self.min_contributors or (parties == 2 and self.allow_pairs)
+        return parties >= self.min_contributors or (parties >= 2 and self.allow_pairs)
 
     def allows_scalars(self, parties: int) -> bool:
         """Whether the coordinator may read sums of scalars over so many parties."""
