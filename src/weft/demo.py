@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from weft.algorithms.base import Record
 from weft.algorithms.settings import Settings
 from weft.config.solvers import settled
+from weft.crypto.cipher import check_cipher
 from weft.data import SPLITS, Split, Table, load
 from weft.federation import Federation, Preparation, Trained
 from weft.guards import Terms
@@ -143,6 +144,7 @@ def run_demo(
     solver: str = "auto",
 ) -> Demo:
     """Train the parties, liblinear, and every party alone."""
+    check_cipher(cipher)
     size = SIZES.get(cipher, Size())
     settings = Settings(loss="hinge", lam=size.lam, gap=size.gap, cipher=cipher, solver=solver)
     settled(settings)
