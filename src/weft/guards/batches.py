@@ -153,11 +153,7 @@ def _admit(
         new, before = values[column], last[column % len(last)]
         for atom in range(len(start) - 1):
             begin, end = start[atom], start[atom + 1]
-            changed = _enough(new, before, begin, end, least)
-            if changed == 1 and len(marks):
-                _write(marks, digests, count + column, atom, begin, new[begin:end])
-                if _too_close(marks, digests, count + column, atom, begin, end, least):
-                    changed = -1
+            changed = _judged(new, before, start, marks, digests, count + column, atom, least)
             if changed < 0:
                 held[atom] = True
             if changed < 1:
@@ -167,6 +163,27 @@ def _admit(
             else:
                 for i in range(begin, end):
                     before[i] = new[i]
+
+
+@numba.njit(cache=True)
+def _judged(
+    new: Floats,
+    before: Floats,
+    start: Ints,
+    marks: Marks,
+    digests: Digests,
+    at: int,
+    atom: int,
+    least: int,
+) -> int:
+    """As `_enough`, against all vectors seen; the marks of this one are left in row ``at``."""
+    begin, end = start[atom], start[atom + 1]
+    changed = _enough(new, before, begin, end, least)
+    if changed == 1 and len(marks):
+        _write(marks, digests, at, atom, begin, new[begin:end])
+        if _too_close(marks, digests, at, atom, begin, end, least):
+            return -1
+    return changed
 
 
 @numba.njit(cache=True)
@@ -203,13 +220,8 @@ def _find_lacking(
     for column in range(len(values)):
         new, before = values[column], last[column % len(last)]
         for atom in range(len(start) - 1):
-            begin, end = start[atom], start[atom + 1]
-            changed = _enough(new, before, begin, end, least)
-            if changed == 1:
-                _write(marks, digests, count, atom, begin, new[begin:end])
-                out[atom, column] = _too_close(marks, digests, count, atom, begin, end, least)
-            else:
-                out[atom, column] = changed < 0
+            changed = _judged(new, before, start, marks, digests, count, atom, least)
+            out[atom, column] = changed < 0
 
 
 @numba.njit(cache=True, fastmath=_FAST)
