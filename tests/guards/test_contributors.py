@@ -12,8 +12,8 @@ from guarded import PLAIN, optimum, roster_of, table_of, tile_of, train, watched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft.algorithms.contributors import Contributors
 from weft.algorithms.hyfdca import coordinator as hyfdca
-from weft.algorithms.hyfdca.contributors import Contributors
 from weft.algorithms.settings import Settings
 from weft.data import SPLITS
 from weft.errors import ConfigError, ProtocolError

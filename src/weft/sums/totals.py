@@ -268,7 +268,23 @@ class RunningTotals(Totals):
         super().__init__(kind, layout, width, adder, clear=clear)
         if adder.linked and not clear:
             self._linkage = Linkage(kind, layout, width, adder, windows=windows)
+        self._windows = windows
         self._round = 0
+
+    def copy(self) -> RunningTotals:
+        """These totals as they are now, to be kept while the originals move on."""
+        other = RunningTotals(
+            self.kind,
+            self.layout,
+            self.width,
+            self._adder,
+            windows=self._windows,
+            clear=self._clear,
+        )
+        other.store = self.store.copy()
+        if other._linkage is not None and self._linkage is not None:
+            other._linkage.restore({n: a.copy() for n, a in self._linkage.state().items()})
+        return other
 
     @timed
     def invite(self, messages: Mapping[str, Message]) -> None:

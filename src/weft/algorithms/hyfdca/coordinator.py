@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.algorithms.base import Checkpointing, Coordinator, Record, Result
+from weft.algorithms.checkpoint import load_checkpoint, save_checkpoint
 from weft.algorithms.clock import Clock, why_stop
+from weft.algorithms.company import MOST_SILENT
 from weft.algorithms.floor import Floor
-from weft.algorithms.hyfdca.checkpoint import load_checkpoint, save_checkpoint
 from weft.algorithms.hyfdca.curvature import find_omega, share_norms
-from weft.algorithms.hyfdca.iteration import MOST_SILENT, Iteration
+from weft.algorithms.hyfdca.iteration import Iteration
 from weft.algorithms.hyfdca.run import Run
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Message

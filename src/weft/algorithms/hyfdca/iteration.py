@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 from weft.algorithms.hyfdca.run import Run
 from weft.channels import Cyclic, Failure, Message, Replies, Request
 from weft.channels.message import integer
-from weft.errors import ConfigError, ProtocolError
+from weft.errors import ProtocolError
 from weft.sums.boards import Proposals
 from weft.sums.certificate import Certificate
 from weft.sums.scalars import add_scalars
-
-#: Iterations in a row in which everyone who was present fell silent, before the run gives up.
-MOST_SILENT = 20
 
 
 class _NobodyLeft(Exception):
@@ -53,7 +50,7 @@ class Iteration:
         self._still = still
         run.iteration += not still
         turn = run.iteration + still
-        self.present = self._admitted(turn)
+        self.present = run.admitted(turn)
         due = still or (run.iteration - 1) % run.certify_every == 0
         self._every = due and run.participation.complete and self._all_current(turn)
         self._measure = due and not self._every
@@ -62,39 +59,13 @@ class Iteration:
                 self._phases(turn, still)
                 run.silent_iterations = 0
         except _NobodyLeft as silence:
-            run.silent_iterations += 1
-            if run.participation.complete or run.silent_iterations > MOST_SILENT:
-                party, failure = silence.example
-                raise ProtocolError(
-                    f"no party answered in iteration {run.iteration} ({party}: {failure.reason}); "
-                    "check that the parties are running"
-                ) from None
+            run.count_silence(*silence.example)
         if still:
             return
         for party in self.present:
             run.seen[party] = run.iteration
         if not run.participation.complete and run.pair is None and due and not run.gone:
             run.freeze()
-
-    def _admitted(self, turn: int) -> list[str]:
-        """Who takes part: of those present, whoever shares its cohorts with enough others."""
-        run = self.run
-        there = run.participation.present(turn)
-        admitted = run.contributors.of(there)
-        if len(admitted) < len(there):
-            run.note(
-                f"iteration {turn}: {len(there) - len(admitted)} of {len(there)} parties wait, "
-                "because too few holders of a group of samples or features are there"
-            )
-        if not admitted:
-            run.silent_iterations += 1
-            if run.silent_iterations > MOST_SILENT:
-                raise ConfigError(
-                    f"for {MOST_SILENT} iterations no group of parties was large enough for "
-                    f"min_contributors = {run.roster.terms.min_contributors}; let more take part, "
-                    "or agree on allow_pairs = true"
-                )
-        return admitted
 
     def _phases(self, turn: int, still: bool) -> None:
         riders = self._riders()

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.hyfdca.run import Senders
-from weft.algorithms.hyfdca.seen import SeenWeights
+from weft.algorithms.seen import SeenWeights
+from weft.algorithms.senders import Senders
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
 from weft.algorithms.span.tables import most_steps

@@ -1,4 +1,4 @@
-"""Checkpoints of a HyFDCA run: a resumed run goes on with the same bits.
+"""Checkpoints: a resumed run goes on with the same bits.
 
 The coordinator asks every party to save its own state under the iteration's number, then
 writes its own file, which names that iteration: only a complete set is ever resumed from.
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.base import Record, Result
-from weft.algorithms.hyfdca.run import Run
+from weft.algorithms.company import Company
 from weft.channels import Message, Reading
 from weft.errors import ConfigError
 from weft.storage import load_arrays, replacing, save_arrays
@@ -25,7 +25,7 @@ NAME = "coordinator.npz"
 EPOCH = "epoch.txt"
 
 
-def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> None:
+def save_checkpoint(run: Company, result: Result, folder: Path, spent: Reading) -> None:
     """Save all parties, then the coordinator."""
     messages: dict[str, Message] = {
         p: {"iteration": run.iteration, "ack": run.ack[p]} for p in run.roster.parties
@@ -38,24 +38,19 @@ def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> N
     head = {
         "settings": run.settings.to_json(),
         "iteration": run.iteration,
-        "omega": run.omega,
-        "seen": run.seen,
         "ack": run.ack,
         "certificate": run.certificate,
-        "certified_frozen": run.certified_frozen,
-        "best_dual": run.best_dual,
-        "norm_estimate": run.norm_estimate,
         "away": sorted(run.away),
+        "held": run.held,
         "notes": run.notes,
         "history": result.history,
         "spent": spent,
         "key": run.adder.key,
         "public": run.adder.public,
-        "norm_counted": sorted(run.norm_counted),
+        "own": run.head(),
     }
     arrays: dict[str, NDArray[Any]] = {"head": np.frombuffer(msgspec.json.encode(head), np.uint8)}
-    for totals in (run.z, run.alpha, run.v):
-        arrays.update({f"{totals.kind}.{name}": a for name, a in totals.state().items()})
+    arrays.update(run.totals())
     folder.mkdir(parents=True, exist_ok=True)
     save_arrays(folder / NAME, arrays)
     _save_epoch(folder, run.adder.epoch)
@@ -63,7 +58,7 @@ def save_checkpoint(run: Run, result: Result, folder: Path, spent: Reading) -> N
     run.channel.ask("checkpoint.forget", dict.fromkeys(run.roster.parties, forget))
 
 
-def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:
+def load_checkpoint(run: Company, result: Result, folder: Path) -> Reading:
     """Put coordinator and parties back to where they were; returns what the run had cost."""
     path = folder / NAME
     if not path.exists():
@@ -74,26 +69,21 @@ def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:
     except (KeyError, msgspec.DecodeError):
         raise ConfigError(f"{path} is no checkpoint of Weft; start without --resume") from None
     ours = (run.settings.to_json(), list(run.roster.parties))
-    if (head["settings"], list(head["seen"])) != ours:
+    if (head["settings"], list(head["ack"])) != ours:
         raise ConfigError(
             f"the checkpoint in {folder} belongs to other settings or parties; use those of the "
             "interrupted run, or start without --resume"
         )
-    run.iteration, run.omega = head["iteration"], head["omega"]
-    run.seen, run.ack = head["seen"], head["ack"]
+    run.iteration, run.ack, run.held = head["iteration"], head["ack"], head["held"]
     if head["certificate"] is not None:
         run.certificate = msgspec.convert(head["certificate"], Certificate)
-    run.certified_frozen = head["certified_frozen"]
-    run.best_dual, run.norm_estimate = head["best_dual"], head["norm_estimate"]
     run.away = set(head["away"])
     for note in head["notes"]:
         run.note(note)
     public = b64decode(head["public"])
     run.adder.public = public
-    for totals in (run.z, run.v):
-        totals.restore(_part(arrays, totals.kind))
-    run.alpha.restore(_part(arrays, "alpha"), run.iteration)
-    run.norm_counted = set(head["norm_counted"])
+    run.take_totals(arrays)
+    run.take_head(head["own"])
     result.history = msgspec.convert(head["history"], list[Record])
     adder = run.adder
     adder.epoch, adder.key, adder.public = _next_epoch(folder), head["key"], public
@@ -102,10 +92,6 @@ def load_checkpoint(run: Run, result: Result, folder: Path) -> Reading:
         message.update({"iteration": run.iteration, "epoch": adder.epoch, **run.constants(party)})
     run.channel.ask("checkpoint.restore", messages).insist("resuming")
     return msgspec.convert(head["spent"], Reading)
-
-
-def _part(arrays: dict[str, NDArray[Any]], kind: str) -> dict[str, NDArray[Any]]:
-    return {n[len(kind) + 1 :]: a for n, a in arrays.items() if n.startswith(f"{kind}.")}
 
 
 def _next_epoch(folder: Path) -> int:
