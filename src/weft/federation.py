@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.algorithms.base import Checkpointing, Record, Result
-from weft.algorithms.registry import algorithm_of, resolve
+from weft.algorithms.registry import algorithm_of, check_cut, resolve
 from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel, Message, Meter, Sink
 from weft.consortium.consent import Consent, key_holders
@@ -243,6 +243,7 @@ class Federation:
         self._start = start
         algorithm = algorithm_of(settings.solver)
         channel, roster, adder, classes = self.assemble(settings)
+        check_cut(algorithm, roster)
         unit, label = units_above(channel, adder, "size", 2).tolist()
         lam = min(settings.smallest_lam, math.inf if start is None else start.lam)
         told: Message = {

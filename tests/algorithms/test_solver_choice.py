@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.algorithms.registry import ALGORITHMS, resolve
+from weft.algorithms.catalogue import ALGORITHMS
+from weft.algorithms.registry import resolve
 from weft.algorithms.settings import Settings
 from weft.data import SPLITS
 from weft.errors import ConfigError

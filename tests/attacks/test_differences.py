@@ -20,7 +20,7 @@ from solving import (
     scaled_by,
 )
 
-from weft.algorithms.hyfdca.draws import party_draw
+from weft.algorithms.draws import party_draw
 from weft.algorithms.settings import Settings
 from weft.errors import WeftError
 from weft.federation import Preparation

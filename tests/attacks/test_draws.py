@@ -14,7 +14,7 @@ import pytest
 from scene import Run, by_rows, run, table_of
 from solving import SAFE, best_errors, common_lines, errors, scaled_by
 
-from weft.algorithms.hyfdca.draws import party_draw
+from weft.algorithms.draws import party_draw
 from weft.algorithms.settings import Settings
 from weft.errors import WeftError
 from weft.federation import Preparation

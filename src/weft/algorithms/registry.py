@@ -1,87 +1,23 @@
-"""Algorithms by name, each with what it needs."""
+"""Algorithms by name, and whether one of them can do what a run asks for."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
 
 import msgspec
 
-from weft.algorithms.base import Coordinator, PartyFactory
-from weft.algorithms.hyfdca import HyfdcaCoordinator, HyfdcaParty
+from weft.algorithms.algorithm import Algorithm
+from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.settings import Settings
-from weft.algorithms.span.coordinator import (
-    CuttingPlanesCoordinator,
-    LbfgsCoordinator,
-    NewtonCgCoordinator,
-)
-from weft.algorithms.span.party import SpanParty
 from weft.errors import ConfigError
+from weft.matching.roster import Roster
 
-
-@dataclass(frozen=True)
-class Algorithm:
-    """A solver: its two halves, one line on what it does, and what it needs.
-
-    Attributes
-    ----------
-    losses
-        ``any``, ``smooth`` ones only, or only those with ``kinks``.
-    everyone
-        Whether every party must take part in every iteration. Such solvers also train paths of
-        λ, leave out folds and start from a model.
-    """
-
-    name: str
-    coordinator: type[Coordinator]
-    party: PartyFactory
-    about: str
-    losses: Literal["any", "smooth", "kinks"] = "any"
-    everyone: bool = False
-
-
-ALGORITHMS = {
-    algorithm.name: algorithm
-    for algorithm in (
-        Algorithm(
-            "hyfdca",
-            HyfdcaCoordinator,
-            HyfdcaParty,
-            "primal-dual training on any overlap of rows and columns, any subset of parties",
-        ),
-        Algorithm(
-            "cutting-planes",
-            CuttingPlanesCoordinator,
-            SpanParty,
-            "certified in about a hundred round trips; losses with kinks, everyone takes part",
-            losses="kinks",
-            everyone=True,
-        ),
-        Algorithm(
-            "lbfgs",
-            LbfgsCoordinator,
-            SpanParty,
-            "quasi-Newton in two round trips an iteration; smooth losses, everyone takes part",
-            losses="smooth",
-            everyone=True,
-        ),
-        Algorithm(
-            "newton-cg",
-            NewtonCgCoordinator,
-            SpanParty,
-            "Newton's method in a trust region; smooth losses, everyone takes part",
-            losses="smooth",
-            everyone=True,
-        ),
-    )
-}
 #: Lets loss and participation choose.
 AUTO = "auto"
 SOLVERS = (AUTO, *ALGORITHMS)
-#: Settings that only HyFDCA reads; whoever changes one of them wants HyFDCA.
-_HYFDCA_ONLY = ("local", "iic", "gamma", "norms", "certify_every")
+#: Whoever changes one of these, and names no solver, wants HyFDCA.
+_HYFDCA_ONLY = ALGORITHMS["hyfdca"].reads
 
 
 def algorithm_of(name: str) -> Algorithm:
@@ -145,6 +81,50 @@ def _complete(settings: Settings) -> bool:
 
 def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) -> None:
     """Refuse early what an algorithm cannot do, and name one that can."""
+    settings.read_options(algorithm.options)
+    _check_loss(algorithm, settings)
+    name = algorithm.name
+    if algorithm.everyone and not _complete(settings):
+        other = "'hyfdca'" if algorithm.cut != "rows" else "'hyfdca', or 'fedavg'"
+        raise ConfigError(
+            f"solver '{name}' needs every party in every iteration, but participation is "
+            f"{settings.participation!r}; use {other}"
+        )
+    if settings.coordinator_sees == "papers" and name != "hyfdca":
+        raise ConfigError(
+            f"coordinator_sees = 'papers' is the protocol of 'hyfdca', not of '{name}'; use that "
+            "solver, or 'weights'"
+        )
+    if settings.weigh == "parties" and not algorithm.weighs:
+        able = ", ".join(other.name for other in ALGORITHMS.values() if other.weighs)
+        raise ConfigError(
+            f"solver '{name}' lets all samples weigh the same, but weigh is 'parties'; use one of "
+            f"{able}, or leave it out"
+        )
+    if settings.groups > 1 and name != "cutting-planes":
+        raise ConfigError(
+            f"groups is {settings.groups}, but solver '{name}' has no cuts to group; leave it out"
+        )
+    if saves and not algorithm.saves:
+        raise ConfigError(
+            f"solver '{name}' keeps no checkpoints, its runs being short; leave them out, or use "
+            "solver 'hyfdca'"
+        )
+    if algorithm.spans:
+        return
+    for wanted, what in (
+        (len(settings.lambdas) > 1, "several values of lambda"),
+        (settings.folds, "folds"),
+        (warm, "a model to start from"),
+    ):
+        if wanted:
+            raise ConfigError(
+                f"solver '{name}' does not take {what}; let everyone take part and use solver "
+                "'auto'"
+            )
+
+
+def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
     name, smooth = algorithm.name, math.isfinite(settings.make_loss().smoothness)
     if algorithm.losses == "smooth" and not smooth:
         raise ConfigError(
@@ -156,36 +136,26 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
             f"solver '{name}' is for losses with kinks, but '{settings.loss}' is smooth; use "
             "'lbfgs', or let solver = 'auto' choose"
         )
-    if algorithm.everyone:
-        if not _complete(settings):
-            raise ConfigError(
-                f"solver '{name}' needs every party in every iteration, but participation is "
-                f"{settings.participation!r}; use 'hyfdca'"
-            )
-        if settings.coordinator_sees == "papers":
-            raise ConfigError(
-                f"coordinator_sees = 'papers' is the protocol of 'hyfdca', not of '{name}'; use "
-                "that solver, or 'weights'"
-            )
-        if settings.groups > 1 and smooth:
-            raise ConfigError(
-                f"groups is {settings.groups}, but solver '{name}' has no cuts to group; leave it "
-                "out"
-            )
-        if saves:
-            raise ConfigError(
-                f"solver '{name}' keeps no checkpoints, its runs being short; leave them out, or "
-                "use solver 'hyfdca'"
-            )
+
+
+def check_cut(algorithm: Algorithm, roster: Roster) -> None:
+    """Refuse a table that is cut in a way that the algorithm cannot train on."""
+    rows = roster.horizontal and roster.rows.n_shared == 0
+    columns = roster.vertical and roster.columns.n_shared == 0
+    fits = {
+        "any": True,
+        "rows": rows,
+        "columns": columns,
+        "whole": len(roster.parties) == 1,
+    }[algorithm.cut]
+    if fits:
         return
-    for wanted, what in (
-        (len(settings.lambdas) > 1, "several values of lambda"),
-        (settings.folds, "folds"),
-        (settings.groups > 1, "groups"),
-        (warm, "a model to start from"),
-    ):
-        if wanted:
-            raise ConfigError(
-                f"solver '{name}' does not take {what}; let everyone take part and use solver "
-                "'auto'"
-            )
+    needs = {
+        "rows": "every party to have all features, and every sample at one party",
+        "columns": "every party to have all samples, and every feature at one party",
+        "whole": "the whole table at one party",
+    }[algorithm.cut]
+    raise ConfigError(
+        f"solver '{algorithm.name}' needs {needs}, but these tables are cut in another way; use "
+        "'hyfdca', or let solver = 'auto' choose"
+    )

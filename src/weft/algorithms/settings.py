@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from weft.losses import Loss, get_loss
 _MOST_FOLDS = 20
 _MOST_GROUPS = 100
 
+Options = TypeVar("Options", bound=msgspec.Struct)
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one run; every party gets the same.
@@ -21,8 +23,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ----------
     loss, loss_parameters, lam
         The problem: P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw).
-    solver
-        Name of the algorithm.
+    weigh
+        ``samples``: all samples weigh the same. ``parties``: all parties do, so that the objective
+        is λ/2 ‖w‖² plus the mean over parties of their mean loss; for methods on rows.
+    solver, options
+        Name of the algorithm, and what only this one reads.
     local
         HyFDCA's local dual method: ``safe``, ``practical`` or ``theory``.
     iic
@@ -62,7 +67,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lam: float
     loss: str = "hinge"
     loss_parameters: dict[str, float] = {}
+    weigh: Literal["samples", "parties"] = "samples"
     solver: str = "hyfdca"
+    options: dict[str, Any] = {}
     local: Literal["safe", "practical", "theory"] = "safe"
     iic: float = 1.0
     gamma: float | str = "auto"
@@ -91,7 +98,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"lambda is {self.lam:g}, but the model needs a positive regulariser; try 1e-3"
             )
         # Per party the share is of N / parties, of which a party can hold a multiple.
-        if not self.iic > 0 or (self.local == "safe" and self.iic > 1):
+        safe = self.solver in ("auto", "hyfdca") and self.local == "safe"
+        if not self.iic > 0 or (safe and self.iic > 1):
             raise ConfigError(
                 f"iic is {self.iic:g}; give a positive share of the samples, at most 1"
             )
@@ -139,6 +147,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def hands_over(self) -> bool:
         """Whether HyFDCA goes on when a party stays away; with groups nobody has all that takes."""
         return self.when_missing == "hyfdca" and self.groups == 1
+
+    def read_options(self, kind: type[Options]) -> Options:
+        """The options as the algorithm knows them."""
+        try:
+            return msgspec.convert(self.options, kind)
+        except msgspec.ValidationError as error:
+            known = ", ".join(field.name for field in msgspec.structs.fields(kind)) or "none"
+            raise ConfigError(
+                f"the options of solver '{self.solver}' do not fit ({error}); it knows {known}"
+            ) from None
 
     def make_loss(self) -> Loss:
         return get_loss(self.loss, **self.loss_parameters)

@@ -218,6 +218,7 @@ def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Setti
     settings = Settings(
         solver=solver.name,
         loss=model.loss,
+        weigh=model.weigh,
         lam=lambdas[-1],
         path=tuple(lambdas[:-1]),
         loss_parameters=model.loss_parameters,

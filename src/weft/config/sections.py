@@ -36,18 +36,25 @@ class DataSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[model]``: the problem P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw).
 
+    With ``weigh = "parties"`` the mean is over parties of their mean loss.
+
     Of a list of ``lambda`` all are trained, and the folds choose one.
     """
 
     loss: str = "hinge"
+    weigh: Literal["samples", "parties"] = "samples"
     lam: float | list[float] = msgspec.field(name="lambda", default=1e-3)
     loss_parameters: dict[str, float] = {}
 
 
 class SolverSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[solver]``: the algorithm and when it stops; see `Settings`."""
+    """``[solver]``: the algorithm and when it stops; see `Settings`.
+
+    ``[solver.options]`` is what only the named algorithm reads; ``weft algorithms`` lists it.
+    """
 
     name: str = "auto"
+    options: dict[str, Any] = {}
     local: Literal["safe", "practical", "theory"] = "safe"
     iic: float = 1.0
     gamma: float | str = "auto"

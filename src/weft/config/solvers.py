@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.registry import resolve
 from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
 
-_FAST = ("cutting-planes", "lbfgs", "newton-cg")
 #: Settings that not every solver reads, and those that do.
 _READERS = {
-    "local": ("hyfdca",),
-    "iic": ("hyfdca",),
-    "gamma": ("hyfdca",),
-    "norms": ("hyfdca",),
-    "certify_every": ("hyfdca",),
-    "groups": ("cutting-planes",),
-    "patience": _FAST,
-    "when_missing": _FAST,
+    name: tuple(a.name for a in ALGORITHMS.values() if name in a.reads)
+    for name in sorted({name for a in ALGORITHMS.values() for name in a.reads})
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from weft.algorithms.registry import ALGORITHMS
+from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
 from weft.losses import LOSSES

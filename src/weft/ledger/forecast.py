@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.hyfdca.curvature import MOST_ROUNDS
-from weft.algorithms.registry import ALGORITHMS, resolve
+from weft.algorithms.registry import resolve
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.newton import MOST_PRODUCTS
 from weft.errors import ConfigError
@@ -165,7 +166,10 @@ def alternatives(settings: Settings) -> list[tuple[str, Settings]]:
             return
         found.append((what, changed))
 
-    for solver in ALGORITHMS:
+    for solver, algorithm in ALGORITHMS.items():
+        # What only serves comparison is no advice.
+        if not algorithm.ours:
+            continue
         if solver != settings.solver:
             offer(f'name = "{solver}" in [solver]', solver=solver)
     if settings.folds:

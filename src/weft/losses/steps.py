@@ -27,6 +27,10 @@ _LEAST_CURVATURE = 1e-150
 _LAST_MOVE = 1e-8
 
 
+#: The formulas themselves, for loops that are compiled as a whole.
+FORMULAS: dict[str, Callable[..., float]] = {}
+
+
 def _compiled(formula: Callable[..., float]) -> Callable[..., Array]:
     """Turn a formula for one element into a ufunc, kept on disk for the next process.
 
@@ -45,6 +49,7 @@ def _compiled(formula: Callable[..., float]) -> Callable[..., Array]:
             ufunc = vectorize(formula)
         return ufunc(*arguments)
 
+    FORMULAS[formula.__name__.removesuffix("_step")] = formula
     return step
 
 

@@ -110,6 +110,23 @@ _PARTS: dict[tuple[str, ...], Meaning] = {
 _WAYS = Meaning(Form.TEXTS, "of what, and by whom")
 _COEFFICIENTS = Meaning(Form.COEFFICIENTS, "of vectors in a point, and steps")
 _SEQUENCE = Meaning(Form.RECORD, "number of the reply")
+_ROUND: dict[tuple[str, ...], Meaning] = {
+    ("v",): _block("its part of sums over features"),
+    ("z",): _block("its part of sums over samples"),
+    ("delta",): _block("changes of dual variables that it proposes"),
+    ("z.slots",): _SLOTS,
+    ("w",): Meaning(Form.CLEAR, "weights of features that it answers for"),
+    ("held",): _HELD,
+    ("sequence",): _SEQUENCE,
+}
+_TOTALS: dict[tuple[str, ...], Meaning] = {
+    ("v",): _block("sums over parties, of its features"),
+    ("z",): _block("sums over parties, of its samples"),
+    ("delta",): _block("changes of dual variables of its samples"),
+    ("weight", "weights"): Meaning(Form.NUMBERS, "how much it and all who take part weigh"),
+    ("seen",): _WISH,
+}
+_KEEP = Meaning(Form.RECORD, "which model to keep")
 
 _SEAT = (
     *("party", "n_parties", "label_parties", "n_samples"),
@@ -227,6 +244,21 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("scores",): _scalars("its losses and hits on samples left out"),
         },
         "span.hand": _PARTS,
+        "rounds.size": {("flags",): _FLAGS},
+        "rounds.local": _ROUND,
+        "rounds.merge": _ROUND,
+        "measure.products": {
+            ("z",): _block("inner products of the point"),
+            ("norms",): _NORMS,
+        },
+        "measure.losses": {
+            ("losses",): _LOSSES,
+            ("v",): _block("its part of a dual vector's feature sums"),
+            ("alpha",): _ALPHA,
+            ("alpha.slots",): _SLOTS,
+        },
+        "measure.spread": {("v",): _block("its part of a dual vector's feature sums")},
+        "measure.norms": {("bound",): _scalars("its part of ‖λw(α)‖²")},
         "joint.size": {("flags",): _FLAGS},
         "joint.partial": {("z",): _block("its part of the scores")},
     },
@@ -371,7 +403,32 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("keep",): _WISH,
             ("rows", "columns"): _ROLES,
         },
-        "checkpoint.restore": {("omega", "share"): _STEP},
+        "rounds.begin": {("sample curvature", "party curvature"): _STEP},
+        "rounds.local": _TOTALS,
+        "rounds.merge": _TOTALS,
+        "measure.products": {
+            ("v",): _block("what the point is made of, of its features"),
+            ("z", "alpha"): _block("what the point is made of, of its samples"),
+            ("keep",): _KEEP,
+        },
+        "measure.losses": {
+            ("z",): _block("inner products of the point"),
+            ("send",): _WISH,
+            ("keep",): _KEEP,
+        },
+        "measure.spread": {
+            ("alpha",): _block("a dual vector, of its samples"),
+            ("alpha.slots",): _SLOTS,
+            ("keep",): _KEEP,
+        },
+        "measure.norms": {
+            ("v",): _block("feature sums of a dual vector"),
+            ("keep",): _KEEP,
+        },
+        "checkpoint.restore": {
+            ("omega", "share"): _STEP,
+            ("sample curvature", "party curvature"): _STEP,
+        },
         "joint.partial": {("unit",): _UNIT},
         "joint.scores": {("z",): _block("scores of its samples")},
     },

@@ -34,7 +34,8 @@ _ROOM = 256.0
 class Bounds:
     """Bounds on z, v/N and α, on changes of α, on Xb with b = Xᵀα/N, and on z of good points.
 
-    ``at_zero`` is the largest loss that a sample can have at w = 0.
+    ``at_zero`` is the largest loss that a sample can have at w = 0, ``longest`` the norm of every
+    point that is no worse than that.
     """
 
     z: float
@@ -43,6 +44,7 @@ class Bounds:
     products: float
     point: float
     at_zero: float
+    longest: float
 
     @classmethod
     def of(cls, loss: Loss, lam: float, holders: int, unit: float, label: float) -> Bounds:
@@ -71,4 +73,5 @@ class Bounds:
             # Twice, since the minimum of a model of P is a good point only almost.
             point=2.0 * holders * math.sqrt(size) * longest,
             at_zero=at_zero,
+            longest=longest,
         )

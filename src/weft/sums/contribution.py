@@ -18,6 +18,7 @@ Slots = NDArray[np.int32]
 Integers = NDArray[np.int64]
 
 
+_NO_SLOTS = np.zeros(0, np.int32)
 _NEWS = (np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.uint64))
 
 
@@ -156,6 +157,14 @@ class Contribution(Wire):
         if self._tails is not None:
             self._learn(self._tails, message)
         packed = self._cipher.contribute(self.kind, slots, out, message, self._tails)
+        self._mine = self._cipher.newest
+        return packed
+
+    def add(self, change: Floats, message: Message) -> bytes:
+        """Encrypt a change of the total at all shared slots, whatever was put in before."""
+        integers = self._format.encode(change * self._unit)
+        self._last = (_NO_SLOTS, integers[:0], self._mine)
+        packed = self._cipher.contribute(self.kind, None, integers, message, self._tails)
         self._mine = self._cipher.newest
         return packed
 

@@ -47,6 +47,15 @@ class LocalTable:
         for piece in self._pieces:
             piece.accumulate(slots, change, v)
 
+    def compressed(self) -> sp.csr_array:
+        """All cells that are not zero, as one matrix of rows by columns."""
+        shape = (self.n_rows, self.n_columns)
+        total = sp.csr_array(shape)
+        for piece in self._pieces:
+            total = total + piece.compressed(shape)
+        total.sort_indices()
+        return total
+
 
 class Piece(ABC):
     """One block of a local table.
@@ -82,6 +91,9 @@ class Piece(ABC):
 
     @abstractmethod
     def squares(self, weights: Floats | None, out: Floats) -> None: ...
+
+    @abstractmethod
+    def compressed(self, shape: tuple[int, int]) -> sp.csr_array: ...
 
 
 class DensePiece(Piece):
@@ -120,6 +132,13 @@ class DensePiece(Piece):
             squared = np.einsum("ij,ij->i", part, part if weights is None else part * weights[band])
             out[self.row_slots[band], 0] += squared
 
+    def compressed(self, shape: tuple[int, int]) -> sp.csr_array:
+        row, column = np.nonzero(self.block)
+        kept = self.row_slots[row] >= 0
+        row, column = row[kept], column[kept]
+        where = (self.row_slots[row], self.column_slots[column])
+        return sp.csr_array((self.block[row, column], where), shape=shape)
+
 
 class SparsePiece(Piece):
     """A block in CSR; its column numbers are local slots already."""
@@ -153,6 +172,12 @@ class SparsePiece(Piece):
         )
         kept = self.row_slots >= 0
         out[self.row_slots[kept], 0] += np.asarray(block.sum(axis=1))[kept]
+
+    def compressed(self, shape: tuple[int, int]) -> sp.csr_array:
+        row = np.repeat(self.row_slots, np.diff(self.start))
+        kept = row >= 0
+        where = (row[kept], self.columns[kept])
+        return sp.csr_array((self.values[kept], where), shape=shape)
 
 
 def build_table(seat: Seat, blocks: Sequence[Block], bias_value: float | None) -> LocalTable:

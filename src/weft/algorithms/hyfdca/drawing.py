@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.hyfdca.draws import cohort_draws, cohort_window, party_window
+from weft.algorithms.draws import cohort_draws, cohort_window, party_window
 from weft.algorithms.settings import Settings
 from weft.matching.seat import Seat
 

@@ -194,3 +194,24 @@ def _append(slots: Any, n_shared: int, seen: Any, out: Any, at: int) -> int:
             out[at] = slot
             at += 1
     return at
+
+
+@numba.njit(cache=True)
+def order_of(seed: int, iteration: int, party: int, n: int, count: int) -> Any:
+    """``count`` positions below ``n`` in a random order: whole passes, and a part of one.
+
+    The part holds the positions that :func:`party_draw` gives.
+    """
+    out = np.empty(count, np.int32)
+    done = 0
+    while done < count:
+        take = min(n, count - done)
+        _draw(seed, iteration, party + (1 << 40), n, take, out, done)
+        golden = np.uint64(0x9E3779B97F4A7C15)
+        state = _mix(np.uint64(seed) ^ _mix(np.uint64(iteration) ^ _mix(np.uint64(party + done))))
+        for i in range(take - 1, 0, -1):
+            state += golden
+            j = np.int64(((_mix(state) >> np.uint64(32)) * np.uint64(i + 1)) >> np.uint64(32))
+            out[done + i], out[done + j] = out[done + j], out[done + i]
+        done += take
+    return out

@@ -1,0 +1,64 @@
+"""FedAvg and its kin, the coordinator's half: who shares a mean with whom."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
+from weft.algorithms.rounds.coordinator import RoundCoordinator
+from weft.algorithms.rounds.run import Phase, Rounds
+from weft.channels import Message
+
+Floats = NDArray[np.float64]
+
+
+class FedavgCoordinator(RoundCoordinator):
+    """w₀ down, each party's share of the change up: w₀ + Σ_k s_k (w_k − w₀) = Σ_k s_k w_k.
+
+    The shares of those who take part and hold a feature add up to one. Changes go onto a running
+    total, so that w₀ of a feature stays where it is while none of its holders takes part. Whoever
+    falls silent in an iteration counts as one who stayed at w₀.
+    """
+
+    phases = (Phase("local", gets=("v",), gives=("v",)),)
+    everyone = False
+    sizes = 2
+    options: ClassVar[type[AveragingOptions]] = AveragingOptions
+
+    def find(self, run: Rounds, largest: list[float]) -> dict[str, float]:
+        """Powers of two above the curvature of any sample's loss, and of any party's mean loss."""
+        return {"sample curvature": largest[0], "party curvature": largest[1]}
+
+    def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+        """How much all who take part weigh, for each of a party's shared cohorts of features."""
+        roster, layout = run.roster, run.column_layout
+        equal = run.settings.read_options(self.options).average == "equal"
+        weights = np.ones(len(roster.parties)) if equal else _samples(run)
+        total = np.zeros(len(roster.columns.sizes))
+        for party in present:
+            number = roster.index[party]
+            total[roster.columns.cohorts[number]] += weights[number]
+        return {
+            party: {
+                "weight": float(weights[roster.index[party]]),
+                "weights": total[layout.cohorts[layout.group[party]]],
+            }
+            for party in present
+        }
+
+
+def _samples(run: Rounds) -> Floats:
+    """Per party, how many samples it has."""
+    rows, parties = run.roster.rows, range(len(run.roster.parties))
+    return np.array([rows.sizes[rows.cohorts[k]].sum() for k in parties], np.float64)
+
+
+class FedproxCoordinator(FedavgCoordinator):
+    options = ProxOptions
+
+
+class HyfemCoordinator(FedavgCoordinator):
+    options = HyfemOptions

@@ -1,0 +1,145 @@
+"""FedAvg and its kin, a party's half: local steps on its own tile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
+from weft.algorithms.draws import order_of
+from weft.algorithms.ground import Ground
+from weft.algorithms.rounds.party import Handler, RoundParty
+from weft.algorithms.rounds.sequential import descend
+from weft.algorithms.settings import Settings
+from weft.channels import Message
+from weft.channels.message import floats, integer, number
+from weft.losses.compiled import formula_of
+
+Floats = NDArray[np.float64]
+Slots = NDArray[np.int32]
+
+
+class FedavgParty(RoundParty):
+    """Minimises λ/2 ‖w_k‖² + its mean loss, as if its own columns were all there are.
+
+    A party's tile gives z_k = X_k w_k, which is not z where others hold columns of the same
+    samples: what it minimises has another minimum than the problem, and so has the mean.
+    """
+
+    options_kind: ClassVar[type[AveragingOptions]] = AveragingOptions
+
+    def __init__(self, ground: Ground, settings: Settings) -> None:
+        super().__init__(ground, settings)
+        self.options = settings.read_options(self.options_kind)
+        self._own = np.flatnonzero(self.seat.labelled[self.seat.row_cohort]).astype(np.int32)
+        self._total = self.join("v", self.longest)
+        self._rate = 0.0
+        count = math.ceil(settings.iic * self.seat.n_samples / self.seat.n_parties)
+        self._steps = count if self.options.gradient == "sample" else self.options.steps
+        self._seed = settings.seed
+        self._formula = formula_of(self.loss)
+        if self.options.gradient == "sample":
+            cells = self.table.compressed()
+            self._rows = (cells.indptr, cells.indices, cells.data)
+
+    def handlers(self) -> dict[str, Handler]:
+        return {"local": self._on_local}
+
+    def size(self) -> Floats:
+        """The largest curvature of one sample's loss, and that of the mean loss, here."""
+        smooth = self.loss.smoothness if math.isfinite(self.loss.smoothness) else 1.0
+        squares = self.table.squares[self._own]
+        one = float(squares.max(initial=0.0))
+        mean = self._spectrum() if self.options.gradient == "full" else one
+        return smooth * np.array([one, mean])
+
+    def _spectrum(self) -> float:
+        """‖X_k‖²/N_k, by power iteration, from below but for a margin."""
+        rows = self._own
+        u = self.draws(0).standard_normal((self.seat.n_columns, 1))
+        found = 0.0
+        for _ in range(50):
+            u /= max(float(np.linalg.norm(u)), 1e-300)
+            z = self.table.products(rows, u)
+            u = np.zeros_like(u)
+            self.table.accumulate(rows, z, u)
+            before, found = found, float(np.linalg.norm(u))
+            if abs(found - before) <= 1e-3 * found:
+                break
+        return 1.05 * found / max(len(rows), 1)
+
+    def begin(self, found: Message) -> None:
+        full = self.options.gradient == "full"
+        curvature = number(found, "party curvature" if full else "sample curvature")
+        own = self.settings.lam + self.options.pull
+        self._rate = self.options.a or 1.0 / (curvature + own)
+
+    def point(self, message: Message) -> Floats:
+        return self.opened("v", message, self.w)
+
+    def variables(self) -> dict[str, NDArray[Any]]:
+        return {"w": self.w}
+
+    def take_variables(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.w = state["w"].copy()
+
+    def _on_local(self, message: Message) -> Message:
+        """w₀ ↓, this party's share of w_k − w₀ ↑."""
+        self.w = start = self.point(message)
+        if self.options.gradient == "full":
+            moved = self._full(start)
+        else:
+            moved = self._samples(start, integer(message, "iteration"))
+        self.check_size(moved)
+        shared = self.seat.n_shared_columns
+        change = moved - start
+        self.w = moved.copy()
+        self.w[:shared] = start[:shared]
+        if not shared:
+            return {}
+        weights = floats(message, "weights", len(self.seat.shared_columns) - 1)
+        share = number(message, "weight") / weights
+        widths = np.diff(self.seat.shared_columns)
+        return {"v": self._total.add(change[:shared] * np.repeat(share, widths)[:, None], message)}
+
+    def _full(self, start: Floats) -> Floats:
+        """Steps on the mean loss of all own samples."""
+        w, rows = start.copy(), self._own
+        own, pull = self.settings.lam, self.options.pull
+        touched = np.zeros(self.seat.n_rows, bool)
+        for _ in range(self._steps):
+            u = self.loss.u(self.table.products(rows, w), self.labels[rows])
+            touched[rows] |= (u != 0.0).any(axis=1)
+            slope = own * w + pull * (w - start)
+            down = np.zeros_like(w)
+            self.table.accumulate(rows, u / max(len(rows), 1), down)
+            w = w - self._rate * (slope - down)
+        return w if self.enough(touched) else start
+
+    def _samples(self, start: Floats, iteration: int) -> Floats:
+        """Steps on one sample each, unless so few would be used that the sum shows them."""
+        w, rows = start.copy(), self._own
+        if not len(rows):
+            return w
+        drawn = rows[order_of(self._seed, iteration, self.seat.party, len(rows), self._steps)]
+        rate = self._rate * self._shrink(iteration)
+        touched = np.zeros(self.seat.n_rows, bool)
+        own, pull = self.settings.lam, self.options.pull
+        descend(self._rows, drawn, self.labels, self._formula, rate, own, pull, w, touched)
+        return w if self.enough(touched) else start
+
+    def _shrink(self, iteration: int) -> float:
+        """The rate a/(b + √t), over a."""
+        return 1.0 / (self.options.b + math.sqrt(iteration))
+
+
+class FedproxParty(FedavgParty):
+    options_kind = ProxOptions
+
+
+class HyfemParty(FedavgParty):
+    options_kind = HyfemOptions

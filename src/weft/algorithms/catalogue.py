@@ -1,0 +1,138 @@
+"""All algorithms, each with what it needs and what it guarantees."""
+
+from __future__ import annotations
+
+from weft.algorithms.algorithm import Algorithm
+from weft.algorithms.averaging.coordinator import (
+    FedavgCoordinator,
+    FedproxCoordinator,
+    HyfemCoordinator,
+)
+from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
+from weft.algorithms.averaging.party import FedavgParty, FedproxParty, HyfemParty
+from weft.algorithms.hyfdca import HyfdcaCoordinator, HyfdcaParty
+from weft.algorithms.span.coordinator import (
+    CuttingPlanesCoordinator,
+    LbfgsCoordinator,
+    NewtonCgCoordinator,
+)
+from weft.algorithms.span.party import SpanParty
+
+_FAST = ("patience", "when_missing")
+_OPTIMUM = "the optimum, certified"
+_BLIND = "ciphertexts; totals of losses and norms"
+_COEFFICIENTS = f"{_BLIND}; inner products of combined dual vectors"
+
+_OURS = (
+    Algorithm(
+        "hyfdca",
+        HyfdcaCoordinator,
+        HyfdcaParty,
+        "primal-dual training on any overlap of rows and columns, any subset of parties",
+        reads=("local", "iic", "gamma", "norms", "certify_every"),
+        ours=True,
+        guarantee=_OPTIMUM,
+        trips="2 (rows: 1); 3 to 5 for practical and theory",
+        reference="Overman, Blum and Klabjan 2022, Algorithm 1; safe steps are ours",
+        coordinator_sees=f"{_BLIND}; which samples are drawn",
+        parties_see="z and α of their samples, w of their features",
+    ),
+    Algorithm(
+        "cutting-planes",
+        CuttingPlanesCoordinator,
+        SpanParty,
+        "certified in about a hundred round trips; losses with kinks, everyone takes part",
+        reads=("groups", *_FAST),
+        losses="kinks",
+        everyone=True,
+        spans=True,
+        saves=False,
+        ours=True,
+        guarantee=_OPTIMUM,
+        trips="2; 3 with groups or holders without labels",
+        reference="Franc and Sonnenburg 2009 (OCAS); Teo et al. 2010 (BMRM); on sums, ours",
+        coordinator_sees=_COEFFICIENTS,
+        parties_see="z and dual vectors of their samples, w of their features",
+    ),
+    Algorithm(
+        "lbfgs",
+        LbfgsCoordinator,
+        SpanParty,
+        "quasi-Newton in two round trips an iteration; smooth losses, everyone takes part",
+        reads=_FAST,
+        losses="smooth",
+        everyone=True,
+        spans=True,
+        saves=False,
+        ours=True,
+        guarantee=_OPTIMUM,
+        trips="2; 3 with holders without labels",
+        reference="Liu and Nocedal 1989; on sums, with dual bounds, ours",
+        coordinator_sees=_COEFFICIENTS,
+        parties_see="z and dual vectors of their samples, w of their features",
+    ),
+    Algorithm(
+        "newton-cg",
+        NewtonCgCoordinator,
+        SpanParty,
+        "Newton's method in a trust region; smooth losses, everyone takes part",
+        reads=_FAST,
+        losses="smooth",
+        everyone=True,
+        spans=True,
+        saves=False,
+        ours=True,
+        guarantee=_OPTIMUM,
+        trips="2 a Hessian product and 2 a step",
+        reference="Lin, Weng and Keerthi 2008; on sums, ours",
+        coordinator_sees=_COEFFICIENTS,
+        parties_see="z and dual vectors of their samples, w of their features",
+    ),
+)
+
+_MEANS = "w of their features, as a mean over all who hold them and take part"
+_AVERAGING = (
+    Algorithm(
+        "fedavg",
+        FedavgCoordinator,
+        FedavgParty,
+        "local gradient steps on every tile, averaged by feature",
+        options=AveragingOptions,
+        reads=("iic", "certify_every"),
+        weighs=True,
+        guarantee="nothing on hybrid data; on rows, gradient = 'full' with one step is descent",
+        trips="1",
+        reference="McMahan et al. 2017; for hybrid data as in Overman, Blum and Klabjan 2022",
+        coordinator_sees=_BLIND,
+        parties_see=_MEANS,
+    ),
+    Algorithm(
+        "fedprox",
+        FedproxCoordinator,
+        FedproxParty,
+        "FedAvg whose local steps are pulled towards the mean",
+        options=ProxOptions,
+        reads=("iic", "certify_every"),
+        weighs=True,
+        guarantee="nothing; at a fixed μ it ends beside the optimum",
+        trips="1",
+        reference="Li et al. 2020 (Federated optimization in heterogeneous networks)",
+        coordinator_sees=_BLIND,
+        parties_see=_MEANS,
+    ),
+    Algorithm(
+        "hyfem",
+        HyfemCoordinator,
+        HyfemParty,
+        "HyFEM for linear models: known features need no matching",
+        options=HyfemOptions,
+        reads=("iic", "certify_every"),
+        guarantee="nothing: parties and server solve another problem",
+        trips="1",
+        reference="Zhang et al. 2020 and 2024; linear as in Overman, Blum and Klabjan 2022",
+        coordinator_sees=_BLIND,
+        parties_see=_MEANS,
+    ),
+)
+
+ALGORITHMS = {algorithm.name: algorithm for algorithm in (*_OURS, *_AVERAGING)}
