@@ -1,0 +1,1 @@
+"""The papers' experiments, set up from Weft's own parts."""
