@@ -10,6 +10,7 @@ from weft.algorithms.averaging.coordinator import (
 )
 from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
 from weft.algorithms.averaging.party import FedavgParty, FedproxParty, HyfemParty
+from weft.algorithms.disco.entries import DISCO
 from weft.algorithms.hyfdca import HyfdcaCoordinator, HyfdcaParty
 from weft.algorithms.span.coordinator import (
     CuttingPlanesCoordinator,
@@ -135,4 +136,4 @@ _AVERAGING = (
     ),
 )
 
-ALGORITHMS = {algorithm.name: algorithm for algorithm in (*_OURS, *_AVERAGING)}
+ALGORITHMS = {algorithm.name: algorithm for algorithm in (*_OURS, *_AVERAGING, DISCO)}

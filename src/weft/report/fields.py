@@ -116,6 +116,8 @@ _ROUND: dict[tuple[str, ...], Meaning] = {
     ("delta",): _block("changes of dual variables that it proposes"),
     ("z.slots",): _SLOTS,
     ("w",): Meaning(Form.CLEAR, "weights of features that it answers for"),
+    ("objective",): _scalars("its part of the objective"),
+    ("residual",): _scalars("its part of a residual's norm"),
     ("held",): _HELD,
     ("sequence",): _SEQUENCE,
 }
@@ -123,8 +125,8 @@ _TOTALS: dict[tuple[str, ...], Meaning] = {
     ("v",): _block("sums over parties, of its features"),
     ("z",): _block("sums over parties, of its samples"),
     ("delta",): _block("changes of dual variables of its samples"),
-    ("weight", "weights"): Meaning(Form.NUMBERS, "how much it and all who take part weigh"),
-    ("seen",): _WISH,
+    ("weight", "weights"): Meaning(Form.RECORD, "how much it and all who take part weigh"),
+    ("seen", "mode"): _WISH,
 }
 _KEEP = Meaning(Form.RECORD, "which model to keep")
 
@@ -403,7 +405,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("keep",): _WISH,
             ("rows", "columns"): _ROLES,
         },
-        "rounds.begin": {("sample curvature", "party curvature"): _STEP},
+        "rounds.begin": {("sample curvature", "party curvature", "precondition"): _STEP},
         "rounds.local": _TOTALS,
         "rounds.merge": _TOTALS,
         "measure.products": {
@@ -427,7 +429,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "checkpoint.restore": {
             ("omega", "share"): _STEP,
-            ("sample curvature", "party curvature"): _STEP,
+            ("sample curvature", "party curvature", "precondition"): _STEP,
         },
         "joint.partial": {("unit",): _UNIT},
         "joint.scores": {("z",): _block("scores of its samples")},

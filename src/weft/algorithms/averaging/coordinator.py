@@ -12,7 +12,7 @@ from weft.algorithms.rounds.coordinator import RoundCoordinator
 from weft.algorithms.rounds.run import Phase, Rounds
 from weft.channels import Message
 
-Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class FedavgCoordinator(RoundCoordinator):
@@ -36,24 +36,24 @@ class FedavgCoordinator(RoundCoordinator):
         """How much all who take part weigh, for each of a party's shared cohorts of features."""
         roster, layout = run.roster, run.column_layout
         equal = run.settings.read_options(self.options).average == "equal"
-        weights = np.ones(len(roster.parties)) if equal else _samples(run)
-        total = np.zeros(len(roster.columns.sizes))
+        weights = np.ones(len(roster.parties), np.int64) if equal else _samples(run)
+        total = np.zeros(len(roster.columns.sizes), np.int64)
         for party in present:
             number = roster.index[party]
             total[roster.columns.cohorts[number]] += weights[number]
         return {
             party: {
-                "weight": float(weights[roster.index[party]]),
+                "weight": int(weights[roster.index[party]]),
                 "weights": total[layout.cohorts[layout.group[party]]],
             }
             for party in present
         }
 
 
-def _samples(run: Rounds) -> Floats:
+def _samples(run: Rounds) -> Ints:
     """Per party, how many samples it has."""
     rows, parties = run.roster.rows, range(len(run.roster.parties))
-    return np.array([rows.sizes[rows.cohorts[k]].sum() for k in parties], np.float64)
+    return np.array([rows.sizes[rows.cohorts[k]].sum() for k in parties], np.int64)
 
 
 class FedproxCoordinator(FedavgCoordinator):

@@ -16,7 +16,8 @@ from weft.algorithms.rounds.party import Handler, RoundParty
 from weft.algorithms.rounds.sequential import descend
 from weft.algorithms.settings import Settings
 from weft.channels import Message
-from weft.channels.message import floats, integer, number
+from weft.channels.message import array, integer, number
+from weft.errors import ProtocolError
 from weft.losses.compiled import formula_of
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,7 @@ class FedavgParty(RoundParty):
         count = math.ceil(settings.iic * self.seat.n_samples / self.seat.n_parties)
         self._steps = count if self.options.gradient == "sample" else self.options.steps
         self._seed = settings.seed
+        self._held = 0
         self._formula = formula_of(self.loss)
         if self.options.gradient == "sample":
             cells = self.table.compressed()
@@ -99,12 +101,17 @@ class FedavgParty(RoundParty):
         change = moved - start
         self.w = moved.copy()
         self.w[:shared] = start[:shared]
+        reply: Message = {"held": self._held} if self._held else {}
+        self._held = 0
         if not shared:
-            return {}
-        weights = floats(message, "weights", len(self.seat.shared_columns) - 1)
-        share = number(message, "weight") / weights
+            return reply
         widths = np.diff(self.seat.shared_columns)
-        return {"v": self._total.add(change[:shared] * np.repeat(share, widths)[:, None], message)}
+        weight, weights = integer(message, "weight"), array(message, "weights")
+        if weights.shape != widths.shape or not (weights >= weight).all() or weight < 0:
+            raise ProtocolError("a message is malformed: 'weights' are no sums of weights")
+        share = weight / np.maximum(weights, 1)
+        mine = change[:shared] * np.repeat(share, widths)[:, None]
+        return {**reply, "v": self._total.add(mine, message)}
 
     def _full(self, start: Floats) -> Floats:
         """Steps on the mean loss of all own samples."""
@@ -118,10 +125,17 @@ class FedavgParty(RoundParty):
             down = np.zeros_like(w)
             self.table.accumulate(rows, u / max(len(rows), 1), down)
             w = w - self._rate * (slope - down)
-        return w if self.enough(touched) else start
+        return self._kept(w, start, touched)
+
+    def _kept(self, w: Floats, start: Floats, touched: NDArray[np.bool_]) -> Floats:
+        """w, unless so few samples have a part in it that the sum shows them."""
+        if self.enough(touched):
+            return w
+        self._held += 1
+        return start.copy()
 
     def _samples(self, start: Floats, iteration: int) -> Floats:
-        """Steps on one sample each, unless so few would be used that the sum shows them."""
+        """Steps on one sample each."""
         w, rows = start.copy(), self._own
         if not len(rows):
             return w
@@ -130,7 +144,7 @@ class FedavgParty(RoundParty):
         touched = np.zeros(self.seat.n_rows, bool)
         own, pull = self.settings.lam, self.options.pull
         descend(self._rows, drawn, self.labels, self._formula, rate, own, pull, w, touched)
-        return w if self.enough(touched) else start
+        return self._kept(w, start, touched)
 
     def _shrink(self, iteration: int) -> float:
         """The rate a/(b + √t), over a."""

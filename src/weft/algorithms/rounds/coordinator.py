@@ -222,6 +222,11 @@ class RoundCoordinator(Coordinator):
         """End on a certified point: the one that stopped the run, or a last one, waited for."""
         if not run.reached_gap:
             self._wait(run)
+        if run.held:
+            run.note(
+                f"min_batch = {run.roster.terms.min_batch} held back {run.held} changes of groups "
+                "of samples"
+            )
         if run.certificate is not None:
             result.certificate = run.certificate
             result.model_iteration = run.certificate.iteration

@@ -71,6 +71,8 @@ class Rounds(Company):
         self.best_dual: tuple[float, ...] = ()
         #: What setting up found out, for every party alike.
         self.found: dict[str, float] = {}
+        #: What a method's own half remembers, as plain numbers.
+        self.memory: dict[str, float] = {}
 
     def _new_sum(self, kind: str) -> RunningTotals:
         layout = self.column_layout if kind == "v" else self.row_layout
@@ -110,11 +112,12 @@ class Rounds(Company):
         return dict(self.found)
 
     def head(self) -> dict[str, Any]:
-        return {"best_dual": self.best_dual, "found": self.found}
+        return {"best_dual": self.best_dual, "found": self.found, "memory": self.memory}
 
     def take_head(self, head: Mapping[str, Any]) -> None:
         self.best_dual = tuple(head["best_dual"])
         self.found = dict(head["found"])
+        self.memory = dict(head["memory"])
 
     def totals(self) -> dict[str, NDArray[Any]]:
         return {

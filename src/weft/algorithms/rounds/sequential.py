@@ -76,6 +76,7 @@ def ascend(
     order: Any,
     labels: Any,
     norms: Any,
+    holders: Any,
     formula: Formula,
     factor: float,
     alpha: Any,
@@ -83,9 +84,9 @@ def ascend(
 ) -> None:
     """Steps of dual coordinate ascent, one sample each; α and w are changed in place.
 
-    Each step maximises −l*(−(α_i + δ)) − zδ − factor ‖x_i‖²/2 δ² with z = x_iᵀw, then adds
-    factor · δ x_i to w. With factor = 1/(λN) this is SDCA; with σ'/(λN) the local problem of
-    CoCoA+.
+    Each step maximises −l*(−(α_i + δ))/h_i − zδ − factor ‖x_i‖²/2 δ² with z = x_iᵀw, then adds
+    factor · δ x_i to w. With factor = 1/(λN) and h = 1 this is SDCA; with σ'/(λN) the local problem
+    of CoCoA+; with as many holders h_i as share a sample, that of D3CA.
     """
     begin, columns, values = rows
     for i in order:
@@ -94,7 +95,8 @@ def ascend(
             for e in range(begin[i], begin[i + 1]):
                 z += values[e] * w[columns[e], c]
             old = alpha[i, c]
-            new = step(formula, old, z, labels[i, c], factor * norms[i])
+            share = holders[i]
+            new = step(formula, old, share * z, labels[i, c], share * factor * norms[i])
             alpha[i, c] = new
             if new != old:
                 move = factor * (new - old)

@@ -1,0 +1,1 @@
+"""DiSCO: inexact damped Newton steps, solved by distributed preconditioned conjugate gradients."""

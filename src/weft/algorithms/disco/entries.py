@@ -1,0 +1,26 @@
+"""DiSCO in the catalogue."""
+
+from __future__ import annotations
+
+from weft.algorithms.algorithm import Algorithm
+from weft.algorithms.disco.coordinator import DiscoCoordinator, DiscoOptions
+from weft.algorithms.disco.party import DiscoParty
+
+DISCO = Algorithm(
+    "disco",
+    DiscoCoordinator,
+    DiscoParty,
+    "damped Newton steps by distributed preconditioned conjugate gradients",
+    options=DiscoOptions,
+    reads=("certify_every",),
+    cut="rows",
+    losses="smooth",
+    everyone=True,
+    weighs=True,
+    guarantee="the optimum",
+    trips="1 a gradient or Hessian product; 2 a product with precondition = 'first'",
+    reference="Zhang and Lin 2015",
+    coordinator_sees="ciphertexts; totals of losses, norms and residuals",
+    parties_see="w, gradients and Hessian products of everybody together; with precondition = "
+    "'first' also P⁻¹r of the first party",
+)

@@ -1,0 +1,232 @@
+"""What every method in rounds keeps: the same bits under all ciphers, as bytes, and when resumed;
+nothing readable for the coordinator; lost replies that change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from interposed import cut, outcome, quick, train
+
+from weft.algorithms.base import Checkpointing
+from weft.algorithms.catalogue import ALGORITHMS
+from weft.algorithms.rounds.coordinator import RoundCoordinator
+from weft.algorithms.rounds.party import RoundParty
+from weft.channels.recording import Head, entries_of
+from weft.crypto.payload import KIND_CODES
+from weft.errors import ProtocolError
+from weft.federation import Federation, Preparation
+from weft.report.audit import audit
+from weft.report.fields import meaning_of
+
+METHODS = {
+    name: algorithm
+    for name, algorithm in ALGORITHMS.items()
+    if issubclass(algorithm.coordinator, RoundCoordinator)
+}
+#: Further runs of a method, which take other paths through it.
+VARIANTS = {
+    "fedavg, full gradients": ("fedavg", {"gradient": "full", "steps": 2}),
+    "hyfem, avg": ("hyfem", {"variant": "avg"}),
+    "disco, first": ("disco", {"precondition": "first"}),
+    "disco, diagonal": ("disco", {"precondition": "diagonal"}),
+}
+RUNS = {**{name: (name, {}) for name in METHODS}, **VARIANTS}
+CUTS = {
+    "any": ("hybrid 2×2", "overlap", "labels at first", "multi-class"),
+    "rows": ("horizontal",),
+    "columns": ("vertical", "labels at first"),
+    "whole": ("whole",),
+}
+CASES = [(run, name) for run, (method, _) in RUNS.items() for name in CUTS[METHODS[method].cut]]
+every_run = pytest.mark.parametrize("run", RUNS)
+every_case = pytest.mark.parametrize(("run", "name"), CASES, ids=str)
+#: Those that let parties stay away.
+LOOSE = [run for run, (method, _) in RUNS.items() if not METHODS[method].everyone]
+
+
+def settings_of(run, **changes):
+    method, options = RUNS[run]
+    how = {"solver": method, "options": options, "loss": "logistic", "certify_every": 3}
+    return quick(**{"iterations": 7, "lam": 0.02, **how, **changes})
+
+
+def split_of(name):
+    if name != "whole":
+        return cut(name)
+    split = cut("horizontal")
+    table = cut("vertical")
+    first = next(iter(split.parties.values()))[0]
+    tiles = [tile for held in split.parties.values() for tile in held]
+    whole = type(first).make(
+        np.concatenate([tile.ids for tile in tiles]),
+        first.features,
+        np.concatenate([tile.block for tile in tiles]),
+        np.concatenate([tile.labels for tile in tiles]),
+    )
+    return replace(table, parties={"all": (whole,)})
+
+
+@cache
+def in_the_clear(run, name, participation="everyone"):
+    settings = settings_of(run, cipher="plain", participation=participation)
+    return outcome(train(split_of(name), settings))
+
+
+@every_case
+def test_pads_change_no_bit(run, name):
+    assert outcome(train(split_of(name), settings_of(run, cipher="pad"))) == in_the_clear(run, name)
+
+
+@pytest.mark.parametrize("run", METHODS)
+@pytest.mark.parametrize("cipher", ["bfv", "paillier"])
+def test_lattices_and_paillier_change_no_bit(run, cipher):
+    name = CUTS[METHODS[run].cut][0]
+    settings = settings_of(run, cipher=cipher)
+    assert outcome(train(split_of(name), settings)) == in_the_clear(run, name)
+
+
+@every_run
+def test_messages_that_travel_as_bytes_give_the_same_bits(run):
+    name = CUTS[METHODS[RUNS[run][0]].cut][-1]
+    trained = train(split_of(name), settings_of(run, cipher="pad"), packed=True)
+    assert outcome(trained) == in_the_clear(run, name)
+
+
+@pytest.mark.parametrize("run", LOOSE)
+@pytest.mark.parametrize("cipher", ["pad", "bfv"])
+def test_parties_that_come_and_go_give_the_same_bits_under_every_cipher(run, cipher):
+    name = CUTS[METHODS[RUNS[run][0]].cut][0]
+    trained = train(split_of(name), settings_of(run, cipher=cipher, participation=0.5))
+    assert outcome(trained) == in_the_clear(run, name, 0.5)
+    assert {record.present for record in trained.result.history} != {len(trained.roster.parties)}
+
+
+class PowerCutError(Exception):
+    """Not one of Weft's own errors."""
+
+
+@every_run
+def test_a_resumed_run_ends_with_the_same_bits(run, tmp_path):
+    name = CUTS[METHODS[RUNS[run][0]].cut][0]
+    # Certificates in progress are given up at a resumption: none is, at these iterations.
+    settings = settings_of(run, cipher="pad", iterations=12, certify_every=5)
+    whole = train(split_of(name), settings)
+
+    def cut_off(record):
+        if record.iteration == 5:
+            raise PowerCutError
+
+    split, store = split_of(name), tmp_path / "checkpoints"
+    first = Checkpointing(store, 4)
+    with pytest.raises(PowerCutError):
+        train(split, settings, store=store, checkpointing=first, progress=cut_off)
+    again = train(split, settings, store=store, checkpointing=replace(first, resume=True))
+    assert outcome(again)["coef"] == outcome(whole)["coef"]
+    assert outcome(again)["certificate"] == outcome(whole)["certificate"]
+    assert len(again.result.history) == len(whole.result.history) == 12
+
+
+# ── who sees what ─────────────────────────────────────────────────────────────────────────
+
+
+@every_case
+def test_an_audit_knows_every_field_and_finds_nothing_readable(run, name):
+    split = split_of(name)
+    federation = Federation(split.parties, Preparation(overlap=split.overlap), record=True)
+    transcript = federation.train(settings_of(run)).channel.transcript
+    found = audit(Head("a run", list(federation.parties), "pad"), entries_of(transcript))
+    # A single party has nobody to hide its totals among.
+    if len(split.parties) > 1 and name != "labels at first":
+        assert found.findings == {}
+    for entry in transcript:
+        for direction, message in (("down", entry.message), ("up", entry.reply)):
+            for field, value in message.items():
+                meaning = meaning_of(direction, entry.phase, field)
+                assert meaning is not None, (direction, entry.phase, field)
+                assert meaning.form.fits(value), (entry.phase, field)
+
+
+@every_run
+def test_no_party_gets_a_slot_outside_of_its_rows_and_columns(run):
+    name = CUTS[METHODS[RUNS[run][0]].cut][0]
+    split = split_of(name)
+    federation = Federation(split.parties, Preparation(overlap=split.overlap), record=True)
+    transcript = federation.train(settings_of(run)).channel.transcript
+    for entry in transcript:
+        if not entry.phase.startswith(("rounds.", "measure.")):
+            continue
+        seat = federation.parties[entry.party].seat
+        for kind in KIND_CODES:
+            if kind not in entry.message:
+                continue
+            most = seat.n_shared_columns if kind == "v" else seat.n_shared_rows
+            # A block's body holds eight bytes a value.
+            assert len(entry.message[kind]) <= 8 * most + 64 + 16 * most
+
+
+# ── faults ────────────────────────────────────────────────────────────────────────────────
+
+
+def train_with_faults(run, lose, **changes):
+    """Train where ``lose(phase, party, call)`` drops a reply; returns the trained and the calls."""
+    split = split_of(CUTS[METHODS[RUNS[run][0]].cut][0])
+    federation = Federation(split.parties, Preparation(overlap=split.overlap))
+    assemble, calls = federation.assemble, {}
+
+    def assembled(settings):
+        channel, *rest = assemble(settings)
+        handlers = channel._handlers
+
+        def around(party, handler):
+            def answer(phase, message):
+                reply = handler(phase, message)
+                calls[phase, party] = calls.get((phase, party), 0) + 1
+                if lose(phase, party, calls[phase, party]):
+                    raise ConnectionError("the reply was lost")
+                return reply
+
+            return answer
+
+        channel._handlers = {p: around(p, h) for p, h in handlers.items()}
+        return (channel, *rest)
+
+    federation.assemble = assembled
+    return federation.train(settings_of(run, **changes))
+
+
+@pytest.mark.parametrize("run", LOOSE)
+def test_a_lost_reply_is_taken_back_and_the_run_goes_on(run):
+    lost = train_with_faults(
+        run,
+        lambda phase, party, call: phase == "rounds.local" and party.endswith("1") and call == 3,
+        iterations=60,
+    )
+    plain = train_with_faults(run, lambda *_: False, iterations=60)
+    assert any("failed" in note for note in lost.result.notes)
+    assert lost.result.certificate.iteration == 60
+    assert lost.result.history[2].present < plain.result.history[2].present
+    assert lost.result.certificate.primal[0] == pytest.approx(
+        plain.result.certificate.primal[0], rel=0.05
+    )
+
+
+@pytest.mark.parametrize("run", [run for run in METHODS if METHODS[run].everyone])
+def test_a_method_that_needs_everyone_says_who_is_missing(run):
+    with pytest.raises(ProtocolError, match=f"solver '{run}' needs every party, but .* did not"):
+        train_with_faults(run, lambda phase, party, call: phase == "rounds.local" and call == 3)
+
+
+def test_a_party_takes_back_what_was_never_received():
+    split = split_of("hybrid 2×2")
+    federation = Federation(split.parties, Preparation(overlap=split.overlap))
+    federation.train(settings_of("fedavg"))
+    for party in federation.parties.values():
+        half = party._half
+        assert isinstance(half, RoundParty)
+        before = {name: array.copy() for name, array in half._before.items()}
+        half.settle(half._sequence - 1)
+        for name, array in half.variables().items():
+            assert np.array_equal(array, before[name])
