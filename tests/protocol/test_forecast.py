@@ -6,9 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.registry import resolve
 from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Tile, load
+from weft.data import SPLITS, Split, Tile, load, pool
 from weft.federation import Federation, Preparation
 from weft.guards import OPEN, Terms
 from weft.ledger.forecast import alternatives, forecast
@@ -100,6 +101,41 @@ def test_no_run_takes_more_than_the_most(patchwork, case, limit):
     assert 0 < received <= ahead.most
     assert without <= ahead.others_most
     assert (without > 0) == (ahead.others > 0)
+
+
+def cut_for(algorithm, patchwork, classes):
+    """A table that the algorithm can train on, with samples at several parties where it may be."""
+    if algorithm.cut == "any":
+        return patchwork(classes=classes, unlabelled=("east",))
+    table = pool(Split(patchwork(classes=classes), "mean", ""))
+    parties = 1 if algorithm.cut == "whole" else 3
+    return SPLITS["columns" if algorithm.cut == "columns" else "rows"](table, parties).parties
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", [n for n, a in ALGORITHMS.items() if not a.spans])
+def test_no_method_in_rounds_takes_more_than_the_most(patchwork, name, classes):
+    """The sums of its iterations, and one for every certificate, the last one included."""
+    algorithm = ALGORITHMS[name]
+    loss = "hinge" if algorithm.losses == "kinks" else "logistic"
+    tiles = cut_for(algorithm, patchwork, classes)
+    for limit in ({"iterations": 12}, {"iterations": None, "round_trips": 25}):
+        settings = Settings(lam=1e-2, gap=None, loss=loss, solver=name, **limit)
+        received, without, ahead = run(tiles, settings)
+        assert received <= ahead.most
+        assert without <= ahead.others_most
+        # Setting up takes round trips too: only iterations tell how many sums are likely.
+        if algorithm.cut in ("any", "columns") and "round_trips" not in limit:
+            assert ahead.likely / 3 <= received or name == "hyfdca"
+
+
+def test_a_method_that_certifies_more_often_takes_more_sums(patchwork):
+    settings = Settings(lam=1e-2, gap=None, loss="logistic", solver="fedavg", iterations=20)
+    often = msgspec.structs.replace(settings, certify_every=4)
+    found = [forecast(s, classes=2, mean_square=1.0).most for s in (settings, often)]
+    assert found == [2 * 3, 2 * 6]
+    # Five certificates and the norms of rows.
+    assert run(patchwork(), often)[0] == 5 + 1
 
 
 def test_a_run_from_a_model_takes_no_more_than_the_most(patchwork):

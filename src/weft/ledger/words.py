@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
+from weft.algorithms.catalogue import ALGORITHMS
 from weft.ledger.account import Ledger
 from weft.ledger.outlook import ERROR, Exposure, Outlook, Standing, Way
 
@@ -269,7 +270,7 @@ def _coordinator(look: Outlook) -> list[str]:
         said.append(
             f"the losses of {_names(look.label_holders)} as one sum, and how good the model is"
         )
-    if look.solver != "hyfdca":
+    if ALGORITHMS[look.solver].spans:
         said.append("lengths and angles of the vectors that the model is made of, not the vectors")
     shown = {
         "nothing": "no weight of the model, no sum over samples or columns",
