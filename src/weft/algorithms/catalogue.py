@@ -11,6 +11,7 @@ from weft.algorithms.averaging.coordinator import (
 from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
 from weft.algorithms.averaging.party import FedavgParty, FedproxParty, HyfemParty
 from weft.algorithms.disco.entries import DISCO
+from weft.algorithms.dual.entries import DUAL
 from weft.algorithms.hyfdca import HyfdcaCoordinator, HyfdcaParty
 from weft.algorithms.span.coordinator import (
     CuttingPlanesCoordinator,
@@ -136,4 +137,4 @@ _AVERAGING = (
     ),
 )
 
-ALGORITHMS = {algorithm.name: algorithm for algorithm in (*_OURS, *_AVERAGING, DISCO)}
+ALGORITHMS = {algorithm.name: algorithm for algorithm in (*_OURS, *_AVERAGING, DISCO, *DUAL)}

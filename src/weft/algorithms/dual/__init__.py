@@ -1,0 +1,1 @@
+"""Dual methods of the field: CoCoA and SDCA, D3CA, FedDCD."""
