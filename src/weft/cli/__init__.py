@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from weft import __version__
+from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.demo import demo
@@ -63,6 +64,7 @@ app.command(epilog="Example: weft demo --out demo-results")(demo)
 app.command(epilog="Example: weft split digits --split grid --k 3 --q 3 --out parties")(split)
 app.command(epilog="Example: weft check parties/config.toml")(check)
 app.command(epilog="Example: weft train parties/config.toml --out results/digits")(train)
+app.command(epilog="Example: weft algorithms fedavg")(algorithms)
 app.command(
     epilog="Example: weft predict results/digits/model.npz new.csv --id patient > predicted.csv"
 )(predict)

@@ -5,7 +5,7 @@ likely was fitted to runs of the fast solvers on breast cancer without guards: t
 close to a power of q = mean ‖x‖²/λ, the curvature that the data has over the curvature that λ adds,
 and a power of the digits of the gap. On breast cancer and digits it came within a factor of three.
 Guards make runs longer: five parties with overlapping rows and columns took 229 sums where 109 were
-forecast. The constants of HyFDCA were set by eye. Methods in rounds, which are there for comparison,
+forecast. The constants of HyFDCA were set by eye. Methods in rounds, which serve for comparison,
 are taken to use up all the iterations that they may: most of them never reach a gap.
 """
 

@@ -48,7 +48,13 @@ class AveragingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ProxOptions(AveragingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """FedProx: the local objective has a term μ/2 ‖w_k − w₀‖² more."""
+    """FedProx: the local objective has a term μ/2 ‖w_k − w₀‖² more.
+
+    Attributes
+    ----------
+    mu
+        μ: how strongly local steps are pulled towards the mean that they began with.
+    """
 
     mu: float = 1.0
 
@@ -65,8 +71,11 @@ class ProxOptions(AveragingOptions, frozen=True, kw_only=True, forbid_unknown_fi
 class HyfemOptions(ProxOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Linear HyFEM: features are known, so that matching is the identity.
 
-    ``variant = "prox"`` keeps the term μ/2 ‖θ_k − P_kθ₀‖² of (8) in the 2024 text, ``avg`` leaves
-    it out as (9) of the 2020 text does. Parties weigh by their samples.
+    Attributes
+    ----------
+    variant
+        ``prox`` keeps the term μ/2 ‖θ_k − P_kθ₀‖² of (8) in the 2024 text, ``avg`` leaves it out
+        as (9) of the 2020 text does.
     """
 
     variant: Literal["prox", "avg"] = "prox"
