@@ -10,6 +10,7 @@ from weft.algorithms.averaging.coordinator import (
 )
 from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
 from weft.algorithms.averaging.party import FedavgParty, FedproxParty, HyfemParty
+from weft.algorithms.columns.entries import COLUMNS
 from weft.algorithms.disco.entries import DISCO
 from weft.algorithms.dual.entries import DUAL
 from weft.algorithms.hyfdca import HyfdcaCoordinator, HyfdcaParty
@@ -137,4 +138,6 @@ _AVERAGING = (
     ),
 )
 
-ALGORITHMS = {algorithm.name: algorithm for algorithm in (*_OURS, *_AVERAGING, DISCO, *DUAL)}
+ALGORITHMS = {
+    algorithm.name: algorithm for algorithm in (*_OURS, *_AVERAGING, *COLUMNS, DISCO, *DUAL)
+}

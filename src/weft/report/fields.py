@@ -114,7 +114,7 @@ _ROUND: dict[tuple[str, ...], Meaning] = {
     ("v",): _block("its part of sums over features"),
     ("z",): _block("its part of sums over samples"),
     ("delta",): _block("changes of dual variables that it proposes"),
-    ("z.slots",): _SLOTS,
+    ("z.slots", "delta.slots"): _SLOTS,
     ("w",): Meaning(Form.CLEAR, "weights of features that it answers for"),
     ("objective",): _scalars("its part of the objective"),
     ("residual",): _scalars("its part of a residual's norm"),
@@ -127,6 +127,7 @@ _TOTALS: dict[tuple[str, ...], Meaning] = {
     ("delta",): _block("changes of dual variables of its samples"),
     ("weight", "weights"): Meaning(Form.RECORD, "how much it and all who take part weigh"),
     ("seen", "mode"): _WISH,
+    ("rho",): _STEP,
 }
 _KEEP = Meaning(Form.RECORD, "which model to keep")
 

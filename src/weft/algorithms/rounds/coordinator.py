@@ -35,6 +35,8 @@ class RoundCoordinator(Coordinator):
         What an iteration asks.
     model_of
         The sums that the model is made of.
+    windows
+        Sums over samples of which parties may name some, the same at all holders.
     everyone
         Whether nobody may be missing.
     sizes
@@ -43,6 +45,7 @@ class RoundCoordinator(Coordinator):
 
     phases: ClassVar[tuple[Phase, ...]]
     model_of: ClassVar[tuple[str, ...]] = ("v",)
+    windows: ClassVar[tuple[str, ...]] = ("z",)
     everyone: ClassVar[bool] = True
     sizes: ClassVar[int] = 0
 
@@ -76,7 +79,7 @@ class RoundCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         kinds = {kind: None for phase in self.phases for kind in (*phase.gets, *phase.gives)}
-        run = Rounds(channel, roster, settings, adder, classes, kinds, unit)
+        run = Rounds(channel, roster, settings, adder, classes, kinds, unit, self.windows)
         result = Result(notes=run.notes)
         if checkpointing is not None and checkpointing.resume:
             clock = Clock(channel, result, load_checkpoint(run, result, checkpointing.folder))
@@ -167,7 +170,8 @@ class RoundCoordinator(Coordinator):
                 message["seen"] = True
         for kind in phase.gets:
             totals = run.sums[kind]
-            some = {p: run.want[p] for p in present if p in run.want} if kind == "z" else {}
+            named = run.want if kind in self.windows else {}
+            some = {p: named[p] for p in present if p in named}
             blocks = totals.blocks([p for p in present if p not in some])
             for party, block in {**blocks, **totals.pieces(some)}.items():
                 messages[party][kind] = block
@@ -179,12 +183,11 @@ class RoundCoordinator(Coordinator):
 
     def _note_wishes(self, run: Rounds, phase: Phase, replies: Replies) -> None:
         """Remember of which samples the parties want totals next."""
-        if "z" not in phase.gives:
-            return
-        for party, reply in replies.answered.items():
-            if "z.slots" in reply:
-                slots = run.sums["z"].checked_slots(party, reply["z.slots"], run.iteration)
-                run.want[party] = slots
+        for kind in set(phase.gives).intersection(self.windows):
+            for party, reply in replies.answered.items():
+                named = reply.get(f"{kind}.slots")
+                if named is not None:
+                    run.want[party] = run.sums[kind].checked_slots(party, named, run.iteration)
 
     def _part_with(self, run: Rounds, replies: Replies, present: list[str]) -> list[str]:
         """Who is left; where too few are, what they answered counts as never received."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,8 @@ class Rounds(Company):
     ----------
     kinds
         The sums that the method keeps.
+    windows
+        Those to which parties contribute at chosen slots.
     """
 
     def __init__(
@@ -54,13 +56,14 @@ class Rounds(Company):
         classes: int,
         kinds: Iterable[str],
         unit: float,
+        windows: Collection[str] = ("z",),
     ) -> None:
         super().__init__(channel, roster, settings, adder)
         self.classes = classes
         self.unit = unit
         self.row_layout = Layout(roster.rows, roster.parties)
         self.column_layout = Layout(roster.columns, roster.parties)
-        self.sums = {kind: self._new_sum(kind) for kind in kinds}
+        self.sums = {kind: self._new_sum(kind, kind in windows) for kind in kinds}
         self.weights = (
             SeenWeights(roster, classes) if settings.coordinator_sees == "weights" else None
         )
@@ -74,9 +77,9 @@ class Rounds(Company):
         #: What a method's own half remembers, as plain numbers.
         self.memory: dict[str, float] = {}
 
-    def _new_sum(self, kind: str) -> RunningTotals:
+    def _new_sum(self, kind: str, windows: bool) -> RunningTotals:
         layout = self.column_layout if kind == "v" else self.row_layout
-        return RunningTotals(kind, layout, self.classes, self.adder, windows=kind == "z")
+        return RunningTotals(kind, layout, self.classes, self.adder, windows=windows)
 
     @property
     def certify_every(self) -> int:

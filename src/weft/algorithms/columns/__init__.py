@@ -1,0 +1,1 @@
+"""Gradient descent on columns: vertical FedSGD and FedBCD."""
