@@ -306,6 +306,30 @@ class Party:
         signs: Floats = np.where(target[:, None] == positive, 1.0, -1.0)
         return signs
 
+    @property
+    def units(self) -> ColumnScaling:
+        """How its cells become those that it trains on."""
+        names = self._names()
+        columns = np.arange(self.seat.n_columns) != self.seat.bias_slot
+        if self._scaling is None:
+            zeros = np.zeros(int(columns.sum()))
+            return ColumnScaling(names[columns], zeros, zeros + 1.0)
+        scaler = self._scaling
+        factor = scaler.factor[columns] * scaler.row_factor
+        return ColumnScaling(names[columns], scaler.shift[columns], factor)
+
+    @property
+    def bias(self) -> float | None:
+        """Value of the constant column as it trains on it; None: there is none."""
+        return self._bias
+
+    def _names(self) -> NDArray[np.object_]:
+        """Names of its columns."""
+        names = np.full(self.seat.n_columns, INTERCEPT, dtype=object)
+        for tile, columns in zip(self._tiles, self.seat.tile_columns, strict=True):
+            names[columns] = tile.features
+        return names
+
     def release(self, iteration: int | None, *, everything: bool = False) -> dict[str, Any]:
         """The weights of the columns this party answers for: for whom the federation names.
 
@@ -315,10 +339,7 @@ class Party:
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not trained; nothing to release")
         w = self._half.weights(iteration)
-        seat = self.seat
-        names = np.full(seat.n_columns, INTERCEPT, dtype=object)
-        for tile, columns in zip(self._tiles, seat.tile_columns, strict=True):
-            names[columns] = tile.features
+        seat, names = self.seat, self._names()
         scaler = self._scaling
         shift = scaler.shift if scaler is not None else np.zeros(seat.n_columns)
         factor = scaler.factor if scaler is not None else np.ones(seat.n_columns)

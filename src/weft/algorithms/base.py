@@ -47,6 +47,10 @@ class Record:
     gap_estimate: float | None = None
     lam: float | None = None
 
+    def modelled_seconds(self, latency: float) -> float:
+        """Seconds over a network: the slowest party's computing, and so much a round trip."""
+        return self.compute_seconds + latency * self.round_trips
+
 
 @dataclass(frozen=True)
 class Stage:

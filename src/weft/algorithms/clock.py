@@ -69,9 +69,16 @@ def why_stop(settings: Settings, iterations: int, record: Record) -> str:
         return f"{settings.iterations} iterations"
     if settings.round_trips is not None and record.round_trips >= settings.round_trips:
         return f"{settings.round_trips} round trips"
-    if settings.seconds is not None and record.wall_seconds >= settings.seconds:
-        return f"{settings.seconds:g} seconds"
+    if settings.seconds is not None and _seconds(settings, record) >= settings.seconds:
+        return f"{settings.seconds:g} {'modelled ' * (settings.latency is not None)}seconds"
     return ""
+
+
+def _seconds(settings: Settings, record: Record) -> float:
+    """By the clock, or as the settings model them."""
+    if settings.latency is None:
+        return record.wall_seconds
+    return record.modelled_seconds(settings.latency)
 
 
 def _spent(channel: Channel) -> Reading:

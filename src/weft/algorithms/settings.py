@@ -41,6 +41,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ``auto``: the former, which is faster, where the parties' terms allow it.
     gap, iterations, seconds, round_trips
         Stop at a certified relative gap, or after so much of something; None: no such limit.
+    latency
+        Seconds of a round trip, where ``seconds`` shall not be those of the clock but modelled
+        ones: the slowest party's computing and so much for every round trip.
     path
         Further values of λ, each started from the last: the solvers for full participation.
     folds
@@ -78,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     iterations: int | None = 10_000
     seconds: float | None = None
     round_trips: int | None = None
+    latency: float | None = None
     certify_every: int | None = None
     participation: str | float | dict[str, object] = "everyone"
     cipher: str = "pad"
@@ -123,6 +127,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError("nothing stops this run; set gap, iterations, seconds or round_trips")
         if self.seconds is not None and not self.seconds > 0:
             raise ConfigError(f"seconds is {self.seconds:g}; give a time above 0, or none")
+        if self.latency is not None and not 0 <= self.latency < math.inf:
+            raise ConfigError(f"latency is {self.latency:g}; give seconds of at least 0")
         if not all(0 < lam < math.inf for lam in self.path):
             raise ConfigError("a path of lambdas holds one that is not positive; try 1e-2, 1e-3")
         if self.folds and not 2 <= self.folds <= _MOST_FOLDS:

@@ -34,8 +34,8 @@ def algorithms(
     from rich.console import Console
 
     from weft.algorithms.catalogue import ALGORITHMS
-    from weft.cli.console import say_json
     from weft.algorithms.registry import algorithm_of
+    from weft.cli.console import say_json
     from weft.report.algorithms import describe, markdown_table
 
     chosen = None if name is None else algorithm_of(name)

@@ -35,13 +35,20 @@ def _finite(value: Any) -> Any:
 
 
 class ProgressLine:
-    """One line on stderr that follows a run; silent where stderr is not a terminal."""
+    """One line on stderr that follows a run; silent where stderr is not a terminal.
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    Parameters
+    ----------
+    title
+        What the line begins with, where there are several runs.
+    """
+
+    def __init__(self, *, quiet: bool = False, title: str = "") -> None:
         console = Console(stderr=True, highlight=False)
         self._status: Status | None = None
         if console.is_terminal and not quiet:
-            self._status = console.status("matching samples …")
+            self._status = console.status(f"{title}matching samples …")
+        self._title = title
         self._next = 0.0
 
     def __enter__(self) -> Self:
@@ -63,7 +70,7 @@ class ProgressLine:
         if self._status is None or monotonic() < self._next:
             return
         self._next = monotonic() + 0.1
-        self._status.update(progress_text(record))
+        self._status.update(self._title + progress_text(record))
 
 
 def progress_text(record: Record) -> str:

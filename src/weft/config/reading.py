@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from weft.algorithms.settings import Settings
 from weft.channels.participation import participation_of
 from weft.config.checking import checked, known_keys, naming
+from weft.config.comparing import check_told
 from weft.config.cutting import cut_table
 from weft.config.policies import read_policy
 from weft.config.sections import (
@@ -66,6 +67,7 @@ class Config:
     roster: SignedRoster | None
     terms: Terms
     parties: tuple[PartySection, ...]
+    compare: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def folder_name(self) -> str:
@@ -172,7 +174,7 @@ def read_config(path: str | Path) -> Config:
         raise ConfigError(f"{where}: is not valid TOML ({error}); correct that line") from None
     known_keys(
         content,
-        ("name", "data", "model", "solver", "privacy", "keys", "federation", "party"),
+        ("name", "data", "model", "solver", "privacy", "keys", "federation", "compare", "party"),
         f"{where}: the config",
     )
     data = checked(DataSection, _table(content, "data", where), f"{where}: [data]")
@@ -185,6 +187,7 @@ def read_config(path: str | Path) -> Config:
     with naming(where):
         terms = _terms(_table(content, "privacy", where), roster)
         settings = _settings(model, solver, path.parent)
+        told = check_told(_table(content, "compare", where), "[compare.")
     parties = content.get("party", [])
     if not isinstance(parties, list):
         raise ConfigError(f"{where}: write [[party]] with two brackets, once for each party")
@@ -199,6 +202,7 @@ def read_config(path: str | Path) -> Config:
         roster=roster,
         terms=terms,
         parties=tuple(_party(entry, number, where) for number, entry in enumerate(parties, 1)),
+        compare=told,
     )
     _check_sources(config)
     return config
