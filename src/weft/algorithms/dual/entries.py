@@ -5,7 +5,8 @@ from __future__ import annotations
 from weft.algorithms.algorithm import Algorithm
 from weft.algorithms.dual.cocoa import CocoaCoordinator, CocoaParty, CocoaPlusParty
 from weft.algorithms.dual.d3ca import D3caCoordinator, D3caParty
-from weft.algorithms.dual.options import D3caOptions
+from weft.algorithms.dual.feddcd import FeddcdCoordinator, FeddcdParty
+from weft.algorithms.dual.options import D3caOptions, FeddcdOptions
 
 _READS = ("iic", "certify_every")
 _BLIND = "ciphertexts; totals of losses and norms"
@@ -69,5 +70,21 @@ DUAL = (
         reference="Nathan and Klabjan 2017",
         coordinator_sees=_BLIND,
         parties_see="α of their samples, w of their features",
+    ),
+    Algorithm(
+        "feddcd",
+        FeddcdCoordinator,
+        FeddcdParty,
+        "dual coordinate descent over parties, which solve local problems; any subset of parties",
+        options=FeddcdOptions,
+        reads=("certify_every",),
+        cut="rows",
+        losses="smooth",
+        weighs=True,
+        guarantee="the optimum, certified",
+        trips="2",
+        reference="Fan, Fang and Friedlander 2022",
+        coordinator_sees=_BLIND,
+        parties_see="w of all features, as a mean over all who take part",
     ),
 )
