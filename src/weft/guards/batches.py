@@ -29,6 +29,8 @@ Digests = NDArray[np.uint64]
 _FAST = {"reassoc", "contract", "nsz"}
 #: Rounding of the two sums.
 _SLACK = 1.0 + 1e-9
+#: Samples that are compared at a time: without a branch in between, many at once.
+_BLOCK = 32
 
 
 class Batches:
@@ -48,16 +50,30 @@ class Batches:
         self.atoms, first = np.unique(atom[self.rows], return_index=True)
         self.start: Ints = np.append(first, len(self.rows)).astype(np.int64)
         self.least = least
+        #: The rows as a range, where they are one: that is far cheaper to read.
+        self._range: slice | None = None
+        if len(self.rows) and (np.diff(self.rows) == 1).all():
+            self._range = slice(int(self.rows[0]), int(self.rows[-1]) + 1)
+
+    def _values(self, vectors: Floats) -> Floats:
+        """(columns × samples), atom by atom; it may share the memory of ``vectors``."""
+        if self._range is None:
+            return np.ascontiguousarray(vectors.take(self.rows, axis=0).T)
+        return np.ascontiguousarray(vectors[self._range].T)
+
+    def _put_back(self, vectors: Floats, values: Floats) -> None:
+        vectors[self.rows if self._range is None else self._range] = values.T
 
     def hold_back(self, new: Floats, old: Floats) -> NDArray[np.bool_]:
         """Undo, in place, changes from ``old`` that are too few; returns which atoms."""
         held = np.zeros(len(self.atoms), bool)
         nothing = np.zeros((0, 0), np.uint8), np.zeros((0, 0), np.uint64)
-        last = np.ascontiguousarray(old[self.rows].T)
-        values = np.ascontiguousarray(new[self.rows].T)
-        _admit(values, self.start, last, *nothing, 0, self.least, held)
+        apart = np.zeros((len(self.atoms), new.shape[1]), np.int64)
+        # What was admitted is kept as the last vector, and the old ones are not ours to change.
+        last, values = self._values(old).copy(), self._values(new)
+        _admit(values, self.start, last, *nothing, 0, self.least, apart, held)
         if held.any():
-            new[self.rows] = values.T
+            self._put_back(new, values)
         return held
 
 
@@ -87,17 +103,23 @@ class SeenBatches(Batches):
         """The local rows of an atom, by its place among those here."""
         return self.rows[self.start[atom] : self.start[atom + 1]]
 
-    def lacking(self, vectors: Floats) -> NDArray[np.bool_]:
-        """(atoms × columns) where vectors would differ in too few samples from one seen."""
-        self._reserve(1)
+    def lacking(self, vectors: Floats) -> tuple[NDArray[np.bool_], Ints]:
+        """(atoms × columns) where vectors would differ in too few samples from one seen.
+
+        Every column is judged by itself. The second table is for `admit`, to which the same
+        vectors go next: from how many of the vectors seen each is known to be apart. Whoever
+        changes an atom of a column in between sets its number there to 0.
+        """
+        self._reserve(vectors.shape[1])
         out = np.zeros((len(self.atoms), vectors.shape[1]), bool)
-        values = np.ascontiguousarray(vectors[self.rows].T)
-        _find_lacking(values, self.start, self._last, *self._seen, self._count, self.least, out)
-        return out
+        apart = np.zeros(out.shape, np.int64)
+        values, seen = self._values(vectors), (*self._seen, self._count)
+        _find_lacking(values, self.start, self._last, *seen, self.least, out, apart)
+        return out, apart
 
     def fits(self, atom: int, column: int, values: Floats) -> bool:
         """Whether these values of one atom differ in enough samples from all vectors seen."""
-        self._reserve(1)
+        self._reserve(0)
         before = self._last[column % len(self._last)]
         return bool(_fits(values, self.start, before, *self._seen, self._count, self.least, atom))
 
@@ -106,15 +128,18 @@ class SeenBatches(Batches):
         return self._marks, self._digests
 
     def _reserve(self, new: int) -> None:
-        if self._count + new > len(self._marks):
-            room = max(2 * len(self._marks), self._count + new)
+        """Room for new vectors, and for one more, the last, to try values in."""
+        if self._count + new + 1 > len(self._marks):
+            room = max(2 * len(self._marks), self._count + new + 1)
             marks = np.zeros((room, len(self.rows)), np.uint8)
             marks[: self._count] = self._marks[: self._count]
             digests = np.zeros((room, len(self.atoms)), np.uint64)
             digests[: self._count] = self._digests[: self._count]
             self._marks, self._digests = marks, digests
 
-    def admit(self, vectors: Floats, *, dual: bool = True) -> NDArray[np.bool_]:
+    def admit(
+        self, vectors: Floats, apart: Ints | None = None, *, dual: bool = True
+    ) -> NDArray[np.bool_]:
         """Vectors that others will see sums of, side by side; changed in place.
 
         Where an atom would differ in too few samples from any vector seen, it keeps the values of
@@ -122,17 +147,21 @@ class SeenBatches(Batches):
 
         Parameters
         ----------
+        apart
+            What `lacking` said of these vectors, just before, so that it need not be found again.
         dual
             Whether they are dual vectors, or products of the Hessian.
         """
         new = vectors.shape[1]
         held = np.zeros(len(self.atoms), bool)
-        self._reserve(new)
-        values = np.ascontiguousarray(vectors[self.rows].T)
+        if apart is None:
+            self._reserve(new)
+            apart = np.zeros((len(self.atoms), new), np.int64)
+        values = self._values(vectors)
         last = self._last if dual else self._last_other
-        _admit(values, self.start, last, *self._seen, self._count, self.least, held)
+        _admit(values, self.start, last, *self._seen, self._count, self.least, apart, held)
         if held.any():
-            vectors[self.rows] = values.T
+            self._put_back(vectors, values)
         self._count += new
         return held
 
@@ -146,44 +175,57 @@ def _admit(
     digests: Digests,
     count: int,
     least: int,
+    apart: Ints,
     held: NDArray[np.bool_],
 ) -> None:
     """Columns of ``values``, one after the other, each a row here."""
     for column in range(len(values)):
-        new, before = values[column], last[column % len(last)]
+        at, problem = count + column, column % len(last)
         for atom in range(len(start) - 1):
-            begin, end = start[atom], start[atom + 1]
-            changed = _judged(new, before, start, marks, digests, count + column, atom, least)
+            new = values[column, start[atom] : start[atom + 1]]
+            before = last[problem, start[atom] : start[atom + 1]]
+            changed = _enough(new, before, least)
+            if changed == 1 and len(marks):
+                if not apart[atom, column]:
+                    _write(marks, digests, at, atom, start, new)
+                if _too_close(marks, digests, at, apart[atom, column], at, atom, start, least):
+                    changed = -1
+            if changed == 1:
+                before[:] = new
+                continue
             if changed < 0:
                 held[atom] = True
-            if changed < 1:
-                new[begin:end] = before[begin:end]
-                if len(marks):
-                    _write(marks, digests, count + column, atom, begin, before[begin:end])
-            else:
-                for i in range(begin, end):
-                    before[i] = new[i]
+                new[:] = before
+            if len(marks):
+                _write(marks, digests, at, atom, start, before)
 
 
 @numba.njit(cache=True)
-def _judged(
-    new: Floats,
-    before: Floats,
+def _find_lacking(
+    values: Floats,
     start: Ints,
+    last: Floats,
     marks: Marks,
     digests: Digests,
-    at: int,
-    atom: int,
+    count: int,
     least: int,
-) -> int:
-    """As `_enough`, against all vectors seen; the marks of this one are left in row ``at``."""
-    begin, end = start[atom], start[atom + 1]
-    changed = _enough(new, before, begin, end, least)
-    if changed == 1 and len(marks):
-        _write(marks, digests, at, atom, begin, new[begin:end])
-        if _too_close(marks, digests, at, atom, begin, end, least):
-            return -1
-    return changed
+    out: NDArray[np.bool_],
+    apart: Ints,
+) -> None:
+    """The same question for every column by itself; its marks are left where they belong."""
+    for column in range(len(values)):
+        at, problem = count + column, column % len(last)
+        for atom in range(len(start) - 1):
+            new = values[column, start[atom] : start[atom + 1]]
+            before = last[problem, start[atom] : start[atom + 1]]
+            changed = _enough(new, before, least)
+            if changed == 1:
+                _write(marks, digests, at, atom, start, new)
+                if _too_close(marks, digests, at, 0, count, atom, start, least):
+                    changed = -1
+                else:
+                    apart[atom, column] = count
+            out[atom, column] = changed < 0
 
 
 @numba.njit(cache=True)
@@ -197,38 +239,19 @@ def _fits(
     least: int,
     atom: int,
 ) -> bool:
-    begin, end = start[atom], start[atom + 1]
-    changed = _enough(values, before[begin:end], 0, end - begin, least)
+    changed = _enough(values, before[start[atom] : start[atom + 1]], least)
     if changed < 1:
         return changed == 0
-    _write(marks, digests, count, atom, begin, values)
-    return not _too_close(marks, digests, count, atom, begin, end, least)
-
-
-@numba.njit(cache=True)
-def _find_lacking(
-    values: Floats,
-    start: Ints,
-    last: Floats,
-    marks: Marks,
-    digests: Digests,
-    count: int,
-    least: int,
-    out: NDArray[np.bool_],
-) -> None:
-    """The same question for every column by itself; row ``count`` of the marks is overwritten."""
-    for column in range(len(values)):
-        new, before = values[column], last[column % len(last)]
-        for atom in range(len(start) - 1):
-            changed = _judged(new, before, start, marks, digests, count, atom, least)
-            out[atom, column] = changed < 0
+    scratch = len(marks) - 1
+    _write(marks, digests, scratch, atom, start, values)
+    return not _too_close(marks, digests, scratch, 0, count, atom, start, least)
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def _enough(new: Floats, before: Floats, begin: int, end: int, least: int) -> int:
+def _enough(new: Floats, before: Floats, least: int) -> int:
     """1: enough samples changed, and enough are there at all; 0: none changed; −1: too few."""
     size = square = moved = moved_square = 0.0
-    for i in range(begin, end):
+    for i in range(len(new)):
         value = new[i]
         change = value - before[i]
         size += abs(value)
@@ -244,33 +267,53 @@ def _enough(new: Floats, before: Floats, begin: int, end: int, least: int) -> in
 
 @numba.njit(cache=True)
 def _too_close(
-    marks: Marks, digests: Digests, new: int, atom: int, begin: int, end: int, least: int
+    marks: Marks,
+    digests: Digests,
+    new: int,
+    first: int,
+    stop: int,
+    atom: int,
+    start: Ints,
+    least: int,
 ) -> bool:
-    """Whether a vector seen before differs in some samples of an atom, but in too few."""
-    for old in range(new):
+    """Whether a vector from ``first`` to ``stop`` differs in some samples of an atom, but in too
+    few."""
+    mine = marks[new, start[atom] : start[atom + 1]]
+    for old in range(first, stop):
+        other = marks[old, start[atom] : start[atom + 1]]
         differ = 0
-        for i in range(begin, end):
-            if marks[old, i] != marks[new, i]:
-                differ += 1
-                if differ >= least:
-                    break
+        for begin in range(0, len(mine), _BLOCK):
+            end = min(begin + _BLOCK, len(mine))
+            differ += _differing(mine[begin:end], other[begin:end])
+            if differ >= least:
+                break
         if differ < least and (differ or digests[old, atom] != digests[new, atom]):
             return True
     return False
 
 
 @numba.njit(cache=True)
+def _differing(some: Marks, others: Marks) -> int:
+    count = 0
+    for i in range(len(some)):
+        count += some[i] != others[i]
+    return count
+
+
+@numba.njit(cache=True)
 def _write(
-    marks: Marks, digests: Digests, vector: int, atom: int, begin: int, values: Floats
+    marks: Marks, digests: Digests, vector: int, atom: int, start: Ints, values: Floats
 ) -> None:
     """Keep a byte of every value of an atom, and one number for all of them."""
+    kept = marks[vector, start[atom] : start[atom + 1]]
     digest = np.uint64(0)
     for place in range(len(values)):
         mixed = _mixed(values[place])
-        marks[vector, begin + place] = np.uint8(mixed >> np.uint64(56))
-        # Each step can be undone: where one value differs, the number does.
-        digest = (digest ^ mixed) * np.uint64(0x9E3779B97F4A7C15)
-        digest ^= digest >> np.uint64(32)
+        kept[place] = np.uint8(mixed >> np.uint64(56))
+        # Each step can be undone: where one value differs, its term does, and so the sum. The
+        # place makes terms of equal values different ones. A sum can be taken many at a time.
+        term = (mixed ^ np.uint64(place)) * np.uint64(0x9E3779B97F4A7C15)
+        digest += term ^ (term >> np.uint64(32))
     digests[vector, atom] = digest
 
 

@@ -62,12 +62,15 @@ class Guard:
         they are no slopes of the loss.
         """
         restrained = np.zeros(len(self._batches.atoms), bool)
+        apart = None
         if shares is not None and self._kinks:
-            for atom, column in np.argwhere(self._batches.lacking(duals)).tolist():
+            lacking, apart = self._batches.lacking(duals)
+            for atom, column in np.argwhere(lacking).tolist():
                 vector, problem = divmod(column, self._width)
                 self._soften(duals, atom, column, shares[vector, :, problem])
+                # What lacks is known to be apart from none: `admit` judges it as it is now.
                 restrained[atom] = True
-        restrained |= self._batches.admit(duals, dual=shares is not None)
+        restrained |= self._batches.admit(duals, apart, dual=shares is not None)
         cohorts = self._batches.atoms[restrained] // self._groups
         self.restrained = int(self._counts[cohorts].sum())
 
