@@ -38,14 +38,16 @@ class FedavgCoordinator(RoundCoordinator):
         equal = run.settings.read_options(self.options).average == "equal"
         weights = np.ones(len(roster.parties), np.int64) if equal else _samples(run)
         total = np.zeros(len(roster.columns.sizes), np.int64)
+        in_group = np.zeros(len(layout.cohorts), np.int64)
         for party in present:
-            number = roster.index[party]
-            total[roster.columns.cohorts[number]] += weights[number]
+            in_group[layout.group[party]] += weights[roster.index[party]]
+        for cohorts, weight in zip(layout.cohorts, in_group.tolist(), strict=True):
+            total[cohorts] += weight
+        # Parties with the same features get the same sums.
+        sums = [total[cohorts] for cohorts in layout.cohorts]
+        mine = weights.tolist()
         return {
-            party: {
-                "weight": int(weights[roster.index[party]]),
-                "weights": total[layout.cohorts[layout.group[party]]],
-            }
+            party: {"weight": mine[roster.index[party]], "weights": sums[layout.group[party]]}
             for party in present
         }
 

@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.algorithms.averaging.kernels import sample_steps, shared_change
 from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
-from weft.algorithms.draws import order_of
 from weft.algorithms.ground import Ground
 from weft.algorithms.rounds.party import Handler, RoundParty
-from weft.algorithms.rounds.sequential import descend
 from weft.algorithms.settings import Settings
 from weft.channels import Message
 from weft.channels.message import array, integer, number
@@ -41,12 +40,13 @@ class FedavgParty(RoundParty):
         self._rate = 0.0
         count = math.ceil(settings.iic * self.seat.n_samples / self.seat.n_parties)
         self._steps = count if self.options.gradient == "sample" else self.options.steps
-        self._seed = settings.seed
+        self._cohorts = len(self.seat.shared_columns) - 1
+        self._cohort = self.seat.column_cohort[: self.seat.n_shared_columns]
         self._held = 0
-        self._formula = formula_of(self.loss)
         if self.options.gradient == "sample":
             cells = self.table.compressed()
-            self._rows = (cells.indptr, cells.indices, cells.data)
+            rows = (cells.indptr, cells.indices, cells.data, self._own, ground.labels)
+            self._fixed = (*rows, *formula_of(self.loss), settings.seed)
 
     def handlers(self) -> dict[str, Handler]:
         return {"local": self._on_local}
@@ -96,22 +96,29 @@ class FedavgParty(RoundParty):
             moved = self._full(start)
         else:
             moved = self._samples(start, integer(message, "iteration"))
-        self.check_size(moved)
         shared = self.seat.n_shared_columns
-        change = moved - start
-        self.w = moved.copy()
-        self.w[:shared] = start[:shared]
-        reply: Message = {"held": self._held} if self._held else {}
-        self._held = 0
-        if not shared:
-            return reply
-        widths = np.diff(self.seat.shared_columns)
+        change = np.empty((shared, self.classes))
         weight, weights = integer(message, "weight"), array(message, "weights")
-        if weights.shape != widths.shape or not (weights >= weight).all() or weight < 0:
-            raise ProtocolError("a message is malformed: 'weights' are no sums of weights")
-        share = weight / np.maximum(weights, 1)
-        mine = change[:shared] * np.repeat(share, widths)[:, None]
-        return {**reply, "v": self._total.add(mine, message)}
+        if weights.shape != (self._cohorts,):
+            raise _malformed()
+        largest = shared_change(start, moved, weight, weights, self._cohort, change)
+        if largest < 0:
+            raise _malformed()
+        if not largest < self.longest:
+            self.check_size(moved)
+        self.w = moved
+        if shared:
+            self.w[:shared] = start[:shared]
+        reply: Message = {}
+        if self._held:
+            reply["held"], self._held = self._held, 0
+        if shared:
+            reply["v"] = self._total.add(change, message)
+        return reply
+
+    def remembered(self) -> dict[str, NDArray[Any]]:
+        # w is replaced in every iteration, never changed.
+        return {"w": self.w}
 
     def _full(self, start: Floats) -> Floats:
         """Steps on the mean loss of all own samples."""
@@ -136,14 +143,20 @@ class FedavgParty(RoundParty):
 
     def _samples(self, start: Floats, iteration: int) -> Floats:
         """Steps on one sample each."""
-        w, rows = start.copy(), self._own
-        if not len(rows):
-            return w
-        drawn = rows[order_of(self._seed, iteration, self.seat.party, len(rows), self._steps)]
-        rate = self._rate * self._shrink(iteration)
+        w = start.copy()
         touched = np.zeros(self.seat.n_rows, bool)
-        own, pull = self.settings.lam, self.options.pull
-        descend(self._rows, drawn, self.labels, self._formula, rate, own, pull, w, touched)
+        if len(self._own):
+            sample_steps(
+                *self._fixed,
+                iteration,
+                self.seat.party,
+                self._steps,
+                self._rate * self._shrink(iteration),
+                self.settings.lam,
+                self.options.pull,
+                w,
+                touched,
+            )
         return self._kept(w, start, touched)
 
     def _shrink(self, iteration: int) -> float:
@@ -157,3 +170,7 @@ class FedproxParty(FedavgParty):
 
 class HyfemParty(FedavgParty):
     options_kind = HyfemOptions
+
+
+def _malformed() -> ProtocolError:
+    return ProtocolError("a message is malformed: 'weights' are no sums of weights")

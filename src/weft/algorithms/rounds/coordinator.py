@@ -260,7 +260,15 @@ class RoundCoordinator(Coordinator):
                 break
         run.point = None
         who = ", ".join(sorted(missing)[:5])
-        run.note(f"no certificate for the last iterate: {who} did not answer")
+        run.note(
+            f"no certificate for the last iterate: {who or 'some'} did not answer"
+            + (
+                ""
+                if run.certificate
+                else "; the model released is not certified, and of weights "
+                "as each party saw them last"
+            )
+        )
 
 
 def _why_stop(run: Rounds, record: Record) -> str:

@@ -56,6 +56,7 @@ class RoundParty(ABC):
         self.w: Floats = np.zeros((self.seat.n_columns, self.classes))
         self.sums: dict[str, Contribution] = {}
         self.measured = PointParty(self, self.reach)
+        self._guarded = self.seat.min_batch > 1 and bool(self.seat.exposed.any())
         self._sequence = 0
         self._before: dict[str, NDArray[Any]] = {}
 
@@ -76,6 +77,10 @@ class RoundParty(ABC):
     @abstractmethod
     def take_variables(self, state: Mapping[str, NDArray[Any]]) -> None:
         """The inverse of :meth:`variables`."""
+
+    def remembered(self) -> dict[str, NDArray[Any]]:
+        """The variables as they are now, for the case that a reply is never received."""
+        return {name: array.copy() for name, array in self.variables().items()}
 
     @property
     def reach(self) -> float:
@@ -127,12 +132,14 @@ class RoundParty(ABC):
     def enough(self, touched: Flags) -> bool:
         """Whether of every group of samples that others see sums of, none or enough are touched."""
         seat = self.seat
+        if not self._guarded:
+            return True
         counts = np.bincount(seat.row_cohort[touched], minlength=len(seat.sizes))
         few = seat.exposed & (counts > 0) & (counts < seat.min_batch)
         return not few.any()
 
-    def check_size(self, w: Floats) -> None:
-        """Refuse weights that run away."""
+    def check_size(self, w: Floats | float) -> None:
+        """Refuse weights, or the largest of them, that run away."""
         if not np.abs(w).max(initial=0.0) < self.longest:
             raise ConfigError(
                 f"the weights grow without end under solver '{self.settings.solver}'; give it "
@@ -162,7 +169,7 @@ class RoundParty(ABC):
             self.settle(integer(message, "ack"))
             for sum_ in self.sums.values():
                 sum_.accept()
-            self._before = {name: array.copy() for name, array in self.variables().items()}
+            self._before = self.remembered()
             reply = handler(message)
             if "seen" in message:
                 reply["w"] = self.w[self.seat.owned]

@@ -1,0 +1,64 @@
+"""A party's whole turn in machine code: thousands of parties take turns, each of a few steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from weft.algorithms.draws import order_of
+from weft.algorithms.rounds.sequential import descend
+from weft.losses.compiled import Formula
+
+
+@numba.njit(cache=True)
+def sample_steps(
+    begin: Any,
+    columns: Any,
+    values: Any,
+    own: Any,
+    labels: Any,
+    family: int,
+    g: float,
+    bound: float,
+    epsilon: float,
+    seed: int,
+    iteration: int,
+    party: int,
+    count: int,
+    rate: float,
+    lam: float,
+    mu: float,
+    w: Any,
+    touched: Any,
+) -> None:
+    """``count`` steps, each on one of the rows ``own``, drawn at random; in place."""
+    order = order_of(seed, iteration, party, own.shape[0], count)
+    for i in range(count):
+        order[i] = own[order[i]]
+    formula = Formula(family, g, bound, epsilon)
+    descend((begin, columns, values), order, labels, formula, rate, lam, mu, w, touched)
+
+
+@numba.njit(cache=True)
+def shared_change(start: Any, w: Any, weight: int, weights: Any, cohort: Any, change: Any) -> float:
+    """change = weight/weights · (w − start) at the shared columns; returns the largest |w|.
+
+    What is no number counts as infinite. ``weights`` are per cohort of columns; the result is −1
+    where one of them is no sum that ``weight`` is in.
+    """
+    for k in range(weights.shape[0]):
+        if weights[k] < weight or weight < 0:
+            return -1.0
+    largest = 0.0
+    for j in range(w.shape[0]):
+        for c in range(w.shape[1]):
+            size = abs(w[j, c])
+            if size != size:
+                return np.inf
+            largest = max(largest, size)
+            if j < change.shape[0]:
+                share = weight / max(weights[cohort[j]], 1)
+                change[j, c] = (w[j, c] - start[j, c]) * share
+    return largest
