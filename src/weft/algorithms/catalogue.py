@@ -20,6 +20,7 @@ from weft.algorithms.span.coordinator import (
     NewtonCgCoordinator,
 )
 from weft.algorithms.span.party import SpanParty
+from weft.algorithms.splitting.entries import SPLITTING
 
 _FAST = ("patience", "when_missing")
 _OPTIMUM = "the optimum, certified"
@@ -139,5 +140,6 @@ _AVERAGING = (
 )
 
 ALGORITHMS = {
-    algorithm.name: algorithm for algorithm in (*_OURS, *_AVERAGING, *COLUMNS, DISCO, *DUAL)
+    algorithm.name: algorithm
+    for algorithm in (*_OURS, *_AVERAGING, *COLUMNS, DISCO, *DUAL, *SPLITTING)
 }

@@ -136,8 +136,9 @@ class Contribution(Wire):
         unit: float = 1.0,
         *,
         windows: bool = False,
+        everyone: bool = False,
     ) -> None:
-        super().__init__(kind, slots, bound, cipher, unit)
+        super().__init__(kind, slots, bound, cipher, unit, everyone=everyone)
         self.sent: Integers = np.zeros((slots, width), np.int64)
         self._last: tuple[Slots | None, Integers, int] | None = None
         self._tails = Tails.of(slots) if windows else None

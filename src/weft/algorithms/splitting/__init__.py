@@ -1,0 +1,1 @@
+"""Block-splitting ADMM: local projections, totals by feature and by sample."""
