@@ -12,6 +12,7 @@ from weft import __version__
 from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
+from weft.cli.compare import compare
 from weft.cli.demo import demo
 from weft.cli.federation import federation
 from weft.cli.keys import keys
@@ -65,6 +66,9 @@ app.command(epilog="Example: weft split digits --split grid --k 3 --q 3 --out pa
 app.command(epilog="Example: weft check parties/config.toml")(check)
 app.command(epilog="Example: weft train parties/config.toml --out results/digits")(train)
 app.command(epilog="Example: weft algorithms fedavg")(algorithms)
+app.command(epilog="Example: weft compare parties/config.toml --round-trips 200 --test-share 0.2")(
+    compare
+)
 app.command(
     epilog="Example: weft predict results/digits/model.npz new.csv --id patient > predicted.csv"
 )(predict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.status import Status
 
 from weft.algorithms.base import Record
+from weft.report.plain import finite
 
 
 def say(*lines: str) -> None:
@@ -23,15 +23,7 @@ def say(*lines: str) -> None:
 
 def say_json(value: dict[str, Any]) -> None:
     """Print one JSON object to stdout; a number that there is not becomes null."""
-    print(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(finite(value), ensure_ascii=False, indent=2, allow_nan=False))
 
 
 class ProgressLine:

@@ -1,0 +1,209 @@
+"""A comparison on paper: rows of a table, histories, and a summary."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from weft import __version__
+from weft.algorithms.settings import Settings
+from weft.comparison.choosing import CENTRAL
+from weft.comparison.running import Arena, Outcome
+from weft.report.comparison_plot import Curve, plot_comparison
+from weft.report.history import certificates, history_frame
+from weft.report.plain import finite
+
+#: Seconds of a round trip: none, across Europe with encryption on top, and across the world.
+LATENCIES = (0.0, 0.2575, 0.8)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that a comparison found.
+
+    Attributes
+    ----------
+    optimum, judged_by, above
+        P of the judge's weights, its solver, and by which share they may be above P* (None: it
+        does not say).
+    lower_bound
+        The largest dual value that a run has certified: P* is not below it.
+    left_out
+        Algorithms that do not fit, and why.
+    latency
+        Seconds of a round trip in budgets and plots.
+    """
+
+    name: str
+    settings: Settings
+    samples: int
+    test_samples: int
+    features: int
+    parties: int
+    optimum: float
+    judged_by: str
+    above: float | None
+    lower_bound: float | None
+    outcomes: list[Outcome]
+    left_out: dict[str, str]
+    latency: float
+
+    @classmethod
+    def of(
+        cls,
+        arena: Arena,
+        outcomes: Sequence[Outcome],
+        *,
+        name: str,
+        settings: Settings,
+        left_out: Mapping[str, str],
+        latency: float,
+    ) -> Comparison:
+        """Outcomes in order: the nearest to the optimum first, those without a model last."""
+        optimum = arena.optimum
+        duals = [r.dual for o in outcomes for r in o.history if r.dual is not None]
+        return cls(
+            name=name,
+            settings=settings,
+            samples=arena.train.n,
+            test_samples=0 if arena.test is None else arena.test.n,
+            features=len(arena.train.features),
+            parties=len(arena.roster.parties),
+            optimum=optimum.primal,
+            judged_by=optimum.how,
+            above=optimum.above,
+            lower_bound=max(filter(math.isfinite, duals), default=None),
+            outcomes=sorted(outcomes, key=lambda o: math.inf if o.primal is None else o.primal),
+            left_out=dict(left_out),
+            latency=latency,
+        )
+
+    def distance(self, primal: float | None) -> float | None:
+        """(P − P*)/P*."""
+        return None if primal is None else (primal - self.optimum) / self.optimum
+
+    @property
+    def latencies(self) -> tuple[float, ...]:
+        return tuple(sorted({*LATENCIES, self.latency}))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for every outcome, as plain values."""
+        return [self._row(outcome) for outcome in self.outcomes]
+
+    def _row(self, outcome: Outcome) -> dict[str, Any]:
+        seconds = {f"{l:g}": outcome.modelled_seconds(l) for l in self.latencies}
+        settings = outcome.settings
+        return {
+            "algorithm": outcome.name,
+            "kind": outcome.kind,
+            "loss": outcome.primal,
+            "distance": self.distance(outcome.primal),
+            "gap": outcome.gap,
+            "train": outcome.train,
+            "test": outcome.test or None,
+            "iterations": outcome.iterations,
+            "round_trips": outcome.round_trips,
+            "bytes": outcome.bytes,
+            "compute_seconds": outcome.compute_seconds,
+            "modelled_seconds": seconds,
+            "stopped": outcome.stopped,
+            "failure": outcome.failure or None,
+            "notes": outcome.notes,
+            "options": {} if settings is None else settings.options,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the histories, ready for JSON."""
+        plain = asdict(self, dict_factory=dict) | {"settings": msgspec.to_builtins(self.settings)}
+        del plain["outcomes"]
+        return {**plain, "results": self.rows(), "weft": __version__}
+
+    def histories(self) -> pd.DataFrame:
+        """All iterations of all runs, with modelled seconds and the distance of certificates."""
+        frames = []
+        for outcome in self.outcomes:
+            if outcome.history:
+                frame = history_frame(outcome.history)
+                frame.insert(0, "algorithm", outcome.name)
+                frame["distance"] = (frame["primal"] - self.optimum) / self.optimum
+                frame["modelled_seconds"] = _modelled(frame, outcome, self.latency)
+                frames.append(frame)
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    def curves(self) -> list[Curve]:
+        """What can be drawn: distances of certified points, and of the model at the end."""
+        return [self._curve(o) for o in self.outcomes if o.history or o.kind == "baseline"]
+
+    def _curve(self, outcome: Outcome) -> Curve:
+        end = self.distance(outcome.primal)
+        if not outcome.history:
+            return Curve(outcome.name, outcome.kind, [], [], [], end)
+        frame = history_frame(outcome.history)
+        known = certificates(frame)
+        # A point stands where the run was when it was reached, not when it was measured.
+        costs = frame.drop_duplicates("iteration").set_index("iteration")
+        at = known["certified_at"].where(
+            known["certified_at"].isin(costs.index), known["iteration"]
+        )
+        costs = costs.loc[at]
+        trips = [0 if outcome.kind == "pooled" else int(t) for t in costs["round_trips"]]
+        seconds = [
+            c + self.latency * t for c, t in zip(costs["compute_seconds"], trips, strict=True)
+        ]
+        distances = [(p - self.optimum) / self.optimum for p in known["primal"]]
+        if end is not None:
+            trips.append(outcome.round_trips)
+            seconds.append(outcome.modelled_seconds(self.latency))
+            distances.append(end)
+        return Curve(outcome.name, outcome.kind, trips, seconds, distances, end)
+
+
+def _modelled(frame: pd.DataFrame, outcome: Outcome, latency: float) -> pd.Series[float]:
+    trips = 0.0 if outcome.kind == "pooled" else frame["round_trips"].astype(float)
+    modelled: pd.Series[float] = frame["compute_seconds"] + latency * trips
+    return modelled
+
+
+def write_comparison(
+    folder: Path, comparison: Comparison, *, config: Path | None = None
+) -> list[str]:
+    """Write table, histories, plot and summary into a folder that exists.
+
+    Returns
+    -------
+    list of str
+        Sentences about what could not be written.
+    """
+    table_frame(comparison).to_csv(folder / "comparison.csv", index=False)
+    comparison.histories().to_csv(folder / "histories.csv", index=False)
+    remark = plot_comparison(
+        [curve for curve in comparison.curves() if curve.name != CENTRAL],
+        folder / "comparison.png",
+        title=comparison.name,
+        latency=comparison.latency,
+    )
+    text = json.dumps(finite(comparison.to_dict()), indent=2, ensure_ascii=False)
+    (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+    if config is not None:
+        shutil.copyfile(config, folder / "config.toml")
+    return [remark] if remark else []
+
+
+def table_frame(comparison: Comparison) -> pd.DataFrame:
+    """The rows with one column for every number."""
+    flat = []
+    for row in comparison.rows():
+        scores = {f"train_{key}": value for key, value in row.pop("train").items()}
+        scores |= {f"test_{key}": value for key, value in (row.pop("test") or {}).items()}
+        seconds = row.pop("modelled_seconds")
+        del row["notes"], row["options"]
+        flat.append(row | scores | {f"seconds_at_{l}": value for l, value in seconds.items()})
+    return pd.DataFrame(flat)
