@@ -9,20 +9,20 @@ from weft.algorithms.rounds.run import Phase, Rounds
 from weft.algorithms.splitting.options import AdmmOptions
 from weft.channels import Message
 
-#: Iterations between looks at the residuals, and the last iteration of such a look: where ρ
-#: changes a finite number of times, ADMM converges as with a constant ρ.
-_EVERY = 5
-_LAST = 500
-#: How far apart residuals may be, and the factor by which ρ changes then.
-_RATIO = 2.0
-_FACTOR = 1.5
+#: Iterations at which ρ may change: each by so much later than the one before. Residuals go up and
+#: down, so that looks in quick succession would amplify that. Where ρ changes a finite number of
+#: times, ADMM converges as with a constant ρ.
+_FIRST, _LATER, _LAST = 10, 1.5, 500
+#: By how much ρ changes at most, and what is not worth a change.
+_MOST, _LEAST = 3.0, 1.2
 
 
 class AdmmCoordinator(RoundCoordinator):
     """Totals of local copies of w by feature, and of c − Σ_k z_k by sample, in one round trip.
 
-    The residuals are compared without ρ, that is, how far the copies are from each other with how
-    far they moved: neither changes when the problem is multiplied by a constant.
+    ρ grows where copies stay apart and shrinks where the consensus moves far: how far copies are
+    from the consensus is compared with how far that moves, over the iterations since the last look.
+    Neither changes when the problem is multiplied by a constant.
     """
 
     phases = (Phase("local", gets=("v", "z"), gives=("v", "z"), scalars=(("residual", 2),)),)
@@ -35,18 +35,27 @@ class AdmmCoordinator(RoundCoordinator):
 
     def take(self, run: Rounds, phase: Phase, scalars: Scalars) -> None:
         """Of the iteration before: ‖copies − consensus‖² and ‖change of the consensus‖²."""
-        found = scalars["residual"]
-        automatic = run.settings.read_options(AdmmOptions).rho == "auto"
-        if found is None or not automatic or run.iteration % _EVERY or run.iteration > _LAST:
+        found, memory = scalars["residual"], run.memory
+        if found is None or run.settings.read_options(AdmmOptions).rho != "auto":
             return
-        apart, moved = (math.sqrt(max(total, 0.0)) for total in found)
-        if apart > _RATIO * moved:
-            run.memory["rho"] = self._rho(run) * _FACTOR
-        elif moved > _RATIO * apart:
-            run.memory["rho"] = self._rho(run) / _FACTOR
+        apart = memory.get("apart", 0.0) + found[0]
+        moved = memory.get("moved", 0.0) + found[1]
+        look = memory.get("look", float(_FIRST))
+        if look <= _LAST and run.iteration >= look:
+            memory["rho"] = self._rho(run) * _factor(apart, moved)
+            look, apart, moved = math.ceil(_LATER * look), 0.0, 0.0
+        memory.update(apart=apart, moved=moved, look=look)
 
     def _rho(self, run: Rounds) -> float:
         given = run.settings.read_options(AdmmOptions).rho
         if given != "auto":
             return given
         return run.memory.get("rho", math.sqrt(run.settings.lam / run.roster.rows.n_slots))
+
+
+def _factor(apart: float, moved: float) -> float:
+    """By how much ρ shall change, from sums of squares."""
+    if not (apart > 0.0 and moved > 0.0):
+        return 1.0
+    factor = min(max(math.sqrt(apart / moved), 1.0 / _MOST), _MOST)
+    return factor if max(factor, 1.0 / factor) > _LEAST else 1.0
