@@ -54,9 +54,6 @@ class D3caParty(DualParty):
         holders = settings.read_options(D3caOptions).average == "holders"
         parties = np.full(seat.n_rows, float(seat.n_parties))
         self._share = 1.0 / (self._computing if holders else parties)[:, None]
-        labelled = seat.labelled[seat.row_cohort]
-        #: This party's part in moving the total to where α is.
-        self._part = np.where(labelled, 1.0 / self._computing, 0.0)[:, None]
 
     @property
     def reach(self) -> float:
@@ -83,8 +80,9 @@ class D3caParty(DualParty):
         self._target[shared:] = (self.alpha + change)[shared:]
         if not shared:
             return {}
-        owed = (self.alpha - self._target) * self._part
-        return {"delta": self._proposals.add((change + owed)[:shared], message)}
+        # Where guards held α back, the one who counts the sample brings the total back to it.
+        change += np.where(self.seat.counted_rows[:, None], self.alpha - self._target, 0.0)
+        return {"delta": self._proposals.add(change[:shared], message)}
 
     def _on_merge(self, message: Message) -> Message:
         """α ↓, the change of this party's part of v ↑."""
