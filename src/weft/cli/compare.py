@@ -248,17 +248,20 @@ def _tell(folder: Path, comparison: Comparison, remarks: list[str], json: bool) 
     settings = comparison.settings
     tested = f", {comparison.test_samples} held out" if comparison.test_samples else ""
     say(
-        f"{comparison.name}: {comparison.parties} parties, {comparison.samples} samples × "
-        f"{comparison.features} features{tested}; {settings.loss}, λ = {settings.lam:g}, cipher "
-        f"{settings.cipher}",
+        f"{comparison.title}{tested}, cipher {settings.cipher}",
         f"P* = {comparison.optimum:.6g} ({comparison.judged_by}); limits: {_limits(settings)}",
     )
     console = Console(markup=False, highlight=False)
     console.print(_grid(comparison, wide=console.width >= _WIDE))
     lines = [f"{o.name} failed: {o.failure}" for o in comparison.outcomes if o.failure]
-    lines += [f"{name} is left out: {why}" for name, why in comparison.left_out.items()]
+    lines += [f"{name} left out: {_why(name, why)}" for name, why in comparison.left_out.items()]
     say(*(line for words in [*lines, *remarks] for line in item(words)))
     say(f"Table, histories, plot and summary are in {folder}.")
+
+
+def _why(name: str, sentence: str) -> str:
+    """The reason of a refusal, without its advice to use something else."""
+    return sentence.removeprefix(f"solver '{name}' ").partition(";")[0]
 
 
 def _limits(settings: Settings) -> str:
@@ -288,14 +291,18 @@ def _grid(comparison: Comparison, *, wide: bool) -> Table:
         padding=(0, 1, 0, 0),
         pad_edge=False,
         caption="above P*: (P − P*)/P* by the judge; gap: what the run itself has proved; seconds: "
-        f"computing + {' / '.join(f'{l:g}' for l in latencies)} s a round trip",
+        f"computing + {'/'.join(f'{l:g}' for l in latencies)} s a round trip",
+        caption_justify="left",
     )
-    grid.add_column("algorithm", overflow="fold")
-    titles = ["P", "above P*", "gap", *({"r2": "R²", "rmse": "RMSE"}.get(s, s) for s in scores)]
-    titles += ["iterations" if wide else "iter.", "round trips" if wide else "trips", "MB"]
-    titles += [f"s at {l:g}" for l in latencies] if wide else ["seconds"]
+    grid.add_column("algorithm", overflow="fold", min_width=12)
+    words = {"r2": "R²", "rmse": "RMSE", "accuracy": "accuracy" if wide else "acc."}
+    titles = ["P", "above P*", "gap", *(words[s] for s in scores)]
+    if wide:
+        titles += ["iterations", "round trips", "MB", *(f"s at {l:g}" for l in latencies)]
+    else:
+        titles += ["trips", "MB", "seconds"]
     for title in titles:
-        grid.add_column(title, justify="right", no_wrap=title != "accuracy")
+        grid.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         grid.add_row(*_cells(row, scores, [f"{l:g}" for l in latencies], wide=wide))
     return grid
@@ -315,12 +322,14 @@ def _cells(
         _power(row["distance"]),
         _power(row["gap"]),
         *("–" if s not in shown else _score(s, shown[s]) for s in scores),
-        f"{row['iterations']:,}" if ran else "–",
+        *([f"{row['iterations']:,}" if ran else "–"] if wide else []),
         f"{row['round_trips']:,}" if row["round_trips"] else "–",
         f"{row['bytes'] / 1e6:.3g}" if row["bytes"] else "–",
     ]
-    seconds = [f"{row['modelled_seconds'][l]:.3g}" for l in latencies]
-    return [*cells, *(seconds if wide else [" / ".join(seconds)])]
+    found = [row["modelled_seconds"][l] for l in latencies]
+    if wide:
+        return [*cells, *(_seconds(value) for value in found)]
+    return [*cells, "/".join(dict.fromkeys(_seconds(value) for value in found))]
 
 
 def _power(value: float | None) -> str:
@@ -328,6 +337,10 @@ def _power(value: float | None) -> str:
     if value is None:
         return "–"
     return "0" if abs(value) < 1e-12 else f"{value:.1e}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
 def _score(kind: str, value: float) -> str:

@@ -88,6 +88,10 @@ class Optimum:
 
 def solve(problem: Problem) -> Optimum:
     """The optimum by liblinear, a closed form, or scipy."""
+    # Loaded before the clock starts.
+    import sklearn.linear_model
+    import sklearn.svm  # noqa: F401
+
     began = perf_counter()
     if math.isfinite(problem.loss.smoothness):
         w, how = _solve_smooth(problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -129,6 +130,7 @@ class Arena:
         self.train = pooled(self._seated, units, weigh=settings.weigh)
         self.test = None if out is None else pooled(out, units)
         self._check(self.roster)
+        self._few = _some(self._seated, self.roster.n_samples, settings.seed)
         self.problem = Problem.of(self.train, settings.make_loss(), settings.lam)
         self.optimum = solve(self.problem)
 
@@ -174,6 +176,7 @@ class Arena:
         try:
             # A method that diverges need not also warn.
             with np.errstate(all="ignore"):
+                self._warm_up(entry.settings, whole=whole)
                 trained = self._train(entry.settings, watch, whole=whole)
                 self._judge(outcome, trained)
         except WeftError as error:
@@ -182,6 +185,24 @@ class Arena:
             outcome.failure = f"'{entry.name}' diverged ({error})"
         self._count(outcome)
         return outcome
+
+    def _warm_up(self, settings: Settings, *, whole: bool) -> None:
+        """A few samples first: compiled loops are made or loaded now, and not timed."""
+        few = self._few if not whole else {_EVERYTHING: (self.train.to_tile().rows(slice(0, 50)),)}
+        how = Preparation(overlap=self._preparation.overlap, intercept=True, missing="zero")
+        short = msgspec.structs.replace(
+            settings,
+            iterations=2,
+            gap=None,
+            round_trips=None,
+            seconds=None,
+            participation="everyone",
+            # A cipher that is not compiled is slow.
+            cipher="pad" if settings.cipher == "paillier" else settings.cipher,
+        )
+        # What goes wrong here goes wrong again, and is told then.
+        with suppress(WeftError, ArithmeticError, np.linalg.LinAlgError):
+            Federation(few, how).train(short)
 
     def _train(
         self, settings: Settings, watch: Callable[[Record], None], *, whole: bool
@@ -255,6 +276,14 @@ class Arena:
         if not good:
             return []
         return [max(good, key=_quality), _mean(good)]
+
+
+def _some(tiles: Tiles, samples: int, seed: int) -> dict[str, tuple[Tile, ...]]:
+    """The tiles of about two hundred samples; all of them where that leaves a party with none."""
+    try:
+        return hold_out(tiles, min(200 / samples, 0.99), seed)[1]
+    except DataError:
+        return {name: tuple(held) for name, held in tiles.items()}
 
 
 def _embedded(w: Floats, own: PooledTable, whole: PooledTable) -> Floats:

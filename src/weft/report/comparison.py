@@ -91,6 +91,15 @@ class Comparison:
         return None if primal is None else (primal - self.optimum) / self.optimum
 
     @property
+    def title(self) -> str:
+        """The problem in a line."""
+        return (
+            f"{self.name}: {self.settings.loss}, λ = {self.settings.lam:g}, {self.parties} "
+            f"part{'ies' if self.parties > 1 else 'y'}, {self.samples} samples × {self.features} "
+            "features"
+        )
+
+    @property
     def latencies(self) -> tuple[float, ...]:
         return tuple(sorted({*LATENCIES, self.latency}))
 
@@ -187,7 +196,7 @@ def write_comparison(
     remark = plot_comparison(
         [curve for curve in comparison.curves() if curve.name != CENTRAL],
         folder / "comparison.png",
-        title=comparison.name,
+        title=comparison.title,
         latency=comparison.latency,
     )
     text = json.dumps(finite(comparison.to_dict()), indent=2, ensure_ascii=False)

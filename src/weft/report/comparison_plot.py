@@ -59,16 +59,18 @@ def plot_comparison(
     for axis in (left, right):
         axis.set_yscale("log")
         axis.set_ylim(low / 1.8, high * 1.8)
-    for number, curve in enumerate(runs):
-        look = _look(number, curve)
+    for curve in runs:
+        look = _look(curve)
         if curve.kind != "pooled":
             _draw(left, curve.round_trips, curve, look, low)
         _draw(right, curve.seconds, curve, look, low)
     for axis in (left, right):
         _draw_baselines(axis, [c for c in curves if not c.distances], low)
         polish(axis)
+        # A little left of zero: what needs no network stands there.
+        axis.set_xlim(left=-0.015 * axis.get_xlim()[1])
     left.set_ylabel("relative distance to the optimum, (P − P*) / P*")
-    left.set_xlabel("round trips")
+    left.set_xlabel("round trips, matching and scaling included")
     right.set_xlabel(f"modelled seconds: slowest party's computing + {latency:g} s a round trip")
     _label(right, runs, low, high)
     figure.suptitle(title, fontsize=13, fontweight="bold")
@@ -84,8 +86,9 @@ def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
     return low, max(high, 10 * low)
 
 
-def _look(number: int, curve: Curve) -> dict[str, Any]:
-    """Colour, dashes and marker; what Weft recommends is drawn thicker."""
+def _look(curve: Curve) -> dict[str, Any]:
+    """Colour, dashes and marker, always the same for a name; what is recommended is thicker."""
+    number = list(ALGORITHMS).index(curve.name) if curve.name in ALGORITHMS else 0
     ours = curve.name in ALGORITHMS and ALGORITHMS[curve.name].ours
     return {
         "color": _COLOURS[number % len(_COLOURS)],
@@ -105,41 +108,43 @@ def _draw(
     shown = [max(d, low) if math.isfinite(d) else math.nan for d in curve.distances]
     every = max(1, len(shown) // 12)
     axis.plot(places, shown, markevery=every, **look)
-    if curve.distances[-1] < low:
-        end = {"color": look["color"], "markersize": 8, "zorder": 4}
-        axis.plot(places[-1:], [low], marker="v", linestyle="none", **end)
+    below = curve.distances[-1] < low
+    end = {"color": look["color"], "markersize": 8, "markeredgewidth": 0, "zorder": 4}
+    marker = "v" if below else look["marker"]
+    axis.plot(places[-1:], shown[-1:], marker=marker, linestyle="none", **end)
 
 
 def _draw_baselines(axis: Any, baselines: Sequence[Curve], low: float) -> None:
-    for curve in baselines:
-        if curve.end is None or curve.end < low:
-            continue
-        axis.axhline(curve.end, color=GREY, linewidth=1, linestyle=(0, (2, 2)), zorder=1)
+    """Lines across; the name of the lowest stands below it, those of others above."""
+    known = [(curve.end, curve) for curve in baselines if curve.end is not None]
+    ends = sorted((end, curve.name) for end, curve in known if end >= low)
+    for number, (end, name) in enumerate(ends):
+        axis.axhline(end, color=GREY, linewidth=1, linestyle=(0, (2, 2)), zorder=1)
         axis.annotate(
-            curve.name,
-            xy=(0.99, curve.end),
+            name,
+            xy=(0.01, end),
             xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
+            xytext=(0, -3 if number == 0 and len(ends) > 1 else 3),
             textcoords="offset points",
-            ha="right",
+            va="top" if number == 0 and len(ends) > 1 else "bottom",
             fontsize=8,
             color=INK,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
         )
 
 
 def _label(axis: Any, runs: Sequence[Curve], low: float, high: float) -> None:
     """Names beside the ends of the lines, moved apart where they would overlap."""
     span = math.log(high * 1.8) - math.log(low / 1.8)
-    ends = []
-    for number, curve in enumerate(runs):
+
+    def height_of(curve: Curve) -> float:
         at = min(max(curve.distances[-1], low), high)
-        height = (math.log(at) - math.log(low / 1.8)) / span
-        ends.append((height, number, curve))
-    heights = _apart([height for height, _, _ in sorted(ends, key=lambda e: e[0])])
-    for place, (height, number, curve) in zip(
-        heights, sorted(ends, key=lambda e: e[0]), strict=True
-    ):
-        look = _look(number, curve)
+        return (math.log(at) - math.log(low / 1.8)) / span
+
+    rising = sorted(runs, key=height_of)
+    places = _apart([height_of(curve) for curve in rising])
+    for place, curve in zip(places, rising, strict=True):
+        look, height = _look(curve), height_of(curve)
         # A short piece of the line itself leads to the name: colours alone are not enough.
         axis.plot(
             [1.01, 1.03, 1.075],
@@ -149,11 +154,15 @@ def _label(axis: Any, runs: Sequence[Curve], low: float, high: float) -> None:
             color=look["color"],
             linestyle=look["linestyle"],
             linewidth=look["linewidth"],
+            marker=look["marker"],
+            markevery=[2],
+            markersize=look["markersize"] + 1,
+            markeredgewidth=0,
         )
         name = f"{curve.name} (pooled)" if curve.kind == "pooled" else curve.name
         axis.annotate(
             name,
-            xy=(1.085, place),
+            xy=(1.095, place),
             xycoords="axes fraction",
             va="center",
             fontsize=9,
