@@ -32,6 +32,8 @@ ROOMS = {
         *("algorithms", "channels", "crypto", "guards", "keys", "losses", "matching", "storage"),
     },
     "ledger": {"algorithms", "crypto", "guards", "matching", "storage", "sums"},
+    # Experiments use all of Weft as a user would; only the command line lies above them.
+    "experiments": {path.stem for path in ROOT.iterdir()} - {"cli"},
 }
 
 

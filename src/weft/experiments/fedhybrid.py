@@ -1,4 +1,4 @@
-"""The four set-ups of the FedHybrid paper (section C.1), and runs of them without messages.
+"""The four set-ups of the FedHybrid paper (section C.1).
 
 What the paper leaves open is chosen here: the regulariser λ (its ρ is nλ, not given); sizes of
 synthetic parties are cut at 1,000; "normalise" is standard columns for Boston and rows of norm 1

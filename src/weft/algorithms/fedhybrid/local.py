@@ -112,6 +112,14 @@ class LocalFunction:
         self._table.accumulate(None, slopes, out)
         return out
 
+    def bend(self, x: Floats, direction: Floats) -> Floats:
+        """vᵀ∇²f_i(x)v of every class."""
+        curves = self.loss.curvature(self._table.products(None, x), self._y)
+        along = self._table.products(None, direction)
+        bend: Floats = self.weight * (curves * along * along).sum(axis=0)
+        bend += self.lam * (direction * direction).sum(axis=0)
+        return bend
+
     def system(self, x: Floats, mu: float) -> System:
         """∇²f_i(x) + μI, ready to be solved with; made once where the loss is squared."""
         if self._kept is not None and self._kept[0] == mu:

@@ -62,7 +62,8 @@ class Simulation:
             For each iteration who takes part; None: everybody.
         """
         states = [State.start(function.shape) for function in self.functions]
-        residuals = np.zeros((len(states), self.functions[0].shape[1]))
+        # Infinite until a party has been heard, lest a small sum of a few be taken for that of all.
+        residuals = np.full((len(states), self.functions[0].shape[1]), np.inf)
         safeguard = Safeguard()
         x0: Floats = np.mean([state.share(rule.mu) for state in states], axis=0)
         everybody = np.ones(len(states), bool)
@@ -81,9 +82,8 @@ class Simulation:
     ) -> tuple[State, Floats]:
         function = self.functions[i]
         here = stand(function, state, x0, mu)
-        if self.newton[i]:
-            return newton_update(function, state, here, x0, mu, pair), here.residual
-        return gradient_update(state, here, x0, mu, pair), here.residual
+        update = newton_update if self.newton[i] else gradient_update
+        return update(function, state, here, x0, mu, pair), here.residual
 
 
 def draws(parties: int, share: float, seed: int) -> Iterator[NDArray[np.bool_]]:

@@ -15,8 +15,10 @@ its own pair out of its own m_i and ℓ_i:
     not the largest. Small μ is good for the mean of x (rate 1 − m/μ) and bad for the
     differences (1 − μ/ℓ): both are 1 − √(m/ℓ) at μ = √(m̄ ℓ̄).
 
-    *Gradient-type*, a = 1.5/(ℓ_i + μ), b = μ/2, half of what removes the mean of λ at once.
-    Its differences shrink by 1 − b/(ℓ + μ) only, so μ is doubled where somebody is of this type.
+    *Gradient-type*, a = 1.5/(ℓ_i + μ), or 1/κ where the curvature κ along the gradient is so
+    small that this is longer (ℓ_i of a logistic loss may be ten times what there is); b = μ/2,
+    half of what removes the mean of λ at once. Differences shrink by 1 − b/(ℓ + μ) only, so μ is
+    doubled where somebody is of this type.
 `Theory`
     condition (4.2) with equality: proven, and very slow.
 `Fixed`
@@ -43,11 +45,16 @@ _GRADIENT_DUAL = 0.5
 
 @dataclass(frozen=True)
 class Pair:
-    """A party's own steps a_i and b_i, and whether a Newton-type a_i may be cut (Armijo)."""
+    """A party's own steps a_i and b_i.
+
+    With ``search`` above zero a_i fits itself to the point: a Newton-type one is cut where it
+    is too long (Armijo), a gradient-type one is lengthened to ``search``/κ, κ the curvature
+    along the gradient.
+    """
 
     a: float
     b: float
-    backtrack: bool = False
+    search: float = 0.0
 
 
 class Rule(Protocol):
@@ -86,9 +93,9 @@ class Auto:
     def own(self, curvature: Curvature, newton: bool) -> Pair:
         if newton:
             b = min(_NEWTON_DUAL, self.mu / (self.upper + self.mu))
-            return Pair(1.0, self.dual * b, backtrack=True)
+            return Pair(1.0, self.dual * b, 1.0)
         a = self.primal * _GRADIENT_PRIMAL / (curvature.upper + self.mu)
-        return Pair(a, self.dual * _GRADIENT_DUAL * self.mu)
+        return Pair(a, self.dual * _GRADIENT_DUAL * self.mu, self.primal)
 
     def halved(self) -> Auto:
         """The same with steps half as long."""
@@ -177,7 +184,7 @@ class Safeguard:
     verdict the count starts anew from the residual reached.
     """
 
-    GROWTH = 100.0
+    GROWTH = 10.0
 
     def __init__(self) -> None:
         self._smallest = math.inf

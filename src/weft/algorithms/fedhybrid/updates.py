@@ -29,6 +29,7 @@ _ARMIJO = 1e-4
 _MOST_HALVINGS = 30
 #: Two values of a function that differ by less than this share are the same up to rounding.
 _ROUNDING = 1e-13
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -80,30 +81,36 @@ def gap_bound(mean_residual: Floats, mean_lower: float) -> Floats:
     return bound
 
 
-def gradient_update(state: State, here: Stand, x0: Floats, mu: float, pair: Pair) -> State:
-    """Lines 5 and 6 of Algorithm 1."""
-    direction = here.slope - state.multiplier + mu * (state.x - x0)
-    return State(
-        state.x - pair.a * direction,
-        state.multiplier + pair.b * (x0 - state.x),
-    )
+def gradient_update(
+    function: LocalFunction, state: State, here: Stand, x0: Floats, mu: float, pair: Pair
+) -> State:
+    """Lines 5 and 6 of Algorithm 1.
+
+    With ``pair.search`` the step is ``search``/κ where that is longer than a, κ the curvature
+    along the direction of what the party minimises, f_i(x) − λ_iᵀx + μ/2 ‖x − x₀‖². At
+    search = 1 a quadratic then falls by the most. It costs a product with the party's cells.
+    """
+    slope = here.slope - state.multiplier + mu * (state.x - x0)
+    a = np.full(slope.shape[1], pair.a)
+    if pair.search:
+        squares = np.maximum((slope * slope).sum(axis=0), _TINY)
+        bend = function.bend(state.x, slope) / squares + mu
+        a = np.maximum(a, pair.search / bend)
+        a = _backtracked(function, state, x0, mu, slope, slope, a, pair.a)
+    return State(state.x - a * slope, state.multiplier + pair.b * (x0 - state.x))
 
 
 def newton_update(
     function: LocalFunction, state: State, here: Stand, x0: Floats, mu: float, pair: Pair
 ) -> State:
-    """Lines 9 and 10 of Algorithm 1.
-
-    With ``pair.backtrack`` the step a is halved, class by class, until Armijo's condition
-    holds for what the party minimises, f_i(x) − λ_iᵀx + μ/2 ‖x − x₀‖². A quadratic meets it
-    at once with a = 1.
-    """
+    """Lines 9 and 10 of Algorithm 1; with ``pair.search`` the step a is cut where too long."""
     system = function.system(state.x, mu)
     slope = here.slope - state.multiplier + mu * (state.x - x0)
     direction = system.solve(slope)
     a = np.full(slope.shape[1], pair.a)
-    if pair.backtrack and not function.quadratic:
-        a = _backtracked(function, state, x0, mu, slope, direction, a)
+    if pair.search:
+        shortest = pair.a * 0.5**_MOST_HALVINGS
+        a = _backtracked(function, state, x0, mu, slope, direction, a, shortest)
     return State(
         state.x - a * direction,
         state.multiplier + pair.b * system.times(x0 - state.x),
@@ -118,20 +125,26 @@ def _backtracked(
     slope: Floats,
     direction: Floats,
     a: Floats,
+    shortest: float,
 ) -> Floats:
+    """Steps halved, class by class, until Armijo's condition holds or they are the shortest.
+
+    It is that of f_i(x) − λ_iᵀx + μ/2 ‖x − x₀‖². A quadratic meets it at once.
+    """
+    if function.quadratic:
+        return a
+
     def augmented(x: Floats) -> Floats:
         away = x - x0
-        value: Floats = function.value(x) + (0.5 * mu * away * away - state.multiplier * x).sum(
-            axis=0
-        )
-        return value
+        rest: Floats = (0.5 * mu * away * away - state.multiplier * x).sum(axis=0)
+        return function.value(x) + rest
 
     before = augmented(state.x)
     fall = (slope * direction).sum(axis=0)
     slack = _ROUNDING * (1.0 + np.abs(before))
     for _ in range(_MOST_HALVINGS):
-        short = augmented(state.x - a * direction) > before - _ARMIJO * a * fall + slack
-        if not short.any():
+        rises = augmented(state.x - a * direction) > before - _ARMIJO * a * fall + slack
+        if not (rises & (a > shortest)).any():
             break
-        a = np.where(short, 0.5 * a, a)
+        a = np.where(rises, np.maximum(0.5 * a, shortest), a)
     return a

@@ -1,0 +1,126 @@
+"""The four set-ups of the FedHybrid paper: as it describes them, and what its Figure 2 shows."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from weft.algorithms.fedhybrid.simulation import Simulation
+from weft.data import pool
+from weft.data.synthetic import one_sided_logistic, party_sizes, scaled_squares
+from weft.errors import ConfigError
+from weft.experiments.fedhybrid import fedhybrid_setup
+
+
+def labels_held(split):
+    return [frozenset(tiles[0].labels.tolist()) for tiles in split.parties.values()]
+
+
+def sides(split):
+    held = labels_held(split)
+    return tuple(held.count(frozenset(kind)) for kind in ([-1], [1], [-1, 1]))
+
+
+def test_sizes_of_synthetic_parties_are_log_normal_from_fifty_and_cut_at_a_thousand():
+    sizes = party_sizes(4000, np.random.default_rng(0))
+    assert (sizes.min(), sizes.max()) == (50, 1000)
+    assert 95 < np.median(sizes) < 115  # 50 + e⁴
+
+
+def test_synthetic_least_squares_has_one_model_and_rows_of_all_sizes():
+    split = scaled_squares(seed=1)
+    assert [tiles[0].m for tiles in split.parties.values()] == [30] * 20
+    table = pool(split)
+    model, (left,), *_ = np.linalg.lstsq(table.block, table.labels, rcond=None)
+    assert left / table.n == pytest.approx(0.25, rel=0.15)  # the noise is 0.5
+    assert 0.4 < model.std() < 1.8
+    scale = [np.abs(tiles[0].block).max() for tiles in split.parties.values()]
+    assert max(scale) > 10 * min(scale)
+    # η_i may be negative, and a party's cells all have its sign.
+    signs = [set(np.sign(tiles[0].block).ravel().tolist()) for tiles in split.parties.values()]
+    assert {frozenset(s) for s in signs} == {frozenset({1.0}), frozenset({-1.0})}
+
+
+def test_synthetic_logistic_parties_have_the_labels_they_should():
+    split = one_sided_logistic(seed=2)
+    assert sides(split) == (11, 8, 1)
+    assert pool(split).m == 30
+    spread = np.mean([tiles[0].block.var(axis=0) for tiles in split.parties.values()], axis=0)
+    # Σ_jj = j^−1.2; keeping one side of a plane takes a little off.
+    np.testing.assert_allclose(spread[5:], np.arange(6, 31) ** -1.2, rtol=0.35)
+
+
+@pytest.mark.parametrize("name", ["synthetic_squares", "synthetic_logistic"])
+def test_seeds_make_set_ups_and_the_same_one_the_same(name):
+    first, again, other = (pool(fedhybrid_setup(name, seed).split) for seed in (3, 3, 4))
+    assert np.array_equal(first.block, again.block)
+    assert np.array_equal(first.labels, again.labels)
+    assert first.block.shape != other.block.shape or not np.array_equal(first.block, other.block)
+
+
+def test_boston_is_standardised_with_a_constant_and_sorted_by_response(data_dir):
+    split = fedhybrid_setup("boston", 0, data_dir).split
+    table = pool(split)
+    assert (len(split.parties), table.block.shape) == (8, (506, 14))
+    np.testing.assert_allclose(table.block[:, :13].mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(table.block[:, :13].std(axis=0), 1)
+    assert (table.block[:, 13] == 1).all()
+    assert (np.diff(table.labels) >= 0).all()
+
+
+def test_mushroom_parties_have_one_label_but_for_one(data_dir):
+    split = fedhybrid_setup("mushroom", 0, data_dir).split
+    table = pool(split)
+    assert (sides(split), table.block.shape) == ((4, 3, 1), (5644, 99))
+    np.testing.assert_allclose(np.linalg.norm(table.block, axis=1), 1)
+
+
+def test_an_unknown_set_up_is_refused():
+    with pytest.raises(ConfigError, match="synthetic_squares, boston"):
+        fedhybrid_setup("iris")
+
+
+def iterations(setup, k, problem, best, accuracy=1e-4, most=1000):
+    """Iterations of FedH-K with automatic steps to a relative loss."""
+    functions = setup.functions("samples")
+    simulation = Simulation(functions, setup.newton(k))
+    for number, moment in enumerate(islice(simulation.run(simulation.auto()), most), start=1):
+        if problem.primal(moment.x0[:, 0]) <= best * (1 + accuracy):
+            return number
+    return most
+
+
+def test_more_newton_parties_need_fewer_iterations_on_boston(data_dir, judge):
+    setup = fedhybrid_setup("boston", 0, data_dir)
+    problem = judge.problem("squared", setup.split, setup.lam)
+    best = judge.optimum(problem)
+    taken = [iterations(setup, k, problem, best) for k in (0, 2, 4, 6, 8)]
+    assert taken == sorted(taken, reverse=True)
+    assert taken[-1] * 4 < taken[0] < 200
+    assert taken[-1] * 3 < descent_iterations(problem, best)
+
+
+def descent_iterations(problem, best, accuracy=1e-4, most=1000):
+    """The same of the paper's FedAvg, a full gradient step each, at its best constant step."""
+    bend = np.linalg.eigvalsh(problem.x.T @ problem.x / problem.n)[-1] + problem.lam
+    taken = []
+    for scale in (0.5, 1.0, 1.5, 1.75, 1.9, 1.95):
+        w = np.zeros(problem.x.shape[1])
+        for number in range(1, most):
+            slope = problem.x.T @ (problem.x @ w - problem.y) / problem.n + problem.lam * w
+            w -= scale / bend * slope
+            if problem.primal(w) <= best * (1 + accuracy):
+                taken.append(number)
+                break
+    return min(taken)
+
+
+def test_more_newton_parties_need_fewer_iterations_on_synthetic_logistic(judge):
+    setup = fedhybrid_setup("synthetic_logistic", 0)
+    problem = judge.problem("logistic", setup.split, setup.lam)
+    best = judge.optimum(problem)
+    taken = [iterations(setup, k, problem, best) for k in (4, 12, 20)]
+    assert taken == sorted(taken, reverse=True)
+    assert taken[-1] * 2 < taken[0] < 400
