@@ -30,6 +30,7 @@ METHODS = {
 #: Further runs of a method, which take other paths through it.
 VARIANTS = {
     "fedavg, full gradients": ("fedavg", {"gradient": "full", "steps": 2}),
+    "fedhybrid, one of Newton's type": ("fedhybrid", {"newton": 1}),
     "hyfem, avg": ("hyfem", {"variant": "avg"}),
     "disco, first": ("disco", {"precondition": "first"}),
     "disco, diagonal": ("disco", {"precondition": "diagonal"}),

@@ -7,6 +7,7 @@ from weft.algorithms.averaging.entries import AVERAGING
 from weft.algorithms.columns.entries import COLUMNS
 from weft.algorithms.disco.entries import DISCO
 from weft.algorithms.dual.entries import DUAL
+from weft.algorithms.fedhybrid.entries import FEDHYBRID
 from weft.algorithms.hyfdca import HyfdcaCoordinator, HyfdcaParty
 from weft.algorithms.span.coordinator import (
     CuttingPlanesCoordinator,
@@ -90,5 +91,5 @@ _OURS = (
 
 ALGORITHMS = {
     algorithm.name: algorithm
-    for algorithm in (*_OURS, *AVERAGING, *COLUMNS, DISCO, *DUAL, *SPLITTING)
+    for algorithm in (*_OURS, FEDHYBRID, *AVERAGING, *COLUMNS, DISCO, *DUAL, *SPLITTING)
 }

@@ -126,7 +126,7 @@ _TOTALS: dict[tuple[str, ...], Meaning] = {
     ("z",): _block("sums over parties, of its samples"),
     ("delta",): _block("changes of dual variables of its samples"),
     ("weight", "weights"): Meaning(Form.RECORD, "how much it and all who take part weigh"),
-    ("seen", "mode"): _WISH,
+    ("seen", "mode", "measure", "halvings"): _WISH,
     ("rho",): _STEP,
 }
 _KEEP = Meaning(Form.RECORD, "which model to keep")
@@ -248,6 +248,10 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "span.hand": _PARTS,
         "rounds.size": {("flags",): _FLAGS},
+        "rounds.survey": {
+            ("curvatures",): _scalars("bounds on its curvature, and its type"),
+            ("bounds",): Meaning(Form.CLEAR, "bounds on its curvature, by agreement"),
+        },
         "rounds.local": _ROUND,
         "rounds.merge": _ROUND,
         "measure.products": {
@@ -406,7 +410,11 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("keep",): _WISH,
             ("rows", "columns"): _ROLES,
         },
-        "rounds.begin": {("sample curvature", "party curvature", "precondition"): _STEP},
+        "rounds.survey": {("newton", "bounds"): _WISH},
+        "rounds.begin": {
+            ("rule", "mu", "upper", "beta"): _STEP,
+            ("sample curvature", "party curvature", "precondition"): _STEP,
+        },
         "rounds.local": _TOTALS,
         "rounds.merge": _TOTALS,
         "measure.products": {
@@ -429,7 +437,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("keep",): _KEEP,
         },
         "checkpoint.restore": {
-            ("omega", "share"): _STEP,
+            ("omega", "share", "rule", "mu", "upper", "beta"): _STEP,
             ("sample curvature", "party curvature", "precondition"): _STEP,
         },
         "joint.partial": {("unit",): _UNIT},

@@ -186,16 +186,16 @@ class Safeguard:
 
     GROWTH = 10.0
 
-    def __init__(self) -> None:
-        self._smallest = math.inf
+    def __init__(self, smallest: float = math.inf) -> None:
+        self.smallest = smallest
 
     def too_long(self, residual: float) -> bool:
         """Whether to halve the steps, after the mean residual of this iteration."""
-        if residual <= self.GROWTH * self._smallest:
-            self._smallest = min(self._smallest, residual)
+        if residual <= self.GROWTH * self.smallest:
+            self.smallest = min(self.smallest, residual)
             return False
         if math.isfinite(residual):
-            self._smallest = residual
+            self.smallest = residual
         return True
 
 

@@ -1,0 +1,27 @@
+"""FedHybrid in the catalogue."""
+
+from __future__ import annotations
+
+from weft.algorithms.algorithm import Algorithm
+from weft.algorithms.fedhybrid.coordinator import FedhybridCoordinator
+from weft.algorithms.fedhybrid.options import FedhybridOptions
+from weft.algorithms.fedhybrid.party import FedhybridParty
+
+FEDHYBRID = Algorithm(
+    "fedhybrid",
+    FedhybridCoordinator,
+    FedhybridParty,
+    "gradient-type and Newton-type parties in one primal-dual method",
+    options=FedhybridOptions,
+    reads=("certify_every",),
+    cut="rows",
+    losses="smooth",
+    weighs=True,
+    guarantee="the optimum, at a linear rate under steps = 'theory'; parties that come and go are "
+    "experimental",
+    trips="1",
+    reference="Niu and Wei 2021, Algorithm 1",
+    coordinator_sees="ciphertexts; totals of losses, norms, residuals and curvatures (steps = "
+    "'theory': every party's curvature)",
+    parties_see="w, a mean over all parties",
+)
