@@ -1,6 +1,7 @@
 """Comparisons: fair, judged from outside, whole or not there at all."""
 
 import json
+import sys
 
 import msgspec
 import numpy as np
@@ -40,6 +41,12 @@ def table_width(text):
     table = lines[2 : next(i for i, line in enumerate(lines) if line.startswith("above P*"))]
     assert any(line.startswith(" cutting-planes ") for line in table)
     return max(map(len, table))
+
+
+@pytest.fixture
+def no_plot(monkeypatch):
+    """As where matplotlib is not installed: drawing takes most of the time."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
 
 QUICK = ("--round-trips", "70", "--cipher", "plain")
@@ -86,6 +93,7 @@ def test_algorithms_stand_side_by_side_with_the_judge(weft, hospitals, tmp_path,
     assert not (hospitals.folder / "ledger").exists()
 
 
+@pytest.mark.usefixtures("no_plot")
 def test_one_json_object_and_what_single_algorithms_are_told(weft, hospitals):
     hospitals.change("[privacy]", "[compare.fedavg]\na = 0.5\nb = 2\n\n[privacy]")
     hospitals.change("gap = 1e-2", 'gap = 1e-2\nname = "fedavg"\niic = 0.9\noptions = {steps = 2}')
@@ -102,6 +110,7 @@ def test_one_json_object_and_what_single_algorithms_are_told(weft, hospitals):
     assert found["folder"] == "results/two-hospitals-comparison"
 
 
+@pytest.mark.usefixtures("no_plot")
 def test_what_fails_gets_a_sentence_and_the_others_go_on(weft, hospitals, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     config = hospitals.write()
@@ -111,12 +120,14 @@ def test_what_fails_gets_a_sentence_and_the_others_go_on(weft, hospitals, monkey
     assert table_width(outcome.out) <= 140
     words = " ".join(outcome.out.split())
     assert "- fedavg failed: " in words
+    assert "- no comparison plot: matplotlib is not installed" in words
     assert "- lbfgs failed: solver 'lbfgs' needs a smooth loss" in words
     row = next(line for line in outcome.out.splitlines() if line.startswith(" cutting-planes"))
     assert "failed" not in row
     assert "%" in row
 
 
+@pytest.mark.usefixtures("no_plot")
 def test_modelled_seconds_limit_a_run(weft, hospitals):
     """At ten seconds a round trip, computing does not matter; and one λ of several is chosen."""
     hospitals.change("lambda = 1e-2", "lambda = [1e-1, 1e-2]")
