@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.algorithms.rounds.coordinator import RoundCoordinator
 from weft.algorithms.rounds.run import Phase, Rounds
-from weft.channels import Message, Request
+from weft.channels import Request
 
 #: Where everyone has all labels, z of a batch comes with the question for that of the next.
 _AT_ONCE = Phase("local", gets=("z",), gives=("z",))
@@ -29,6 +29,12 @@ class FedsgdCoordinator(RoundCoordinator):
         """Powers of two above the curvature of any party's part of a sample, and of the mean."""
         return {"sample curvature": largest[0], "party curvature": largest[1]}
 
+    def readers(self, run: Rounds, kind: str, present: list[str]) -> list[str]:
+        """z is for those who have labels of some sample."""
+        if kind != "z":
+            return present
+        return [party for party in present if party in run.roster.label_parties]
+
     def _ask(
         self, run: Rounds, phase: Phase, present: list[str], riders: list[Request]
     ) -> list[str]:
@@ -37,10 +43,3 @@ class FedsgdCoordinator(RoundCoordinator):
                 return present
             phase = _AT_ONCE
         return super()._ask(run, phase, present, riders)
-
-    def _messages(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
-        messages = super()._messages(run, phase, present)
-        for party, message in messages.items():
-            if party not in run.roster.label_parties:
-                message.pop("z", None)
-        return messages
