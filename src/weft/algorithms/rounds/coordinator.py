@@ -66,10 +66,6 @@ class RoundCoordinator(Coordinator):
     def take(self, run: Rounds, phase: Phase, scalars: Scalars) -> None:
         """Scalar sums of a phase."""
 
-    def readers(self, run: Rounds, kind: str, present: list[str]) -> list[str]:
-        """Who gets the totals of a sum."""
-        return present
-
     def set_up(self, run: Rounds) -> None:
         """Find out, and tell everybody, what the first iteration needs."""
         largest: list[float] = []
@@ -141,7 +137,7 @@ class RoundCoordinator(Coordinator):
     ) -> list[str]:
         """One phase, with questions about the frozen point in the same envelopes."""
         scalars = self.scalars_of(run, phase)
-        messages = self._messages(run, phase, present, measure=bool(scalars))
+        messages = self._messages(run, phase, present)
         requests = [*riders, Request(f"rounds.{phase.name}", messages)]
         for request in requests:
             run.acknowledge(request)
@@ -168,9 +164,8 @@ class RoundCoordinator(Coordinator):
             )
         return present
 
-    def _messages(
-        self, run: Rounds, phase: Phase, present: list[str], *, measure: bool
-    ) -> dict[str, Message]:
+    def _messages(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+        measure = bool(self.scalars_of(run, phase))
         messages: dict[str, Message] = run.adder.open(present)
         news = self.tell(run, phase, present)
         for party, message in messages.items():
@@ -181,10 +176,10 @@ class RoundCoordinator(Coordinator):
             if run.weights is not None and phase is self.phases[0]:
                 message["seen"] = True
         for kind in phase.gets:
-            totals, readers = run.sums[kind], self.readers(run, kind, present)
+            totals = run.sums[kind]
             named = run.want if kind in self.windows else {}
-            some = {p: named[p] for p in readers if p in named}
-            blocks = totals.blocks([p for p in readers if p not in some])
+            some = {p: named[p] for p in present if p in named}
+            blocks = totals.blocks([p for p in present if p not in some])
             for party, block in {**blocks, **totals.pieces(some)}.items():
                 messages[party][kind] = block
         for kind in phase.gives:
