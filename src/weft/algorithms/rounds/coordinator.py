@@ -66,6 +66,10 @@ class RoundCoordinator(Coordinator):
     def take(self, run: Rounds, phase: Phase, scalars: Scalars) -> None:
         """Scalar sums of a phase."""
 
+    def readers(self, run: Rounds, kind: str, present: list[str]) -> list[str]:
+        """Who gets the totals of a sum."""
+        return present
+
     def set_up(self, run: Rounds) -> None:
         """Find out, and tell everybody, what the first iteration needs."""
         largest: list[float] = []
@@ -176,10 +180,10 @@ class RoundCoordinator(Coordinator):
             if run.weights is not None and phase is self.phases[0]:
                 message["seen"] = True
         for kind in phase.gets:
-            totals = run.sums[kind]
+            totals, readers = run.sums[kind], self.readers(run, kind, present)
             named = run.want if kind in self.windows else {}
-            some = {p: named[p] for p in present if p in named}
-            blocks = totals.blocks([p for p in present if p not in some])
+            some = {p: named[p] for p in readers if p in named}
+            blocks = totals.blocks([p for p in readers if p not in some])
             for party, block in {**blocks, **totals.pieces(some)}.items():
                 messages[party][kind] = block
         for kind in phase.gives:
