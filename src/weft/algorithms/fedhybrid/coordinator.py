@@ -63,9 +63,9 @@ class FedhybridCoordinator(RoundCoordinator):
         return {party: {"halvings": int(run.memory["halvings"])} for party in present}
 
     def scalars_of(self, run: Rounds, phase: Phase) -> tuple[tuple[str, int], ...]:
-        # Over sets of parties that change, sums would tell the residual of whoever came or went.
-        changing = not run.participation.complete and run.roster.terms.min_contributors > 1
-        return () if changing else phase.scalars
+        # Residuals of different sets of parties cannot be compared, and their differences would
+        # tell that of whoever came or went.
+        return phase.scalars if run.participation.complete else ()
 
     def take(self, run: Rounds, phase: Phase, scalars: Scalars) -> None:
         """Halve the steps when the residual has grown far above its smallest."""
