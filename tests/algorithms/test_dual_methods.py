@@ -6,17 +6,22 @@ rounds at once (``tests/protocol/test_rounds.py``).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse
 from scipy.special import expit
 
 from weft.algorithms.draws import order_of
+from weft.algorithms.dual.newton import LocalProblem
 from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Split, pool
 from weft.errors import ConfigError
 from weft.federation import Federation
 from weft.guards import Terms
+from weft.losses import get_loss
 
 
 def settings_of(solver, **changes):
@@ -273,6 +278,24 @@ def test_feddcd_is_what_plain_numpy_computes(judge, tables, step):
     found = judge.weights(run.trained.model, split)[0]
     assert np.abs(found - expected).max() < 1e-8
     assert np.abs(expected - problem.solve()).max() > 1e-5, "converged: this shows little"
+
+
+@pytest.mark.parametrize("shape", [(30, 8), (8, 30), (100, 40), (40, 100), (0, 5)])
+@pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge", "squared_hinge", "huber"])
+def test_local_problems_are_solved_to_the_accuracy_asked_for(judge, tables, loss, shape):
+    """By the judge's slopes; wide and tall tables, of few cells that are not zero and of all."""
+    (n, m), rng = shape, np.random.default_rng(7)
+    x = rng.standard_normal(shape) * (rng.random(shape) < (0.1 if n + m > 100 else 1.0))
+    y, tilt = rng.choice([-1.0, 1.0], (n, 2)), 0.01 * rng.standard_normal((m, 2))
+    weight, lam = 3.0 / max(n, 1), 1e-3
+    ours = get_loss(loss, **({"g": 0.5} if loss in ("smoothed_hinge", "huber") else {}))
+    problem = LocalProblem(scipy.sparse.csr_array(x), y, ours, weight, lam)
+    w = problem.solve(tilt, np.zeros((m, 2)), 1e-9)
+    judged = replace(judge.problem("logistic", tables.breast(2), lam), loss=loss, x=x)
+    for c in range(2):
+        slopes = replace(judged, y=y[:, c]).slopes(x @ w[:, c])
+        gradient = weight * x.T @ slopes + lam * w[:, c] - tilt[:, c]
+        assert np.linalg.norm(gradient) <= 1e-8 * lam * max(np.linalg.norm(w[:, c]), 1.0)
 
 
 # ── faults ────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""D3CA: dual coordinate ascent on tiles of both rows and columns (Nathan and Klabjan 2017).
+"""D3CA: dual coordinate ascent on tiles of both rows and columns (Nathan and Klabjan 2016).
 
 Each party runs SDCA on its own tile: with z_k = x_{k,i}ᵀw_k from its own columns only, and a share
 1/h_i of the loss, where h_i parties propose something for sample i. The proposals for a sample

@@ -67,7 +67,7 @@ DUAL = (
         everyone=True,
         guarantee="nothing; where no sample is shared it is CoCoA",
         trips="2",
-        reference="Nathan and Klabjan 2017",
+        reference="Nathan and Klabjan 2016",
         coordinator_sees=_BLIND,
         parties_see="α of their samples, w of their features",
     ),

@@ -60,7 +60,7 @@ class FeddcdCoordinator(RoundCoordinator):
         first, _ = self.phases
         if phase is first:
             self._catch_up(run, present)
-            present = [party for party in present if party not in self._missed]
+            present = run.contributors.of([p for p in present if p not in self._missed])
             riders = [] if not present else riders
         left = super()._ask(run, phase, present, riders) if present else []
         if phase is not first:

@@ -75,13 +75,24 @@ class LocalProblem:
         return self._weight * losses + float(w @ (0.5 * self._lam * w - tilt))
 
     def _direction(self, gradient: Floats, curvature: Floats) -> Floats:
-        """−H⁻¹ times the gradient, with H = c XᵀDX + λI by Cholesky's method."""
-        scaled = sp.diags_array(self._weight * curvature) @ self._x
-        product: Any = self._x.T @ scaled
-        hessian: Floats = product if self._dense else product.toarray()
-        hessian.flat[:: len(hessian) + 1] += self._lam
-        direction: Floats = scipy.linalg.cho_solve(scipy.linalg.cho_factor(hessian), -gradient)
+        """−H⁻¹ times the gradient, with H = SᵀS + λI and S = √(cD) X, by Cholesky's method.
+
+        Where there are fewer samples than features, H⁻¹ = (I − Sᵀ(SSᵀ + λI)⁻¹S)/λ is cheaper.
+        """
+        rows, columns = self._x.shape
+        scaled: Any = sp.diags_array(np.sqrt(self._weight * curvature)) @ self._x
+        if rows >= columns:
+            return -self._inverted(scaled.T @ scaled, gradient)
+        inner = self._inverted(scaled @ scaled.T, scaled @ gradient)
+        direction: Floats = (scaled.T @ inner - gradient) / self._lam
         return direction
+
+    def _inverted(self, gram: Any, right: Floats) -> Floats:
+        """(gram + λI)⁻¹ times a vector."""
+        matrix: Floats = gram if self._dense else gram.toarray()
+        matrix.flat[:: len(matrix) + 1] += self._lam
+        solution: Floats = scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix), right)
+        return solution
 
     def _search(
         self,
