@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
 from weft.algorithms.base import Coordinator, PartyFactory
+from weft.algorithms.settings import Settings
 
 #: How the table may be cut: both ways, by rows or by columns only, or not at all.
 Cut = Literal["any", "rows", "columns", "whole"]
@@ -15,6 +17,10 @@ Cut = Literal["any", "rows", "columns", "whole"]
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For algorithms that read the common settings only."""
+
+
+def _nothing(settings: Settings) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,9 @@ class Algorithm:
         Where it comes from.
     coordinator_sees, parties_see
         What each side learns besides what all runs show, which is sizes and totals of losses.
+    shown_alone
+        What of a single party's own others would see under these settings, in words; empty:
+        nothing, as all is in sums over several.
     """
 
     name: str
@@ -74,3 +83,4 @@ class Algorithm:
     reference: str = ""
     coordinator_sees: str = ""
     parties_see: str = ""
+    shown_alone: Callable[[Settings], str] = _nothing

@@ -8,6 +8,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
 from weft.guards.runs import Change
@@ -149,6 +150,13 @@ def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> 
         _refuse(
             party,
             f"cipher = '{settings.cipher}'; choose one of {', '.join(terms.ciphers)}",
+        )
+    alone = algorithm_of(settings.solver).shown_alone(settings)
+    if alone and not terms.allows_scalars(1):
+        _refuse(
+            party,
+            f"solver '{settings.solver}' with these options, which shows {alone} of a single "
+            "party; change the options, or the solver",
         )
     if settings.solver == "hyfdca":
         bounds = settings.norms == "cohort" and settings.local == "safe"

@@ -410,10 +410,10 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("keep",): _WISH,
             ("rows", "columns"): _ROLES,
         },
-        "rounds.survey": {("newton", "bounds"): _WISH},
+        "rounds.survey": {("newton",): _WISH},
         "rounds.begin": {
             ("rule", "mu", "upper", "beta"): _STEP,
-            ("sample curvature", "party curvature", "precondition"): _STEP,
+            ("sample curvature", "party curvature"): _STEP,
         },
         "rounds.local": _TOTALS,
         "rounds.merge": _TOTALS,
@@ -438,7 +438,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "checkpoint.restore": {
             ("omega", "share", "rule", "mu", "upper", "beta"): _STEP,
-            ("sample curvature", "party curvature", "precondition"): _STEP,
+            ("sample curvature", "party curvature"): _STEP,
         },
         "joint.partial": {("unit",): _UNIT},
         "joint.scores": {("z",): _block("scores of its samples")},

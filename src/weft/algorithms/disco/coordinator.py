@@ -22,7 +22,6 @@ _SLACK = 1e-12
 _FAR = 1e300
 
 Preconditioner = Literal["first", "diagonal", "none"]
-PRECONDITIONERS: tuple[Preconditioner, ...] = ("none", "diagonal", "first")
 
 
 class DiscoOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,7 +32,7 @@ class DiscoOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     precondition
         ``first``: the Hessian of the first party plus μ, as in the paper; this party alone computes
         P⁻¹r, which everybody sees. ``diagonal``: that of the whole Hessian, a sum over parties.
-        ``none``. By default the first where the parties' terms allow sums of one, else the second.
+        ``none``.
     mu
         μ of ``first``; by default its mean curvature over the root of its number of samples.
     forcing
@@ -42,7 +41,7 @@ class DiscoOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Steps of conjugate gradients for one Newton step, at most.
     """
 
-    precondition: Preconditioner | None = None
+    precondition: Preconditioner = "diagonal"
     mu: float | None = None
     forcing: float = 0.05
     most: int = 100
@@ -69,21 +68,14 @@ class DiscoCoordinator(RoundCoordinator):
     model_of = ()
 
     def find(self, run: Rounds, largest: list[float]) -> dict[str, float]:
-        options = run.settings.read_options(DiscoOptions)
-        terms = run.roster.terms
-        alone = terms.min_contributors == 1 or terms.allow_pairs
-        chosen = options.precondition
-        if chosen is None:
-            small = run.roster.columns.n_slots <= MOST_DENSE
-            chosen = "first" if alone and small else "diagonal"
-        if chosen == "first" and not alone:
+        chosen = run.settings.read_options(DiscoOptions).precondition
+        if chosen == "first" and run.roster.columns.n_slots > MOST_DENSE:
             raise ConfigError(
-                "precondition = 'first' shows everybody vectors that the first party alone made, "
-                f"but the terms ask for min_contributors = {terms.min_contributors}; use "
-                "'diagonal'"
+                f"precondition = 'first' factors a matrix of all features, of which there are "
+                f"{run.roster.columns.n_slots}; use 'diagonal'"
             )
         run.memory.update(mode=GRADIENT, best=_FAR, products=0, halvings=0)
-        return {"precondition": float(PRECONDITIONERS.index(chosen))}
+        return {}
 
     def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
         return {party: {"mode": int(run.memory["mode"])} for party in present}
@@ -97,7 +89,7 @@ class DiscoCoordinator(RoundCoordinator):
         self, run: Rounds, memory: dict[str, float], objective: float, residual: float
     ) -> int:
         options = run.settings.read_options(DiscoOptions)
-        how = PRECONDITIONERS[int(run.found["precondition"])]
+        how = options.precondition
         solve = SOLVE if how == "first" else PRODUCT
         mode = int(memory["mode"])
         if mode in (GRADIENT, BACK):

@@ -5,6 +5,13 @@ from __future__ import annotations
 from weft.algorithms.algorithm import Algorithm
 from weft.algorithms.disco.coordinator import DiscoCoordinator, DiscoOptions
 from weft.algorithms.disco.party import DiscoParty
+from weft.algorithms.settings import Settings
+
+
+def _alone(settings: Settings) -> str:
+    first = settings.read_options(DiscoOptions).precondition == "first"
+    return "vectors P⁻¹r that tell the Hessian" if first else ""
+
 
 DISCO = Algorithm(
     "disco",
@@ -23,4 +30,5 @@ DISCO = Algorithm(
     coordinator_sees="ciphertexts; totals of losses, norms and residuals",
     parties_see="w, gradients and Hessian products of everybody together; with precondition = "
     "'first' also P⁻¹r of the first party",
+    shown_alone=_alone,
 )

@@ -16,7 +16,6 @@ from weft.algorithms.disco.coordinator import (
     BACK,
     DIAGONAL,
     GRADIENT,
-    PRECONDITIONERS,
     PRODUCT,
     SOLVE,
     DiscoOptions,
@@ -25,7 +24,7 @@ from weft.algorithms.ground import Ground
 from weft.algorithms.rounds.party import Handler, RoundParty
 from weft.algorithms.settings import Settings
 from weft.channels import Message
-from weft.channels.message import integer, number
+from weft.channels.message import integer
 from weft.errors import ProtocolError
 from weft.sums.scalars import pack_scalars
 
@@ -52,7 +51,7 @@ class DiscoParty(RoundParty):
         # Per class: residual · preconditioned residual, vᵀHv so far, first residual; and the mode.
         self._products: Floats = np.zeros((3, self.classes))
         self._mode: NDArray[np.int64] = np.array([-1])
-        self._how = "none"
+        self._how = self._options.precondition
         self._factor: list[Any] = []
         self._held = 0
 
@@ -64,9 +63,6 @@ class DiscoParty(RoundParty):
 
     def handlers(self) -> dict[str, Handler]:
         return {"local": self._on_local}
-
-    def begin(self, found: Message) -> None:
-        self._how = PRECONDITIONERS[int(number(found, "precondition"))]
 
     def point(self, message: Message) -> Floats:
         return self.w.copy()
@@ -181,6 +177,8 @@ class DiscoParty(RoundParty):
             cells = self._cells
             bent = self.loss.curvature(z, self.labels) * self.sample_weight
             return np.asarray((cells * cells).T @ bent)
+        if self._how != "first":
+            raise ProtocolError("a request wants P⁻¹r of one party, which the settings do not say")
         return self._solved(z)
 
     @cached_property

@@ -34,12 +34,6 @@ class FedhybridCoordinator(RoundCoordinator):
         """Who is of which type, and steps for all."""
         options = run.settings.read_options(FedhybridOptions)
         flags = _types(options, run.roster.parties)
-        theory = options.steps == "theory"
-        if theory and not run.roster.terms.allows_scalars(1):
-            raise ConfigError(
-                "steps = 'theory' tells the coordinator bounds on each party's curvature, but the "
-                f"terms ask for min_contributors = {run.roster.terms.min_contributors}; use 'auto'"
-            )
         if not run.participation.complete:
             run.note("fedhybrid with parties that come and go is experimental: no theorem")
         messages: dict[str, Message] = run.adder.open(run.roster.parties)
@@ -47,8 +41,6 @@ class FedhybridCoordinator(RoundCoordinator):
         for party, message in messages.items():
             if party in flags:
                 message["newton"] = flags[party]
-            if theory:
-                message["bounds"] = True
         replies = run.channel.ask("rounds.survey", messages).insist("finding steps")
         sums = add_scalars(replies, "curvatures", _SURVEYED, messages)
         rule = _rule(options, sums or [], replies, len(messages)) if sums else options.fixed()

@@ -6,6 +6,13 @@ from weft.algorithms.algorithm import Algorithm
 from weft.algorithms.fedhybrid.coordinator import FedhybridCoordinator
 from weft.algorithms.fedhybrid.options import FedhybridOptions
 from weft.algorithms.fedhybrid.party import FedhybridParty
+from weft.algorithms.settings import Settings
+
+
+def _alone(settings: Settings) -> str:
+    theory = settings.read_options(FedhybridOptions).steps == "theory"
+    return "bounds on the curvature" if theory else ""
+
 
 FEDHYBRID = Algorithm(
     "fedhybrid",
@@ -24,4 +31,5 @@ FEDHYBRID = Algorithm(
     coordinator_sees="ciphertexts; totals of losses, norms, residuals and curvatures (steps = "
     "'theory': every party's curvature)",
     parties_see="w, a mean over all parties",
+    shown_alone=_alone,
 )

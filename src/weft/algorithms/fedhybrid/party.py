@@ -47,7 +47,7 @@ class FedhybridParty(RoundParty):
         bounds = self.function.curvature
         values = [bounds.lower, bounds.upper, float(self.newton)]
         reply: Message = {"curvatures": pack_scalars(self.cipher, message, "curvatures", *values)}
-        if "bounds" in message:
+        if self._options.steps == "theory":
             reply["bounds"] = np.array(values)
         return reply
 
