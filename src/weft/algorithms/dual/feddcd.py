@@ -50,6 +50,9 @@ class FeddcdCoordinator(RoundCoordinator):
     def __init__(self) -> None:
         self._missed: dict[str, Missed] = {}
 
+    def settled(self, run: Rounds) -> bool:
+        return not self._missed
+
     def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
         """How many take part in the mean."""
         return {party: {"weight": len(present)} for party in present}
