@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ROUND_TRIPS = 300
 _LATENCY = 0.2575
 #: Columns of a terminal from which on all latencies get a column of their own.
-_WIDE = 100
+_WIDE = 120
 
 
 def compare(
@@ -284,7 +284,9 @@ def _grid(comparison: Comparison, *, wide: bool) -> Table:
 
     rows = comparison.rows()
     regression = comparison.settings.make_loss().task == "regression"
-    scores = ("r2", "rmse") if regression else ("accuracy",)
+    scores: tuple[str, ...] = ("accuracy",)
+    if regression:
+        scores = ("r2", "rmse") if wide else ("r2",)
     latencies = comparison.latencies
     grid = Table(
         box=SIMPLE_HEAD,
@@ -294,11 +296,13 @@ def _grid(comparison: Comparison, *, wide: bool) -> Table:
         f"computing + {'/'.join(f'{l:g}' for l in latencies)} s a round trip",
         caption_justify="left",
     )
-    grid.add_column("algorithm", overflow="fold", min_width=12)
+    # Names are short, but for those of parties.
+    longest = max(len(row["algorithm"]) for row in rows)
+    grid.add_column("algorithm", overflow="fold", min_width=min(longest, 16))
     words = {"r2": "R²", "rmse": "RMSE", "accuracy": "accuracy" if wide else "acc."}
     titles = ["P", "above P*", "gap", *(words[s] for s in scores)]
     if wide:
-        titles += ["iterations", "round trips", "MB", *(f"s at {l:g}" for l in latencies)]
+        titles += ["iter.", "trips", "MB", *(f"s at {l:g}" for l in latencies)]
     else:
         titles += ["trips", "MB", "seconds"]
     for title in titles:

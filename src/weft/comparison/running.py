@@ -147,9 +147,11 @@ class Arena:
             return self._preparation
         return replace(self._preparation, classes=common_classes(labels).tolist())
 
-    def _federation(self) -> Federation:
+    def _federation(self, tiles: Tiles | None = None) -> Federation:
         # Without a ledger: nobody is shown anything that is not in this one hand already.
-        return Federation(self._tiles, self._preparation, keys=self._keys, consents=self._consents)
+        return Federation(
+            tiles or self._tiles, self._preparation, keys=self._keys, consents=self._consents
+        )
 
     def _check(self, roster: Roster) -> None:
         if self.train.n != roster.n_samples:
@@ -188,8 +190,6 @@ class Arena:
 
     def _warm_up(self, settings: Settings, *, whole: bool) -> None:
         """A few samples first: compiled loops are made or loaded now, and not timed."""
-        few = self._few if not whole else {_EVERYTHING: (self.train.to_tile().rows(slice(0, 50)),)}
-        how = Preparation(overlap=self._preparation.overlap, intercept=True, missing="zero")
         short = msgspec.structs.replace(
             settings,
             iterations=2,
@@ -202,7 +202,11 @@ class Arena:
         )
         # What goes wrong here goes wrong again, and is told then.
         with suppress(WeftError, ArithmeticError, np.linalg.LinAlgError):
-            Federation(few, how).train(short)
+            if whole:
+                few = self.train.to_tile().rows(slice(0, 50))
+                Federation({_EVERYTHING: (few,)}, Preparation(intercept=True)).train(short)
+            else:
+                self._federation(self._few).train(short)
 
     def _train(
         self, settings: Settings, watch: Callable[[Record], None], *, whole: bool
