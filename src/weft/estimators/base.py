@@ -44,7 +44,9 @@ class Hybrid(BaseEstimator):
     path: Sequence[float] | None = None
     folds: int = 0
     loss_parameters: Mapping[str, float] | None = None
+    weigh: str = "samples"
     solver: str = "auto"
+    solver_options: Mapping[str, Any] | None = None
     groups: int = 1
     local: str = "safe"
     iic: float = 1.0
@@ -142,7 +144,9 @@ class Hybrid(BaseEstimator):
             path=_plain_list(self.path),
             folds=self.folds,
             loss_parameters=dict(self.loss_parameters or {}),
+            weigh=self.weigh,
             solver=self.solver,
+            options=dict(self.solver_options or {}),
             groups=self.groups,
             local=self.local,
             iic=self.iic,

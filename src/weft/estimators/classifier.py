@@ -35,9 +35,14 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         the λ that predicts them best. A sample's fold follows from its id and ``seed``. 0: none.
     loss_parameters : mapping, optional
         The loss's own parameters, such as ``{"g": 0.5}``.
-    solver : {"auto", "cutting-planes", "lbfgs", "newton-cg", "hyfdca"}
+    weigh : {"samples", "parties"}
+        Whether all samples weigh the same in P, or all parties do (some methods on rows).
+    solver : str
         "auto" takes cutting planes for losses with kinks and L-BFGS for smooth ones when everyone
-        takes part, and HyFDCA otherwise or when one of its own settings is changed.
+        takes part, and HyFDCA otherwise or when one of its own settings is changed. ``weft
+        algorithms`` lists all, those of the field for comparison too.
+    solver_options : mapping, optional
+        What only that solver reads, such as ``{"newton": "all"}`` of FedHybrid.
     groups : int
         Parts of the samples that get cuts of their own; cutting planes only.
     local, iic, gamma, norms
