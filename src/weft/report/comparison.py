@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +131,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the histories, ready for JSON."""
-        plain = asdict(self, dict_factory=dict) | {"settings": msgspec.to_builtins(self.settings)}
-        del plain["outcomes"]
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "outcomes"}
+        plain["settings"] = msgspec.to_builtins(self.settings)
         return {**plain, "results": self.rows(), "weft": __version__}
 
     def histories(self) -> pd.DataFrame:

@@ -14,7 +14,8 @@ from weft.report.drawing import GREY, INK, new_figure, not_drawn, polish
 # Okabe and Ito's palette, the yellow darkened for white paper; further lines repeat it, dashed.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A6A00", "#333333")
 _STYLES = ("-", (0, (5, 2)), (0, (1, 1.5)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+#: One more than colours, so that no two lines share both.
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
 #: Distances below this are drawn at it: judges and fixed point agree no better.
 _FLOOR = 1e-8
 #: Distances above this are cut off: what is a thousand times off need not stretch the scale.
@@ -134,7 +135,7 @@ def _draw_baselines(axis: Any, baselines: Sequence[Curve], low: float) -> None:
 
 
 def _label(axis: Any, runs: Sequence[Curve], low: float, high: float) -> None:
-    """Names beside the ends of the lines, moved apart where they would overlap."""
+    """A key beside the panel, each name at the height at which its line ends, moved apart."""
     span = math.log(high * 1.8) - math.log(low / 1.8)
 
     def height_of(curve: Curve) -> float:
@@ -144,18 +145,18 @@ def _label(axis: Any, runs: Sequence[Curve], low: float, high: float) -> None:
     rising = sorted(runs, key=height_of)
     places = _apart([height_of(curve) for curve in rising])
     for place, curve in zip(places, rising, strict=True):
-        look, height = _look(curve), height_of(curve)
-        # A short piece of the line itself leads to the name: colours alone are not enough.
+        look = _look(curve)
+        # A short piece of the line itself: colours alone are not enough.
         axis.plot(
-            [1.01, 1.03, 1.075],
-            [height, place, place],
+            [1.02, 1.05, 1.08],
+            [place, place, place],
             transform=axis.transAxes,
             clip_on=False,
             color=look["color"],
             linestyle=look["linestyle"],
             linewidth=look["linewidth"],
             marker=look["marker"],
-            markevery=[2],
+            markevery=[1],
             markersize=look["markersize"] + 1,
             markeredgewidth=0,
         )
