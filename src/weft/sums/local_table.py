@@ -16,6 +16,9 @@ Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
 Block = Floats | sp.csr_array
 
+#: Columns beside each other, up to which a compiled loop beats a product of matrices.
+_FEW_COLUMNS = 4
+
 
 class LocalTable:
     """All tiles of a party as one sparse arrangement of blocks.
@@ -102,17 +105,30 @@ class DensePiece(Piece):
     ) -> None:
         super().__init__(row_slots, column_slots, n_rows, n_columns)
         self.block = block
+        self._by_rows = block.flags.c_contiguous
+
+    def _few(self, width: int) -> bool:
+        """Whether a loop over whole rows is faster than BLAS."""
+        return self._by_rows and width <= _FEW_COLUMNS
 
     def products(self, slots: Slots | None, w: Floats, out: Floats) -> None:
         mine = w if self._whole_columns else w[self.column_slots]
         if slots is None and self._whole_rows:
-            out += self.block @ mine
+            if self._few(w.shape[1]):
+                kernels.whole_products(self.block, np.ascontiguousarray(mine.T), out)
+            else:
+                out += self.block @ mine
         else:
             kernels.dense_products(self.block, self._rows(slots), mine, out)
 
     def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
         if slots is None and self._whole_rows:
-            part = self.block.T @ change
+            if self._few(v.shape[1]):
+                across = np.zeros((v.shape[1], self.block.shape[1]))
+                kernels.whole_accumulate(self.block, change, across)
+                part = across.T
+            else:
+                part = self.block.T @ change
             if self._whole_columns:
                 v += part
             else:
