@@ -26,6 +26,7 @@ from weft.algorithms.settings import Settings
 from weft.channels import Message
 from weft.channels.message import integer
 from weft.errors import ProtocolError
+from weft.losses import Squared
 from weft.sums.scalars import pack_scalars
 
 Floats = NDArray[np.float64]
@@ -37,7 +38,7 @@ class DiscoParty(RoundParty):
     """w and the vectors of conjugate gradients, the same at every party.
 
     With g = ∇P(w) and H = ∇²P(w): v ≈ H⁻¹g by conjugate gradients, δ² = vᵀHv, and the damped step
-    w − v/(1 + δ). Classes are problems of their own, side by side.
+    w − v/(1 + δ), or w − v where P is quadratic. Classes are problems of their own, side by side.
     """
 
     def __init__(self, ground: Ground, settings: Settings) -> None:
@@ -158,8 +159,9 @@ class DiscoParty(RoundParty):
             self._turn(vectors["residual"] / vectors["diagonal"])
 
     def _step(self) -> None:
-        """The damped Newton step."""
-        damping = 1.0 + np.sqrt(self._products[1])
+        """The damped Newton step; a quadratic, whose third derivative is zero, needs no damping."""
+        quadratic = isinstance(self.loss, Squared)
+        damping = 1.0 if quadratic else 1.0 + np.sqrt(self._products[1])
         self._vectors["step"] = self._vectors["search"] / damping
         self.w = self.w - self._vectors["step"]
         self._factor = []
