@@ -78,6 +78,19 @@ def test_as_json(weft):
     assert "curvature" in options["a"]["about"]
 
 
+def test_check_knows_all_of_them(weft, hospitals):
+    """Its forecast too; and it refuses a cut that an algorithm cannot train on."""
+    hospitals.change("gap = 1e-2", 'gap = 1e-2\nname = "fedbcd"')
+    fits = json.loads(weft("check", hospitals.write(), "--json").out)
+    assert fits["outlook"]["forecast"]["likely"] > 500
+    hospitals.change("fedbcd", "cocoa")
+    config = hospitals.write()
+    for command in ("check", "train"):
+        outcome = weft(command, config)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "needs every party to have all features" in outcome.err
+
+
 def test_an_unknown_name_is_one_sentence_with_the_closest(weft):
     outcome = weft("algorithms", "fedvag")
     assert (outcome.code, outcome.out) == (2, "")

@@ -65,6 +65,10 @@ def compare(
         float | None,
         typer.Option(metavar="SHARE", help="Hold out this share of the samples and score on them."),
     ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keys, where a roster lists them; as for weft train."),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,6 +117,7 @@ def compare(
         told,
         latency=latency,
         test_share=test_share,
+        keys=keys,
         other_cipher=cipher is not None,
         quiet=quiet or json,
     )
@@ -167,6 +172,7 @@ def _compare(
     *,
     latency: float,
     test_share: float | None,
+    keys: Path | None,
     other_cipher: bool,
     quiet: bool,
 ) -> Comparison:
@@ -183,7 +189,7 @@ def _compare(
         problem.preparation,
         settings,
         consents=consents,
-        keys=plan.load_keys(problem.tiles),
+        keys=plan.load_keys(problem.tiles, keys),
         test_share=test_share,
     )
     entries = entries_of(names, settings, told, arena.roster)
