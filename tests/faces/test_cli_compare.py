@@ -14,13 +14,16 @@ from sklearn.svm import LinearSVC, LinearSVR
 from weft import Tile
 from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.settings import Settings
+from weft.comparison import judging
 from weft.comparison.choosing import Entry, settings_for
 from weft.comparison.judging import Problem, score, solve, weights_of
 from weft.comparison.pooling import hold_out
 from weft.comparison.running import Arena
 from weft.consortium import Consent
+from weft.errors import ConfigError
 from weft.federation import Preparation
 from weft.losses import LOSSES, get_loss
+from weft.report.comparison import Comparison
 from weft.report.comparison_plot import _apart
 
 
@@ -260,6 +263,27 @@ def test_no_small_step_improves_on_the_judge(name):
     found = solve(problem)
     steps = rng.normal(size=(200, 5, 2)) * 10.0 ** -rng.integers(1, 5, (200, 1, 1))
     assert min(problem.primal(found.w + step) for step in steps) >= found.primal * (1 - 1e-7)
+
+
+def test_a_judge_that_does_not_converge_gives_way(patchwork, monkeypatch):
+    monkeypatch.setattr(judging, "_PASSES", (1, 1))
+    settings = Settings(lam=1e-3, gap=1e-4, solver="cutting-planes")
+    arena = arena_of(patchwork(), settings)
+    found = arena.run(Entry("cutting-planes", settings))
+    outcomes = [arena.central(), found]
+    told = {"name": "", "settings": settings, "left_out": {}, "latency": 0.0}
+    comparison = Comparison.of(arena, outcomes, **told)
+    assert arena.optimum.primal > 1.01 * found.primal
+    assert comparison.optimum == found.primal
+    assert comparison.judged_by == "cutting-planes, below liblinear, which did not converge"
+    assert [row["algorithm"] for row in comparison.rows()] == ["cutting-planes", "central"]
+    assert comparison.lower_bound <= comparison.optimum
+
+
+def test_parties_that_share_samples_cannot_weigh_the_same(patchwork):
+    settings = Settings(lam=1e-3, solver="fedavg", weigh="parties")
+    with pytest.raises(ConfigError, match="several share some"):
+        arena_of(patchwork(), settings)
 
 
 def test_parties_alone_are_judged_on_everything(patchwork):

@@ -20,10 +20,14 @@ from weft.model import Model
 
 Floats = NDArray[np.float64]
 
-#: Values that liblinear may look at before it stops, converged or not: some ten seconds.
-_MOST_VALUES = 4e9
-#: By which share of P a smooth problem may be above P* when it counts as solved.
+#: Values that liblinear may look at before it stops, converged or not: about a minute.
+_MOST_VALUES = 3e10
+#: Passes over the table that it may make at least, and at most.
+_PASSES = (50, 1_000_000)
+#: By which share of P a smooth problem may be above P* when L-BFGS ends …
 _NEAR = 1e-10
+#: … and when it counts as solved.
+_SOLVED = 1e-7
 #: Up to so many columns, normal equations and Newton's method are solved directly.
 _DIRECT = 2000
 
@@ -77,12 +81,15 @@ class Optimum:
         By which solver.
     above
         By which share of P it may be above P*, where that is known: ‖∇P‖²/2λP.
+    converged
+        Whether the solver was done, or only had no more time.
     """
 
     w: Floats
     primal: float
     how: str
     above: float | None
+    converged: bool
     seconds: float
 
 
@@ -98,11 +105,15 @@ def solve(problem: Problem) -> Optimum:
         gradient = problem.gradient(w)
         primal = problem.primal(w)
         above: float | None = float((gradient**2).sum()) / (2 * problem.lam * primal or 1.0)
+        converged = above is not None and above <= _SOLVED
     else:
-        columns, hows = zip(*(_solve_kinked(problem, y) for y in problem.y.T), strict=True)
-        w, how, above = np.stack(columns, axis=1), max(hows, key=len), None
-        primal = problem.primal(w)
-    return Optimum(w, primal, how, above, perf_counter() - began)
+        found = [_solve_kinked(problem, y) for y in problem.y.T]
+        w, above = np.stack([column for column, _ in found], axis=1), None
+        primal, how = problem.primal(w), "liblinear"
+        converged = all(done for _, done in found)
+    if not converged:
+        how = f"{how}, which did not converge"
+    return Optimum(w, primal, how, above, converged, perf_counter() - began)
 
 
 def _solve_smooth(problem: Problem) -> tuple[Floats, str]:
@@ -168,20 +179,23 @@ def _lbfgs(problem: Problem, start: Floats) -> Floats:
     return best
 
 
-def _solve_kinked(problem: Problem, y: Floats) -> tuple[Floats, str]:
-    """liblinear minimises ½‖w‖² + C Σ s_i l_i, so that C = 1/(λN) and s_i = p_i N."""
+def _solve_kinked(problem: Problem, y: Floats) -> tuple[Floats, bool]:
+    """Weights, and whether they converged.
+
+    liblinear minimises ½‖w‖² + C Σ s_i l_i, so that C = 1/(λN) and s_i = p_i N.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC, LinearSVR
 
     n, loss = len(y), problem.loss
     if loss.task == "classification" and len(np.unique(y)) < 2:
-        return _one_sided(problem, y), "scipy's L-BFGS"
+        return _one_sided(problem, y), True
     size = max(getattr(problem.x, "nnz", problem.x.size), 1)
     common: dict[str, Any] = {
         "C": 1.0 / (problem.lam * n),
         "fit_intercept": False,
         "tol": 1e-8,
-        "max_iter": int(np.clip(_MOST_VALUES / size / problem.y.shape[1], 1000, 1_000_000)),
+        "max_iter": int(np.clip(_MOST_VALUES / size / problem.y.shape[1], *_PASSES)),
         "random_state": 0,
     }
     model: Any
@@ -193,8 +207,7 @@ def _solve_kinked(problem: Problem, y: Floats) -> tuple[Floats, str]:
         warnings.simplefilter("always")
         model.fit(problem.x, y, sample_weight=problem.p * n)
     short = any(issubclass(w.category, ConvergenceWarning) for w in caught)
-    how = f"liblinear, not converged in {common['max_iter']:,} passes" if short else "liblinear"
-    return np.ravel(model.coef_), how
+    return np.ravel(model.coef_), not short
 
 
 def _one_sided(problem: Problem, y: Floats) -> Floats:

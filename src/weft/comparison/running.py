@@ -26,10 +26,9 @@ from weft.comparison.pooling import (
 )
 from weft.consortium import Consent
 from weft.data.tile import Tile, settle_missing
-from weft.errors import DataError, WeftError
+from weft.errors import ConfigError, DataError, WeftError
 from weft.federation import Federation, Preparation, Trained, common_classes
 from weft.keys import PartyKeys
-from weft.matching.roster import Roster
 
 #: Parties that train alone, at most: with hundreds, some tell as much as all.
 _MOST_ALONE = 50
@@ -129,7 +128,7 @@ class Arena:
         self._seated = trained_on(self._tiles, federation.parties)
         self.train = pooled(self._seated, units, weigh=settings.weigh)
         self.test = None if out is None else pooled(out, units)
-        self._check(self.roster)
+        self._check(settings)
         self._few = _some(self._seated, self.roster.n_samples, settings.seed)
         self.problem = Problem.of(self.train, settings.make_loss(), settings.lam)
         self.optimum = solve(self.problem)
@@ -153,11 +152,16 @@ class Arena:
             tiles or self._tiles, self._preparation, keys=self._keys, consents=self._consents
         )
 
-    def _check(self, roster: Roster) -> None:
-        if self.train.n != roster.n_samples:
+    def _check(self, settings: Settings) -> None:
+        if settings.weigh == "parties" and self.roster.rows.n_shared:
+            raise ConfigError(
+                "weigh = 'parties' is for samples that one party holds each, but here several "
+                "share some; leave it out"
+            )
+        if self.train.n != self.roster.n_samples:
             raise DataError(
                 f"the judge pooled {self.train.n} samples, but the parties matched "
-                f"{roster.n_samples}; give a sample the same id and label everywhere"
+                f"{self.roster.n_samples}; give a sample the same id and label everywhere"
             )
 
     # ── algorithms ────────────────────────────────────────────────────────────────────────

@@ -33,7 +33,7 @@ class Comparison:
     ----------
     optimum, judged_by, above
         P of the judge's weights, its solver, and by which share they may be above P* (None: it
-        does not say).
+        does not say). A judge that did not converge gives way to an algorithm that came further.
     lower_bound
         The largest dual value that a run has certified: P* is not below it.
     left_out
@@ -68,7 +68,12 @@ class Comparison:
         latency: float,
     ) -> Comparison:
         """Outcomes in order: the nearest to the optimum first, those without a model last."""
-        optimum = arena.optimum
+        optimum, judged_by = arena.optimum.primal, arena.optimum.how
+        good = [(o.primal, o.name) for o in outcomes if o.primal is not None]
+        if not arena.optimum.converged and min(good)[0] < optimum:
+            # A judge that has not come to an end is no judge where others have come further.
+            optimum, best = min(good)
+            judged_by = f"{best}, below {judged_by}"
         duals = [r.dual for o in outcomes for r in o.history if r.dual is not None]
         return cls(
             name=name,
@@ -77,9 +82,9 @@ class Comparison:
             test_samples=0 if arena.test is None else arena.test.n,
             features=len(arena.train.features),
             parties=len(arena.roster.parties),
-            optimum=optimum.primal,
-            judged_by=optimum.how,
-            above=optimum.above,
+            optimum=optimum,
+            judged_by=judged_by,
+            above=arena.optimum.above,
             lower_bound=max(filter(math.isfinite, duals), default=None),
             outcomes=sorted(outcomes, key=lambda o: math.inf if o.primal is None else o.primal),
             left_out=dict(left_out),
