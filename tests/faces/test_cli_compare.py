@@ -208,8 +208,9 @@ def test_several_lambdas_need_a_choice(weft, hospitals):
 # ── the judge ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("loss", ["hinge", "logistic", "squared_hinge"])
+@pytest.mark.parametrize(
+    ("loss", "classes"), [("hinge", 2), ("hinge", 3), ("logistic", 3), ("squared_hinge", 2)]
+)
 def test_the_judge_and_a_converged_run_agree(patchwork, loss, classes):
     """With scaling, a constant column, overlapping cells, cells nobody has, labels lacking."""
     settings = Settings(lam=0.05, loss=loss, gap=1e-7, iterations=300, solver="auto")
