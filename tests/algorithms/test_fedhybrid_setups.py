@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 import pytest
 
-from weft.algorithms.fedhybrid.simulation import Simulation
 from weft.data import pool
 from weft.data.synthetic import one_sided_logistic, party_sizes, scaled_squares
 from weft.errors import ConfigError
 from weft.experiments.fedhybrid import fedhybrid_setup
+from weft.experiments.trials import Course
+from weft.losses import get_loss
 
 
 def labels_held(split):
@@ -82,45 +81,44 @@ def test_an_unknown_set_up_is_refused():
         fedhybrid_setup("iris")
 
 
-def iterations(setup, k, problem, best, accuracy=1e-4, most=1000):
-    """Iterations of FedH-K with automatic steps to a relative loss."""
-    functions = setup.functions("samples")
-    simulation = Simulation(functions, setup.newton(k))
-    for number, moment in enumerate(islice(simulation.run(simulation.auto()), most), start=1):
-        if problem.primal(moment.x0[:, 0]) <= best * (1 + accuracy):
-            return number
-    return most
-
-
-def test_more_newton_parties_need_fewer_iterations_on_boston(data_dir, judge):
+def test_more_newton_parties_need_fewer_iterations_on_boston(data_dir):
     setup = fedhybrid_setup("boston", 0, data_dir)
-    problem = judge.problem("squared", setup.split, setup.lam)
-    best = judge.optimum(problem)
-    taken = [iterations(setup, k, problem, best) for k in (0, 2, 4, 6, 8)]
+    course = Course(setup.split, setup.loss, setup.lam, "samples")
+    taken = [
+        course.run("fedhybrid", {"newton": setup.newton(k)}, 150).reached(1e-4) for k in (0, 4, 8)
+    ]
     assert taken == sorted(taken, reverse=True)
-    assert taken[-1] * 4 < taken[0] < 200
-    assert taken[-1] * 3 < descent_iterations(problem, best)
+    assert taken[-1] * 4 < taken[0]
+    # FedAvg with full gradients is gradient descent; at nearly the longest step that is stable.
+    bend = np.linalg.eigvalsh(course.problem.x.T @ course.problem.x / 506)[-1] + setup.lam
+    options = {"gradient": "full", "average": "samples", "a": float(1.9 / bend)}
+    descent = course.run("fedavg", options, 3 * taken[-1])
+    assert descent.reached(1e-4) is None
+    assert descent.reached(1.0) is not None
 
 
-def descent_iterations(problem, best, accuracy=1e-4, most=1000):
-    """The same of the paper's FedAvg, a full gradient step each, at its best constant step."""
-    bend = np.linalg.eigvalsh(problem.x.T @ problem.x / problem.n)[-1] + problem.lam
-    taken = []
-    for scale in (0.5, 1.0, 1.5, 1.75, 1.9, 1.95):
-        w = np.zeros(problem.x.shape[1])
-        for number in range(1, most):
-            slope = problem.x.T @ (problem.x @ w - problem.y) / problem.n + problem.lam * w
-            w -= scale / bend * slope
-            if problem.primal(w) <= best * (1 + accuracy):
-                taken.append(number)
-                break
-    return min(taken)
+@pytest.mark.parametrize("weigh", ["samples", "parties"])
+def test_distances_of_a_trial_are_those_of_the_pooled_problem(weigh):
+    """FedAvg with full gradients is gradient descent on P, which numpy can follow."""
+    split = scaled_squares(4, 3, seed=5)
+    course = Course(split, get_loss("squared"), 0.1, weigh)
+    average = "samples" if weigh == "samples" else "equal"
+    trial = course.run("fedavg", {"gradient": "full", "average": average, "a": 0.3}, 5)
+    held = [tiles[0] for tiles in split.parties.values()]
+    total = sum(tile.n for tile in held)
+    shares = [tile.n / total if weigh == "samples" else 1 / 4 for tile in held]
 
+    def primal(w):
+        losses = [((tile.block @ w - tile.labels) ** 2).mean() / 2 for tile in held]
+        return 0.05 * w @ w + np.dot(shares, losses)
 
-def test_more_newton_parties_need_fewer_iterations_on_synthetic_logistic(judge):
-    setup = fedhybrid_setup("synthetic_logistic", 0)
-    problem = judge.problem("logistic", setup.split, setup.lam)
-    best = judge.optimum(problem)
-    taken = [iterations(setup, k, problem, best) for k in (4, 20)]
-    assert taken == sorted(taken, reverse=True)
-    assert taken[-1] * 2 < taken[0] < 400
+    hessian = sum(s * t.block.T @ t.block / t.n for s, t in zip(shares, held, strict=True))
+    hessian += 0.1 * np.eye(3)
+    target = sum(s * t.block.T @ t.labels / t.n for s, t in zip(shares, held, strict=True))
+    best, w, expected = primal(np.linalg.solve(hessian, target)), np.zeros(3), []
+    for _ in range(6):
+        expected.append(primal(w) / best - 1)
+        w = w - 0.3 * (hessian @ w - target)
+    np.testing.assert_allclose(trial.distances, expected, rtol=1e-7)
+    assert trial.updates.tolist() == [0, 1, 2, 3, 4, 5]
+    assert np.diff(trial.round_trips).tolist() == [1] * 5

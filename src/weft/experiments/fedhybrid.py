@@ -15,16 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.fedhybrid.local import LocalFunction, Weighting, sample_weight
 from weft.data import Split, Table, load
 from weft.data.splits.cutting import Cutter, Parties, party_names
 from weft.data.splits.papers import sorted_response
 from weft.data.synthetic import one_sided_logistic, scaled_squares
 from weft.errors import ConfigError, DataError
 from weft.losses import Loss, get_loss
-from weft.sums.local_table import DensePiece, LocalTable
 
-Floats = NDArray[np.float64]
 Folder = str | os.PathLike[str] | None
 
 
@@ -52,23 +49,10 @@ class Setup:
     def parties(self) -> list[str]:
         return list(self.split.parties)
 
-    def newton(self, k: int, seed: int = 0) -> list[bool]:
-        """Which parties are Newton-type in FedH-K: more and more of one shuffled order."""
+    def newton(self, k: int, seed: int = 0) -> list[str]:
+        """Who is Newton-type in FedH-K: more and more of one shuffled order."""
         order = np.random.default_rng(seed).permutation(len(self.parties))
-        chosen = set(order[:k].tolist())
-        return [i in chosen for i in range(len(self.parties))]
-
-    def functions(self, weighting: Weighting = "parties") -> list[LocalFunction]:
-        """Every party's f_i, as the party would build it."""
-        tiles = [tiles[0] for tiles in self.split.parties.values()]
-        samples = sum(tile.n for tile in tiles)
-        made = []
-        for tile in tiles:
-            block = np.asarray(tile.block)
-            weight = sample_weight(weighting, len(tiles), tile.n, samples)
-            y = np.asarray(tile.labels, np.float64)[:, None]
-            made.append(LocalFunction(_table(block), y, self.loss, self.lam, weight))
-        return made
+        return [self.parties[i] for i in sorted(order[:k].tolist())]
 
 
 def fedhybrid_setup(name: str, seed: int = 0, data_dir: Folder = None) -> Setup:
@@ -149,10 +133,3 @@ def _one_label_each(table: Table, negative: int, positive: int, seed: int) -> Sp
     }
     note = f"{negative} parties with -1 only, {positive} with +1 only, one with both"
     return Split(tiles, "mean", note, table.task, table.name)
-
-
-def _table(block: Floats) -> LocalTable:
-    n, d = len(block), block.shape[1]
-    rows, columns = np.arange(n, dtype=np.int32), np.arange(d, dtype=np.int32)
-    squares = np.einsum("ij,ij->i", block, block)[:, None]
-    return LocalTable(n, d, [DensePiece(block, rows, columns, n, d)], squares)

@@ -27,6 +27,9 @@ class FedhybridOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         its curvature. ``fixed``: the numbers ``mu``, ``a`` and ``b``.
     mu
         The penalty μ; without it, the rule's own.
+    primal, dual
+        Factors on the steps of ``auto``: on a_i of gradient-type parties, and on every b_i. A
+        Newton-type party's a_i is one, cut where that is too long.
     a, b
         Primal and dual step of ``fixed``, for both types, or [gradient-type, Newton-type].
     """
@@ -35,6 +38,8 @@ class FedhybridOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     seconds: float = 0.1
     steps: Literal["auto", "theory", "fixed"] = "auto"
     mu: float | None = None
+    primal: float = 1.0
+    dual: float = 1.0
     a: float | list[float] | None = None
     b: float | list[float] | None = None
 
@@ -49,8 +54,17 @@ class FedhybridOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ConfigError(f"seconds is {self.seconds:g}; give a time above 0")
         if self.mu is not None and not 0 < self.mu < math.inf:
             raise ConfigError(f"mu is {self.mu:g}; give a positive number")
+        for name, factor in (("primal", self.primal), ("dual", self.dual)):
+            if not 0 < factor < math.inf:
+                raise ConfigError(f"{name} is {factor:g}; give a positive factor, 1 by default")
+        if self.steps != "auto" and (self.primal, self.dual) != (1.0, 1.0):
+            raise ConfigError(
+                f"primal and dual are factors on steps = 'auto', but steps = '{self.steps}'; leave "
+                "them out"
+            )
         fixed = self.steps == "fixed"
-        if fixed != (self.a is not None and self.b is not None) or (fixed and self.mu is None):
+        given = [number is not None for number in (self.a, self.b)]
+        if (not all(given) or self.mu is None) if fixed else any(given):
             raise ConfigError(
                 "mu, a and b belong to steps = 'fixed', all three of them; leave a and b out, or "
                 "set it"
@@ -89,7 +103,7 @@ def rule_of(facts: dict[str, float], options: FedhybridOptions, halvings: int) -
     kind = RULES[int(facts["rule"])]
     if kind == "auto":
         shrunk = 0.5**halvings
-        return Auto(facts["mu"], facts["upper"], shrunk, shrunk)
+        return Auto(facts["mu"], facts["upper"], options.primal * shrunk, options.dual * shrunk)
     if kind == "theory":
         return Theory(facts["mu"], facts["upper"], facts["beta"], math.nan)
     return options.fixed()

@@ -28,9 +28,8 @@ its own pair out of its own m_i and ℓ_i:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -75,8 +74,8 @@ class Auto:
     upper
         ℓ̄, the mean of all ℓ_i.
     primal, dual
-        Factors on the a_i of gradient-type parties, and on all b_i: what `tuned` searches and
-        the `Safeguard` halves.
+        Factors on the a_i of gradient-type parties, and on all b_i: users may give them, and
+        the `Safeguard` halves them.
     """
 
     mu: float
@@ -96,10 +95,6 @@ class Auto:
             return Pair(1.0, self.dual * b, 1.0)
         a = self.primal * _GRADIENT_PRIMAL / (curvature.upper + self.mu)
         return Pair(a, self.dual * _GRADIENT_DUAL * self.mu, self.primal)
-
-    def halved(self) -> Auto:
-        """The same with steps half as long."""
-        return replace(self, primal=0.5 * self.primal, dual=0.5 * self.dual)
 
 
 @dataclass(frozen=True)
@@ -197,30 +192,3 @@ class Safeguard:
         if math.isfinite(residual):
             self.smallest = residual
         return True
-
-
-def grid(
-    start: Auto,
-    mus: Iterable[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
-    primals: Iterable[float] = (0.5, 1.0, 1.25),
-    duals: Iterable[float] = (0.5, 1.0, 2.0),
-) -> list[Auto]:
-    """Rules around one, by factors on its μ, on gradient-type a_i and on all b_i."""
-    return [
-        replace(start, mu=mu * start.mu, primal=primal * start.primal, dual=dual * start.dual)
-        for mu, primal, dual in product(mus, primals, duals)
-    ]
-
-
-def tuned(rules: Sequence[Auto], score: Callable[[Auto], float]) -> Auto:
-    """The rule with the lowest score; one that is no finite number is out.
-
-    The paper tunes so, with the optimality gap after a number of iterations as score. That
-    takes a run for every rule: it is for experiments.
-    """
-    scores = [score(rule) for rule in rules]
-    finite = [value if math.isfinite(value) else math.inf for value in scores]
-    best = min(range(len(rules)), key=lambda k: finite[k])
-    if finite[best] == math.inf:
-        raise ConfigError("no steps of the grid lead anywhere; widen the grid of FedHybrid's mu.")
-    return rules[best]

@@ -59,8 +59,8 @@ class Stand:
         ∇f_i(x_i).
     residual
         ‖∇f_i(x_i) − λ_i‖ + (ℓ_i + μ) ‖x_i − x₀‖ of every class. Since mean(λ_i) = μ(mean(x_i) −
-        x₀), its mean over all parties is at least ‖1/n Σ ∇f_i(x₀)‖: zero at the optimum, and a
-        bound on the distance from it (`gap_bound`).
+        x₀), its mean over all parties is at least ‖∇P(x₀)‖, P = 1/n Σ f_i: zero at the optimum, and
+        a bound on the distance from it, P(x₀) − P* ≤ ‖∇P(x₀)‖²/2m.
     """
 
     slope: Floats
@@ -73,12 +73,6 @@ def stand(function: LocalFunction, state: State, x0: Floats, mu: float) -> Stand
     apart = np.linalg.norm(state.x - x0, axis=0)
     residual = np.linalg.norm(slope - state.multiplier, axis=0)
     return Stand(slope, residual + (function.curvature.upper + mu) * apart)
-
-
-def gap_bound(mean_residual: Floats, mean_lower: float) -> Floats:
-    """Bound on P(x₀) − P* for P = 1/n Σ f_i: ‖∇P(x₀)‖² / (2m), m the mean of all m_i."""
-    bound: Floats = mean_residual * mean_residual / (2.0 * mean_lower)
-    return bound
 
 
 def gradient_update(

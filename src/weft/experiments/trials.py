@@ -1,0 +1,164 @@
+"""One run of a federation whose tables are all in one hand: how far from P* it is, step by step.
+
+The runs are Weft's own, messages and fixed point included. What nobody in a federation could do is
+done here besides them: P of every point is evaluated on the pooled table, and P* comes from outside
+solvers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.base import Record
+from weft.algorithms.fedhybrid.local import Weighting
+from weft.algorithms.settings import Settings
+from weft.comparison.judging import Optimum, Problem, solve
+from weft.data import Split
+from weft.errors import ProtocolError
+from weft.federation import Federation, Preparation
+from weft.losses import Loss
+
+Floats = NDArray[np.float64]
+#: So that no certificate is asked for: P is known here.
+_NEVER = 10**9
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How one run went.
+
+    Attributes
+    ----------
+    distances
+        (P − P*)/P* after 0, 1, 2, … iterations. It ends where a run was refused for weights that
+        grow without end.
+    round_trips
+        Of all of them, matching and setting up included.
+    updates
+        How often the model had changed by then.
+    mu
+        FedHybrid's penalty; nan for other methods.
+    """
+
+    solver: str
+    options: dict[str, Any]
+    distances: Floats
+    round_trips: NDArray[np.int64]
+    updates: NDArray[np.int64]
+    mu: float = math.nan
+
+    def reached(self, distance: float) -> int | None:
+        """The first iteration after which the run is as near as that; None: never."""
+        near = np.flatnonzero(self.distances <= distance)
+        return int(near[0]) if len(near) else None
+
+    @property
+    def end(self) -> float:
+        """The distance after the last iteration; infinite where the weights grew without end."""
+        return float(self.distances[-1]) if len(self.distances) else math.inf
+
+
+class Course:
+    """A split with its problem, on which methods run one after the other.
+
+    Parameters
+    ----------
+    split
+        Rows at parties that all have the same columns, in the same order.
+    weigh
+        Whether all samples or all parties weigh the same in the objective.
+    """
+
+    def __init__(self, split: Split, loss: Loss, lam: float, weigh: Weighting) -> None:
+        self.split, self.loss, self.lam, self.weigh = split, loss, lam, weigh
+        tiles = [tiles[0] for tiles in split.parties.values()]
+        rows = np.array([tile.n for tile in tiles])
+        each = np.full(len(rows), 1.0 / rows.sum())
+        if weigh == "parties":
+            each = 1.0 / (len(rows) * rows)
+        self.problem = Problem(
+            np.vstack([np.asarray(tile.block, np.float64) for tile in tiles]),
+            np.concatenate([np.asarray(tile.labels, np.float64) for tile in tiles])[:, None],
+            np.repeat(each, rows),
+            loss,
+            lam,
+        )
+
+    @cached_property
+    def optimum(self) -> Optimum:
+        """P* by a closed form, or by scikit-learn's and scipy's solvers."""
+        return solve(self.problem)
+
+    def run(self, solver: str, options: dict[str, Any], iterations: int) -> Trial:
+        """Train, and follow P."""
+        settings = Settings(
+            lam=self.lam,
+            loss=self.loss.name,
+            solver=solver,
+            options=options,
+            weigh=self.weigh,
+            cipher="plain",
+            gap=None,
+            # Parties know an iteration's outcome when the next one begins.
+            iterations=iterations + 1,
+            certify_every=_NEVER,
+        )
+        federation = Federation(self.split.parties, Preparation(overlap=self.split.overlap))
+        points: list[Floats] = []
+        records: list[Record] = []
+
+        def follow(record: Record) -> None:
+            points.append(_weights(federation))
+            records.append(record)
+
+        try:
+            federation.train(settings, progress=follow)
+        except ProtocolError:
+            # A party refuses weights that grow without end, which a search over steps must
+            # survive; other mistakes show before the first iteration.
+            if not points:
+                raise
+        return self._trial(solver, options, points, records, _mu(federation))
+
+    def _trial(
+        self,
+        solver: str,
+        options: dict[str, Any],
+        points: Sequence[Floats],
+        records: Sequence[Record],
+        mu: float,
+    ) -> Trial:
+        best = self.optimum.primal
+        losses = np.array([self.problem.primal(w) for w in points])
+        moved = [not np.array_equal(a, b) for a, b in zip(points, points[1:], strict=False)]
+        trips = np.array([record.round_trips for record in records])
+        # The point of a record is what the iteration before it led to.
+        before = trips[0] - 1 if len(trips) else 0
+        return Trial(
+            solver,
+            options,
+            (losses - best) / best,
+            np.concatenate([[before], trips[:-1]]).astype(np.int64),
+            np.concatenate([[0], np.cumsum(moved)]).astype(np.int64),
+            mu,
+        )
+
+
+def _weights(federation: Federation) -> Floats:
+    """The model that parties have, in the order of their columns."""
+    party: Any = next(iter(federation.parties.values()))
+    weights: Floats = party._half.w[party.seat.tile_columns[0]]
+    return weights
+
+
+def _mu(federation: Federation) -> float:
+    party: Any = next(iter(federation.parties.values()))
+    facts: dict[str, float] = getattr(party._half, "_facts", {})
+    return facts.get("mu", math.nan)
