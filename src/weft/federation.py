@@ -243,7 +243,7 @@ class Federation:
         self._start = start
         algorithm = algorithm_of(settings.solver)
         channel, roster, adder, classes = self.assemble(settings)
-        check_cut(algorithm, roster)
+        check_cut(settings, roster)
         unit, label = units_above(channel, adder, "size", 2).tolist()
         lam = min(settings.smallest_lam, math.inf if start is None else start.lam)
         told: Message = {

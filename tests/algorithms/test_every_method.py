@@ -147,10 +147,18 @@ def test_a_cut_that_does_not_fit_is_refused_in_one_sentence(name, cut, tables):
     settings = Settings(lam=1e-2, solver=name, loss=loss, iterations=1, cipher="plain")
     _, roster, _, _ = federation.assemble(settings)
     if algorithm.cut in ("any", cut):
-        check_cut(algorithm, roster)
+        check_cut(settings, roster)
         return
     with pytest.raises(
         ConfigError, match=f"solver '{re.escape(name)}' needs .*; use 'hyf"
     ) as refused:
         federation.train(settings)
     assert str(refused.value).count(". ") == 0
+
+
+def test_parties_cannot_weigh_the_same_where_they_share_samples(tables):
+    split = split_of(tables.breast(24), _BOTH)
+    federation = Federation(split.parties, Preparation(overlap=split.overlap))
+    settings = Settings(lam=1e-2, solver="fedavg", weigh="parties", iterations=1)
+    with pytest.raises(ConfigError, match="weigh = 'parties' needs every sample at one party"):
+        federation.train(settings)

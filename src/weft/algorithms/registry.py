@@ -138,8 +138,14 @@ def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
         )
 
 
-def check_cut(algorithm: Algorithm, roster: Roster) -> None:
+def check_cut(settings: Settings, roster: Roster) -> None:
     """Refuse a table that is cut in a way that the algorithm cannot train on."""
+    algorithm = algorithm_of(settings.solver)
+    if settings.weigh == "parties" and roster.rows.n_shared:
+        raise ConfigError(
+            f"weigh = 'parties' needs every sample at one party, but {roster.rows.n_shared} are at "
+            "several; use 'samples'"
+        )
     rows = roster.horizontal and roster.rows.n_shared == 0
     columns = roster.vertical and roster.columns.n_shared == 0
     fits = {

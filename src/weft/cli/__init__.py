@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _interrupted() -> NoReturn:
     print(
-        "weft: interrupted; a run with checkpoint_every in its config goes on with --resume",
+        "weft: interrupted; weft train with checkpoint_every in its config goes on with --resume",
         file=sys.stderr,
     )
     sys.exit(_INTERRUPTED)

@@ -47,7 +47,7 @@ def check(
     settings would show; and what the parties refuse, which ends in exit code 2. Nothing is
     written.
     """
-    from weft.algorithms.registry import algorithm_of, check_cut
+    from weft.algorithms.registry import check_cut
     from weft.cli.console import say, say_json
     from weft.config.reading import read_config
     from weft.config.solvers import settled
@@ -68,7 +68,7 @@ def check(
         problem.tiles, problem.preparation, keys=own, terms=_without_refusals(terms)
     )
     _, roster, _, classes = federation.assemble(settings)
-    check_cut(algorithm_of(settings.solver), roster)
+    check_cut(settings, roster)
     holdings = describe_holdings(roster, problem.tiles, classes)
     squares = sum(float(party.table().squares.sum()) for party in federation.parties.values())
     changes = _changes(problem, federation, plan.ledger(ledger))

@@ -80,7 +80,7 @@ def _entry(name: str, settings: Settings, told: Mapping[str, Any], roster: Roste
         own, _ = settled(settings_for(name, settings, told))
         # Tables can be pooled for an algorithm that wants a whole one.
         if algorithm.cut != "whole":
-            check_cut(algorithm, roster)
+            check_cut(own, roster)
     except ConfigError as error:
         return Entry(name, None, str(error))
     return Entry(name, own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from weft import __version__
 from weft.algorithms.settings import Settings
 from weft.federation import Trained
+from weft.losses import get_loss
 from weft.report.holdings import kind_of
 from weft.report.path import choice_sentence, has_path, path_frame
 
@@ -103,10 +105,16 @@ def shortfall(summary: dict[str, Any]) -> str | None:
         return None
     where = f" at λ = {', '.join(f'{lam:g}' for lam in short)}" if short else ""
     if "min_batch" in summary["stopped"]:
+        kinks = math.isinf(get_loss(summary["settings"]["loss"]).smoothness)
+        remedy = (
+            "a loss without kinks, such as 'logistic', takes little harm from that guard"
+            if kinks
+            else "groups of samples with the same holders that are larger, or fewer classes, or a "
+            "smaller min_batch, would let it"
+        )
         return (
             f"the gap asked for, {target:g}, was not reached{where}, because too few samples of "
-            "the same holders would have changed; a loss without kinks, such as 'logistic', takes "
-            "no harm from that guard"
+            f"the same holders would have changed; {remedy}"
         )
     return (
         f"the gap asked for, {target:g}, was not reached{where}; allow more iterations, raise "
