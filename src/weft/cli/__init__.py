@@ -18,6 +18,7 @@ from weft.cli.federation import federation
 from weft.cli.keys import keys
 from weft.cli.ledger import ledger
 from weft.cli.predict import predict
+from weft.cli.reproduce import reproduce
 from weft.cli.split import data_list, split
 from weft.cli.train import train
 from weft.errors import WeftError
@@ -80,6 +81,7 @@ data.command("list", epilog="Example: weft data list")(data_list)
 app.add_typer(data, name="data")
 app.add_typer(keys, name="keys")
 app.add_typer(federation, name="federation")
+app.add_typer(reproduce, name="reproduce")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -67,9 +67,9 @@ def fedhybrid_setup(name: str, seed: int = 0, data_dir: Folder = None) -> Setup:
     data_dir : path, optional
         Folder with the original files of boston and mushroom, as for `weft.data.load`.
     """
-    if name not in _SETUPS:
-        raise ConfigError(f"FedHybrid has no set-up {name!r}; choose one of {', '.join(_SETUPS)}.")
-    return _SETUPS[name](seed, data_dir)
+    if name not in SETUPS:
+        raise ConfigError(f"FedHybrid has no set-up {name!r}; choose one of {', '.join(SETUPS)}.")
+    return SETUPS[name](seed, data_dir)
 
 
 def _synthetic_squares(seed: int, data_dir: Folder) -> Setup:
@@ -100,12 +100,18 @@ def _mushroom(seed: int, data_dir: Folder) -> Setup:
     return Setup("mushroom", split, get_loss("logistic"), 1e-3, (0, 2, 4, 6, 8))
 
 
-_SETUPS: dict[str, Callable[[int, Folder], Setup]] = {
+SETUPS: dict[str, Callable[[int, Folder], Setup]] = {
     "synthetic_squares": _synthetic_squares,
     "boston": _boston,
     "synthetic_logistic": _synthetic_logistic,
     "mushroom": _mushroom,
 }
+
+
+def tiny_setup(seed: int = 0) -> Setup:
+    """A set-up of seconds, for trying things out: least squares at five parties."""
+    split = scaled_squares(5, 4, seed=seed)
+    return Setup("tiny", split, get_loss("squared"), 1e-1, (0, 3, 5))
 
 
 def _one_label_each(table: Table, negative: int, positive: int, seed: int) -> Split:

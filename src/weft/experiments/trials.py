@@ -8,7 +8,7 @@ solvers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ from weft.federation import Federation, Preparation
 from weft.losses import Loss
 
 Floats = NDArray[np.float64]
+Progress = Callable[[Record], None]
 #: So that no certificate is asked for: P is known here.
 _NEVER = 10**9
 
@@ -37,8 +38,8 @@ class Trial:
     Attributes
     ----------
     distances
-        (P − P*)/P* after 0, 1, 2, … iterations. It ends where a run was refused for weights that
-        grow without end.
+        (P − P*)/P* after 0, 1, 2, … iterations; the last is infinite where the parties refused to
+        go on, since the weights grew without end.
     round_trips
         Of all of them, matching and setting up included.
     updates
@@ -61,8 +62,8 @@ class Trial:
 
     @property
     def end(self) -> float:
-        """The distance after the last iteration; infinite where the weights grew without end."""
-        return float(self.distances[-1]) if len(self.distances) else math.inf
+        """The distance after the last iteration."""
+        return float(self.distances[-1])
 
 
 class Course:
@@ -96,9 +97,47 @@ class Course:
         """P* by a closed form, or by scikit-learn's and scipy's solvers."""
         return solve(self.problem)
 
-    def run(self, solver: str, options: dict[str, Any], iterations: int) -> Trial:
-        """Train, and follow P."""
-        settings = Settings(
+    def run(
+        self,
+        solver: str,
+        options: dict[str, Any],
+        iterations: int,
+        *,
+        near: float = 0.0,
+        progress: Progress | None = None,
+    ) -> Trial:
+        """Train, and follow P.
+
+        Parameters
+        ----------
+        near
+            Stop when (P − P*)/P* is that small.
+        """
+        federation = Federation(self.split.parties, Preparation(overlap=self.split.overlap))
+        best, trail = self.optimum.primal, _Trail()
+
+        def follow(record: Record) -> None:
+            w = _weights(federation)
+            trail.add(w, (self.problem.primal(w) - best) / best, record.round_trips)
+            if progress is not None:
+                progress(record)
+            if trail.distances[-1] <= near:
+                raise _NearEnough
+
+        try:
+            federation.train(self._settings(solver, options, iterations), progress=follow)
+        except _NearEnough:
+            pass
+        except ProtocolError:
+            # A party refuses weights that grow without end, which a search over steps must
+            # survive; other mistakes show before the first iteration.
+            if not trail.distances:
+                raise
+            trail.distances[-1] = math.inf
+        return trail.trial(solver, options, _mu(federation))
+
+    def _settings(self, solver: str, options: dict[str, Any], iterations: int) -> Settings:
+        return Settings(
             lam=self.lam,
             loss=self.loss.name,
             solver=solver,
@@ -110,43 +149,38 @@ class Course:
             iterations=iterations + 1,
             certify_every=_NEVER,
         )
-        federation = Federation(self.split.parties, Preparation(overlap=self.split.overlap))
-        points: list[Floats] = []
-        records: list[Record] = []
 
-        def follow(record: Record) -> None:
-            points.append(_weights(federation))
-            records.append(record)
 
-        try:
-            federation.train(settings, progress=follow)
-        except ProtocolError:
-            # A party refuses weights that grow without end, which a search over steps must
-            # survive; other mistakes show before the first iteration.
-            if not points:
-                raise
-        return self._trial(solver, options, points, records, _mu(federation))
+class _NearEnough(Exception):
+    """The run has come where it should."""
 
-    def _trial(
-        self,
-        solver: str,
-        options: dict[str, Any],
-        points: Sequence[Floats],
-        records: Sequence[Record],
-        mu: float,
-    ) -> Trial:
-        best = self.optimum.primal
-        losses = np.array([self.problem.primal(w) for w in points])
-        moved = [not np.array_equal(a, b) for a, b in zip(points, points[1:], strict=False)]
-        trips = np.array([record.round_trips for record in records])
-        # The point of a record is what the iteration before it led to.
-        before = trips[0] - 1 if len(trips) else 0
+
+class _Trail:
+    """What a run leaves behind, iteration by iteration."""
+
+    def __init__(self) -> None:
+        self.distances: list[float] = []
+        self._trips: list[int] = []
+        self._updates: list[int] = []
+        self._last: Floats | None = None
+
+    def add(self, w: Floats, distance: float, round_trips: int) -> None:
+        """The model that an iteration begins with, and the round trips when it has ended."""
+        moved = self._last is not None and not np.array_equal(w, self._last)
+        self._updates.append((self._updates[-1] if self._updates else 0) + moved)
+        self._last = w
+        self.distances.append(distance)
+        self._trips.append(round_trips)
+
+    def trial(self, solver: str, options: dict[str, Any], mu: float) -> Trial:
+        # An iteration begins with what the one before it led to, at that one's cost.
+        trips = [self._trips[0] - 1, *self._trips[:-1]]
         return Trial(
             solver,
             options,
-            (losses - best) / best,
-            np.concatenate([[before], trips[:-1]]).astype(np.int64),
-            np.concatenate([[0], np.cumsum(moved)]).astype(np.int64),
+            np.array(self.distances),
+            np.array(trips, np.int64),
+            np.array(self._updates, np.int64),
             mu,
         )
 
