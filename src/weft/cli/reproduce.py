@@ -99,7 +99,7 @@ def _studies(
 
     for seed in range(seeds):
         if quick:
-            effort = Effort(tuning=30, final=150)
+            effort = Effort(tuning=30, final=150, passes=1)
             yield Study(tiny_setup(seed), weigh, seed=seed, effort=effort)
             continue
         for name in SETUPS if setup is None else (setup,):
@@ -155,7 +155,7 @@ def _grid(rows: list[Row]) -> Table:
         "trips\nto 1e-4",
         "trips\nto 1e-6",
         "updates\nto 1e-6",
-        "distance\nat end",
+        "at\nend",
     ):
         grid.add_column(name, justify="right")
     for row in rows:

@@ -35,10 +35,11 @@ _DISCO_FORCING = (0.3, 0.01)
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to search, and how long to run in the end, in iterations."""
+    """How long runs of a search and the final ones are, in iterations, and how often to search."""
 
     tuning: int = 150
     final: int = 1000
+    passes: int = 2
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Study:
             grid,
             iterations=self._effort.tuning,
             near=FINE,
+            passes=self._effort.passes,
             progress=progress,
         )
 

@@ -16,12 +16,14 @@ def tune(
     *,
     iterations: int,
     near: float,
+    passes: int = 2,
     progress: Progress | None = None,
 ) -> Trial:
     """The best of short runs.
 
     Options are searched in the order of the grid, each with the best values found for the others,
-    twice over: the numbers of values add up, where a search of all combinations multiplies them.
+    ``passes`` times over: the numbers of values add up, where a search of all combinations
+    multiplies them.
     Best is the run that is first as ``near`` to P* as wanted, and if none comes there the one that
     ends nearest.
 
@@ -35,7 +37,7 @@ def tune(
     chosen = dict(options)
     best = course.run(solver, given(chosen), iterations, near=near, progress=progress)
     tried = [chosen]
-    for name, values in [*grid.items()] * 2:
+    for name, values in [*grid.items()] * passes:
         for value in (options.get(name), *values):
             changed = {**chosen, name: value}
             if changed in tried:
