@@ -35,8 +35,8 @@ def test_quick_compares_all_methods_and_writes_what_it_found(weft, tmp_path):
     assert list(rows) == [
         "FedAvg",
         "DiSCO",
-        "DiSCO, diagonal",
-        "DiSCO, none",
+        "DiSCO diagonal",
+        "DiSCO none",
         "FedH-G",
         "FedH-3",
         "FedH-N",

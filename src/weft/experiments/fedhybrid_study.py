@@ -96,7 +96,7 @@ class Study:
         """Baselines first, then FedHybrid with more and more Newton-type parties."""
         yield self._outcome("FedAvg", None, self._fedavg)
         for precondition in ("first", "diagonal", "none"):
-            label = "DiSCO" if precondition == "first" else f"DiSCO, {precondition}"
+            label = "DiSCO" if precondition == "first" else f"DiSCO {precondition}"
             yield self._outcome(label, None, partial(self._disco, precondition))
         for k in self.setup.ladder:
             label = fedh(k, len(self.setup.parties))

@@ -27,9 +27,11 @@ class FedhybridOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         its curvature. ``fixed``: the numbers ``mu``, ``a`` and ``b``.
     mu
         The penalty μ; without it, the rule's own.
-    primal, dual
-        Factors on the steps of ``auto``: on a_i of gradient-type parties, and on every b_i. A
-        Newton-type party's a_i is one, cut where that is too long.
+    primal
+        Factor on the a_i that ``auto`` gives gradient-type parties; that of a Newton-type one is 1,
+        cut where it is too long.
+    dual
+        Factor on every b_i of ``auto``.
     a, b
         Primal and dual step of ``fixed``, for both types, or [gradient-type, Newton-type].
     """
