@@ -115,9 +115,9 @@ def test_the_search_finds_the_best_steps_of_its_grid():
     low, *_, high = np.linalg.eigvalsh((x.T * p) @ x + 0.5 * np.eye(2)).tolist()
     grid = [factor / (low + high) for factor in (0.5, 1.0, 2.0, 2.3, 40.0)]
     options = {"gradient": "full", "average": "samples", "a": grid[0]}
-    best = tune(course, "fedavg", options, {"a": grid}, iterations=40, near=1e-6)
+    best = tune(course, "fedavg", [options], {"a": grid}, iterations=40, near=1e-6)
     assert best.options["a"] == grid[2]
-    short = tune(course, "fedavg", options, {"a": grid[:2]}, iterations=2, near=1e-6)
+    short = tune(course, "fedavg", [options], {"a": grid[:2]}, iterations=2, near=1e-6)
     assert short.reached(1e-6) is None
     assert short.options["a"] == grid[1]
 

@@ -13,7 +13,8 @@ from weft.report.drawing import BLUE, GREY, INK, ORANGE, new_figure, not_drawn, 
 
 #: Distances below this are not drawn.
 _FLOOR = 1e-8
-_CEILING = 1e2
+#: Nor are those above it: steps that are long at first need not stretch the scale.
+_CEILING = 1e4
 #: The figures end here, however long the slowest runs take.
 _MOST_ITERATIONS = 200
 
@@ -79,7 +80,8 @@ def _plot(
         if shown[-1] <= _FLOOR:
             end = {"color": look["color"], "marker": "v", "markeredgewidth": 0, "markersize": 7}
             axis.plot([len(shown) - 1], [_FLOOR], clip_on=False, zorder=4, **end)
-    top = max(float(outcome.trial.distances[0]) for outcome in outcomes)
+    known = np.concatenate([outcome.trial.distances[: last + 1] for outcome in outcomes])
+    top = float(known[np.isfinite(known)].max())
     axis.set_yscale("log")
     axis.set_ylim(_FLOOR, min(2 * top, _CEILING))
     axis.set_xlim(0, last)

@@ -142,7 +142,8 @@ def _figures(folder: Path, outcomes: Sequence[Outcome]) -> list[str]:
     for setup in dict.fromkeys(outcome.setup for outcome in outcomes):
         drawn = [o for o in outcomes if o.setup == setup and o.seed == first]
         name = setup.replace("_", " ")
-        remarks.add(plot_methods(drawn, folder / f"{setup}-methods.png", title=f"{name}: methods"))
+        title = f"{name}: FedAvg, DiSCO and FedHybrid"
+        remarks.add(plot_methods(drawn, folder / f"{setup}-methods.png", title=title))
         title = f"{name}: FedHybrid by the number of Newton-type parties"
         remarks.add(plot_ladder(drawn, folder / f"{setup}-newton.png", title=title))
     return sorted(remark for remark in remarks if remark)

@@ -24,13 +24,13 @@ from weft.experiments.tuning import tune
 COARSE, FINE = 1e-4, 1e-6
 #: Where a final run stops: a little below, for the figures.
 _STOP = 1e-8
-_MU_FACTORS = (0.125, 0.25, 0.5, 2.0)
-_DUAL = (0.5, 2.0, 4.0)
-_PRIMAL = (0.5, 1.25)
+_MU_FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0)
+_DUAL = (0.5, 1.0, 2.0, 4.0)
+_PRIMAL = (0.5, 1.0, 1.25)
 #: Of FedAvg, in units of one over the largest curvature that P can have.
-_RATES = (1.0, 1.5, 1.75, 1.9, 1.95, 3.0, 5.0, 8.0)
-_DISCO_MU = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-_DISCO_FORCING = (0.3, 0.01)
+_RATES = (0.5, 1.0, 1.5, 1.75, 1.9, 1.95, 3.0, 5.0, 8.0)
+_DISCO_MU = (None, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+_DISCO_FORCING = (0.05, 0.3, 0.01)
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,8 @@ class Study:
         self.course = Course(setup.split, setup.loss, setup.lam, weigh)
         self._effort = effort or Effort()
         self.reporter: Reporter = lambda label: None
+        # The best factors on μ, a and b of the number of Newton-type parties before.
+        self._last = (1.0, 1.0, 1.0)
 
     def outcomes(self) -> Iterator[Outcome]:
         """Baselines first, then FedHybrid with more and more Newton-type parties."""
@@ -115,14 +117,14 @@ class Study:
     def _tune(
         self,
         solver: str,
-        options: Mapping[str, Any],
+        starts: Sequence[Mapping[str, Any]],
         grid: Mapping[str, Sequence[Any]],
         progress: Progress | None,
     ) -> Trial:
         return tune(
             self.course,
             solver,
-            options,
+            starts,
             grid,
             iterations=self._effort.tuning,
             near=FINE,
@@ -136,24 +138,31 @@ class Study:
         bend = problem.loss.smoothness * float(np.linalg.eigvalsh(gram)[-1]) + problem.lam
         # The mean over parties must weigh their gradients as the objective does.
         average = "equal" if self.course.weigh == "parties" else "samples"
-        options = {"gradient": "full", "average": average, "a": 0.5 / bend}
-        return self._tune("fedavg", options, {"a": [f / bend for f in _RATES]}, progress)
+        rates = [factor / bend for factor in _RATES]
+        start = {"gradient": "full", "average": average, "a": rates[0]}
+        return self._tune("fedavg", [start], {"a": rates}, progress)
 
     def _disco(self, precondition: str, progress: Progress | None) -> Trial:
         grid: dict[str, Sequence[Any]] = {"forcing": _DISCO_FORCING}
         if precondition == "first":
             grid = {"mu": _DISCO_MU, **grid}
-        options = {"precondition": precondition, "forcing": 0.05}
-        return self._tune("disco", options, grid, progress)
+        start = {"precondition": precondition, "mu": None, "forcing": 0.05}
+        return self._tune("disco", [start], grid, progress)
 
     def _fedhybrid(self, k: int, progress: Progress | None) -> Trial:
-        options = {"newton": self.setup.newton(k, self.seed), "primal": 1.0, "dual": 1.0}
+        fixed = {"newton": self.setup.newton(k, self.seed)}
         # One iteration tells which μ is found without a search.
-        mu = self.course.run("fedhybrid", options, 1).mu
+        mu = self.course.run("fedhybrid", fixed, 1).mu
         grid: dict[str, Sequence[Any]] = {"mu": [f * mu for f in _MU_FACTORS], "dual": _DUAL}
         if k < len(self.setup.parties):
             grid["primal"] = _PRIMAL
-        return self._tune("fedhybrid", {**options, "mu": mu}, grid, progress)
+        starts = [
+            {**fixed, "mu": factor * mu, "primal": primal, "dual": dual}
+            for factor, primal, dual in ((1.0, 1.0, 1.0), self._last)
+        ]
+        best = self._tune("fedhybrid", starts, grid, progress)
+        self._last = (best.options["mu"] / mu, best.options["primal"], best.options["dual"])
+        return best
 
 
 def fedh(k: int, parties: int) -> str:

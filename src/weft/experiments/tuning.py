@@ -11,7 +11,7 @@ from weft.experiments.trials import Course, Progress, Trial
 def tune(
     course: Course,
     solver: str,
-    options: Mapping[str, Any],
+    starts: Sequence[Mapping[str, Any]],
     grid: Mapping[str, Sequence[Any]],
     *,
     iterations: int,
@@ -29,25 +29,33 @@ def tune(
 
     Parameters
     ----------
-    options
-        What every run is told, with values to start from.
+    starts
+        Options to begin with, of which the best are taken.
     grid
-        Further values of some options; None as a value leaves the option out.
+        Values of some of the options to try; None leaves an option out.
     """
-    chosen = dict(options)
-    best = course.run(solver, given(chosen), iterations, near=near, progress=progress)
-    tried = [chosen]
+    tried: list[dict[str, Any]] = []
+    best: Trial | None = None
+    chosen: dict[str, Any] = {}
+
+    def attempt(options: Mapping[str, Any]) -> None:
+        nonlocal best, chosen
+        if options in tried:
+            return
+        tried.append(dict(options))
+        # What has not come there when the best one had cannot win.
+        most = iterations if best is None else best.reached(near) or iterations
+        trial = course.run(solver, given(options), most, near=near, progress=progress)
+        if best is None or score(trial, near) < score(best, near):
+            best, chosen = trial, dict(options)
+
+    for start in starts:
+        attempt(start)
     for name, values in [*grid.items()] * passes:
-        for value in (options.get(name), *values):
-            changed = {**chosen, name: value}
-            if changed in tried:
-                continue
-            tried.append(changed)
-            # What has not come there when the best one had cannot win.
-            most = best.reached(near) or iterations
-            trial = course.run(solver, given(changed), most, near=near, progress=progress)
-            if score(trial, near) < score(best, near):
-                best, chosen = trial, changed
+        for value in values:
+            attempt({**chosen, name: value})
+    if best is None:
+        raise ValueError("a search needs a start")
     return best
 
 
