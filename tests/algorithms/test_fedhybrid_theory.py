@@ -21,7 +21,7 @@ from weft.federation import Federation
 LAM = 0.5
 COLUMNS = 2
 #: Eigenvalues of every party's Hessian: m and ℓ.
-LOWER, UPPER = 1.0, 1.2
+LOWER, UPPER = 1.0, 1.1
 
 
 @cache
@@ -79,13 +79,15 @@ def deltas(options, mu, iterations):
     zeros = np.zeros((len(blocks()), COLUMNS))
     found = [lagrangian.delta(zeros, zeros)]
 
+    places = []
+
     def follow(record):
-        halves = [(party._half, party.seat) for party in federation.parties.values()]
-        assert {half._facts["mu"] for half, _ in halves} == {mu}
-        places = [seat.tile_columns[0] for _, seat in halves]
-        states = [half.local for half, _ in halves]
-        x = np.array([s.x[at, 0] for s, at in zip(states, places, strict=True)])
-        lam = np.array([s.multiplier[at, 0] for s, at in zip(states, places, strict=True)])
+        halves = [party._half for party in federation.parties.values()]
+        if not places:
+            assert {half._facts["mu"] for half in halves} == {mu}
+            places.extend(party.seat.tile_columns[0] for party in federation.parties.values())
+        x = np.array([h.local.x[at, 0] for h, at in zip(halves, places, strict=True)])
+        lam = np.array([h.local.multiplier[at, 0] for h, at in zip(halves, places, strict=True)])
         found.append(lagrangian.delta(x, lam))
 
     federation.train(

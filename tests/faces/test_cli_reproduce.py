@@ -38,7 +38,6 @@ def test_quick_compares_all_methods_and_writes_what_it_found(weft, tmp_path):
         "DiSCO diagonal",
         "DiSCO none",
         "FedH-G",
-        "FedH-3",
         "FedH-N",
     ]
     # All reach the optimum, which no federation found, and the table says what the curves say.
@@ -59,9 +58,9 @@ def test_quick_compares_all_methods_and_writes_what_it_found(weft, tmp_path):
 
 def closed_form():
     """P* of the tiny set-up, every party weighing the same."""
-    held = [tiles[0] for tiles in scaled_squares(5, 4, seed=0).parties.values()]
-    x = np.vstack([tile.block / np.sqrt(5 * tile.n) for tile in held])
-    y = np.concatenate([tile.labels / np.sqrt(5 * tile.n) for tile in held])
+    held = [tiles[0] for tiles in scaled_squares(3, 4, seed=0).parties.values()]
+    x = np.vstack([tile.block / np.sqrt(3 * tile.n) for tile in held])
+    y = np.concatenate([tile.labels / np.sqrt(3 * tile.n) for tile in held])
     w = np.linalg.solve(x.T @ x + 0.1 * np.eye(4), x.T @ y)
     return 0.05 * w @ w + ((x @ w - y) ** 2).sum() / 2
 
@@ -69,7 +68,7 @@ def closed_form():
 def untuned(study):
     """One run instead of a comparison."""
     run = study.course.run("fedhybrid", {}, 30, near=1e-7)
-    yield Outcome(study.setup.name, study.seed, "FedH-N", 5, run)
+    yield Outcome(study.setup.name, study.seed, "FedH-N", 3, run)
 
 
 def test_set_ups_without_their_data_are_named_with_a_way_to_get_them(weft, monkeypatch, tmp_path):

@@ -99,7 +99,7 @@ def _studies(
 
     for seed in range(seeds):
         if quick:
-            effort = Effort(tuning=30, final=150, passes=1)
+            effort = Effort(tuning=20, final=150, passes=1)
             yield Study(tiny_setup(seed), weigh, seed=seed, effort=effort)
             continue
         for name in SETUPS if setup is None else (setup,):

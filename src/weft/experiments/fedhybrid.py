@@ -109,9 +109,9 @@ SETUPS: dict[str, Callable[[int, Folder], Setup]] = {
 
 
 def tiny_setup(seed: int = 0) -> Setup:
-    """A set-up of seconds, for trying things out: least squares at five parties."""
-    split = scaled_squares(5, 4, seed=seed)
-    return Setup("tiny", split, get_loss("squared"), 1e-1, (0, 3, 5))
+    """A set-up of seconds, for trying things out: least squares at three parties."""
+    split = scaled_squares(3, 4, seed=seed)
+    return Setup("tiny", split, get_loss("squared"), 1e-1, (0, 3))
 
 
 def _one_label_each(table: Table, negative: int, positive: int, seed: int) -> Split:
