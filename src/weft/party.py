@@ -255,6 +255,7 @@ class Party:
             self._labels(),
             self._cipher,
             Bounds.of(loss, lam, self.seat.row_holders, unit, label),
+            contributors=1 if self._terms.allow_pairs else self._terms.min_contributors,
             folds=self._folds(settings) if settings.folds else None,
             start=None if self._model is None else self._start_from(self._model),
         )

@@ -23,6 +23,8 @@ class Ground:
     ----------
     labels
         (rows × classes): the response, or ±1; anything where the party has no label.
+    contributors
+        How many parties the terms want in every sum.
     folds
         The fold of every row, where the run has folds.
     start
@@ -34,5 +36,6 @@ class Ground:
     labels: Floats
     cipher: Cipher
     bounds: Bounds
+    contributors: int = 1
     folds: NDArray[np.int8] | None = None
     start: Floats | None = None

@@ -152,7 +152,7 @@ def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> 
             f"cipher = '{settings.cipher}'; choose one of {', '.join(terms.ciphers)}",
         )
     alone = algorithm_of(settings.solver).shown_alone(settings)
-    if alone and not terms.allows_scalars(1):
+    if alone and terms.min_contributors > 1 and seat.n_parties > 1:
         _refuse(
             party,
             f"solver '{settings.solver}' with these options, which shows {alone} of a single "

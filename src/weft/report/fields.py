@@ -115,7 +115,6 @@ _ROUND: dict[tuple[str, ...], Meaning] = {
     ("z",): _block("its part of sums over samples"),
     ("delta",): _block("changes of dual variables that it proposes"),
     ("z.slots", "delta.slots"): _SLOTS,
-    ("w",): Meaning(Form.CLEAR, "weights of features that it answers for"),
     ("objective",): _scalars("its part of the objective"),
     ("residual",): _scalars("its part of a residual's norm"),
     ("held",): _HELD,
@@ -126,10 +125,10 @@ _TOTALS: dict[tuple[str, ...], Meaning] = {
     ("z",): _block("sums over parties, of its samples"),
     ("delta",): _block("changes of dual variables of its samples"),
     ("weight", "weights"): Meaning(Form.RECORD, "how much it and all who take part weigh"),
-    ("seen", "mode", "measure", "halvings"): _WISH,
+    ("mode", "measure", "halvings"): _WISH,
     ("rho",): _STEP,
 }
-_KEEP = Meaning(Form.RECORD, "which model to keep")
+_KEEP = Meaning(Form.RECORD, "which model and dual vector to keep")
 
 _SEAT = (
     *("party", "n_parties", "label_parties", "n_samples"),
@@ -257,9 +256,11 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "measure.products": {
             ("z",): _block("inner products of the point"),
             ("norms",): _NORMS,
+            ("w",): Meaning(Form.CLEAR, "weights of features that it answers for"),
         },
         "measure.losses": {
             ("losses",): _LOSSES,
+            ("held",): _HELD,
             ("v",): _block("its part of a dual vector's feature sums"),
             ("alpha",): _ALPHA,
             ("alpha.slots",): _SLOTS,
@@ -412,7 +413,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "rounds.survey": {("newton",): _WISH},
         "rounds.begin": {
-            ("rule", "mu", "upper", "beta"): _STEP,
+            ("mu", "upper", "beta"): _STEP,
             ("sample curvature", "party curvature"): _STEP,
         },
         "rounds.local": _TOTALS,
@@ -420,24 +421,24 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "measure.products": {
             ("v",): _block("what the point is made of, of its features"),
             ("z", "alpha"): _block("what the point is made of, of its samples"),
-            ("keep",): _KEEP,
+            ("keep", "last"): _KEEP,
         },
         "measure.losses": {
             ("z",): _block("inner products of the point"),
             ("send",): _WISH,
-            ("keep",): _KEEP,
+            ("keep", "last"): _KEEP,
         },
         "measure.spread": {
             ("alpha",): _block("a dual vector, of its samples"),
             ("alpha.slots",): _SLOTS,
-            ("keep",): _KEEP,
+            ("keep", "last"): _KEEP,
         },
         "measure.norms": {
             ("v",): _block("feature sums of a dual vector"),
-            ("keep",): _KEEP,
+            ("keep", "last"): _KEEP,
         },
         "checkpoint.restore": {
-            ("omega", "share", "rule", "mu", "upper", "beta"): _STEP,
+            ("omega", "share", "mu", "upper", "beta"): _STEP,
             ("sample curvature", "party curvature"): _STEP,
         },
         "joint.partial": {("unit",): _UNIT},

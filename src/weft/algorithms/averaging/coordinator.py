@@ -35,7 +35,8 @@ class FedavgCoordinator(RoundCoordinator):
     def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
         """How much all who take part weigh, for each of a party's shared cohorts of features."""
         roster, layout = run.roster, run.column_layout
-        equal = run.settings.read_options(self.options).average == "equal"
+        default = "equal" if run.settings.weigh == "parties" else "samples"
+        equal = (run.settings.read_options(self.options).average or default) == "equal"
         weights = np.ones(len(roster.parties), np.int64) if equal else _samples(run)
         total = np.zeros(len(roster.columns.sizes), np.int64)
         in_group = np.zeros(len(layout.cohorts), np.int64)

@@ -22,7 +22,8 @@ AVERAGING = (
         options=AveragingOptions,
         reads=("iic", "certify_every"),
         weighs=True,
-        guarantee="nothing on hybrid data; on rows, gradient = 'full' with one step is descent",
+        guarantee="nothing on hybrid data; on rows, gradient = 'full' with one step is gradient "
+        "descent",
         trips="1",
         reference="McMahan et al. 2017; for hybrid data as in Overman, Blum and Klabjan 2022",
         coordinator_sees=_BLIND,

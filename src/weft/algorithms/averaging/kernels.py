@@ -31,26 +31,22 @@ def sample_steps(
     lam: float,
     mu: float,
     w: Any,
-    touched: Any,
+    used: Any,
 ) -> None:
     """``count`` steps, each on one of the rows ``own``, drawn at random; in place."""
     order = order_of(seed, iteration, party, own.shape[0], count)
     for i in range(count):
         order[i] = own[order[i]]
     formula = Formula(family, g, bound, epsilon)
-    descend((begin, columns, values), order, labels, formula, rate, lam, mu, w, touched)
+    descend((begin, columns, values), order, labels, formula, rate, lam, mu, w, used)
 
 
 @numba.njit(cache=True)
 def shared_change(start: Any, w: Any, weight: int, weights: Any, cohort: Any, change: Any) -> float:
     """change = weight/weights · (w − start) at the shared columns; returns the largest |w|.
 
-    What is no number counts as infinite. ``weights`` are per cohort of columns; the result is −1
-    where one of them is no sum that ``weight`` is in.
+    What is no number counts as infinite. ``weights`` are per cohort of columns.
     """
-    for k in range(weights.shape[0]):
-        if weights[k] < weight or weight < 0:
-            return -1.0
     largest = 0.0
     for j in range(w.shape[0]):
         for c in range(w.shape[1]):

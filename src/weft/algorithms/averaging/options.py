@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -23,17 +24,19 @@ class AveragingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     steps
         Local steps of ``full``.
     average
-        Whether the parties that took part weigh the same in a mean, or by their samples.
+        Whether the parties that took part weigh the same in a mean, or by their samples; by default
+        as ``weigh`` says of the objective.
     """
 
     a: float | None = None
     b: float = 1.0
     gradient: Literal["sample", "full"] = "sample"
     steps: int = 1
-    average: Literal["equal", "samples"] = "equal"
+    average: Literal["equal", "samples"] | None = None
 
     def __post_init__(self) -> None:
-        if (self.a is not None and not self.a > 0) or not self.b >= 0:
+        rate = 1.0 if self.a is None else self.a
+        if not (0 < rate < math.inf and 0 <= self.b < math.inf):
             raise ConfigError(
                 f"the rate a/(b + √t) has a = {self.a} and b = {self.b:g}; give a above 0 and b of "
                 "at least 0"
@@ -60,7 +63,7 @@ class ProxOptions(AveragingOptions, frozen=True, kw_only=True, forbid_unknown_fi
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.mu >= 0:
+        if not 0 <= self.mu < math.inf:
             raise ConfigError(f"mu is {self.mu:g}; give at least 0")
 
     @property
@@ -79,7 +82,6 @@ class HyfemOptions(ProxOptions, frozen=True, kw_only=True, forbid_unknown_fields
     """
 
     variant: Literal["prox", "avg"] = "prox"
-    average: Literal["equal", "samples"] = "samples"
 
     @property
     def pull(self) -> float:

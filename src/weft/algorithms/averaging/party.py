@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from weft.algorithms.averaging.kernels import sample_steps, shared_change
 from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
 from weft.algorithms.ground import Ground
-from weft.algorithms.rounds.party import Handler, RoundParty
+from weft.algorithms.rounds.party import Handler, RoundParty, positive
 from weft.algorithms.settings import Settings
 from weft.channels import Message
-from weft.channels.message import array, integer, number
+from weft.channels.message import array, integer
 from weft.errors import ProtocolError
+from weft.guards.batches import Batches
 from weft.losses.compiled import formula_of
 
 Floats = NDArray[np.float64]
@@ -43,6 +44,11 @@ class FedavgParty(RoundParty):
         self._cohorts = len(self.seat.shared_columns) - 1
         self._cohort = self.seat.column_cohort[: self.seat.n_shared_columns]
         self._held = 0
+        #: By how much of each row w moved when it was last told.
+        self._told: Floats = np.zeros((self.seat.n_rows if self.guarded else 0, self.classes))
+        exposed = self.seat.exposed[self.seat.row_cohort]
+        atom = np.where(exposed, self.seat.row_cohort, -1).astype(np.int64)
+        self._guard = Batches(atom, self.seat.min_batch) if self.guarded else None
         if self.options.gradient == "sample":
             cells = self.table.compressed()
             rows = (cells.indptr, cells.indices, cells.data, self._own, ground.labels)
@@ -76,7 +82,7 @@ class FedavgParty(RoundParty):
 
     def begin(self, found: Message) -> None:
         full = self.options.gradient == "full"
-        curvature = number(found, "party curvature" if full else "sample curvature")
+        curvature = positive(found, "party curvature" if full else "sample curvature")
         own = self.settings.lam + self.options.pull
         self._rate = self.options.a or 1.0 / (curvature + own)
 
@@ -84,10 +90,10 @@ class FedavgParty(RoundParty):
         return self.opened("v", message, self.w)
 
     def variables(self) -> dict[str, NDArray[Any]]:
-        return {"w": self.w}
+        return {"w": self.w, "told": self._told}
 
     def take_variables(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.w = state["w"].copy()
+        self.w, self._told = state["w"].copy(), state["told"]
 
     def _on_local(self, message: Message) -> Message:
         """w₀ ↓, this party's share of w_k − w₀ ↑."""
@@ -99,11 +105,8 @@ class FedavgParty(RoundParty):
         shared = self.seat.n_shared_columns
         change = np.empty((shared, self.classes))
         weight, weights = integer(message, "weight"), array(message, "weights")
-        if weights.shape != (self._cohorts,):
-            raise _malformed()
+        self._check_weights(weight, weights)
         largest = shared_change(start, moved, weight, weights, self._cohort, change)
-        if largest < 0:
-            raise _malformed()
         if not largest < self.longest:
             self.check_size(moved)
         self.w = moved
@@ -116,35 +119,38 @@ class FedavgParty(RoundParty):
             reply["v"] = self._total.add(change, message)
         return reply
 
+    def _check_weights(self, weight: int, weights: NDArray[Any]) -> None:
+        """Shares must be those of a mean over enough parties."""
+        rows, parties = self.seat.n_rows, self.seat.n_parties
+        sound = weights.shape == (self._cohorts,) and weight in (1, rows)
+        most = parties if weight == 1 else parties * self.seat.n_samples
+        if not sound or (weights < weight).any() or (weights > most).any():
+            raise ProtocolError("a message is malformed: 'weights' are no sums of weights")
+        if weight == 1 and rows != 1 and (weights < self.contributors).any():
+            raise ProtocolError("a request wants a mean over fewer parties than the terms allow")
+
     def remembered(self) -> dict[str, NDArray[Any]]:
-        # w is replaced in every iteration, never changed.
-        return {"w": self.w}
+        # Both are replaced in every iteration, never changed.
+        return {"w": self.w, "told": self._told}
 
     def _full(self, start: Floats) -> Floats:
         """Steps on the mean loss of all own samples."""
         w, rows = start.copy(), self._own
         own, pull = self.settings.lam, self.options.pull
-        touched = np.zeros(self.seat.n_rows, bool)
+        used = np.zeros_like(self.labels)
         for _ in range(self._steps):
             u = self.loss.u(self.table.products(rows, w), self.labels[rows])
-            touched[rows] |= (u != 0.0).any(axis=1)
+            used[rows] += u
             slope = own * w + pull * (w - start)
             down = np.zeros_like(w)
             self.table.accumulate(rows, u / max(len(rows), 1), down)
             w = w - self._rate * (slope - down)
-        return self._kept(w, start, touched)
-
-    def _kept(self, w: Floats, start: Floats, touched: NDArray[np.bool_]) -> Floats:
-        """w, unless so few samples have a part in it that the sum shows them."""
-        if self.enough(touched):
-            return w
-        self._held += 1
-        return start.copy()
+        return self._kept(w, start, used)
 
     def _samples(self, start: Floats, iteration: int) -> Floats:
         """Steps on one sample each."""
         w = start.copy()
-        touched = np.zeros(self.seat.n_rows, bool)
+        used = np.zeros_like(self.labels)
         if len(self._own):
             sample_steps(
                 *self._fixed,
@@ -155,9 +161,26 @@ class FedavgParty(RoundParty):
                 self.settings.lam,
                 self.options.pull,
                 w,
-                touched,
+                used,
             )
-        return self._kept(w, start, touched)
+        return self._kept(w, start, used)
+
+    def _kept(self, w: Floats, start: Floats, used: Floats) -> Floats:
+        """w, but for classes in which the sum, or its difference to the last one, would show a
+        few samples only: there this party stays at w₀ for once.
+
+        ``used`` says how much of each row w has moved by.
+        """
+        if self._guard is None:
+            return w
+        told = used.copy()
+        self._guard.hold_back(told, self._told)
+        held = (told != used).any(axis=0)
+        w[:, held] = start[:, held]
+        used[:, held] = self._told[:, held]
+        self._told = used
+        self._held += int(held.sum())
+        return w
 
     def _shrink(self, iteration: int) -> float:
         """The rate a/(b + √t), over a."""
@@ -170,7 +193,3 @@ class FedproxParty(FedavgParty):
 
 class HyfemParty(FedavgParty):
     options_kind = HyfemOptions
-
-
-def _malformed() -> ProtocolError:
-    return ProtocolError("a message is malformed: 'weights' are no sums of weights")

@@ -177,7 +177,9 @@ class DiscoParty(RoundParty):
             return self._summed(self.loss.curvature(z, self.labels) * moved)
         if mode == DIAGONAL:
             cells = self._cells
-            bent = self.loss.curvature(z, self.labels) * self.sample_weight
+            if self._how != "diagonal":
+                raise ProtocolError("a request wants a diagonal, which the settings do not say")
+            bent = self._kept(self.loss.curvature(z, self.labels)) * self.sample_weight
             return np.asarray((cells * cells).T @ bent)
         if self._how != "first":
             raise ProtocolError("a request wants P⁻¹r of one party, which the settings do not say")
@@ -190,11 +192,15 @@ class DiscoParty(RoundParty):
     def _summed(self, coefficients: Floats) -> Floats:
         """Σ c_i x_i, unless so few samples have a part in it that it shows them."""
         out = np.zeros_like(self.w)
-        if not self.enough((coefficients != 0.0).any(axis=1)):
-            self._held += 1
-            return out
-        self.table.accumulate(None, coefficients * self.sample_weight, out)
+        used = self._kept(coefficients)
+        self.table.accumulate(None, used * self.sample_weight, out)
         return out
+
+    def _kept(self, coefficients: Floats) -> Floats:
+        """Coefficients of samples, zero in classes where a few have one."""
+        fine = self.enough(coefficients != 0.0)
+        self._held += int((~fine).sum())
+        return np.where(fine, coefficients, 0.0)
 
     def _solved(self, z: Floats) -> Floats:
         """P⁻¹r, at the first party; zero at all others."""

@@ -70,6 +70,10 @@ class DualParty(RoundParty):
         self._frozen = self.alpha.copy()
         return self.weights_of(message)
 
+    @property
+    def dual_is_shown(self) -> bool:
+        return True
+
     def dual(self, z: Floats) -> Floats:
         return self._frozen
 

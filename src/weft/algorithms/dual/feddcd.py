@@ -22,8 +22,9 @@ from weft.algorithms.rounds.coordinator import RoundCoordinator
 from weft.algorithms.rounds.party import Handler, RoundParty
 from weft.algorithms.rounds.run import Phase, Rounds
 from weft.algorithms.settings import Settings
-from weft.channels import Message, Request
+from weft.channels import Cyclic, Message, Request
 from weft.channels.message import integer
+from weft.errors import ConfigError, ProtocolError
 from weft.sums.totals import RunningTotals
 
 Floats = NDArray[np.float64]
@@ -50,6 +51,20 @@ class FeddcdCoordinator(RoundCoordinator):
     def __init__(self) -> None:
         self._missed: dict[str, Missed] = {}
 
+    def set_up(self, run: Rounds) -> None:
+        turns = [run.participation.present(turn) for turn in range(1, 51)]
+        if len(run.roster.parties) > 1 and min(map(len, turns)) < 2:
+            raise ConfigError(
+                "solver 'feddcd' needs two parties or more in every iteration, since it moves them "
+                "towards their mean; let more take part, or use 'hyfdca'"
+            )
+        if isinstance(run.participation, Cyclic) and run.participation.groups > 1:
+            raise ConfigError(
+                "solver 'feddcd' needs parties that mix, but cyclic groups never meet; use a "
+                "fraction, or 'hyfdca'"
+            )
+        super().set_up(run)
+
     def settled(self, run: Rounds) -> bool:
         return not self._missed
 
@@ -60,16 +75,17 @@ class FeddcdCoordinator(RoundCoordinator):
     def _ask(
         self, run: Rounds, phase: Phase, present: list[str], riders: list[Request]
     ) -> list[str]:
-        first, _ = self.phases
-        if phase is first:
-            self._catch_up(run, present)
-            present = run.contributors.of([p for p in present if p not in self._missed])
-            riders = [] if not present else riders
-        left = super()._ask(run, phase, present, riders) if present else []
-        if phase is not first:
+        left = super()._ask(run, phase, present, riders)
+        lost = set(present).difference(left)
+        if phase is self.phases[1] and lost:
             missed = Missed(run.iteration, run.sums["v"].copy(), len(present))
-            self._missed.update(dict.fromkeys(set(present).difference(left), missed))
+            self._missed.update(dict.fromkeys(lost, missed))
         return left
+
+    def prepare(self, run: Rounds, present: list[str]) -> list[str]:
+        """Let those who missed a mean catch up first; who still has not must wait."""
+        self._catch_up(run, present)
+        return run.contributors.of([p for p in present if p not in self._missed])
 
     def _catch_up(self, run: Rounds, present: list[str]) -> None:
         """Ask for a missed merge again, under the totals of its iteration."""
@@ -127,8 +143,8 @@ class FeddcdParty(RoundParty):
         last = self.point(message)
         self._local = self._problem.solve(self._tilt, self._local, self.options.accuracy)
         self.check_size(self._local)
-        self._told = self._local if self._enough() else last
-        self._asked = integer(message, "weight")
+        self._told = np.where(self._enough(), self._local, last)
+        self._asked = self._number_of(message)
         shared = self.seat.n_shared_columns
         self.w = self._told.copy()
         self.w[:shared] = last[:shared]
@@ -136,16 +152,23 @@ class FeddcdParty(RoundParty):
             return {}
         return {"v": self._total.add((self._told - last)[:shared] / self._asked, message)}
 
-    def _enough(self) -> bool:
-        """Whether w_k is made of so many samples that it shows none."""
+    def _enough(self) -> NDArray[np.bool_]:
+        """Per class, whether w_k is made of so many samples that it shows none."""
         slopes = self.loss.u(self.table.products(None, self._local), self.labels)
-        return self.enough((slopes != 0.0).any(axis=1))
+        return self.enough(slopes != 0.0)
+
+    def _number_of(self, message: Message) -> int:
+        """How many have a part in the mean."""
+        parties = integer(message, "weight")
+        if not self.contributors <= parties <= self.seat.n_parties:
+            raise ProtocolError(f"a request wants a mean over {parties} parties")
+        return parties
 
     def _on_merge(self, message: Message) -> Message:
         """The mean ↓; y moves towards it."""
         last, self.w = self.w, self.point(message)
         # Who fell silent counts in the total as one who stayed, but has no part in the mean.
-        mean = last + (self.w - last) * (self._asked / integer(message, "weight"))
+        mean = last + (self.w - last) * (self._asked / self._number_of(message))
         eta = self.options.step * self.settings.lam
         self._tilt = self._tilt - eta * (self._told - mean)
         return {}

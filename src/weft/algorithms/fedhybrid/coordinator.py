@@ -14,6 +14,8 @@ from weft.channels.message import floats
 from weft.errors import ConfigError
 from weft.sums.scalars import add_scalars
 
+#: Steps that were halved so often are zero.
+MOST_HALVINGS = 60
 #: Scalars of the survey: m_i, ℓ_i and whether a party is of Newton's type.
 _SURVEYED = 3
 
@@ -66,7 +68,7 @@ class FedhybridCoordinator(RoundCoordinator):
             return
         guard = Safeguard(math.inf if run.memory["smallest"] < 0 else run.memory["smallest"])
         if guard.too_long(told[0]):
-            run.memory["halvings"] += 1
+            run.memory["halvings"] = min(run.memory["halvings"] + 1, MOST_HALVINGS)
         run.memory["smallest"] = guard.smallest if math.isfinite(guard.smallest) else -1.0
 
 

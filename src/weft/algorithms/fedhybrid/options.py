@@ -88,24 +88,20 @@ def _two(given: float | list[float] | None) -> tuple[float, float]:
     return number, number
 
 
-RULES = ("auto", "theory", "fixed")
-
-
 def facts_of(rule: Rule) -> dict[str, float]:
     """A rule as numbers that travel; fixed steps are in the settings."""
     if isinstance(rule, Auto):
-        return {"rule": 0.0, "mu": rule.mu, "upper": rule.upper}
+        return {"mu": rule.mu, "upper": rule.upper}
     if isinstance(rule, Theory):
-        return {"rule": 1.0, "mu": rule.mu, "upper": rule.upper, "beta": rule.beta}
-    return {"rule": 2.0, "mu": rule.mu}
+        return {"mu": rule.mu, "upper": rule.upper, "beta": rule.beta}
+    return {"mu": rule.mu}
 
 
 def rule_of(facts: dict[str, float], options: FedhybridOptions, halvings: int) -> Rule:
     """The inverse; steps of ``auto`` are halved as often as the safeguard said."""
-    kind = RULES[int(facts["rule"])]
-    if kind == "auto":
+    if options.steps == "auto":
         shrunk = 0.5**halvings
         return Auto(facts["mu"], facts["upper"], options.primal * shrunk, options.dual * shrunk)
-    if kind == "theory":
+    if options.steps == "theory":
         return Theory(facts["mu"], facts["upper"], facts["beta"], math.nan)
     return options.fixed()

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.algorithms.fedhybrid.coordinator import MOST_HALVINGS
 from weft.algorithms.fedhybrid.local import LocalFunction, sample_weight
 from weft.algorithms.fedhybrid.options import FedhybridOptions, rule_of
 from weft.algorithms.fedhybrid.updates import State, gradient_update, newton_update, stand
 from weft.algorithms.ground import Ground
-from weft.algorithms.rounds.party import Handler, RoundParty
+from weft.algorithms.rounds.party import Handler, RoundParty, positive
 from weft.algorithms.settings import Settings
 from weft.channels import Message
-from weft.channels.message import integer, number
+from weft.channels.message import integer
+from weft.errors import ProtocolError
 from weft.sums.scalars import pack_scalars
 
 Floats = NDArray[np.float64]
@@ -59,7 +61,7 @@ class FedhybridParty(RoundParty):
 
     def begin(self, found: Message) -> None:
         self._facts = {
-            name: number(found, name) for name in ("rule", "mu", "upper", "beta") if name in found
+            name: positive(found, name) for name in ("mu", "upper", "beta") if name in found
         }
         self.join("v", self._room())
 
@@ -82,13 +84,14 @@ class FedhybridParty(RoundParty):
         """Σ (x_j − λ_j/μ) ↓, the own one ↑."""
         mu = self._facts["mu"]
         self.w = x0 = self.point(message)
-        rule = rule_of(self._facts, self._options, integer(message, "halvings"))
+        rule = rule_of(self._facts, self._options, self._halvings(message))
         pair = rule.own(self.function.curvature, self.newton)
         here = stand(self.function, self.local, x0, mu)
         update = newton_update if self.newton else gradient_update
-        self.local = update(self.function, self.local, here, x0, mu, pair)
-        self.check_size(self.local.x)
+        moved = update(self.function, self.local, here, x0, mu, pair)
+        self.check_size(moved.x)
         reply: Message = {}
+        self.local = self._kept(moved, reply)
         if "measure" in message:
             residual = float(here.residual.sum()) / self.seat.n_parties
             reply["residual"] = pack_scalars(self.cipher, message, "residual", residual)
@@ -96,6 +99,28 @@ class FedhybridParty(RoundParty):
         if shared:
             reply["v"] = self.sums["v"].increment(self.local.share(mu)[:shared], message)
         return reply
+
+    def _halvings(self, message: Message) -> int:
+        """How often steps were halved, which only the safeguard of all does."""
+        count = integer(message, "halvings")
+        if not 0 <= count <= MOST_HALVINGS:
+            raise ProtocolError("a message is malformed: 'halvings' is no such number")
+        return count
+
+    def _kept(self, moved: State, reply: Message) -> State:
+        """The new state, but for classes in which a few samples have a slope: there the old one
+        stays, since a sum would show them."""
+        if not self.guarded:
+            return moved
+        z = self.table.products(None, self.local.x)
+        fine = self.enough(self.loss.u(z, self.labels) != 0.0)
+        if fine.all():
+            return moved
+        reply["held"] = int((~fine).sum())
+        return State(
+            np.where(fine, moved.x, self.local.x),
+            np.where(fine, moved.multiplier, self.local.multiplier),
+        )
 
     def variables(self) -> dict[str, NDArray[Any]]:
         newton = np.array(self.newton)

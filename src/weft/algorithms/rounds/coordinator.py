@@ -70,6 +70,10 @@ class RoundCoordinator(Coordinator):
         """Who gets the totals of a sum."""
         return present
 
+    def prepare(self, run: Rounds, present: list[str]) -> list[str]:
+        """What must be done before an iteration; returns who takes part in it."""
+        return present
+
     def settled(self, run: Rounds) -> bool:
         """Whether nobody owes anything that a checkpoint would not keep."""
         return True
@@ -128,7 +132,7 @@ class RoundCoordinator(Coordinator):
     def _iterate(self, run: Rounds) -> list[str]:
         """One iteration; returns who took part."""
         run.iteration += 1
-        present = run.admitted(run.iteration)
+        present = self.prepare(run, run.admitted(run.iteration))
         riders = self._riders(run, present)
         for phase in self.phases:
             if not present:
@@ -161,8 +165,6 @@ class RoundCoordinator(Coordinator):
         for party, reply in replies.answered.items():
             run.take_sequence(party, reply)
             run.held += integer(reply, "held", 0)
-        if run.weights is not None and phase is self.phases[0]:
-            run.weights.take(replies.answered)
         for kind in phase.gives:
             run.sums[kind].add(replies.answered, run.iteration)
         self._note_wishes(run, phase, replies)
@@ -182,8 +184,6 @@ class RoundCoordinator(Coordinator):
             message.update(news.get(party, {}))
             if measure:
                 message["measure"] = True
-            if run.weights is not None and phase is self.phases[0]:
-                message["seen"] = True
         for kind in phase.gets:
             totals, readers = run.sums[kind], self.readers(run, kind, present)
             named = run.want if kind in self.windows else {}

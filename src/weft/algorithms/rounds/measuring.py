@@ -8,6 +8,10 @@ The point is frozen after some iteration. Its questions ride with those of the n
 that they cost no round trip, and each party answers when it is next present: inner products, then
 losses and conjugates with the feature sums of a (where some holders lack labels, those get a
 first), then the norm of these sums. When all have answered, the point is certified.
+
+Guards compare a with the last one whose feature sums anybody got. A point may be given up before
+that, when some holders have a new a and others do not; so the coordinator names the point that
+counts, and all holders compare with the same.
 """
 
 from __future__ import annotations
@@ -59,6 +63,9 @@ class Measured(Protocol):
 
     def dual(self, z: Floats) -> Floats: ...
 
+    @property
+    def dual_is_shown(self) -> bool: ...
+
 
 class PointParty:
     """A party's answers about a frozen point.
@@ -84,7 +91,13 @@ class PointParty:
         self._labelled = seat.labelled[seat.row_cohort]
         guarded = seat.exposed[seat.row_cohort]
         atom = np.where(guarded, seat.row_cohort, -1).astype(np.int64)
-        self._guard = Batches(atom, seat.min_batch) if guarded.any() else None
+        # What a method shows of its own dual vector in every iteration, it guards itself.
+        guards = guarded.any() and not half.dual_is_shown
+        self._guard = Batches(atom, seat.min_batch) if guards else None
+        #: a of the point that counts for guards and of the one in progress, by iteration.
+        self._duals: dict[int, Floats] = {}
+        self._iteration = self._last = -1
+        self._held = 0
         self.weights: dict[int, Floats] = {}
 
     def phases(self) -> dict[str, Callable[[Message], Message]]:
@@ -103,10 +116,13 @@ class PointParty:
         # Of older points only the certified one may still be released.
         keep = integer(message, "keep", -1)
         self.weights = {i: w for i, w in self.weights.items() if i == keep}
-        self.weights[integer(message, "iteration")] = self._w
+        self._iteration, self._last = integer(message, "iteration"), integer(message, "last", -1)
+        self.weights[self._iteration] = self._w
         mine = self._w[seat.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
         reply: Message = {"norms": pack_scalars(half.cipher, message, "norms", *squares)}
+        if half.settings.coordinator_sees == "weights":
+            reply["w"] = mine
         if seat.n_shared_rows:
             reply["z"] = self._z_wire.send(self._z[: seat.n_shared_rows], message)
         return reply
@@ -117,21 +133,22 @@ class PointParty:
         rows = seat.n_shared_rows
         if rows and seat.labelled.any():
             self._z[:rows] = self._z_wire.open(message.get("z"), self._z.shape[1])
-        before = self._alpha
-        self._alpha = self._duals()
+        self._alpha = self._new_dual()
         counted = seat.counted_rows
         z, alpha, y = self._z[counted], self._alpha[counted], half.labels[counted]
         losses = half.loss.value(z, y).sum(axis=0) * half.sample_weight
         conjugates = half.loss.conjugate(alpha, y).sum(axis=0) * half.sample_weight
         sums = [*losses.tolist(), *conjugates.tolist()]
         reply: Message = {"losses": pack_scalars(half.cipher, message, "losses", *sums)}
+        if self._held:
+            reply["held"] = self._held
         if "send" in message:
-            reply.update(self._posts(message, before))
+            reply.update(self._posts(message))
         else:
             reply.update(self._feature_sums(message))
         return reply
 
-    def _duals(self) -> Floats:
+    def _new_dual(self) -> Floats:
         """A dual vector at the labelled rows, as far as guards let it change."""
         half = self._half
         alpha = np.zeros_like(self._alpha)
@@ -139,11 +156,15 @@ class PointParty:
         alpha[rows] = half.loss.project(half.dual(self._z), half.labels)[rows]
         alpha = self._alpha_wire.on_grid(alpha)
         alpha[rows] = half.loss.project(alpha[rows], half.labels[rows])
+        self._held = 0
         if self._guard is not None:
-            self._guard.hold_back(alpha, self._alpha)
+            before = self._duals.get(self._last, np.zeros_like(alpha))
+            held = self._guard.hold_back(alpha, before)
+            self._held = int(half.seat.counts[self._guard.atoms[held]].sum())
+            self._duals = {self._last: before, self._iteration: alpha}
         return alpha
 
-    def _posts(self, message: Message, before: Floats) -> Message:
+    def _posts(self, message: Message) -> Message:
         """a of the shared cohorts that this party speaks for, to holders without labels."""
         seat = self._half.seat
         flags = array(message, "send")
@@ -183,13 +204,18 @@ class PointParty:
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         """For a checkpoint: a point in progress is given up when a run is resumed."""
-        return {"alpha": self._alpha, **{f"weights.{i}": w for i, w in self.weights.items()}}
+        return {
+            **{f"weights.{i}": w for i, w in self.weights.items()},
+            **{f"dual.{i}": a for i, a in self._duals.items()},
+        }
 
     def restore(self, state: Mapping[str, NDArray[np.float64]]) -> None:
-        self._alpha = state["alpha"]
-        self.weights = {
-            int(name.partition(".")[2]): w for name, w in state.items() if name[:8] == "weights."
-        }
+        self.weights, self._duals = _numbered(state, "weights"), _numbered(state, "dual")
+
+
+def _numbered(state: Mapping[str, Floats], name: str) -> dict[int, Floats]:
+    start = len(name) + 1
+    return {int(key[start:]): a for key, a in state.items() if key.startswith(f"{name}.")}
 
 
 class FrozenPoint:
@@ -201,6 +227,8 @@ class FrozenPoint:
         Copies of the totals that the model is made of.
     certified
         The last point certified, which parties must keep for the case that this one fails.
+    last
+        The last point whose dual vector's feature sums anybody got; −1: none.
     """
 
     def __init__(
@@ -213,6 +241,7 @@ class FrozenPoint:
         settings: Settings,
         classes: int,
         certified: int | None,
+        last: int,
     ) -> None:
         rows, columns = layouts
         self.iteration = iteration
@@ -222,6 +251,7 @@ class FrozenPoint:
         self._lam = settings.lam
         self._classes = classes
         self._certified = certified
+        self._last = last
         self._z = RunningTotals("z", rows, classes, adder)
         self._v = RunningTotals("v", columns, classes, adder)
         self._board = Board("alpha", rows, classes, adder)
@@ -230,6 +260,9 @@ class FrozenPoint:
         self.stage: Stage = "products"
         self.waiting = set(roster.parties)
         self._scalars: dict[str, dict[str, Message]] = {"norms": {}, "losses": {}, "bound": {}}
+        #: What the parties told of w, where the coordinator may see it, and what guards held back.
+        self.told: dict[str, Message] = {}
+        self.held = 0
         self.certificate: Certificate | None = None
         # Scalars of a point come in over many requests, under the masks of one.
         self._context = adder.fresh_context()
@@ -244,6 +277,8 @@ class FrozenPoint:
             message["iteration"] = self.iteration
             if self._certified is not None:
                 message["keep"] = self._certified
+            if self._last >= 0:
+                message["last"] = self._last
         if self.stage == "products":
             for totals in self._totals.values():
                 _give(messages, totals)
@@ -272,8 +307,10 @@ class FrozenPoint:
         if self.stage == "products":
             self._z.add(replies, self.iteration)
             self._keep(replies, "norms", self._classes)
+            self.told.update(replies)
         elif self.stage == "losses":
             self._keep(replies, "losses", 2 * self._classes)
+            self.held += sum(integer(reply, "held", 0) for reply in replies.values())
             if self._spreads:
                 self._board.post(replies, self.iteration, self._round)
         elif self.stage == "norms":
@@ -283,6 +320,11 @@ class FrozenPoint:
         self.waiting -= replies.keys()
         if not self.waiting:
             self._advance()
+
+    @property
+    def shown(self) -> bool:
+        """Whether somebody may have got feature sums of the dual vector."""
+        return self.stage == "norms"
 
     def _keep(self, replies: Mapping[str, Message], field: str, count: int) -> None:
         """One field of each reply, checked now rather than when the last party has answered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,8 +14,8 @@ from weft.algorithms.ground import Ground
 from weft.algorithms.rounds.measuring import PointParty
 from weft.algorithms.settings import Settings
 from weft.channels import Message
-from weft.channels.message import integer
-from weft.errors import ConfigError
+from weft.channels.message import integer, number
+from weft.errors import ConfigError, ProtocolError
 from weft.sums.contribution import Contribution
 from weft.sums.extremes import answer_largest
 
@@ -49,6 +50,8 @@ class RoundParty(ABC):
         self.labels = ground.labels
         self.cipher = ground.cipher
         self.bounds = ground.bounds
+        #: How many must have a part in every sum that this party takes part in.
+        self.contributors = ground.contributors
         self.settings = settings
         self.loss = settings.make_loss()
         self.classes = ground.labels.shape[1]
@@ -56,7 +59,8 @@ class RoundParty(ABC):
         self.w: Floats = np.zeros((self.seat.n_columns, self.classes))
         self.sums: dict[str, Contribution] = {}
         self.measured = PointParty(self, self.reach)
-        self._guarded = self.seat.min_batch > 1 and bool(self.seat.exposed.any())
+        #: Whether others see sums of some samples of which a few must not show.
+        self.guarded = self.seat.min_batch > 1 and bool(self.seat.exposed.any())
         self._sequence = 0
         self._before: dict[str, NDArray[Any]] = {}
 
@@ -81,6 +85,11 @@ class RoundParty(ABC):
     def remembered(self) -> dict[str, NDArray[Any]]:
         """The variables as they are now, for the case that a reply is never received."""
         return {name: array.copy() for name, array in self.variables().items()}
+
+    @property
+    def dual_is_shown(self) -> bool:
+        """Whether others see feature sums of this method's own dual vector in any case."""
+        return False
 
     @property
     def reach(self) -> float:
@@ -129,14 +138,17 @@ class RoundParty(ABC):
         """Random numbers of this party in an iteration."""
         return np.random.default_rng((self.settings.seed, iteration, self.seat.party, *tags))
 
-    def enough(self, touched: Flags) -> bool:
-        """Whether of every group of samples that others see sums of, none or enough are touched."""
+    def enough(self, used: Flags) -> Flags:
+        """Per class, whether of every group of samples that others see sums of, none or enough of
+        the samples are used (rows × classes): every class has sums of its own."""
         seat = self.seat
-        if not self._guarded:
-            return True
-        counts = np.bincount(seat.row_cohort[touched], minlength=len(seat.sizes))
-        few = seat.exposed & (counts > 0) & (counts < seat.min_batch)
-        return not few.any()
+        fine = np.ones(used.shape[1], bool)
+        if not self.guarded:
+            return fine
+        for c in range(used.shape[1]):
+            counts = np.bincount(seat.row_cohort[used[:, c]], minlength=len(seat.sizes))
+            fine[c] = not (seat.exposed & (counts > 0) & (counts < seat.min_batch)).any()
+        return fine
 
     def check_size(self, w: Floats | float) -> None:
         """Refuse weights, or the largest of them, that run away."""
@@ -167,12 +179,12 @@ class RoundParty(ABC):
 
         def answer(message: Message) -> Message:
             self.settle(integer(message, "ack"))
+            if integer(message, "iteration") < 1:
+                raise ProtocolError("a message is malformed: iterations are counted from 1")
             for sum_ in self.sums.values():
                 sum_.accept()
             self._before = self.remembered()
             reply = handler(message)
-            if "seen" in message:
-                reply["w"] = self.w[self.seat.owned]
             self._sequence += 1
             reply["sequence"] = self._sequence
             return reply
@@ -225,3 +237,11 @@ class RoundParty(ABC):
 
 def _part(state: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
     return {n[len(name) + 1 :]: a for n, a in state.items() if n.startswith(f"{name}.")}
+
+
+def positive(message: Message, field: str) -> float:
+    """A finite number above zero in a message."""
+    found = number(message, field)
+    if not 0.0 < found < math.inf:
+        raise ProtocolError(f"a message is malformed: '{field}' is no positive number")
+    return found

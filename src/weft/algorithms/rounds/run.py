@@ -72,6 +72,8 @@ class Rounds(Company):
         self.want: dict[str, NDArray[np.int32]] = {}
         #: The largest D seen, per class: a bound below P*, whichever point it came with.
         self.best_dual: tuple[float, ...] = ()
+        #: The last point whose dual vector's feature sums anybody got, for guards; −1: none.
+        self.last_shown = -1
         #: What setting up found out, for every party alike.
         self.found: dict[str, float] = {}
         #: What a method's own half remembers, as plain numbers.
@@ -86,7 +88,12 @@ class Rounds(Company):
         return self.settings.certify_every or CERTIFY_EVERY
 
     def freeze(self, kinds: Iterable[str]) -> FrozenPoint:
-        """A new point: the model as it stands now, which is made of these totals."""
+        """A new point: the model as it stands now, which is made of these totals.
+
+        One that is in progress is given up.
+        """
+        if self.point is not None and self.point.shown:
+            self.last_shown = self.point.iteration
         self.point = FrozenPoint(
             self.iteration,
             self.roster,
@@ -96,15 +103,20 @@ class Rounds(Company):
             self.settings,
             self.classes,
             None if self.certificate is None else self.certificate.iteration,
+            self.last_shown,
         )
         return self.point
 
     def accept(self, point: FrozenPoint) -> None:
         """A point is measured: keep P of it, and the best D of all."""
         self.point = None
+        self.last_shown = point.iteration
         measured = point.certificate
         if measured is None:
             return
+        self.held += point.held
+        if self.weights is not None:
+            self.weights.take(point.told)
         before = self.best_dual or measured.dual
         self.best_dual = tuple(max(a, b) for a, b in zip(before, measured.dual, strict=True))
         self.certificate = Certificate(measured.iteration, measured.primal, self.best_dual)
@@ -115,12 +127,19 @@ class Rounds(Company):
         return dict(self.found)
 
     def head(self) -> dict[str, Any]:
-        return {"best_dual": self.best_dual, "found": self.found, "memory": self.memory}
+        shown = self.point.iteration if self.point and self.point.shown else self.last_shown
+        return {
+            "best_dual": self.best_dual,
+            "found": self.found,
+            "memory": self.memory,
+            "last_shown": shown,
+        }
 
     def take_head(self, head: Mapping[str, Any]) -> None:
         self.best_dual = tuple(head["best_dual"])
         self.found = dict(head["found"])
         self.memory = dict(head["memory"])
+        self.last_shown = head["last_shown"]
 
     def totals(self) -> dict[str, NDArray[Any]]:
         return {

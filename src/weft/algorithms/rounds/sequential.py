@@ -26,7 +26,7 @@ def descend(
     lam: float,
     mu: float,
     w: Any,
-    touched: Any,
+    used: Any,
 ) -> None:
     """Steps of stochastic gradient descent, one sample each; ``w`` is changed in place.
 
@@ -38,8 +38,8 @@ def descend(
     ----------
     rows
         Begin of each row, column numbers and values.
-    touched
-        Per row, set where its loss had a slope.
+    used
+        By how much of each row (and class) w moves, but for the shrinking of earlier steps.
     """
     begin, columns, values = rows
     start = w.copy()
@@ -54,7 +54,7 @@ def descend(
                 if mu != 0.0:
                     away += values[e] * start[columns[e], c]
             slopes[c] = slope(formula, scale * own + pulled * away, labels[i, c])
-            touched[i] |= slopes[c] != 0.0
+            used[i, c] += rate * slopes[c]
         scale *= keep
         pulled = pulled * keep + rate * mu
         if abs(scale) < _SMALL:

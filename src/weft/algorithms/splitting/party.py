@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.ground import Ground
-from weft.algorithms.rounds.party import Handler, RoundParty
+from weft.algorithms.rounds.party import Handler, RoundParty, positive
 from weft.algorithms.settings import Settings
 from weft.algorithms.splitting.graph import Graph
 from weft.channels import Message
-from weft.channels.message import number
 from weft.losses import Loss
 from weft.sums.contribution import Contribution
 from weft.sums.scalars import pack_scalars
@@ -115,7 +114,7 @@ class AdmmParty(RoundParty):
     def _on_local(self, message: Message) -> Message:
         """Totals ↓, then new copies ↑."""
         apart, moved = self._finish(message)
-        self._rescale(number(message, "rho"))
+        self._rescale(positive(message, "rho"))
         reply: Message = {"residual": pack_scalars(self.cipher, message, "residual", apart, moved)}
         self._begin(reply)
         rows, columns = self._shared
@@ -163,10 +162,11 @@ class AdmmParty(RoundParty):
         y = self.labels[self._counted]
         state["z_half"] = self._rest.on_grid(prox(self.loss, s, y, rho * self.seat.n_samples))
         target = state["z_own"] + state["z_dual"]
-        if not self.enough((target != 0.0).any(axis=1)):
-            reply["held"] = 1
-            return
+        fine = self.enough(target != 0.0)
+        if not fine.all():
+            reply["held"] = int((~fine).sum())
         w, z = self._graph.project(state["w"] - state["w_own_dual"], target, state["w_own_half"])
+        w, z = np.where(fine, w, state["w_own_half"]), np.where(fine, z, state["z_own_half"])
         self.check_size(w)
         # On the grid, a total is the sum of the copies, and dual variables of copies cancel.
         state["w_own_half"], state["z_own_half"] = self._copies.on_grid(w), self._rest.on_grid(z)
