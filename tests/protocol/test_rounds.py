@@ -17,7 +17,7 @@ from weft.algorithms.rounds.coordinator import RoundCoordinator
 from weft.algorithms.rounds.party import RoundParty
 from weft.channels.recording import Head, entries_of
 from weft.crypto.payload import KIND_CODES
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.federation import Federation, Preparation
 from weft.report.audit import audit
 from weft.report.fields import meaning_of
@@ -213,6 +213,34 @@ def test_a_lost_reply_is_taken_back_and_the_run_goes_on(run):
     assert lost.result.certificate.primal[0] == pytest.approx(
         plain.result.certificate.primal[0], rel=0.05
     )
+
+
+def test_a_mean_that_was_lost_while_a_point_is_measured_is_caught_up_with():
+    trained = train_with_faults(
+        "feddcd",
+        lambda phase, party, call: phase == "rounds.merge" and party.endswith("1") and call == 4,
+        iterations=40,
+    )
+    assert any("failed" in note for note in trained.result.notes)
+    assert trained.result.certificate.gap < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("participation", "sentence"),
+    [(0.34, "two parties or more in every iteration"), ({"cyclic": 2}, "two parties|never meet")],
+    ids=str,
+)
+def test_feddcd_refuses_parties_that_never_mix(participation, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        train(split_of("horizontal"), settings_of("feddcd", participation=participation))
+
+
+@pytest.mark.parametrize("run", ["fedavg", "cocoa", "fedhybrid", "disco"])
+def test_the_weights_that_the_coordinator_saw_are_those_of_the_model(run):
+    settings = settings_of(run, coordinator_sees="weights")
+    trained = train(split_of("horizontal"), settings)
+    seen = sorted(trained.result.weights.ravel().tolist())
+    assert seen == sorted(trained.model.coef.ravel().tolist())
 
 
 @pytest.mark.parametrize("run", [run for run in METHODS if METHODS[run].everyone])
