@@ -4,8 +4,11 @@ those without are shown where they end."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from weft.algorithms.catalogue import ALGORITHMS
@@ -162,3 +165,52 @@ def test_parties_cannot_weigh_the_same_where_they_share_samples(tables):
     settings = Settings(lam=1e-2, solver="fedavg", weigh="parties", iterations=1)
     with pytest.raises(ConfigError, match="weigh = 'parties' needs every sample at one party"):
         federation.train(settings)
+
+
+def uneven(table):
+    """Rows in parts of very different sizes."""
+    whole, edges = table.to_tile(), [0, 12, 40, len(table.ids)]
+    parts = {
+        f"p{k}": (whole.rows(slice(begin, end)),) for k, (begin, end) in enumerate(pairwise(edges))
+    }
+    return replace(SPLITS["rows"](table, parties=3), parties=parts)
+
+
+ON_ROWS = {
+    "fedavg": {"gradient": "full"},
+    "fedhybrid": {},
+    "disco": {},
+    "feddcd": {},
+    "cocoa": {},
+    "cocoa+": {},
+}
+
+
+@pytest.mark.parametrize("weigh", ["samples", "parties"])
+@pytest.mark.parametrize("name", ON_ROWS)
+def test_uneven_parties_reach_the_optimum_of_either_weighting(name, weigh, tables):
+    """Least squares, where the optimum is a closed form whatever each sample weighs."""
+    split = uneven(tables.diabetes(160))
+    how = {"loss": "squared", "lam": 0.05, "weigh": weigh, "gap": 1e-6, "iterations": 4000}
+    settings = Settings(solver=name, options=ON_ROWS[name], cipher="plain", **how)
+    trained = Federation(split.parties, Preparation()).train(settings)
+    tiles = [tile for held in split.parties.values() for tile in held]
+    x = np.concatenate([tile.block for tile in tiles])
+    y = np.concatenate([tile.labels for tile in tiles]).astype(float)
+    share = [1 / (3 * tile.n) if weigh == "parties" else 1 / len(y) for tile in tiles]
+    p = np.repeat(share, [tile.n for tile in tiles])
+    best = np.linalg.solve((x.T * p) @ x + 0.05 * np.eye(x.shape[1]), (x.T * p) @ y)
+
+    def primal(w):
+        return 0.025 * w @ w + p @ (x @ w - y) ** 2 / 2
+
+    place = {feature: k for k, feature in enumerate(trained.model.features.tolist())}
+    w = trained.model.coef[0][[place[feature] for feature in tiles[0].features.tolist()]]
+    assert primal(w) / primal(best) - 1 < 1e-4
+    certificate = trained.result.certificate
+    assert certificate.primal[0] == pytest.approx(primal(w), rel=1e-7)
+    assert certificate.dual[0] <= primal(best) * (1 + 1e-9)
+
+
+def test_every_method_that_weighs_parties_is_tested_so():
+    assert {n for n, a in ALGORITHMS.items() if a.weighs} == {*ON_ROWS, "fedprox"}
