@@ -75,7 +75,7 @@ DUAL = (
         "feddcd",
         FeddcdCoordinator,
         FeddcdParty,
-        "dual coordinate descent over parties, which solve local problems; sets of two or more that mix",
+        "dual coordinate descent over parties, which solve local problems",
         options=FeddcdOptions,
         reads=("certify_every",),
         cut="rows",
