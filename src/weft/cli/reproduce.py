@@ -82,7 +82,8 @@ def fedhybrid(
         remarks = write_study(draft, outcomes, weigh=weigh.value, optima=optima, not_run=not_run)
     say(
         "An iteration is one round trip; an iteration of DiSCO is one exchange of its conjugate "
-        "gradients, and updates are its Newton steps. Round trips include matching and setting up.",
+        "gradients, and updates are its Newton steps. Round trips include matching and setting up. "
+        "Counted is the first time that a run is so near; it may rise again, as the figures show.",
         *(f"not run: {name}: {reason}" for name, reason in not_run.items()),
         *(f"- {remark}" for remark in remarks),
         f"Table, curves, figures and summary are in {out}.",

@@ -128,10 +128,9 @@ class Course:
             federation.train(self._settings(solver, options, iterations), progress=follow)
         except _NearEnough:
             pass
-        except ProtocolError:
-            # A party refuses weights that grow without end, which a search over steps must
-            # survive; other mistakes show before the first iteration.
-            if not trail.distances:
+        except ProtocolError as error:
+            # A search over steps must survive those under which weights grow, and nothing else.
+            if "grow without end" not in str(error) or not trail.distances:
                 raise
             trail.distances[-1] = math.inf
         return trail.trial(solver, options, _mu(federation))
