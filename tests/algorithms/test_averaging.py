@@ -79,7 +79,8 @@ def test_steps_of_descent_are_those_of_the_formula(mu, rate):
 def test_a_change_that_is_no_number_shows():
     w = np.array([[1.0], [np.nan], [2.0]])
     change = np.zeros((3, 1))
-    largest = shared_change(np.zeros((3, 1)), w, 1, np.array([2]), np.zeros(3, np.int32), change)
+    cohort = np.zeros(3, np.int32)
+    largest = shared_change(np.zeros((3, 1)), w, 1, np.array([2]), 1, 3, cohort, change)
     assert largest == math.inf
 
 

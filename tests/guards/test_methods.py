@@ -8,6 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from weft.algorithms.averaging.coordinator import FedavgCoordinator
 from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.rounds.coordinator import RoundCoordinator
 from weft.algorithms.rounds.party import RoundParty
@@ -244,17 +245,29 @@ def test_full_gradients_of_a_hinge_show_no_single_row():
     assert all(count == 0 or count >= 10 for count in changes)
 
 
-def test_shares_of_a_mean_that_nobody_has_are_refused():
+@pytest.mark.parametrize(
+    ("weight", "weights"),
+    [(1, [1]), (1, [4]), (1, [10**9]), (2, [3]), (1, [3, 3]), (0, [3]), (80, [79]), (80, [10**6])],
+    ids=str,
+)
+def test_shares_of_a_mean_that_nobody_has_are_refused(weight, weights):
+    """Else a coordinator could let one party's update stand alone in the sum."""
     split = SPLITS["rows"](table(), parties=3)
     federation = Federation(split.parties, Preparation(), terms=Terms())
-    options = {"average": "equal"}
-    how = {"loss": "logistic", "lam": 1e-2, "gap": None, "iterations": 1, "options": options}
-    federation.train(Settings(solver="fedavg", **how))
-    half = next(iter(federation.parties.values()))._half
-    half._check_weights(1, np.array([3]))
-    for weight, weights in ((1, [1]), (1, [4]), (1, [10**9]), (2, [3]), (1, [3, 3]), (0, [3])):
-        with pytest.raises(ProtocolError, match=r"malformed|fewer parties"):
-            half._check_weights(weight, np.array(weights))
+    first = next(iter(split.parties))
+    tell = FedavgCoordinator.tell
+
+    def forged(self, run, phase, present):
+        told = tell(self, run, phase, present)
+        told[first] = {"weight": weight, "weights": np.array(weights)}
+        return told
+
+    how = {"loss": "logistic", "lam": 1e-2, "gap": None, "iterations": 1}
+    with (
+        patch.object(FedavgCoordinator, "tell", forged),
+        pytest.raises(ProtocolError, match=f"party {first}: a message is malformed: 'weight"),
+    ):
+        federation.train(Settings(solver="fedavg", **how))
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,24 @@ def sample_steps(
 
 
 @numba.njit(cache=True)
-def shared_change(start: Any, w: Any, weight: int, weights: Any, cohort: Any, change: Any) -> float:
+def shared_change(
+    start: Any,
+    w: Any,
+    weight: int,
+    weights: Any,
+    least: int,
+    most: int,
+    cohort: Any,
+    change: Any,
+) -> float:
     """change = weight/weights · (w − start) at the shared columns; returns the largest |w|.
 
-    What is no number counts as infinite. ``weights`` are per cohort of columns.
+    What is no number counts as infinite. ``weights`` are per cohort of columns; the result is −1
+    where one of them does not lie between ``least`` and ``most``.
     """
+    for k in range(weights.shape[0]):
+        if weights[k] < least or weights[k] > most:
+            return -1.0
     largest = 0.0
     for j in range(w.shape[0]):
         for c in range(w.shape[1]):

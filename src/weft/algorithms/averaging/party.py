@@ -105,8 +105,12 @@ class FedavgParty(RoundParty):
         shared = self.seat.n_shared_columns
         change = np.empty((shared, self.classes))
         weight, weights = integer(message, "weight"), array(message, "weights")
-        self._check_weights(weight, weights)
-        largest = shared_change(start, moved, weight, weights, self._cohort, change)
+        if weights.shape != (self._cohorts,) or weights.dtype != np.int64:
+            raise _malformed()
+        limits = self._limits(weight)
+        largest = shared_change(start, moved, weight, weights, *limits, self._cohort, change)
+        if largest < 0:
+            raise _malformed()
         if not largest < self.longest:
             self.check_size(moved)
         self.w = moved
@@ -119,15 +123,14 @@ class FedavgParty(RoundParty):
             reply["v"] = self._total.add(change, message)
         return reply
 
-    def _check_weights(self, weight: int, weights: NDArray[Any]) -> None:
-        """Shares must be those of a mean over enough parties."""
+    def _limits(self, weight: int) -> tuple[int, int]:
+        """Between what the weights of a mean must lie in which this party weighs so much."""
         rows, parties = self.seat.n_rows, self.seat.n_parties
-        sound = weights.shape == (self._cohorts,) and weight in (1, rows)
-        most = parties if weight == 1 else parties * self.seat.n_samples
-        if not sound or (weights < weight).any() or (weights > most).any():
-            raise ProtocolError("a message is malformed: 'weights' are no sums of weights")
-        if weight == 1 and rows != 1 and (weights < self.contributors).any():
-            raise ProtocolError("a request wants a mean over fewer parties than the terms allow")
+        if weight == 1 and rows > 1:
+            return self.contributors, parties
+        if weight != rows:
+            raise ProtocolError("a message is malformed: 'weight' is neither one nor its samples")
+        return rows, parties * self.seat.n_samples
 
     def remembered(self) -> dict[str, NDArray[Any]]:
         # Both are replaced in every iteration, never changed.
@@ -193,3 +196,10 @@ class FedproxParty(FedavgParty):
 
 class HyfemParty(FedavgParty):
     options_kind = HyfemOptions
+
+
+def _malformed() -> ProtocolError:
+    return ProtocolError(
+        "a message is malformed: 'weights' are no sums of weights of as many parties as there must "
+        "be"
+    )
