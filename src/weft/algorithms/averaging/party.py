@@ -53,6 +53,9 @@ class FedavgParty(RoundParty):
             cells = self.table.compressed()
             rows = (cells.indptr, cells.indices, cells.data, self._own, ground.labels)
             self._fixed = (*rows, *formula_of(self.loss), settings.seed)
+        self._told_once = (self.seat.party, self._steps)
+        self._pulls = (settings.lam, self.options.pull)
+        self._unread = np.zeros_like(ground.labels)
 
     def handlers(self) -> dict[str, Handler]:
         return {"local": self._on_local}
@@ -153,19 +156,11 @@ class FedavgParty(RoundParty):
     def _samples(self, start: Floats, iteration: int) -> Floats:
         """Steps on one sample each."""
         w = start.copy()
-        used = np.zeros_like(self.labels)
+        # Without a guard nobody looks at what was used.
+        used = np.zeros_like(self.labels) if self._guard is not None else self._unread
         if len(self._own):
-            sample_steps(
-                *self._fixed,
-                iteration,
-                self.seat.party,
-                self._steps,
-                self._rate * self._shrink(iteration),
-                self.settings.lam,
-                self.options.pull,
-                w,
-                used,
-            )
+            rate = self._rate * self._shrink(iteration)
+            sample_steps(*self._fixed, iteration, *self._told_once, rate, *self._pulls, w, used)
         return self._kept(w, start, used)
 
     def _kept(self, w: Floats, start: Floats, used: Floats) -> Floats:
