@@ -207,6 +207,11 @@ def build_table(seat: Seat, blocks: Sequence[Block], bias_value: float | None) -
         piece: Piece
         if isinstance(block, np.ndarray):
             dense = block if cell is None else block * cell
+            if _is_permuted(rows, seat.n_rows):
+                # Once in the order of slots, products need no detour: several times faster.
+                order = np.argsort(rows)
+                dense, rows = dense[order], np.arange(seat.n_rows, dtype=np.int32)
+                square = None if square is None else square[order]
             piece = DensePiece(dense, rows, columns, *shape)
         else:
             sparse = block if cell is None else _scaled(block, cell)
@@ -267,6 +272,13 @@ def _spread(seat: Seat, tile: int, block: Block, weights: Floats | None) -> Floa
 
 def _scaled(block: sp.csr_array, factors: Floats) -> sp.csr_array:
     return sp.csr_array((block.data * factors, block.indices, block.indptr), shape=block.shape)
+
+
+def _is_permuted(slots: Slots, n: int) -> bool:
+    """Whether these are all slots, in another order than ascending."""
+    if len(slots) != n or _is_range(slots, n):
+        return False
+    return bool((np.sort(slots) == np.arange(n, dtype=np.int32)).all())
 
 
 def _is_range(slots: Slots, n: int) -> bool:
