@@ -53,6 +53,9 @@ class FedavgParty(RoundParty):
             cells = self.table.compressed()
             rows = (cells.indptr, cells.indices, cells.data, self._own, ground.labels)
             self._fixed = (*rows, *formula_of(self.loss), settings.seed)
+        self._full_steps = self.options.gradient == "full"
+        #: Where this party's share of a change is put together.
+        self._change = np.empty((self.seat.n_shared_columns, self.classes))
         self._told_once = (self.seat.party, self._steps)
         self._pulls = (settings.lam, self.options.pull)
         self._unread = np.zeros_like(ground.labels)
@@ -100,25 +103,24 @@ class FedavgParty(RoundParty):
 
     def _on_local(self, message: Message) -> Message:
         """w₀ ↓, this party's share of w_k − w₀ ↑."""
-        self.w = start = self.point(message)
-        if self.options.gradient == "full":
+        start = self.point(message)
+        if self._full_steps:
             moved = self._full(start)
         else:
             moved = self._samples(start, integer(message, "iteration"))
-        shared = self.seat.n_shared_columns
-        change = np.empty((shared, self.classes))
+        change, shared = self._change, len(self._change)
         weight, weights = integer(message, "weight"), array(message, "weights")
         if weights.shape != (self._cohorts,) or weights.dtype != np.int64:
             raise _malformed()
-        limits = self._limits(weight)
-        largest = shared_change(start, moved, weight, weights, *limits, self._cohort, change)
+        least, most = self._limits(weight)
+        largest = shared_change(start, moved, weight, weights, least, most, self._cohort, change)
         if largest < 0:
             raise _malformed()
         if not largest < self.longest:
             self.check_size(moved)
-        self.w = moved
-        if shared:
-            self.w[:shared] = start[:shared]
+        self.w = start
+        if shared < len(start):
+            self.w[shared:] = moved[shared:]
         reply: Message = {}
         if self._held:
             reply["held"], self._held = self._held, 0

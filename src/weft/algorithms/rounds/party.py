@@ -128,10 +128,14 @@ class RoundParty(ABC):
     def opened(self, kind: str, message: Message, own: Floats) -> Floats:
         """Totals of all slots: those shared from the message, the others this party's own."""
         sum_ = self.sums[kind]
-        total = own.copy()
         shared = len(sum_.sent)
-        if shared and kind in message:
-            total[:shared] = sum_.open(message[kind], self.classes)
+        if not shared or kind not in message:
+            return own.copy()
+        opened = sum_.open(message[kind], self.classes)
+        if shared == len(own):
+            return opened
+        total = own.copy()
+        total[:shared] = opened
         return total
 
     def draws(self, iteration: int, *tags: int) -> np.random.Generator:
