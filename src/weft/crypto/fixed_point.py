@@ -73,10 +73,13 @@ class FixedPoint:
         """The largest integer that may travel; half a unit is for rounding."""
         return self.bound * self.scale * (1 + 1e-9) + 0.5
 
-    def encode(self, values: Floats) -> Integers:
-        """Round to the grid; values out of range are an error before any sum is wrong."""
+    def encode(self, values: Floats, scale: float | None = None) -> Integers:
+        """Round to the grid; values out of range are an error before any sum is wrong.
+
+        With ``scale`` values come in another unit, which is part of it.
+        """
         out = np.empty(values.shape, np.int64)
-        if not _encode(values, self.scale, self.limit, out):
+        if not _encode(values, self.scale if scale is None else scale, self.limit, out):
             self.refuse()
         return out
 

@@ -203,6 +203,9 @@ def quick_words(
     expected = (_MAGIC, _VERSION, CIPHER_CODES[cipher], KIND_CODES[kind], flags, width, key, count)
     if head[:8] != expected or head[10] != label or flags not in (_SINGLE, _PER_COHORT | _SINGLE):
         return None
+    if not runs and not labels and len(packed) == HEAD + 8 * count * width:
+        words = np.frombuffer(packed, np.uint64, count * width, HEAD)
+        return NOTHING, words.reshape(count, width)
     at = HEAD + 4 * runs
     if len(packed) != at + 8 * (labels + count * width) or (flags & _PER_COHORT and runs):
         return None

@@ -163,7 +163,7 @@ class Contribution(Wire):
 
     def add(self, change: Floats, message: Message) -> bytes:
         """Encrypt a change of the total at all shared slots, whatever was put in before."""
-        integers = self._format.encode(change * self._unit)
+        integers = self._format.encode(change, self._scale)
         self._last = (_NO_SLOTS, integers[:0], self._mine)
         packed = self._cipher.contribute(self.kind, None, integers, message, self._tails)
         self._mine = self._cipher.newest

@@ -34,11 +34,50 @@ def sample_steps(
     used: Any,
 ) -> None:
     """``count`` steps, each on one of the rows ``own``, drawn at random; in place."""
+    if not own.shape[0]:
+        return
     order = order_of(seed, iteration, party, own.shape[0], count)
     for i in range(count):
         order[i] = own[order[i]]
     formula = Formula(family, g, bound, epsilon)
     descend((begin, columns, values), order, labels, formula, rate, lam, mu, w, used)
+
+
+@numba.njit(cache=True)
+def whole_turn(
+    begin: Any,
+    columns: Any,
+    values: Any,
+    own: Any,
+    labels: Any,
+    family: int,
+    g: float,
+    bound: float,
+    epsilon: float,
+    seed: int,
+    party: int,
+    count: int,
+    lam: float,
+    mu: float,
+    cohort: Any,
+    used: Any,
+    w: Any,
+    change: Any,
+    start: Any,
+    iteration: int,
+    rate: float,
+    weight: int,
+    weights: Any,
+    least: int,
+    most: int,
+) -> float:
+    """Steps from ``start`` into ``w``, and the share of their change; as the two functions."""
+    w[:] = start
+    sample_steps(
+        begin, columns, values, own, labels, family, g, bound, epsilon, seed,
+        iteration, party, count, rate, lam, mu, w, used,
+    )  # fmt: skip
+    return shared_change(start, w, weight, weights, least, most, cohort, change)
 
 
 @numba.njit(cache=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.averaging.kernels import sample_steps, shared_change
+from weft.algorithms.averaging.kernels import sample_steps, shared_change, whole_turn
 from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
 from weft.algorithms.ground import Ground
 from weft.algorithms.rounds.party import Handler, RoundParty, positive
@@ -49,16 +49,19 @@ class FedavgParty(RoundParty):
         exposed = self.seat.exposed[self.seat.row_cohort]
         atom = np.where(exposed, self.seat.row_cohort, -1).astype(np.int64)
         self._guard = Batches(atom, self.seat.min_batch) if self.guarded else None
-        if self.options.gradient == "sample":
-            cells = self.table.compressed()
-            rows = (cells.indptr, cells.indices, cells.data, self._own, ground.labels)
-            self._fixed = (*rows, *formula_of(self.loss), settings.seed)
         self._full_steps = self.options.gradient == "full"
         #: Where this party's share of a change is put together.
         self._change = np.empty((self.seat.n_shared_columns, self.classes))
-        self._told_once = (self.seat.party, self._steps)
         self._pulls = (settings.lam, self.options.pull)
-        self._unread = np.zeros_like(ground.labels)
+        self._moved = np.zeros_like(self.w)
+        if not self._full_steps:
+            cells = self.table.compressed()
+            rows = (cells.indptr, cells.indices, cells.data, self._own, ground.labels)
+            self._fixed = (*rows, *formula_of(self.loss), settings.seed)
+            # Without a guard nobody looks at what was used.
+            places = (self._cohort, np.zeros_like(ground.labels), self._moved, self._change)
+            steps = (self.seat.party, self._steps)
+            self._always = (*self._fixed, *steps, *self._pulls, *places)
 
     def handlers(self) -> dict[str, Handler]:
         return {"local": self._on_local}
@@ -104,16 +107,18 @@ class FedavgParty(RoundParty):
     def _on_local(self, message: Message) -> Message:
         """w₀ ↓, this party's share of w_k − w₀ ↑."""
         start = self.point(message)
-        if self._full_steps:
-            moved = self._full(start)
-        else:
-            moved = self._samples(start, integer(message, "iteration"))
-        change, shared = self._change, len(self._change)
         weight, weights = integer(message, "weight"), array(message, "weights")
         if weights.shape != (self._cohorts,) or weights.dtype != np.int64:
             raise _malformed()
-        least, most = self._limits(weight)
-        largest = shared_change(start, moved, weight, weights, least, most, self._cohort, change)
+        mean = (weight, weights, *self._limits(weight))
+        change, shared = self._change, len(self._change)
+        if self._guard is None and not self._full_steps:
+            rate = self._rate / (self.options.b + math.sqrt(self.iteration))
+            moved = self._moved
+            largest = whole_turn(*self._always, start, self.iteration, rate, *mean)
+        else:
+            moved = self._full(start) if self._full_steps else self._samples(start)
+            largest = shared_change(start, moved, *mean, self._cohort, change)
         if largest < 0:
             raise _malformed()
         if not largest < self.longest:
@@ -155,14 +160,13 @@ class FedavgParty(RoundParty):
             w = w - self._rate * (slope - down)
         return self._kept(w, start, used)
 
-    def _samples(self, start: Floats, iteration: int) -> Floats:
+    def _samples(self, start: Floats) -> Floats:
         """Steps on one sample each."""
         w = start.copy()
-        # Without a guard nobody looks at what was used.
-        used = np.zeros_like(self.labels) if self._guard is not None else self._unread
-        if len(self._own):
-            rate = self._rate * self._shrink(iteration)
-            sample_steps(*self._fixed, iteration, *self._told_once, rate, *self._pulls, w, used)
+        used = np.zeros_like(self.labels)
+        rate = self._rate / (self.options.b + math.sqrt(self.iteration))
+        party = (self.seat.party, self._steps)
+        sample_steps(*self._fixed, self.iteration, *party, rate, *self._pulls, w, used)
         return self._kept(w, start, used)
 
     def _kept(self, w: Floats, start: Floats, used: Floats) -> Floats:
@@ -181,10 +185,6 @@ class FedavgParty(RoundParty):
         self._told = used
         self._held += int(held.sum())
         return w
-
-    def _shrink(self, iteration: int) -> float:
-        """The rate a/(b + √t), over a."""
-        return 1.0 / (self.options.b + math.sqrt(iteration))
 
 
 class FedproxParty(FedavgParty):

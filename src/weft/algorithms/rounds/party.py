@@ -61,6 +61,8 @@ class RoundParty(ABC):
         self.measured = PointParty(self, self.reach)
         #: Whether others see sums of some samples of which a few must not show.
         self.guarded = self.seat.min_batch > 1 and bool(self.seat.exposed.any())
+        #: The iteration that is asked about.
+        self.iteration = 0
         self._sequence = 0
         self._before: dict[str, NDArray[Any]] = {}
 
@@ -183,7 +185,8 @@ class RoundParty(ABC):
 
         def answer(message: Message) -> Message:
             self.settle(integer(message, "ack"))
-            if integer(message, "iteration") < 1:
+            self.iteration = integer(message, "iteration")
+            if self.iteration < 1:
                 raise ProtocolError("a message is malformed: iterations are counted from 1")
             for sum_ in self.sums.values():
                 sum_.accept()
