@@ -2,6 +2,7 @@
 
 import json
 import sys
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
 
 from weft import Tile
+from weft.algorithms.averaging.coordinator import FedavgCoordinator
 from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.settings import Settings
 from weft.comparison import judging
@@ -161,6 +163,11 @@ def test_modelled_seconds_limit_a_run(weft, hospitals):
         (["--set", "hyfdca.local=save"], ["'save' is unknown (the closest is 'safe')"]),
         (["--set", "fedavg"], ["NAME.OPTION=VALUE"]),
         (["--set", "fedvag.a=1"], ["the closest is 'fedavg'"]),
+        (["--algorithms", "hyfdca", "--set", "fedavg.a=1"], ["'fedavg', which this comparison"]),
+        (
+            ["--algorithms", "disco", "--set", "disco.precondition=first"],
+            ["no algorithm fits", "smooth loss"],
+        ),
         (["--cipher", "rot13"], ["rot13"]),
         (["--test-share", "1.5"], ["--test-share is 1.5"]),
         (["--round-trips", "0"], ["round_trips is 0"]),
@@ -366,3 +373,14 @@ def test_labels_of_lines_keep_apart():
     assert max(placed) <= 1
     assert _apart([]) == []
     assert _apart([0.2, 0.6]) == [0.2, 0.6]
+
+
+def test_a_comparison_in_which_all_failed_leaves_nothing(weft, hospitals, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        FedavgCoordinator, "set_up", Mock(side_effect=ConfigError("the steps make no sense"))
+    )
+    config = hospitals.write()
+    outcome = weft("compare", config, "--algorithms", "fedavg", "--out", tmp_path / "new")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "fedavg failed: the steps make no sense" in outcome.err
+    assert not (tmp_path / "new").exists()

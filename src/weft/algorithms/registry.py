@@ -22,6 +22,8 @@ _HYFDCA_ONLY = ALGORITHMS["hyfdca"].reads
 
 def algorithm_of(name: str) -> Algorithm:
     """The algorithm of that name."""
+    if name == AUTO:
+        raise ConfigError("'auto' is no algorithm: it lets loss and participation choose one")
     if name not in ALGORITHMS:
         close = get_close_matches(name, SOLVERS, 1)
         hint = f" (the closest is '{close[0]}')" if close else ""

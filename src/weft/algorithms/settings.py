@@ -55,7 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ``stop`` ends with the certificate reached so far, ``hyfdca`` goes on without the party
         and without certificates.
     certify_every
-        Iterations between certificates; None: each pass over the data.
+        Iterations between certificates; None: each pass over the data for HyFDCA, else 10.
     participation
         ``"everyone"``, a fraction, ``{"cyclic": groups}`` or ``{"trace": [[names], …]}``.
     cipher

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _ROUND_TRIPS = 300
 _LATENCY = 0.2575
 #: Columns of a terminal from which on all latencies get a column of their own.
+_MOST_LATENCIES = 3
+_NARROWEST = 80
 _WIDE = 120
 
 
@@ -107,7 +109,9 @@ def compare(
     folder = out or Path("results") / f"{plan.folder_name}-comparison"
     refuse_existing(folder)
     names = named(algorithms)
-    told = _merged(plan.compare, read_assignments(set_ or []))
+    assigned = read_assignments(set_ or [])
+    _check_assigned(assigned, names)
+    told = _merged(plan.compare, assigned)
     limits = {"iterations": iterations, "round_trips": round_trips, "seconds": seconds}
     settings = _settings(plan.settings, limits, latency, gap, lam, cipher)
     comparison = _compare(
@@ -121,10 +125,32 @@ def compare(
         other_cipher=cipher is not None,
         quiet=quiet or json,
     )
+    _insist_on_a_run(comparison)
     with building(folder) as draft:
         remarks = write_comparison(draft, comparison, config=config)
     if not quiet or json:
         _tell(folder, comparison, remarks, json)
+
+
+def _check_assigned(assigned: Mapping[str, Any], names: list[str] | None) -> None:
+    """Refuse to be told something of an algorithm that does not run."""
+    from weft.errors import ConfigError
+
+    idle = sorted(set(assigned) - set(assigned if names is None else names))
+    if idle:
+        raise ConfigError(
+            f"--set speaks of '{idle[0]}', which this comparison does not run; add it to "
+            "--algorithms, or leave it out"
+        )
+
+
+def _insist_on_a_run(comparison: Comparison) -> None:
+    """Refuse a comparison in which every algorithm failed."""
+    from weft.errors import ConfigError
+
+    ran = [outcome for outcome in comparison.outcomes if outcome.kind != "baseline"]
+    if ran and all(outcome.failure for outcome in ran):
+        raise ConfigError(f"{ran[0].name} failed: {ran[0].failure}")
 
 
 def _settings(
@@ -258,6 +284,8 @@ def _tell(folder: Path, comparison: Comparison, remarks: list[str], json: bool) 
         f"P* = {comparison.optimum:.6g} ({comparison.judged_by}); limits: {_limits(settings)}",
     )
     console = Console(markup=False, highlight=False)
+    # In a narrower window lines wrap, rather than lose digits.
+    console.width = max(console.width, _NARROWEST)
     console.print(_grid(comparison, wide=console.width >= _WIDE))
     lines = [f"{o.name} failed: {o.failure}" for o in comparison.outcomes if o.failure]
     lines += [f"{name} left out: {_why(name, why)}" for name, why in comparison.left_out.items()]
@@ -294,12 +322,15 @@ def _grid(comparison: Comparison, *, wide: bool) -> Table:
     if regression:
         scores = ("r2", "rmse") if wide else ("r2",)
     latencies = comparison.latencies
+    if not wide and len(latencies) > _MOST_LATENCIES:
+        # The one that was asked for, in the place of the middle one.
+        latencies = tuple(sorted({latencies[0], comparison.latency, latencies[-1]}))
     grid = Table(
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
-        caption="above P*: (P − P*)/P* by the judge; gap: what the run itself has proved; seconds: "
-        f"computing + {'/'.join(f'{l:g}' for l in latencies)} s a round trip",
+        caption="above P*: (P − P*)/P* by the judge; gap: what the run itself has proved;\n"
+        f"seconds: computing + {'/'.join(f'{l:g}' for l in latencies)} s a round trip",
         caption_justify="left",
     )
     # Names are short, but for those of parties.
@@ -312,7 +343,7 @@ def _grid(comparison: Comparison, *, wide: bool) -> Table:
     else:
         titles += ["trips", "MB", "seconds"]
     for title in titles:
-        grid.add_column(title, justify="right", no_wrap=True)
+        grid.add_column(title, justify="right", overflow="fold", min_width=len(title))
     for row in rows:
         grid.add_row(*_cells(row, scores, [f"{l:g}" for l in latencies], wide=wide))
     return grid

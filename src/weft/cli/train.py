@@ -52,8 +52,8 @@ def train(
     trained in one run, each from the last, the one that predicts samples left out best is
     released, and path.csv and path.png compare them.
 
-    With checkpoint_every in [solver], which takes solver hyfdca, an interrupted run can go on with
-    --resume and ends with the same bits.
+    With checkpoint_every in [solver], for which auto takes hyfdca, an interrupted run can go on
+    with --resume and ends with the same bits.
 
     The parties use the keys of --keys, or of the config's [keys] section; else keys are drawn for
     this run and forgotten with it.

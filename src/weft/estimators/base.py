@@ -137,6 +137,11 @@ class Hybrid(BaseEstimator):
             self.path_results_ = path_frame(result, self._task)
 
     def _settings(self) -> Settings:
+        if not isinstance(self.solver_options or {}, Mapping):
+            raise ConfigError(
+                f"solver_options is {self.solver_options!r}; give a mapping, such as "
+                "{'newton': 'all'}"
+            )
         asked = self._checked(
             Settings,
             loss=self.loss,

@@ -53,7 +53,8 @@ class HybridClassifier(ClassifierMixin, Hybrid):
     max_iter, seconds, round_trips
         Stop after so much at the latest, ``max_iter`` for each λ; None: no such limit.
     certify_every : int, optional
-        HyFDCA's iterations between certificates; by default each pass over the data.
+        Iterations between certificates, of all but the fast solvers; by default each pass over the
+        data for HyFDCA, else 10.
     participation : str, float or dict
         ``"everyone"``, a fraction, ``{"cyclic": groups}`` or ``{"trace": [[names], …]}``.
     patience, when_missing

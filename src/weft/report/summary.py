@@ -125,6 +125,11 @@ def shortfall(summary: dict[str, Any]) -> str | None:
 def certificate_sentence(summary: dict[str, Any]) -> str:
     """What is known about the model's loss, without a word more."""
     proof = summary["certificate"]
+    if proof is not None and proof["gap"] >= 1:
+        return (
+            f"loss {proof['loss']:.6g}, measured at iteration {proof['iteration']}; nothing is "
+            "proved yet of how far central training could lower it"
+        )
     if proof is not None:
         return (
             f"loss {proof['loss']:.6g}, certified at iteration {proof['iteration']}: central "

@@ -68,8 +68,9 @@ class FedhybridOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         given = [number is not None for number in (self.a, self.b)]
         if (not all(given) or self.mu is None) if fixed else any(given):
             raise ConfigError(
-                "mu, a and b belong to steps = 'fixed', all three of them; leave a and b out, or "
-                "set it"
+                "steps = 'fixed' needs all three of mu, a and b"
+                if fixed
+                else "a and b belong to steps = 'fixed'; leave them out, or set it"
             )
 
     def fixed(self) -> Fixed:

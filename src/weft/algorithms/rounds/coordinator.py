@@ -9,6 +9,7 @@ from weft.algorithms.base import Checkpointing, Coordinator, Record, Result
 from weft.algorithms.checkpoint import load_checkpoint, save_checkpoint
 from weft.algorithms.clock import Clock, why_stop
 from weft.algorithms.company import MOST_SILENT
+from weft.algorithms.floor import Floor
 from weft.algorithms.rounds.measuring import FrozenPoint
 from weft.algorithms.rounds.run import Phase, Rounds
 from weft.algorithms.settings import Settings
@@ -113,6 +114,8 @@ class RoundCoordinator(Coordinator):
         else:
             clock = Clock(channel, result)
             self.set_up(run)
+        floor = Floor(roster.terms.min_batch)
+        certified, held = run.certificate, run.held
         while not result.stopped:
             present = self._iterate(run)
             record = clock.record(run.iteration, len(present), run.certificate)
@@ -120,6 +123,10 @@ class RoundCoordinator(Coordinator):
             if progress is not None:
                 progress(record)
             result.stopped = _why_stop(run, record)
+            if run.certificate is not None and run.certificate is not certified:
+                why = floor.watch(run.iteration, run.held - held, run.certificate.gap)
+                result.stopped = result.stopped or why
+                certified, held = run.certificate, run.held
             due = checkpointing is not None and run.iteration % checkpointing.every == 0
             if checkpointing is not None and due and self.settled(run):
                 save_checkpoint(run, result, checkpointing.folder, clock.spent())
