@@ -126,3 +126,9 @@ def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
         draft.touch(mode=0o600)
         with draft.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def part_of(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
+    """Of arrays that were saved together, those whose names begin with ``name.``, without it."""
+    start = len(name) + 1
+    return {key[start:]: a for key, a in arrays.items() if key.startswith(f"{name}.")}

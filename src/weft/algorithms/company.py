@@ -135,8 +135,3 @@ class Company(ABC):
     @abstractmethod
     def take_totals(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """The inverse of :meth:`totals`."""
-
-
-def part_of(arrays: Mapping[str, NDArray[Any]], kind: str) -> dict[str, NDArray[Any]]:
-    """Of the arrays of a checkpoint, those of one sum."""
-    return {n[len(kind) + 1 :]: a for n, a in arrays.items() if n.startswith(f"{kind}.")}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from weft.algorithms.averaging.kernels import sample_steps, shared_change, whole_turn
 from weft.algorithms.averaging.options import AveragingOptions, HyfemOptions, ProxOptions
 from weft.algorithms.ground import Ground
+from weft.algorithms.rounds.curvature import mean_curvature, sample_curvature
 from weft.algorithms.rounds.party import Handler, RoundParty, positive
 from weft.algorithms.settings import Settings
 from weft.channels import Message
@@ -68,26 +69,12 @@ class FedavgParty(RoundParty):
 
     def size(self) -> Floats:
         """The largest curvature of one sample's loss, and that of the mean loss, here."""
-        smooth = self.loss.smoothness if math.isfinite(self.loss.smoothness) else 1.0
-        squares = self.table.squares[self._own]
-        one = float(squares.max(initial=0.0))
-        mean = self._spectrum() if self.options.gradient == "full" else one
-        return smooth * np.array([one, mean])
-
-    def _spectrum(self) -> float:
-        """‖X_k‖²/N_k, by power iteration, from below but for a margin."""
-        rows = self._own
-        u = self.draws(0).standard_normal((self.seat.n_columns, 1))
-        found = 0.0
-        for _ in range(50):
-            u /= max(float(np.linalg.norm(u)), 1e-300)
-            z = self.table.products(rows, u)
-            u = np.zeros_like(u)
-            self.table.accumulate(rows, z, u)
-            before, found = found, float(np.linalg.norm(u))
-            if abs(found - before) <= 1e-3 * found:
-                break
-        return 1.05 * found / max(len(rows), 1)
+        one = sample_curvature(self.table, self.loss, self._own)
+        if not self._full_steps:
+            return np.array([one, one])
+        count = len(self._own)
+        mean = mean_curvature(self.table, self.loss, count, self.draws(0), self._own)
+        return np.array([one, mean])
 
     def begin(self, found: Message) -> None:
         full = self.options.gradient == "full"

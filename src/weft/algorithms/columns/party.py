@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.columns.curvature import curvatures
 from weft.algorithms.columns.options import FedbcdOptions, FedsgdOptions
 from weft.algorithms.draws import cohort_draws
 from weft.algorithms.ground import Ground
+from weft.algorithms.rounds.curvature import mean_curvature, sample_curvature
 from weft.algorithms.rounds.party import Handler, RoundParty
 from weft.algorithms.settings import Settings
 from weft.channels import Message
@@ -59,7 +59,9 @@ class FedsgdParty(RoundParty):
         return {"merge": self._on_merge, "local": self._on_local}
 
     def size(self) -> Floats:
-        return curvatures(self.table, self.loss, self.seat.n_samples, self.draws(0))
+        one = sample_curvature(self.table, self.loss)
+        mean = mean_curvature(self.table, self.loss, self.seat.n_samples, self.draws(0))
+        return np.array([one, mean])
 
     def begin(self, found: Message) -> None:
         """The rate of the first iteration.

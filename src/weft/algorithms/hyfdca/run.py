@@ -8,13 +8,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from weft.algorithms.company import Company, part_of
+from weft.algorithms.company import Company
 from weft.algorithms.seen import SeenWeights
 from weft.algorithms.senders import Senders
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Cyclic, Message
 from weft.crypto import Adder
 from weft.matching.roster import Roster
+from weft.storage import part_of
 from weft.sums.boards import Board
 from weft.sums.certificate import Certificate, FrozenPair
 from weft.sums.layout import Layout

@@ -106,7 +106,7 @@ class RoundCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         kinds = {kind: None for phase in self.phases for kind in (*phase.gets, *phase.gives)}
-        run = Rounds(channel, roster, settings, adder, classes, kinds, unit, self.windows)
+        run = Rounds(channel, roster, settings, adder, classes, kinds, self.windows)
         result = Result(notes=run.notes)
         if checkpointing is not None and checkpointing.resume:
             clock = Clock(channel, result, load_checkpoint(run, result, checkpointing.folder))

@@ -32,6 +32,7 @@ from weft.guards.batches import Batches
 from weft.losses import Loss
 from weft.matching.roster import Roster
 from weft.matching.seat import Seat
+from weft.storage import part_of
 from weft.sums.boards import Board
 from weft.sums.bounds import Bounds
 from weft.sums.certificate import Certificate
@@ -214,8 +215,7 @@ class PointParty:
 
 
 def _numbered(state: Mapping[str, Floats], name: str) -> dict[int, Floats]:
-    start = len(name) + 1
-    return {int(key[start:]): a for key, a in state.items() if key.startswith(f"{name}.")}
+    return {int(key): array for key, array in part_of(state, name).items()}
 
 
 class FrozenPoint:

@@ -16,6 +16,7 @@ from weft.algorithms.settings import Settings
 from weft.channels import Message
 from weft.channels.message import integer, number
 from weft.errors import ConfigError, ProtocolError
+from weft.storage import part_of
 from weft.sums.contribution import Contribution
 from weft.sums.extremes import answer_largest
 
@@ -140,9 +141,9 @@ class RoundParty(ABC):
         total[:shared] = opened
         return total
 
-    def draws(self, iteration: int, *tags: int) -> np.random.Generator:
+    def draws(self, iteration: int) -> np.random.Generator:
         """Random numbers of this party in an iteration."""
-        return np.random.default_rng((self.settings.seed, iteration, self.seat.party, *tags))
+        return np.random.default_rng((self.settings.seed, iteration, self.seat.party))
 
     def enough(self, used: Flags) -> Flags:
         """Per class, whether of every group of samples that others see sums of, none or enough of
@@ -156,8 +157,8 @@ class RoundParty(ABC):
             fine[c] = not (seat.exposed & (counts > 0) & (counts < seat.min_batch)).any()
         return fine
 
-    def check_size(self, w: Floats | float) -> None:
-        """Refuse weights, or the largest of them, that run away."""
+    def check_size(self, w: Floats) -> None:
+        """Refuse weights that run away."""
         if not np.abs(w).max(initial=0.0) < self.longest:
             raise ConfigError(
                 f"the weights grow without end under solver '{self.settings.solver}'; give it "
@@ -238,12 +239,8 @@ class RoundParty(ABC):
         self._sequence = int(state["sequence"])
         for kind, sum_ in self.sums.items():
             sum_.sent = state[f"sent.{kind}"]
-        self.take_variables(_part(state, "own"))
-        self.measured.restore(_part(state, "measured"))
-
-
-def _part(state: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
-    return {n[len(name) + 1 :]: a for n, a in state.items() if n.startswith(f"{name}.")}
+        self.take_variables(part_of(state, "own"))
+        self.measured.restore(part_of(state, "measured"))
 
 
 def positive(message: Message, field: str) -> float:

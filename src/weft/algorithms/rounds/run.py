@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.company import Company, part_of
+from weft.algorithms.company import Company
 from weft.algorithms.rounds.measuring import FrozenPoint
 from weft.algorithms.seen import SeenWeights
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Message
 from weft.crypto import Adder
 from weft.matching.roster import Roster
+from weft.storage import part_of
 from weft.sums.certificate import Certificate
 from weft.sums.layout import Layout
 from weft.sums.totals import RunningTotals
@@ -55,12 +56,10 @@ class Rounds(Company):
         adder: Adder,
         classes: int,
         kinds: Iterable[str],
-        unit: float,
         windows: Collection[str] = ("z",),
     ) -> None:
         super().__init__(channel, roster, settings, adder)
         self.classes = classes
-        self.unit = unit
         self.row_layout = Layout(roster.rows, roster.parties)
         self.column_layout = Layout(roster.columns, roster.parties)
         self.sums = {kind: self._new_sum(kind, kind in windows) for kind in kinds}
