@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic, sleep
 from typing import Literal
 
 from weft.channels.message import Message
@@ -66,16 +67,28 @@ class Request:
 class Channel(ABC):
     """Carries requests to parties and brings back replies; counts what it carries.
 
-    A party that fails or is late is reported in the replies, never raised from here.
+    A party that fails or is late is reported in the replies, never raised from here. Whoever
+    decides by the time must take it from here too: a channel that repeats what was recorded
+    tells the recorded time.
     """
 
     def __init__(self) -> None:
         self.meter = Meter()
+        self._began = monotonic()
 
     @property
     @abstractmethod
     def parties(self) -> tuple[str, ...]:
         """Names of all parties that belong to the federation."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the channel began."""
+        return monotonic() - self._began
+
+    def pause(self, seconds: float) -> None:
+        """Let some time go by, for instance until a party may be back."""
+        sleep(max(0.0, seconds))
 
     @abstractmethod
     def exchange(self, requests: Sequence[Request]) -> list[Replies]:
@@ -102,6 +115,13 @@ class Among(Channel):
     @property
     def parties(self) -> tuple[str, ...]:
         return self._parties
+
+    @property
+    def elapsed(self) -> float:
+        return self._channel.elapsed
+
+    def pause(self, seconds: float) -> None:
+        self._channel.pause(seconds)
 
     def exchange(self, requests: Sequence[Request]) -> list[Replies]:
         return self._channel.exchange(requests)
