@@ -36,18 +36,22 @@ class StorageError(WeftError):
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """A temporary path beside ``path`` that takes its place when the block ends without error.
 
     A reader therefore sees the old file or the whole new one, and an interrupted write leaves
-    nothing behind.
+    nothing behind. What is ``durable`` also outlives a machine that loses its power.
     """
     if not path.parent.is_dir():
         raise StorageError(f"{path}: the folder {path.parent} does not exist; create it first")
     draft = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         yield draft
+        if durable:
+            _sync(draft)
         os.replace(draft, path)
+        if durable:
+            _sync(path.parent)
     except OSError as error:
         raise StorageError(
             f"{path}: cannot be written ({error.strerror or error}); check the folder's "
@@ -55,6 +59,17 @@ def replacing(path: Path) -> Iterator[Path]:
         ) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Have the system write a file, or the names in a folder, to its disk."""
+    if path.is_dir() and os.name == "nt":  # pragma: no cover - Windows opens no folders.
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -120,9 +135,9 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise StorageError(f"{path} is damaged or of another kind ({kind})") from None
 
 
-def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, durable: bool = False) -> None:
     """Write a file of arrays that only its owner can read."""
-    with replacing(path) as draft:
+    with replacing(path, durable=durable) as draft:
         draft.touch(mode=0o600)
         with draft.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Cipher
+from weft.crypto.memory import Draws
 from weft.matching.seat import Seat
 from weft.sums.bounds import Bounds
 from weft.sums.local_table import LocalTable
@@ -29,6 +30,8 @@ class Ground:
         The fold of every row, where the run has folds.
     start
         Weights of this party's columns to start from, in the units of the scaled table.
+    draws
+        Remembers what a party decides by other things than messages.
     """
 
     seat: Seat
@@ -39,3 +42,4 @@ class Ground:
     contributors: int = 1
     folds: NDArray[np.int8] | None = None
     start: Floats | None = None
+    draws: Draws = field(default_factory=Draws)

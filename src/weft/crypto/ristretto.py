@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_char, memmove
+from hashlib import shake_256
 from typing import Any
 
 # The package's own functions allocate and check at every call; its library is used directly.
@@ -139,6 +140,12 @@ def random_scalars(count: int) -> bytes:
     for i in range(count):
         _scalar_random(byref(out, WIDTH * i))
     return out.raw
+
+
+def scalars_of(seed: bytes, count: int) -> bytes:
+    """Scalars that follow from 32 random bytes or more, and look random to whoever lacks them."""
+    wide = shake_256(b"weft scalars" + seed).digest(2 * WIDTH * count)
+    return b"".join([reduced(wide[at : at + 2 * WIDTH]) for at in range(0, len(wide), 2 * WIDTH)])
 
 
 def subtract_product(r: bytes, c: bytes, k: bytes) -> bytes:

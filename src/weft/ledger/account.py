@@ -4,6 +4,10 @@ Sums are booked ahead of their time, some dozens at once, and what was not neede
 the end. So a run that is killed has at least as much in the ledger as it showed, and the files are
 written a few times in a run, not once for every sum. Other runs may be under way in the same file:
 each adds what it books and takes back no more than its own, and counts what the others have booked.
+
+A run that is taken up again after an interruption books nothing that it remembers to have booked.
+The file is written before the memory, and taken back from after it: an interruption in between
+leaves more in the ledger than there was, never less.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.cipher import Cipher
+from weft.crypto.memory import Draws
 from weft.errors import ConfigError
 from weft.guards.runs import Change
 from weft.ledger.attendance import Attendance
@@ -56,13 +61,25 @@ class Account:
     strict
         Whether the party stops before another one has got as many sums about a sample, over all
         runs, as it lacks columns.
+    draws
+        Remembers what this run has written; None: remembers it as long as it lives.
     """
 
-    def __init__(self, ledger: Ledger, party: str, kind: Kind, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        party: str,
+        kind: Kind,
+        *,
+        strict: bool = False,
+        draws: Draws | None = None,
+    ) -> None:
         book = self._book = ledger.book(party)
         self._strict = strict
         self._kind, self._federation = kind, ledger.federation
-        self._run_id, self._began = uuid4().hex, _now()
+        self._draws = Draws() if draws is None else draws
+        known = self._draws.take("ledger run", lambda: f"{uuid4().hex} {_now()}".encode())
+        self._run_id, self._began = known.decode().split()
         self.solver = ""
         pages = self._pages = book.read()
         self._key = None if pages is None else pages.key
@@ -96,23 +113,46 @@ class Account:
         before the first feature sum is sent: others may have come in between.
         """
         self._attendance, self._object = attendance, objecting
-        self._refuse_change(self._pages)
+        self._once("objection", lambda: self._refuse_change(self._pages))
 
-    def _refuse_change(self, pages: Pages | None) -> None:
+    def _refuse_change(self, pages: Pages | None) -> bytes:
         who = self._attendance
         if pages is not None and who is not None and self._object is not None:
             self._object(lambda at_least: pages.change(who, at_least))
+        return b""
+
+    def _once(self, what: str, work: Callable[[], bytes]) -> bytes:
+        """Do something with the file, unless this run did it before it was interrupted.
+
+        What was refused then is refused again, whatever the file holds now.
+        """
+
+        def attempt() -> bytes:
+            try:
+                return b"+" + work()
+            except ConfigError as error:
+                return b"-" + str(error).encode()
+
+        outcome = self._draws.take(f"ledger {what}", attempt)
+        if outcome[:1] == b"-":
+            raise ConfigError(outcome[1:].decode())
+        return outcome[1:]
 
     def note_attendance(self) -> None:
         """Write down who takes part, before the first feature sum is sent."""
-        if self._attendance is None or self._noted:
+        who = self._attendance
+        if who is None or self._noted:
             return
+        self._once("attendance", lambda: self._write_attendance(who))
+        self._noted = self._begun = True
+
+    def _write_attendance(self, who: Attendance) -> bytes:
         with self._book.locked():
             pages = self._open_pages()
             self._refuse_change(pages)
-            self._noted = True
-            pages.remember(self._attendance, self._began)
-            self._put(pages, self._booked, None)
+            pages.remember(who, self._began)
+            self._put(pages, self._run(self._booked, None, who))
+        return b""
 
     def _keep_ahead(self) -> None:
         """Book more where the sums have used up what was booked."""
@@ -132,7 +172,11 @@ class Account:
             tally.received + max(0, room_received - received),
             tally.shown + max(0, room_shown - shown) * tally.reach,
         )
-        self._write(np.stack(ahead), ended=None)
+        counts: Ints = np.stack(ahead)
+        elsewhere = self._once("booking", lambda: self._write(counts, ended=None))
+        self._booked, self._begun = counts, True
+        if self._strict:
+            self._shown_elsewhere = np.frombuffer(elsewhere, np.int64)
         self._room_received, self._room_shown = room_received, room_shown
 
     def _exposed(self, shown: Ints) -> NDArray[np.bool_]:
@@ -158,11 +202,15 @@ class Account:
         if tally is None or not (self._room_received or self._room_shown or self._noted):
             return
         tally.booking = None
-        self._write(np.stack([tally.received, tally.shown]), ended=_now())
+        if self._draws.first("ledger close"):
+            self._write(np.stack([tally.received, tally.shown]), ended=_now())
         self._tally = None
 
-    def _write(self, counts: Ints, *, ended: str | None) -> None:
-        """Add to the file what has come since this run wrote to it last."""
+    def _write(self, counts: Ints, *, ended: str | None) -> bytes:
+        """Add to the file what has come since this run wrote to it last.
+
+        Returns what other runs have shown or booked.
+        """
         with self._book.locked():
             pages = self._open_pages()
             hashes = pages.hashes(self._ids) if self._hashes is None else self._hashes
@@ -171,20 +219,21 @@ class Account:
                 self._refuse_exposure(self._tally.shown)
             change = counts - self._booked
             pages.add(hashes, change[0], change[1], self._foreign, self._fewest)
-            self._put(pages, counts, ended)
+            self._put(pages, self._run(counts, ended, self._attendance if self._noted else None))
             # Not before: what was not written has another key the next time.
             self._hashes = hashes
+        return self._shown_elsewhere.tobytes() if self._strict else b""
 
-    def _put(self, pages: Pages, counts: Ints, ended: str | None) -> None:
-        pages.note(self._run(counts, ended))
+    def _put(self, pages: Pages, run: Run) -> None:
+        pages.note(run)
         self._book.write(pages)
-        self._booked, self._key, self._begun = counts, pages.key, True
+        self._key = pages.key
 
     def _open_pages(self) -> Pages:
         """What the file holds now, with what other runs have added to it."""
         pages = self._book.read()
         if pages is None:
-            if self._key is not None:
+            if self._key is not None or self._begun:
                 raise StorageError(
                     f"the ledger {self._book.path} has gone in the middle of a run; put it back, "
                     "then start again"
@@ -199,9 +248,9 @@ class Account:
             )
         return pages
 
-    def _run(self, counts: Ints, ended: str | None) -> Run:
+    def _run(self, counts: Ints, ended: str | None, who: Attendance | None) -> Run:
         seat = self._seat
-        starts, who = seat.shared_rows, self._attendance if self._noted else None
+        starts = seat.shared_rows
         cohorts = [
             Cohort(
                 samples=int(end - begin),

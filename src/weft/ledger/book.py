@@ -261,7 +261,10 @@ class Book:
             yield
 
     def write(self, pages: Pages) -> None:
-        """Put pages in the place of those that were read under the same lock."""
+        """Put pages in the place of those that were read under the same lock.
+
+        They are on the disk before anybody notes elsewhere that they are.
+        """
         runs = msgspec.json.encode(pages.runs)
         save_arrays(
             self.path,
@@ -274,6 +277,7 @@ class Book:
                 **pages.attended.to_arrays("attended"),
                 **pages.versions.to_arrays("versions"),
             },
+            durable=True,
         )
 
     def _damaged(self, why: str) -> StorageError:

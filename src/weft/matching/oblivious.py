@@ -22,14 +22,17 @@ import msgspec
 from weft.channels.message import Message, binary, integer
 from weft.crypto.keyring import Keys
 from weft.crypto.letters import LetterError, read_letter, write_letter
+from weft.crypto.memory import Draws
 from weft.crypto.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
-from weft.crypto.ristretto import WIDTH, GroupError
+from weft.crypto.ristretto import WIDTH, GroupError, scalars_of
 from weft.crypto.secrets import PublicIdentity
 from weft.errors import ProtocolError
 from weft.matching.relay import pack, unpack
 
 #: A party may ask for every row and for its loose form.
 FORMS = 2
+#: Random bytes that all blinds of a party in a run follow from.
+_SEED = 32
 
 
 class Known(Protocol):
@@ -80,12 +83,19 @@ class Oblivious:
         How many rows it has.
     known
         What a signed roster says of all members; None: there is none.
+    draws
+        Makes and remembers what is random.
     """
 
     def __init__(
-        self, keys: Keys, run: bytes, rows: int, known: Mapping[str, Known] | None
+        self,
+        keys: Keys,
+        run: bytes,
+        rows: int,
+        known: Mapping[str, Known] | None,
+        draws: Draws,
     ) -> None:
-        self._keys, self._run, self._known = keys, run, known
+        self._keys, self._run, self._known, self._draws = keys, run, known, draws
         self._key: OprfKey = matching_key(keys.identity)
         self._announced = self._announcement(rows)
         self._inputs: list[bytes] = []
@@ -145,7 +155,10 @@ class Oblivious:
             self._refuse(f"to be asked for step {hop} in the place of {len(self._holders)}")
         if hop == 0:
             self._inputs = list(inputs)
-            self._blinds, self._sent = blind(self._inputs)
+            # A seed is remembered in the place of the blinds, which take as much room as the ids.
+            seed = self._draws.random("blinds", _SEED)
+            blinds = scalars_of(seed, len(self._inputs))
+            self._blinds, self._sent = blind(self._inputs, blinds)
         else:
             self._sent = self._take_answer(binary(message, "box"))
         holder = self._meet(binary(message, "holder"))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from weft.channels.message import Message, array, binary, text
 from weft.crypto.keyring import AXES, Keyring, Keys
+from weft.crypto.memory import Draws
 from weft.crypto.secrets import Secret
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
@@ -72,6 +73,8 @@ class MatchingParty:
         Objects to ways of matching that the party does not agree to; None: it agrees to all.
     known
         What a signed roster says of all members; None: there is none.
+    draws
+        Makes and remembers what is random; None: remembers it as long as it lives.
 
     Attributes
     ----------
@@ -89,8 +92,10 @@ class MatchingParty:
         targets: Callable[[Message], Sequence[Floats]] | None = None,
         accept: Callable[[Matching], None] | None = None,
         known: Mapping[str, Known] | None = None,
+        draws: Draws | None = None,
     ) -> None:
         self._name, self._keys, self._keyring = name, keys, keyring
+        self._draws = Draws() if draws is None else draws
         self._targets, self._accept, self._known = targets, accept, known
         self._sources = [tile.source or "its tile" for tile in tiles]
         self.ids = [normal_ids(tile.ids) for tile in tiles]
@@ -130,7 +135,7 @@ class MatchingParty:
             raise ProtocolError(f"party {self._name} has begun to match already; start a new run")
         run = binary(message, "run")
         rows = sum(len(ids) for ids in self.ids)
-        self._oblivious = Oblivious(self._keys, run, rows, self._known)
+        self._oblivious = Oblivious(self._keys, run, rows, self._known, self._draws)
         return {**self._keyring.announce(run), "card": self._oblivious.announce()}
 
     def _asking(self) -> Oblivious:
