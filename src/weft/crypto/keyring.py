@@ -7,7 +7,6 @@ party of the federation makes it and seals it to everyone.
 
 from __future__ import annotations
 
-from secrets import token_bytes
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ from weft.crypto.bfv import BfvSecret
 from weft.crypto.cipher import Cipher, Plain, check_cipher
 from weft.crypto.envelopes import BfvCipher, PaillierCipher
 from weft.crypto.masks import NONCE, Masks
+from weft.crypto.memory import Draws
 from weft.crypto.pad import Pad
 from weft.crypto.paillier import PaillierSecret
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
@@ -54,11 +54,16 @@ class Keyring:
         Name of the cipher under every sum.
     terms
         Over how many parties sums of scalars must go.
+    draws
+        Makes and remembers what is random; None: remembers it as long as it lives.
     """
 
-    def __init__(self, keys: Keys, cipher: str, terms: Terms = OPEN) -> None:
+    def __init__(
+        self, keys: Keys, cipher: str, terms: Terms = OPEN, draws: Draws | None = None
+    ) -> None:
         check_cipher(cipher)
         self._keys = keys
+        self._draws = Draws() if draws is None else draws
         self._terms = terms
         self.cipher = _cipher_of(cipher)
         self.cipher.party_name = keys.name
@@ -75,6 +80,16 @@ class Keyring:
     def __reduce__(self) -> Any:
         raise TypeError("a keyring is not to be pickled")
 
+    @property
+    def run_secret(self) -> Secret:
+        """What the parties share and the coordinator lacks."""
+        return self._keys.run
+
+    @property
+    def run_id(self) -> bytes:
+        """The coordinator's random name of the run; empty before it is told."""
+        return self._run_id
+
     def token_key(self) -> bytes:
         """The key of this run's tokens."""
         return self._keys.run.derive("weft tokens", self._run_id).reveal()
@@ -82,7 +97,7 @@ class Keyring:
     def announce(self, run_id: bytes) -> dict[str, Any]:
         """What everybody may know: public keys, and a mark by which equal secrets are known."""
         self._run_id = run_id
-        self._nonce = token_bytes(NONCE)
+        self._nonce = self._draws.random("nonce", NONCE)
         mark = self._keys.run.fingerprint(f"run {run_id.hex()}")
         public = self._keys.identity.public.to_bytes()
         return {"public": public, "nonce": self._nonce, "mark": mark}
@@ -118,8 +133,8 @@ class Keyring:
             self._start[axis] = start
             self._seeds[axis] = np.zeros((len(start) - 1, SEED), np.uint8)
             mine = np.flatnonzero(message[f"{axis}.maker"] == party)
-            random = np.frombuffer(token_bytes(SEED * len(mine)), np.uint8)
-            self._seeds[axis][mine] = random.reshape(-1, SEED)
+            random = self._draws.random(f"seeds of {axis}", SEED * len(mine))
+            self._seeds[axis][mine] = np.frombuffer(random, np.uint8).reshape(-1, SEED)
         self._places = [
             _spread(message[f"{axis}.place"], start)
             for axis, start in zip(AXES, (rows, columns), strict=True)
@@ -128,8 +143,9 @@ class Keyring:
         reply: dict[str, Any] = {}
         content = b""
         if "deal" in message and self.cipher.name != "pad":
-            self._shared = (BfvSecret if self.cipher.name == "bfv" else PaillierSecret).new()
-            content = self._shared.to_bytes()
+            kind = BfvSecret if self.cipher.name == "bfv" else PaillierSecret
+            content = self._draws.take("shared key", lambda: kind.new().to_bytes())
+            self._shared = kind.from_bytes(content)
             if isinstance(self._shared, PaillierSecret):
                 reply["shared.public"] = self._shared.public()
         boxes = self._boxes(message, content)
