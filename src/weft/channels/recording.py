@@ -15,17 +15,16 @@ interrupted: resuming the run goes on in it.
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Literal, Self
-from zlib import crc32
 
 import msgspec
 
+from weft.channels.frames import CutOff, Damage, framed, read_frames
 from weft.channels.local import Recorded
 from weft.channels.message import Message
 from weft.channels.packing import pack, unpack
@@ -35,7 +34,6 @@ from weft.errors import ProtocolError, WeftError
 MESSAGES = "messages.weft"
 
 _MAGIC = b"weft messages 1\n"
-_PREFIX = struct.Struct("<QI")
 
 #: To a party, or from it.
 Direction = Literal["down", "up"]
@@ -176,8 +174,7 @@ class Recorder:
         self.path.unlink(missing_ok=True)
 
     def _write(self, *frames: Head | _Crossed | _End) -> None:
-        content = [msgspec.msgpack.encode(frame) for frame in frames]
-        whole = b"".join(_PREFIX.pack(len(part), crc32(part)) + part for part in content)
+        whole = b"".join(framed(msgspec.msgpack.encode(frame)) for frame in frames)
         with _writing(self.path):
             self._file.write(whole)
             # Also what a killed process had sent must be found here when the run is resumed.
@@ -235,6 +232,7 @@ class Recording:
 def _frames(path: Path, *, whole: bool = True) -> Iterator[tuple[Head | _Crossed | _End, int]]:
     """Frames, and where each ends; unless ``whole``, one that is cut off counts as none."""
     decoder = msgspec.msgpack.Decoder(Head | _Crossed | _End)
+    count = 0
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -243,32 +241,18 @@ def _frames(path: Path, *, whole: bool = True) -> Iterator[tuple[Head | _Crossed
                     f"{path} is no recording of messages; name a results folder of a run with "
                     "--record"
                 )
-            count = 0
-            while (at := file.tell()) < size:
-                length, check = _prefix(file.read(_PREFIX.size))
-                if length > size - at - _PREFIX.size:
-                    if whole:
-                        raise _cut_off(path, max(0, count - 1))
-                    return
-                content = file.read(length)
-                if crc32(content) != check:
-                    raise _damaged(path)
+            for content, end in read_frames(file, size):
                 count += 1
-                yield decoder.decode(content), file.tell()
+                yield decoder.decode(content), end
+    except CutOff:
+        if whole:
+            raise _cut_off(path, max(0, count - 1)) from None
     except FileNotFoundError:
         raise RecordingError(f"{path} does not exist; train with --record to get one") from None
     except OSError as error:
         raise RecordingError(f"{path} cannot be read ({error.strerror or error})") from None
-    except msgspec.MsgspecError:
+    except (Damage, msgspec.MsgspecError):
         raise _damaged(path) from None
-
-
-def _prefix(read: bytes) -> tuple[int, int]:
-    """Length and checksum; of a prefix that is cut off, a length that no file has."""
-    if len(read) < _PREFIX.size:
-        return 1 << 63, 0
-    length, check = _PREFIX.unpack(read)
-    return length, check
 
 
 def _damaged(path: Path) -> RecordingError:

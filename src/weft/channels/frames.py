@@ -1,0 +1,65 @@
+"""Frames: records in a file, one after the other, each with its length and a checksum.
+
+.. code-block:: text
+
+    length (8 bytes), CRC-32 (4 bytes), content
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import IO
+from zlib import crc32
+
+_PREFIX = struct.Struct("<QI")
+
+
+class CutOff(Exception):
+    """A file ends within a frame."""
+
+
+class Damage(Exception):
+    """A frame is not as it was written.
+
+    Attributes
+    ----------
+    last
+        Whether nothing comes after it, so that it may never have been written whole.
+    """
+
+    def __init__(self, *, last: bool) -> None:
+        super().__init__("a frame is damaged")
+        self.last = last
+
+
+def framed(content: bytes) -> bytes:
+    """A record as it is written; it must not be empty."""
+    return _PREFIX.pack(len(content), crc32(content)) + content
+
+
+def read_frames(file: IO[bytes], size: int) -> Iterator[tuple[bytes, int]]:
+    """Records from where a file stands up to ``size``, and where each ends.
+
+    Raises
+    ------
+    CutOff
+        The last one is not there as a whole.
+    Damage
+        One is not what was written.
+    """
+    while (at := file.tell()) < size:
+        prefix = file.read(_PREFIX.size)
+        if len(prefix) < _PREFIX.size:
+            raise CutOff
+        length, check = _PREFIX.unpack(prefix)
+        if length > size - at - _PREFIX.size:
+            raise CutOff
+        if length == 0:
+            # Zeros: a file that grew before a power cut, and was not filled any more.
+            raise Damage(last=not (prefix + file.read()).strip(b"\0"))
+        content = file.read(length)
+        end = file.tell()
+        if crc32(content) != check:
+            raise Damage(last=end >= size)
+        yield content, end

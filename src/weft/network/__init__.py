@@ -1,0 +1,1 @@
+"""Weft over a real network: one process per party, through an existing engine."""
