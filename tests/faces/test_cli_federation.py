@@ -34,7 +34,7 @@ def keys(tmp_path):
 @pytest.fixture
 def roster(weft, keys, tmp_path):
     """A roster that nobody has signed."""
-    outcome = weft("federation", "new", "roster.json", "--keys", keys, "--name", "two hospitals")
+    outcome = weft("federation", "draft", "roster.json", "--keys", keys, "--name", "two hospitals")
     assert outcome.code == 0, outcome.err
     return tmp_path / "roster.json"
 
@@ -72,7 +72,7 @@ def test_sites_that_share_no_machine_agree_on_a_roster_and_a_run_secret(weft, tm
         public = read_public(site / "keys").members[name]
         assert public.fingerprint in joined.out
         assert read_card(tmp_path / f"{name}.json").identity == public
-    made = weft("federation", "new", "roster.json", "north.json", "south.json", "west.json")
+    made = weft("federation", "draft", "roster.json", "north.json", "south.json", "west.json")
     assert "3 members, signed by nobody yet" in made.out
     for name, site in sites.items():
         sign(weft, "roster.json", site / "keys", [name])
@@ -95,7 +95,7 @@ def test_a_draft_has_every_term_and_role(weft, keys, hospitals, tmp_path):
     hospitals.change('file = "south.csv"', 'file = "south.csv"\nlabel = false')
     set_privacy(hospitals, "allow_pairs = true\nmin_batch = 3")
     outcome = weft(
-        *("federation", "new", "r.json", "--keys", keys, "--config", hospitals.write()),
+        *("federation", "draft", "r.json", "--keys", keys, "--config", hospitals.write()),
         *("--model", "south", "--rows", "north=40", "--min-batch", "5", "--loss", "hinge"),
         *("--solver", "cutting-planes", "--allow-lone-labels"),
     )
@@ -116,19 +116,19 @@ def test_a_draft_has_every_term_and_role(weft, keys, hospitals, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["new", "r.json"], ["cards", "--keys"]),
-        (["new", "r.json", "card.json", "--keys", "keys"], ["but not both"]),
-        (["new", "r.json", "none.json"], ["there is no membership card none.json"]),
-        (["new", "r.json", "--keys", "nowhere"], ["nowhere/public.json does not exist"]),
-        (["new", "r.json", "--keys", "keys", "--labels", "nord"], ["--labels names 'nord'"]),
-        (["new", "r.json", "--keys", "keys", "--rows", "north"], ["is not NAME=N"]),
-        (["new", "r.json", "--keys", "keys", "--rows", "north=0"], ["most_rows 0"]),
-        (["new", "r.json", "--keys", "keys", "--rows", "nord=5"], ["--rows names 'nord'"]),
-        (["new", "r.json", "--keys", "keys", "--min-batch", "0"], ["min_batch is 0"]),
-        (["new", "r.json", "--keys", "keys", "--coordinator-sees", "all"], ["choose one of"]),
-        (["new", "r.json", "--keys", "keys", "--loss", "hing"], ["losses names 'hing'"]),
-        (["new", "r.json", "--keys", "keys", "--config", "c.toml"], ["no config file"]),
-        (["new", "a/r.json", "--keys", "keys"], ["the folder a does not exist"]),
+        (["draft", "r.json"], ["cards", "--keys"]),
+        (["draft", "r.json", "card.json", "--keys", "keys"], ["but not both"]),
+        (["draft", "r.json", "none.json"], ["there is no membership card none.json"]),
+        (["draft", "r.json", "--keys", "nowhere"], ["nowhere/public.json does not exist"]),
+        (["draft", "r.json", "--keys", "keys", "--labels", "nord"], ["--labels names 'nord'"]),
+        (["draft", "r.json", "--keys", "keys", "--rows", "north"], ["is not NAME=N"]),
+        (["draft", "r.json", "--keys", "keys", "--rows", "north=0"], ["most_rows 0"]),
+        (["draft", "r.json", "--keys", "keys", "--rows", "nord=5"], ["--rows names 'nord'"]),
+        (["draft", "r.json", "--keys", "keys", "--min-batch", "0"], ["min_batch is 0"]),
+        (["draft", "r.json", "--keys", "keys", "--coordinator-sees", "all"], ["choose one of"]),
+        (["draft", "r.json", "--keys", "keys", "--loss", "hing"], ["losses names 'hing'"]),
+        (["draft", "r.json", "--keys", "keys", "--config", "c.toml"], ["no config file"]),
+        (["draft", "a/r.json", "--keys", "keys"], ["the folder a does not exist"]),
         (["join", "c.json", "--keys", "keys", "--party", "nord"], ["party nord: its private"]),
         (["join", "c.json", "--keys", "keys"], ["--party", "weft federation join --help"]),
         (["sign", "r.json", "--keys", "keys", "--party", "north"], ["there is no roster r.json"]),
@@ -145,7 +145,7 @@ def test_wrong_arguments_are_one_sentence(weft, keys, tmp_path, arguments, words
 
 def test_nothing_is_overwritten_by_a_draft_or_a_card(weft, keys, roster):
     before = roster.read_bytes()
-    assert "exists already" in sentence(weft("federation", "new", roster, "--keys", keys))
+    assert "exists already" in sentence(weft("federation", "draft", roster, "--keys", keys))
     said = sentence(weft("federation", "join", roster, "--keys", keys, "--party", "north"))
     assert "exists already" in said
     assert roster.read_bytes() == before
@@ -241,7 +241,7 @@ def test_no_run_secret_for_a_roster_that_does_not_count(weft, keys, roster):
     assert weft(*new, "--renew-run").code == 0
 
 
-@pytest.mark.parametrize("command", ["new", "join", "sign"])
+@pytest.mark.parametrize("command", ["draft", "join", "sign"])
 def test_a_full_disk_leaves_the_old_file_or_none(
     weft, keys, roster, tmp_path, monkeypatch, command
 ):
@@ -251,7 +251,7 @@ def test_a_full_disk_leaves_the_old_file_or_none(
     before = {path: path.read_bytes() for path in tmp_path.glob("*.json")}
     who = ("--keys", keys, "--party", "north")
     arguments = {
-        "new": ("new", "new.json", "--keys", keys),
+        "draft": ("draft", "new.json", "--keys", keys),
         "join": ("join", "card.json", *who),
         "sign": ("sign", roster, *who, "--yes"),
     }[command]
@@ -278,7 +278,7 @@ def agreed(weft, hospitals, keys, tmp_path):
     def make(*options):
         roster = hospitals.folder / "roster.json"
         outcome = weft(
-            *("federation", "new", roster, "--keys", keys, "--name", "two hospitals"),
+            *("federation", "draft", roster, "--keys", keys, "--name", "two hospitals"),
             *("--allow-pairs", "--min-batch", "2", *options),
         )
         assert outcome.code == 0, outcome.err
@@ -403,7 +403,7 @@ def test_privacy_in_a_config_cannot_widen_a_roster(weft, agreed, hospitals):
     # Signed again without pairs.
     roster.unlink()
     keys = hospitals.folder.parent / "keys"
-    assert weft("federation", "new", roster, "--keys", keys, "--name", "two hospitals").code == 0
+    assert weft("federation", "draft", roster, "--keys", keys, "--name", "two hospitals").code == 0
     sign(weft, roster, keys)
     assert "the roster of 'two hospitals' says so" in sentence(weft("train", config))
 
@@ -467,7 +467,7 @@ def test_a_matching_key_goes_from_the_card_into_the_roster(weft, keys, tmp_path)
     for name in PARTIES:
         joined = weft("federation", "join", f"{name}.json", "--keys", keys, "--party", name)
         assert joined.code == 0, joined.err
-    new = ("federation", "new", "r.json", "north.json", "south.json", "--matching")
+    new = ("federation", "draft", "r.json", "north.json", "south.json", "--matching")
     assert weft(*new, "north").code == 0
     found = read_roster(tmp_path / "r.json")
     assert found.charter.terms.matching == "oprf"
@@ -484,5 +484,5 @@ def test_a_matching_key_goes_from_the_card_into_the_roster(weft, keys, tmp_path)
     assert "another matching key of 'north' than its own" in said
     # A folder's public file has none, but the private keys give it.
     (tmp_path / "r.json").unlink()
-    assert weft("federation", "new", "r.json", "--keys", keys, "--matching", "south").code == 0
+    assert weft("federation", "draft", "r.json", "--keys", keys, "--matching", "south").code == 0
     assert read_roster(tmp_path / "r.json").members["south"].matching_key.hex() == other

@@ -16,6 +16,7 @@ from weft.cli.compare import compare
 from weft.cli.demo import demo
 from weft.cli.federation import federation
 from weft.cli.keys import keys
+from weft.cli.kits import kits
 from weft.cli.ledger import ledger
 from weft.cli.predict import predict
 from weft.cli.reproduce import reproduce
@@ -80,6 +81,7 @@ data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)
 app.add_typer(data, name="data")
 app.add_typer(keys, name="keys")
+federation.add_typer(kits)
 app.add_typer(federation, name="federation")
 app.add_typer(reproduce, name="reproduce")
 

@@ -1,4 +1,4 @@
-"""``weft federation``: cards, rosters and signatures."""
+"""``weft federation``: cards, rosters and signatures; `weft.cli.kits` adds the kits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 federation = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="The roster of a federation: who belongs to it, and on which terms; signed by everybody.",
+    help="The roster of a federation: who belongs to it, and on which terms; signed by everybody. "
+    "And the kits by which its sites meet over a network.",
 )
 
 _Roster = Annotated[Path, typer.Argument(help="The roster, a JSON file.")]
@@ -45,9 +46,9 @@ def join(
 
 
 @federation.command(
-    epilog="Example: weft federation new roster.json north.json south.json west.json"
+    epilog="Example: weft federation draft roster.json north.json south.json west.json"
 )
-def new(
+def draft(
     roster: Annotated[Path, typer.Argument(help="New file for the roster.")],
     cards: Annotated[
         list[Path] | None, typer.Argument(help="Membership cards, in the order of the members.")
@@ -120,7 +121,7 @@ def new(
         "matching": "oprf" if matching else None,
     }
     title, terms, labelled = _from_config(config)
-    draft = draft_roster(
+    drafted = draft_roster(
         name or title or roster.stem,
         known,
         _changed(terms, changes),
@@ -132,9 +133,9 @@ def new(
         matching=matching or (),
         rows=_rows(rows or []),
     )
-    write_roster(roster, draft, new=True)
+    write_roster(roster, drafted, new=True)
     say(
-        f"{roster}: {len(known)} members, signed by nobody yet; roster {draft.fingerprint}",
+        f"{roster}: {len(known)} members, signed by nobody yet; roster {drafted.fingerprint}",
         f"- read it: weft federation show {roster}",
         f"- every member signs it: weft federation sign {roster} --keys FOLDER --party NAME",
     )

@@ -1,0 +1,239 @@
+"""``weft federation new``, ``add``, ``request``, ``install`` and ``kit``: start-up kits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    from weft.network.kits.plan import FederationPlan
+    from weft.network.kits.provisioning import Delivery, Parcel
+    from weft.network.kits.reading import Kit
+
+kits = typer.Typer(rich_markup_mode="markdown")
+
+_Plan = Annotated[
+    Path,
+    typer.Argument(metavar="FEDERATION.toml", help="Name, host, port, sites and submitters."),
+]
+_Requests = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Signing requests (*.csr) of those who made their keys."),
+]
+
+
+@kits.command(epilog="Example: weft federation new federation.toml --out kits --requests requests")
+def new(
+    plan: _Plan,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="New folder for the kits.")] = Path(
+        "kits"
+    ),
+    requests: _Requests = None,
+) -> None:
+    """Make a start-up kit for the coordinator, each site and each submitter.
+
+    The federation gets a certificate authority of its own, in OUT/ca. A site that sent a signing
+    request ('weft federation request' makes one) keeps its key to itself; for any other a key is
+    made here, and its kit is secret on its way.
+    """
+    from weft.cli.console import say
+    from weft.network.kits.plan import read_plan
+    from weft.network.kits.provisioning import provision
+
+    federation = read_plan(plan)
+    made = provision(federation, out, _requested(requests))
+    say(
+        f"Federation '{federation.name}': the coordinator at {federation.host}:{federation.port}, "
+        f"{len(federation.sites)} sites, {len(federation.submitters)} submitters.",
+        *_authority_words(made),
+        *_parcel_words(made),
+        *_remarks(federation),
+    )
+
+
+@kits.command(epilog="Example: weft federation add federation.toml --out kits west")
+def add(
+    plan: _Plan,
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Sites or submitters to make kits for.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The folder that 'weft federation new' made.")
+    ] = Path("kits"),
+    requests: _Requests = None,
+) -> None:
+    """Make kits for sites or submitters that came later; nobody else needs a new one.
+
+    Write them into FEDERATION.toml first. Also for a new kit in the place of one that expires: move
+    the old one away.
+    """
+    from weft.cli.console import say
+    from weft.network.kits.plan import read_plan
+    from weft.network.kits.provisioning import add_to
+
+    made = add_to(read_plan(plan), out, names, _requested(requests))
+    say(*_authority_words(made), *_parcel_words(made))
+
+
+@kits.command(epilog="Example: weft federation request north --out north-request")
+def request(
+    name: Annotated[
+        str,
+        typer.Argument(help="The site's or submitter's name in federation.toml; or 'coordinator'."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="New folder for key and request.")],
+) -> None:
+    """Make a TLS key on this machine, and a signing request to send to the organiser.
+
+    The key never leaves: the kit that comes back is completed here, with 'weft federation
+    install'.
+    """
+    from weft.cli.console import say
+    from weft.network.kits.certificates import fingerprint
+    from weft.network.kits.requests import make_request
+
+    made = make_request(name, out)
+    say(
+        f"{name}: key {fingerprint(made)}",
+        f"- send {out / f'{name}.csr'} to whoever organises the federation; it is not secret",
+        f"- keep {out / f'{name}.key'} here: it is secret, and nobody else needs it",
+        f"- then: weft federation install {quote(f'{name}.zip')} --request {quote(str(out))}",
+    )
+
+
+@kits.command(epilog="Example: weft federation install north.zip --request north-request")
+def install(
+    archive: Annotated[Path, typer.Argument(help="The kit that the organiser sent.")],
+    request: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="What 'weft federation request' made.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="New folder for the kit; default: beside the archive."),
+    ] = None,
+) -> None:
+    """Complete a kit with the key that was made on this machine.
+
+    Compare the authority's fingerprint with what the organiser told you by telephone or on paper:
+    whoever relays the kit could have exchanged it.
+    """
+    from weft.cli.console import say
+    from weft.network.kits.requests import install as complete
+
+    kit = complete(archive, request, out)
+    say(
+        *_kit_words(kit),
+        f"- {request} is not needed any more; the kit has the key now",
+        f"- next: {_next(kit.kind, kit.path)}",
+    )
+
+
+@kits.command(epilog="Example: weft federation kit kits/north")
+def kit(
+    path: Annotated[Path, typer.Argument(help="The kit's folder.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+) -> None:
+    """Say what a kit is: whose, of which federation, and until when."""
+    from weft.cli.console import say, say_json
+    from weft.network.kits.certificates import fingerprint, read_certificate
+    from weft.network.kits.reading import Kit
+
+    found = Kit.look(path)
+    if not json:
+        say(*_kit_words(found))
+    else:
+        authority = read_certificate(found.authority.read_bytes())
+        say_json(
+            {
+                "kit": str(found.path),
+                "kind": found.kind,
+                "name": found.name,
+                "organisation": found.organisation,
+                "federation": found.federation,
+                "host": found.host,
+                "port": found.port,
+                "expires": found.expires.isoformat(),
+                "authority": fingerprint(authority),
+            }
+        )
+    Kit.open(path)
+
+
+def _requested(folder: Path | None) -> dict[str, RSAPublicKey] | None:
+    from weft.network.kits.requests import read_requests
+
+    return None if folder is None else read_requests(folder)
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _authority_words(made: Delivery) -> list[str]:
+    return [
+        f"Authority {made.fingerprint}",
+        f"- {made.authority} decides who takes part: it is secret; back it up, and keep it offline",
+        "- read the fingerprint above to everybody by telephone; 'weft federation kit' shows it",
+    ]
+
+
+def _parcel_words(made: Delivery) -> list[str]:
+    lines = []
+    for parcel in made.parcels:
+        lines += ["", *_one_parcel(parcel)]
+    return lines
+
+
+def _one_parcel(parcel: Parcel) -> list[str]:
+    from weft.network.kits.certificates import day
+
+    who = "the coordinator's host" if parcel.kind == "coordinator" else parcel.name
+    lines = [f"{parcel.path} → {who} ({parcel.kind}), valid until {day(parcel.expires)}"]
+    if parcel.secret:
+        lines.append(
+            "- SECRET, its key was made here: send it by a safe way (scp, a sealed stick), to "
+            "nobody else, and delete it here"
+        )
+        place = parcel.path
+    else:
+        lines += [
+            "- not secret: its key stayed where it was made",
+            f"- there: weft federation install {quote(parcel.path.name)} --request FOLDER",
+        ]
+        place = Path(parcel.name)
+    return [*lines, f"- there: {_next(parcel.kind, place)}"]
+
+
+def _next(kind: str, path: Path) -> str:
+    kit = quote(str(path))
+    return {
+        "coordinator": f"weft serve {kit}",
+        "site": f"weft join {kit} --data FILE --id COLUMN --keys FOLDER",
+        "submitter": f"weft submit {kit} CONFIG.toml",
+    }[kind]
+
+
+def _remarks(federation: FederationPlan) -> list[str]:
+    lines = []
+    if federation.missing:
+        lines += ["", f"Members of the roster without a kit: {', '.join(federation.missing)}"]
+    if federation.host == "localhost":
+        lines += ["", "The coordinator is called localhost: only this machine can reach it."]
+    return lines
+
+
+def _kit_words(found: Kit) -> list[str]:
+    from weft.network.kits.certificates import day, fingerprint, read_certificate
+
+    authority = read_certificate(found.authority.read_bytes())
+    who = "the coordinator" if found.kind == "coordinator" else f"{found.kind} '{found.name}'"
+    return [
+        f"{found.path}: kit of {who} in federation '{found.federation}'",
+        f"- the coordinator is at {found.host}:{found.port}",
+        f"- valid until {day(found.expires)}",
+        f"- authority {fingerprint(authority)}",
+    ]

@@ -1,0 +1,21 @@
+"""Start-up kits: who takes part in a deployed federation, and how each reaches the coordinator.
+
+A kit is a folder that the engine starts from. There are three kinds: the coordinator's
+(``weft serve KIT``), a site's (``weft join KIT``) and a submitter's (``weft submit KIT``). Each
+holds a certificate of the federation's own authority, the key to it, and the engine's settings.
+No secret of `weft.keys` ever lies in a kit.
+
+- `plan`: reading ``federation.toml``;
+- `certificates`: the authority, and what it signs;
+- `settings`: what a kit tells the engine;
+- `provisioning`: making the kits of a federation, and of those who join later;
+- `requests`: keys that are made on a site and never leave it;
+- `reading`: opening a kit to start from it.
+
+::
+
+    KIT/startup/   fed_server.json | fed_client.json | fed_admin.json, certificate, key, rootCA.pem
+    KIT/local/     resources.json, authorization.json, comm_config.json, log_config.json
+    KIT/transfer/  what the engine brings back (coordinator, submitter)
+    KIT/weft/      what Weft keeps; KIT/weft/engine/ has the coordinator's storage of jobs
+"""

@@ -1,0 +1,323 @@
+"""Making kits: all of a federation's, or none; and those of recipients that come later."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from weft.errors import ConfigError
+from weft.network.kits.archives import write_archive
+from weft.network.kits.certificates import (
+    Authority,
+    CertificateError,
+    fingerprint,
+    key_bytes,
+    name_of,
+    new_key,
+    pem,
+    read_certificate,
+    read_key,
+)
+from weft.network.kits.plan import FederationPlan, Kind, Recipient
+from weft.network.kits.reading import packed_json
+from weft.network.kits.settings import SUBMITTER_ROLE, settings_of
+from weft.storage import StorageError
+
+#: The authority's folder beside the kits.
+AUTHORITY = "ca"
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the authority's folder says of its federation."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What one recipient is sent.
+
+    Parameters
+    ----------
+    path
+        A folder that is ready to start from; or, where the recipient made its own key, an archive
+        without it.
+    secret
+        Whether whoever reads it on its way could take the recipient's place.
+    """
+
+    kind: Kind
+    name: str
+    path: Path
+    secret: bool
+    expires: datetime
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What `provision` or `add_to` made.
+
+    Parameters
+    ----------
+    authority
+        The folder with the authority's key.
+    fingerprint
+        Of the authority, for recipients to compare.
+    """
+
+    authority: Path
+    fingerprint: str
+    parcels: tuple[Parcel, ...]
+
+
+def provision(
+    plan: FederationPlan, out: Path, requested: Mapping[str, RSAPublicKey] | None = None
+) -> Delivery:
+    """Make a federation's authority and a kit for each recipient, all of it or nothing.
+
+    Parameters
+    ----------
+    out
+        A new folder, or an empty one.
+    requested
+        Keys that recipients made themselves, by their names; for the others a key is made here.
+    """
+    _check_requested(requested or {}, plan.recipients)
+    _check_free(out)
+    with _whole(out) as draft:
+        authority = Authority.new(plan.name)
+        _write_authority(draft / AUTHORITY, authority, plan)
+        parcels = _parcels(plan, plan.recipients, authority, draft, out, requested or {})
+    return Delivery(out / AUTHORITY, fingerprint(authority.certificate), parcels)
+
+
+def add_to(
+    plan: FederationPlan,
+    out: Path,
+    names: Sequence[str],
+    requested: Mapping[str, RSAPublicKey] | None = None,
+) -> Delivery:
+    """Make kits for recipients that came later, signed by the authority of the others.
+
+    Parameters
+    ----------
+    plan
+        The federation, in which the new ones stand already.
+    out
+        The folder that `provision` made.
+    names
+        Those to make kits for.
+    """
+    known = {one.name: one for one in plan.recipients}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"federation.toml has no site or submitter '{name}'; write it there first"
+            )
+    chosen = [known[name] for name in dict.fromkeys(names)]
+    _check_requested(requested or {}, chosen)
+    authority = _read_authority(out / AUTHORITY, plan)
+    for one in chosen:
+        for path in (out / one.name, _archive(out, one)):
+            if os.path.lexists(path):
+                raise ConfigError(
+                    f"{path} exists already; move it away if '{one.name}' is to get a new kit"
+                )
+    with _added(out) as draft:
+        parcels = _parcels(plan, chosen, authority, draft, out, requested or {})
+    return Delivery(out / AUTHORITY, fingerprint(authority.certificate), parcels)
+
+
+# ── kits ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _parcels(
+    plan: FederationPlan,
+    recipients: Sequence[Recipient],
+    authority: Authority,
+    draft: Path,
+    out: Path,
+    requested: Mapping[str, RSAPublicKey],
+) -> tuple[Parcel, ...]:
+    return tuple(
+        _parcel(plan, one, authority, draft, out, requested.get(one.name)) for one in recipients
+    )
+
+
+def _parcel(
+    plan: FederationPlan,
+    one: Recipient,
+    authority: Authority,
+    draft: Path,
+    out: Path,
+    public: RSAPublicKey | None,
+) -> Parcel:
+    key = new_key() if public is None else None
+    asked = public if key is None else key.public_key()
+    assert asked is not None
+    certificate = _certificate(plan, one, authority, asked)
+    base = "server" if one.kind == "coordinator" else "client"
+    files = {
+        name: packed_json(content)
+        for name, content in settings_of(plan, one, out / one.name).items()
+    }
+    files[f"startup/{base}.crt"] = pem(certificate)
+    files["startup/rootCA.pem"] = pem(authority.certificate)
+    expires = certificate.not_valid_after_utc
+    if key is None:
+        write_archive(_archive(draft, one), files)
+        return Parcel(one.kind, one.name, _archive(out, one), False, expires)
+    files[f"startup/{base}.key"] = key_bytes(key)
+    write_kit(draft / one.name, files)
+    return Parcel(one.kind, one.name, out / one.name, True, expires)
+
+
+def _archive(folder: Path, one: Recipient) -> Path:
+    return folder / f"{one.name}.zip"
+
+
+def _certificate(
+    plan: FederationPlan, one: Recipient, authority: Authority, public: RSAPublicKey
+) -> x509.Certificate:
+    if one.kind == "coordinator":
+        return authority.issue(public, plan.host, one.organisation, host=plan.host)
+    role = SUBMITTER_ROLE if one.kind == "submitter" else None
+    return authority.issue(public, one.name, one.organisation, role=role)
+
+
+def write_kit(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write a kit's files and folders, all of them the owner's only."""
+    for name in ("", "startup", "local", "transfer", "weft"):
+        (folder / name).mkdir(mode=0o700)
+    for name, content in files.items():
+        write_private(folder / name, content)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner can read."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+
+
+# ── the authority ─────────────────────────────────────────────────────────────────────────────
+
+
+def _write_authority(folder: Path, authority: Authority, plan: FederationPlan) -> None:
+    folder.mkdir(mode=0o700)
+    write_private(folder / "ca.key", key_bytes(authority.key))
+    write_private(folder / "ca.crt", pem(authority.certificate))
+    record = _Record(plan.name, plan.host, plan.port)
+    write_private(folder / "federation.json", msgspec.json.encode(record) + b"\n")
+
+
+def _read_authority(folder: Path, plan: FederationPlan) -> Authority:
+    try:
+        record = msgspec.json.decode((folder / "federation.json").read_bytes(), type=_Record)
+        certificate = read_certificate((folder / "ca.crt").read_bytes())
+        authority = Authority(certificate, read_key((folder / "ca.key").read_bytes()))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{error.filename} is not here; bring the authority's folder back to {folder}, or "
+            "provision anew in another folder"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be read ({error.strerror or error})") from None
+    except (msgspec.MsgspecError, CertificateError):
+        raise ConfigError(f"{folder} is damaged; copy it back from a backup") from None
+    if (
+        authority.key.public_key() != certificate.public_key()
+        or name_of(certificate) != record.name
+    ):
+        raise ConfigError(f"{folder} is damaged; copy it back from a backup")
+    for field in ("name", "host", "port"):
+        now, then = getattr(plan, field), getattr(record, field)
+        if now != then:
+            raise ConfigError(
+                f"federation.toml has {field} = {now!r}, but {folder} was made for {then!r}; "
+                "change it back, or provision anew in another folder"
+            )
+    return authority
+
+
+# ── all or nothing ────────────────────────────────────────────────────────────────────────────
+
+
+def _check_requested(
+    requested: Mapping[str, RSAPublicKey], recipients: Sequence[Recipient]
+) -> None:
+    names = {one.name for one in recipients}
+    for name in requested:
+        if name not in names:
+            raise ConfigError(
+                f"there is a signing request of '{name}', for whom no kit is made here; it should "
+                f"come from one of {', '.join(names)}"
+            )
+
+
+def _check_free(out: Path) -> None:
+    try:
+        taken = any(out.iterdir())
+    except FileNotFoundError:
+        taken = False
+    except OSError as error:
+        raise ConfigError(
+            f"{out} cannot hold kits ({error.strerror or error}); name another folder"
+        ) from None
+    if taken:
+        raise ConfigError(
+            f"{out} exists and is not empty; name another folder with --out, or add to it with "
+            "'weft federation add'"
+        )
+
+
+@contextmanager
+def _whole(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` that takes its place when the block ends without error."""
+    with _draft(out.parent, out.name) as draft:
+        yield draft
+        os.rename(draft, out)
+
+
+@contextmanager
+def _added(out: Path) -> Iterator[Path]:
+    """A folder whose content is moved into ``out`` when the block ends without error."""
+    with _draft(out, "kits") as draft:
+        yield draft
+        moved: list[Path] = []
+        try:
+            for made in sorted(draft.iterdir()):
+                os.rename(made, out / made.name)
+                moved.append(out / made.name)
+        except OSError:
+            for path in moved:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            raise
+        draft.rmdir()
+
+
+@contextmanager
+def _draft(parent: Path, name: str) -> Iterator[Path]:
+    draft = parent / f".{name}.{uuid4().hex}.tmp"
+    try:
+        draft.mkdir(mode=0o700)
+        yield draft
+    except OSError as error:
+        raise StorageError(
+            f"{error.filename or parent}: cannot be written ({error.strerror or error}); check "
+            "the folder's permissions and free space; nothing was changed"
+        ) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
