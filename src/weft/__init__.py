@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from weft.data.tile import Tile
     from weft.errors import WeftError
     from weft.estimators import HybridClassifier, HybridRegressor
-    from weft.federation import Federation, Preparation
+    from weft.federation import Federation
     from weft.model import Model, load_model
+    from weft.preparation import Preparation
 
 __version__ = "0.1.0"
 
@@ -42,7 +43,7 @@ _HOMES = {
     "HybridClassifier": "weft.estimators",
     "HybridRegressor": "weft.estimators",
     "Model": "weft.model",
-    "Preparation": "weft.federation",
+    "Preparation": "weft.preparation",
     "Settings": "weft.algorithms.settings",
     "Tile": "weft.data.tile",
     "WeftError": "weft.errors",

@@ -20,9 +20,10 @@ from weft.algorithms.settings import Settings
 from weft.config.solvers import settled
 from weft.crypto.cipher import check_cipher
 from weft.data import SPLITS, Split, Table, load
-from weft.federation import Federation, Preparation, Trained
+from weft.federation import Federation, Trained
 from weft.guards import Terms
 from weft.losses import get_loss
+from weft.preparation import Preparation
 
 Floats = NDArray[np.float64]
 

@@ -2,86 +2,44 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
-from typing import Any, Literal
+from secrets import token_bytes
+from typing import Any
 
-import msgspec
-import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from weft.algorithms.base import Checkpointing, Record, Result
-from weft.algorithms.registry import algorithm_of, check_cut, resolve
+from weft.algorithms.base import Checkpointing, Record
 from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel, Message, Meter, Sink
-from weft.consortium.consent import Consent, key_holders
+from weft.channels import LocalChannel, Sink
+from weft.consortium.consent import Consent
+from weft.coordination import Outcome, announce, assemble, coordinate
 from weft.crypto import Adder
 from weft.crypto.cost import Cost, Spent
-from weft.data.tile import MissingPolicy, Tile, settle_missing
-from weft.errors import ConfigError, DataError
+from weft.crypto.secrets import Identity
+from weft.data.tile import Tile, settle_missing
+from weft.errors import ConfigError
 from weft.guards import OPEN, Terms
-from weft.guards.terms import Matching
 from weft.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.ledger.account import Ledger
-from weft.matching.meet import meet
-from weft.matching.roster import Overlap, Roster
+from weft.matching.roster import Roster
 from weft.model import Model
 from weft.party import Party
-from weft.sums.extremes import units_above
-from weft.sums.scaling import Rule, agree_on_scaling
+from weft.preparation import Preparation
+from weft.release.slices import join_slices, open_slice
 
-
-@dataclass(frozen=True)
-class Preparation:
-    """How the parties' tables become one problem.
-
-    Attributes
-    ----------
-    overlap
-        A cell at several holders: ``mean``, ``first`` or ``sum`` (additive shares).
-    intercept, intercept_scaling
-        Whether there is a constant column, and its value.
-    scaling, unit_rows
-        Federated scaling of features; then all rows by one constant so that ‖x_i‖ ≤ 1.
-    missing
-        A blank cell in a tile: ``error``, ``zero`` or ``mean`` (needs a centring scaling).
-    confirm_separate_ids
-        Parties with different features whose ids never meet are meant to be so.
-    classes
-        The class values, if agreed beforehand; else collected from the tiles.
-    matching
-        Tokens of ids from the run secret alone (``hmac``), or also through key holders (``oprf``).
-    """
-
-    overlap: Overlap = "mean"
-    intercept: bool = False
-    intercept_scaling: float = 1.0
-    scaling: Rule = "none"
-    unit_rows: bool = False
-    missing: MissingPolicy = "error"
-    confirm_separate_ids: bool = False
-    classes: Sequence[Any] | None = None
-    matching: Matching = "hmac"
+#: Name of the reader that is this process.
+_HERE = ""
 
 
 @dataclass
-class Trained:
-    """What training gave: the model, how the run went, and who held what.
-
-    ``settings`` are those of the run, with the solver that was chosen.
-    """
+class Trained(Outcome):
+    """What training gave: the model, how the run went, and who held what."""
 
     model: Model
-    result: Result
-    roster: Roster
-    meter: Meter
     channel: LocalChannel
     encryption: Spent
-    settings: Settings
 
 
 class Federation:
@@ -146,20 +104,26 @@ class Federation:
         self._packed = packed
         self._keys = keys
         self._consents = consents or {name: Consent(name, terms) for name in tiles}
-        self.terms = reduce(Terms.stricter, (self._consents[name].terms for name in tiles))
         self._ledger = ledger
         self._start: Model | None = None
+        #: Whoever runs all parties in one process gets the model, whatever else was agreed.
+        self._reader = Identity.new()
         self.parties: dict[str, Party] = {}
 
     def assemble(
         self, settings: Settings
     ) -> tuple[LocalChannel, Roster, Adder, NDArray[Any] | None]:
         """Make the parties, match their samples and features, agree on scaling."""
-        how = self.preparation
-        classes = self._classes(settings)
+        channel = self._open(settings)
+        announced = announce(channel, self.preparation, settings)
+        roster, adder = assemble(channel, self.preparation, settings, announced, token_bytes(16))
+        return channel, roster, adder, announced.classes
+
+    def _open(self, settings: Settings) -> LocalChannel:
+        """Make the parties, and the channel to them."""
         # Not from the seed, which the coordinator knows: keys must not be its to compute.
         keys = self._keys or ephemeral_keys(tuple(self._tiles))
-        adder = Adder(settings.cipher)
+        self._identities = {name: keys[name].identity.public for name in self._tiles}
         self.parties = {
             name: Party(
                 name,
@@ -170,39 +134,16 @@ class Federation:
                 start=self._start,
                 consent=self._consents[name],
                 ledger=self._ledger,
+                readers={_HERE: self._reader.public},
             )
             for name, held in self._tiles.items()
         }
-        channel = LocalChannel(
+        return LocalChannel(
             {name: party.on for name, party in self.parties.items()},
             timeout=self._timeout,
             record=self._record,
             packed=self._packed,
         )
-        roster = meet(
-            channel,
-            adder,
-            classes=classes,
-            overlap=how.overlap,
-            bias=how.intercept_scaling if how.intercept else None,
-            confirm_separate_ids=how.confirm_separate_ids,
-            # The safe method draws per cohort: nobody needs to know who else draws how much.
-            follow_draws=settings.solver == "hyfdca" and settings.local != "safe",
-            terms=self.terms,
-            matching=how.matching,
-            holders=key_holders(self._consents, self._tiles),
-        )
-        agree_on_scaling(channel, roster, how.scaling, how.unit_rows, adder)
-        return channel, roster, adder, classes
-
-    @property
-    def recipients(self) -> tuple[str, ...] | None:
-        """To whom the model goes by all rosters that bind a party; None: there is no roster."""
-        found = [consent.recipients for consent in self._consents.values()]
-        listed = [names for names in found if names is not None]
-        if not listed:
-            return None
-        return tuple(name for name in listed[0] if all(name in names for names in listed))
 
     def train(
         self,
@@ -232,51 +173,30 @@ class Federation:
         checkpointing: Checkpointing | None,
         start: Model | None,
     ) -> Trained:
-        settings, reason = resolve(
-            settings, saves=checkpointing is not None, warm=start is not None
-        )
-        if settings.norms == "auto":
-            chosen: Literal["sample", "cohort"] = "cohort"
-            if self.terms.allow_sample_norms or settings.local != "safe":
-                chosen = "sample"
-            settings = msgspec.structs.replace(settings, norms=chosen)
         self._start = start
-        algorithm = algorithm_of(settings.solver)
-        channel, roster, adder, classes = self.assemble(settings)
-        check_cut(settings, roster)
-        unit, label = units_above(channel, adder, "size", 2).tolist()
-        lam = min(settings.smallest_lam, math.inf if start is None else start.lam)
-        told: Message = {
-            "settings": settings.to_json(),
-            "unit": unit,
-            "label": label,
-            "lam": lam,
-        }
-        channel.ask("start", {p: dict(told) for p in channel.parties}).insist("starting")
-        width = 1 if classes is None or len(classes) == 2 else len(classes)
-        result = algorithm.coordinator().run(
+        channel = self._open(settings)
+        outcome = coordinate(
             channel,
-            roster,
+            self.preparation,
             settings,
-            adder,
-            unit=unit,
-            label=label,
-            classes=width,
             progress=progress,
             checkpointing=checkpointing,
-            warm=start is not None,
+            start_lam=None if start is None else start.lam,
         )
-        if reason:
-            result.notes.insert(0, reason)
-        self._admit_losses(result)
-        if self.recipients is not None:
-            result.notes.append(
-                f"by the roster the model goes to {', '.join(self.recipients)} and to nobody else: "
-                "hand it on to them only"
-            )
-        model = self.release(settings, result, classes)
-        spent = self._spent(adder)
-        return Trained(model, result, roster, channel.meter, channel, spent, settings)
+        return Trained(
+            **vars(outcome),
+            model=self._join(outcome),
+            channel=channel,
+            encryption=self._spent(outcome.adder),
+        )
+
+    def _join(self, outcome: Outcome) -> Model:
+        """Open what the parties sealed."""
+        slices = [
+            open_slice(letter, party, self._reader, self._identities[party], outcome.run)
+            for party, letter in outcome.letters[_HERE].items()
+        ]
+        return join_slices(slices, outcome.head, overlapping=bool(outcome.result.gone))
 
     def _spent(self, adder: Adder) -> Spent:
         """What encryption has cost so far."""
@@ -284,122 +204,8 @@ class Federation:
         slowest = max(costs, key=lambda cost: cost.seconds)
         return Spent(slowest, sum(costs, Cost()), adder.cost)
 
-    def release(self, settings: Settings, result: Result, classes: NDArray[Any] | None) -> Model:
-        """Collect every party's columns of w, from the parties to whom the model goes."""
-        there = [party for name, party in self.parties.items() if name not in result.gone]
-        slices = [p.release(result.model_iteration, everything=bool(result.gone)) for p in there]
-        joined = {
-            field: np.concatenate([s[field] for s in slices])
-            for field in ("names", "weights", "shift", "factor", "constant")
-        }
-        if result.gone:
-            # Others answer for the features of whoever is gone, as far as they hold them.
-            _, once = np.unique(joined["names"].astype(str), return_index=True)
-            joined = {field: values[np.sort(once)] for field, values in joined.items()}
-        names, weights, constant = joined["names"], joined["weights"], joined["constant"]
-        shift, factor = joined["shift"], joined["factor"]
-        row_factor = slices[0]["row_factor"]
-        intercept = np.zeros(weights.shape[1])
-        if constant.any():
-            intercept = weights[constant][0] * slices[0]["bias_value"]
-        order = self._order(names[~constant])
-        weights, names = weights[~constant][order], names[~constant][order]
-        shift, factor = shift[~constant][order], factor[~constant][order]
-        coef = (weights * (factor * row_factor)[:, None]).T
-        certificate = result.certificate
-        return Model(
-            features=names,
-            coef=np.ascontiguousarray(coef),
-            intercept=intercept - coef @ shift,
-            classes=classes,
-            scaling=(shift, factor * row_factor),
-            loss=settings.loss,
-            loss_parameters=settings.loss_parameters,
-            lam=(result.lam or settings.lam) if result.stage is None else result.stage.lam,
-            certificate={}
-            if certificate is None
-            else {
-                "iteration": certificate.iteration,
-                "primal": list(certificate.primal),
-                "dual": list(certificate.dual),
-                "gap": certificate.gap,
-            },
-            info={
-                "solver": settings.solver,
-                "parties": list(self.parties),
-                "recipients": None if self.recipients is None else list(self.recipients),
-            },
-        )
-
-    def _admit_losses(self, result: Result) -> None:
-        """Features that only parties hold which are gone have no weight in the model."""
-        known = {
-            name
-            for party, held in self._tiles.items()
-            if party not in result.gone
-            for tile in held
-            for name in tile.features.tolist()
-        }
-        lost = {
-            name
-            for party in result.gone
-            for tile in self._tiles[party]
-            for name in tile.features.tolist()
-        } - known
-        if lost:
-            result.certificate = None
-            result.notes.append(
-                f"the model lacks {len(lost)} feature(s) that only {', '.join(result.gone)} "
-                "holds, and is not certified without them"
-            )
-
-    def _order(self, names: NDArray[np.object_]) -> NDArray[np.int64]:
-        """Features in the order in which the parties first name them."""
-        first: dict[str, int] = {}
-        for held in self._tiles.values():
-            for tile in held:
-                for name in tile.features.tolist():
-                    first.setdefault(name, len(first))
-        return np.argsort([first[name] for name in names.tolist()], kind="stable")
-
-    def _classes(self, settings: Settings) -> NDArray[Any] | None:
-        if settings.make_loss().task == "regression":
-            return None
-        if self.preparation.classes is not None:
-            classes = np.array(self.preparation.classes)
-        else:
-            found = [
-                t.labels[t.labelled]
-                for held in self._tiles.values()
-                for t in held
-                if t.labels is not None
-            ]
-            if not found:
-                raise DataError(
-                    "no party has labels; name the label column of at least one of them"
-                )
-            classes = common_classes(found)
-        if len(classes) < 2:
-            only = f"only the label {classes.tolist()[0]!r}" if len(classes) else "no label"
-            raise DataError(
-                f"the label column holds {only}, but classification needs two classes; "
-                "check the label column, or use a regression loss such as 'squared'"
-            )
-        return classes
-
 
 def _check_consents(consents: Mapping[str, Consent] | None, parties: Iterable[str]) -> None:
     for name in parties:
         if consents is not None and name not in consents:
             raise ConfigError(f"nothing says what party {name} consents to; give its Consent too")
-
-
-def common_classes(found: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Sorted class values of several label arrays, as numbers where all of them are."""
-    values = np.concatenate([pd.unique(labels.astype(object)) for labels in found])
-    try:
-        numbers = np.unique(values.astype(np.float64))
-    except (TypeError, ValueError):
-        return np.unique(np.array([str(v) for v in values]))
-    whole = numbers.astype(np.int64)
-    return whole if (whole == numbers).all() else numbers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from weft.algorithms.base import PartyHalf
@@ -22,16 +24,22 @@ from weft.channels.message import array, integer, number, text
 from weft.consortium.consent import Consent
 from weft.crypto.cost import Cost
 from weft.crypto.keyring import Keyring, Keys
+from weft.crypto.memory import Draws, Memory
+from weft.crypto.secrets import PublicIdentity
+from weft.data.digest import add_tile
 from weft.data.scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.guards import Terms
 from weft.ledger.account import Account, Ledger, count_sums
 from weft.ledger.attendance import attendance
+from weft.matching.classes import join_classes, lock_classes
 from weft.matching.party import MatchingParty
 from weft.matching.seat import Seat
 from weft.matching.tokens import encode_labels
 from weft.model import Model
+from weft.origin import insist_on_origin
+from weft.release.party import ReleaseParty, cut_boxes
 from weft.storage import StorageError, load_arrays, replacing, save_arrays
 from weft.sums.bounds import Bounds
 from weft.sums.extremes import answer_largest
@@ -68,11 +76,22 @@ class Party:
         What it takes part in, in the place of terms alone.
     ledger
         Where it keeps count of the sums that it opens and shows; None: nowhere.
+    members
+        Public keys of all parties that may take part, as this one knows them; by default those of
+        its roster.
+    readers
+        Who gets the model, with their keys; by default the members to whom the roster gives it,
+        or all members without one.
+    memory
+        Keeps what it draws in this run: another party with this memory, made of the same things,
+        is brought to the same state by the same messages. By default it forgets.
 
     Attributes
     ----------
     tally
         The sums over samples that it has opened and shown in this run.
+    model
+        The released model, where this party gets it.
     """
 
     def __init__(
@@ -87,6 +106,9 @@ class Party:
         terms: Terms | None = None,
         consent: Consent | None = None,
         ledger: Ledger | None = None,
+        members: Mapping[str, PublicIdentity] | None = None,
+        readers: Mapping[str, PublicIdentity] | None = None,
+        memory: Memory | None = None,
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
@@ -99,14 +121,17 @@ class Party:
             labels=any(tile.labelled.any() for tile in tiles),
         )
         self._terms = self._consent.terms
-        self._keyring = Keyring(keys, cipher, self._terms)
+        self._draws = draws = Draws(memory)
+        if memory is not None:
+            insist_on_origin(draws, tiles, keys, cipher, self._consent, start)
+        self._keyring = Keyring(keys, cipher, self._terms, draws)
         self._cipher = self._keyring.cipher
         self._table: LocalTable | None = None
         self._store = store
         self._account = (
             None
             if ledger is None
-            else Account(ledger, name, "train", strict=self._consent.forbids_exposure)
+            else Account(ledger, name, "train", strict=self._consent.forbids_exposure, draws=draws)
         )
         self.tally = Tally(np.zeros(0, bool))
         self._model = start
@@ -114,6 +139,7 @@ class Party:
         self._classes: NDArray[Any] | None = None
         self._targets: list[Floats] = []
         roster = self._consent.roster
+        self._release = ReleaseParty(self._consent, self._keyring, keys.identity, members, readers)
         self._matching = MatchingParty(
             name,
             tiles,
@@ -122,12 +148,15 @@ class Party:
             targets=self._encode_labels,
             accept=self._consent.check_matching,
             known=None if roster is None else roster.members,
+            draws=draws,
         )
         self._scaling: ScalingParty | None = None
         self._half: PartyHalf | None = None
         #: What the half answers, which may change in the course of a run.
         self._answers: dict[str, Callable[[Message], Message]] = {}
         self._phases: dict[str, Callable[[Message], Message]] = {
+            "announce": self._announce,
+            "classes": self._join_classes,
             **self._matching.phases,
             "match.seat": self._take_seat,
             "scale.extremes": lambda m: self._scaler.extremes(m),
@@ -143,6 +172,8 @@ class Party:
             "checkpoint": self._save,
             "checkpoint.restore": self._restore,
             "checkpoint.forget": self._forget,
+            "release": self._seal,
+            "release.model": self._release.take,
         }
 
     def on(self, phase: str, message: Message) -> Message:
@@ -157,10 +188,34 @@ class Party:
             self._account.note_attendance()
         return reply
 
+    def replaying(self) -> AbstractContextManager[None]:
+        """While the messages of before an interruption come again: all but the last.
+
+        What the memory has is never drawn or booked twice, in this block or outside of it; in it,
+        what the memory lacks is an error. Of the last message it may lack something: nobody knows
+        how far the party had come with it.
+        """
+        return self._draws.replaying()
+
     @property
     def encryption(self) -> Cost:
         """What this party has spent on encryption."""
         return self._cipher.cost
+
+    # ── announcing ────────────────────────────────────────────────────────────────────────
+
+    def _announce(self, message: Message) -> Message:
+        """On which terms it takes part, and its classes, for the other parties alone."""
+        reply = self._consent.announcement()
+        labels = [tile.labels[tile.labelled] for tile in self._tiles if tile.labels is not None]
+        if "classes" in message and labels:
+            reply["classes"] = lock_classes(labels, self._keyring.run_secret)
+        return reply
+
+    def _join_classes(self, message: Message) -> Message:
+        """Join the lists of all parties, of which it cannot tell whose they are."""
+        boxes = cut_boxes(message)
+        return {"classes": join_classes(boxes, self._keyring.run_secret)}
 
     # ── matching ──────────────────────────────────────────────────────────────────────────
 
@@ -258,6 +313,7 @@ class Party:
             contributors=1 if self._terms.allow_pairs else self._terms.min_contributors,
             folds=self._folds(settings) if settings.folds else None,
             start=None if self._model is None else self._start_from(self._model),
+            draws=self._draws,
         )
         if self._account is not None:
             self._account.solver = settings.solver
@@ -331,29 +387,45 @@ class Party:
             names[columns] = tile.features
         return names
 
-    def release(self, iteration: int | None, *, everything: bool = False) -> dict[str, Any]:
-        """The weights of the columns this party answers for: for whom the federation names.
+    # ── the model ─────────────────────────────────────────────────────────────────────────
 
-        With ``everything`` those of all its columns, for when another party is gone. Returns names,
-        weights in the units of the scaled table, and the columns' scaling.
+    @property
+    def model(self) -> Model | None:
+        return self._release.model
+
+    def _seal(self, message: Message) -> Message:
+        model = integer(message, "model") if "model" in message else None
+        return self._release.seal(self._slice(model, everything="everything" in message))
+
+    def _slice(self, model: int | None, *, everything: bool) -> Message:
+        """The weights of the columns this party answers for, in the order of its files.
+
+        With ``everything`` those of all its columns, for when another party is gone. Weights are
+        in the units of the scaled table.
         """
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not trained; nothing to release")
-        w = self._half.weights(iteration)
-        seat, names = self.seat, self._names()
+        w, seat = self._half.weights(model), self.seat
         scaler = self._scaling
         shift = scaler.shift if scaler is not None else np.zeros(seat.n_columns)
         factor = scaler.factor if scaler is not None else np.ones(seat.n_columns)
-        owned = np.ones(seat.n_columns, bool) if everything else seat.owned
-        return {
-            "names": names[owned],
-            "weights": w[owned],
-            "shift": shift[owned],
-            "factor": factor[owned],
-            "row_factor": scaler.row_factor if scaler is not None else 1.0,
-            "constant": (np.arange(seat.n_columns) == seat.bias_slot)[owned],
-            "bias_value": self._bias,
+        columns = self._columns_in_order()
+        if not everything:
+            columns = columns[seat.owned[columns]]
+        slice_: Message = {
+            "names": self._names()[columns].astype(str),
+            "weights": w[columns],
+            "shift": shift[columns],
+            "factor": factor[columns],
+            "row_factor": float(scaler.row_factor) if scaler is not None else 1.0,
+            "constant": columns == seat.bias_slot,
         }
+        return slice_ if self._bias is None else {**slice_, "bias_value": float(self._bias)}
+
+    def _columns_in_order(self) -> NDArray[np.int64]:
+        """All its columns as its files first name them, the constant one last."""
+        slots: list[NDArray[Any]] = [*self.seat.tile_columns, np.arange(self.seat.n_columns)]
+        return np.asarray(pd.unique(np.concatenate(slots)), np.int64)
 
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
 
@@ -379,12 +451,8 @@ class Party:
         """A hash of all that this party trains on, to know it again."""
         digest = blake2b(f"{self.seat.overlap} {self._bias!r}".encode())
         for tile, target in zip(self._tiles, self._targets, strict=True):
-            for names in (tile.ids, tile.features):
-                digest.update("\x00".join(names.tolist()).encode())
-            block: Any = tile.block
-            parts = (block,) if not tile.is_sparse else (block.data, block.indices, block.indptr)
-            for part in (*parts, target):
-                digest.update(np.ascontiguousarray(part).tobytes())
+            add_tile(digest.update, tile)
+            digest.update(np.ascontiguousarray(target).tobytes())
         return np.frombuffer(digest.digest(), np.uint8)
 
     def _restore(self, message: Message) -> Message:

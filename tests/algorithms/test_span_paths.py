@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,6 +13,7 @@ from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import folds_of
 from weft.data import SPLITS, Split, Table, load, pool
 from weft.federation import Federation, Preparation, Trained
+from weft.release.slices import join_slices
 
 GAP = 1e-3
 PATH = (0.3, 0.03, 0.003)
@@ -65,10 +65,10 @@ class Run:
         def chosen(half: Any, model: int | None) -> NDArray[np.float64]:
             return half.models[model][:, which]
 
-        result = replace(self.trained.result, model_iteration=stage)
-        inside: Any = next(iter(self.federation.parties.values()))
-        with patch.object(type(inside._half), "weights", chosen):
-            model = self.federation.release(self.settings, result, classes)
+        parties: list[Any] = list(self.federation.parties.values())
+        with patch.object(type(parties[0]._half), "weights", chosen):
+            slices = [party._slice(stage, everything=False) for party in parties]
+        model = join_slices(slices, self.trained.head)
         return judge.weights(model, self.split)
 
 

@@ -15,6 +15,8 @@ from weft.algorithms.settings import Settings
 from weft.channels import LocalChannel
 from weft.data import Split, Table, Tile, pool
 from weft.federation import Federation, Preparation
+from weft.release.head import Head
+from weft.release.slices import join_slices
 from weft.sums.extremes import units_above
 
 # Numba compiles on first use, so the first example of a test may take long.
@@ -160,7 +162,11 @@ class Simulation:
             self.half(name).settle(self.run.ack[name])
 
     def model(self):
-        return self.federation.release(self.settings, self.result, self.classes)
+        gone, number = self.result.gone, self.result.model_iteration
+        there = [party for name, party in self.parties.items() if name not in gone]
+        slices = [party._slice(number, everything=bool(gone)) for party in there]
+        head = Head.of(self.settings, self.result, self.classes, list(self.parties), None)
+        return join_slices(slices, head, overlapping=bool(gone))
 
     def judge(self):
         overlap = self.preparation.overlap

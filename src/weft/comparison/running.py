@@ -27,8 +27,10 @@ from weft.comparison.pooling import (
 from weft.consortium import Consent
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError, DataError, WeftError
-from weft.federation import Federation, Preparation, Trained, common_classes
+from weft.federation import Federation, Trained
 from weft.keys import PartyKeys
+from weft.matching.classes import common_classes
+from weft.preparation import Preparation
 
 #: Parties that train alone, at most: with hundreds, some tell as much as all.
 _MOST_ALONE = 50

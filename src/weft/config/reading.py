@@ -34,11 +34,11 @@ from weft.data.readers import read_tile
 from weft.data.splits import Split
 from weft.data.tile import Tile
 from weft.errors import ConfigError
-from weft.federation import Preparation
 from weft.guards import OPEN, Terms
 from weft.keys import PartyKeys, load_all
 from weft.ledger.account import Ledger
 from weft.matching.roster import Overlap
+from weft.preparation import Preparation
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Config:
             tiles = {party.name: self._read(party) for party in self.parties}
         if data.positive is not None:
             tiles = {
-                name: tuple(_two_classes(tile, data.positive) for tile in held)
+                name: tuple(two_classes(tile, data.positive) for tile in held)
                 for name, held in tiles.items()
             }
         with naming(self.path.name):
@@ -345,7 +345,7 @@ def _table(content: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     return value
 
 
-def _two_classes(tile: Tile, positive: list[str | float]) -> Tile:
+def two_classes(tile: Tile, positive: list[str | float]) -> Tile:
     """Labels 1 for the values listed and -1 for all others; unknown ones stay unknown."""
     if tile.labels is None:
         return tile

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from typing import NoReturn
 
+import msgspec
+import numpy as np
+
 from weft.algorithms.settings import Settings
 from weft.channels.message import Message
 from weft.consortium.limits import Limits
@@ -95,6 +98,18 @@ class Consent:
     def recipients(self) -> tuple[str, ...] | None:
         """To whom the model goes; None: no roster says so."""
         return None if self.roster is None else self.roster.charter.having("model")
+
+    def announcement(self) -> Message:
+        """What everybody may know of it: the terms, and what the roster says of the others."""
+        said: Message = {"terms": msgspec.json.encode(self.terms).decode()}
+        if self.roster is None:
+            return said
+        return {
+            **said,
+            "roster": self.roster.fingerprint,
+            "recipients": np.array(self.recipients, dtype=str),
+            "holders": np.array(self.roster.charter.having("matching"), dtype=str),
+        }
 
     def _join(self, roster: SignedRoster) -> None:
         charter = roster.charter
@@ -237,12 +252,17 @@ class Consent:
 
     def check(self, settings: Settings, seat: Seat) -> None:
         """Refuse settings that go beyond what was agreed."""
-        self._each(lambda source: self._check(source, settings, seat))
+        self.check_limits(settings)
+        self._each(lambda source: check_settings(source.terms, settings, seat, self.name))
 
-    def _check(self, source: _Source, settings: Settings, seat: Seat) -> None:
-        for asked, why, remedy in source.limits.objections(settings):
-            raise ConfigError(f"party {self.name} refuses {asked}, since {why}; {remedy}")
-        check_settings(source.terms, settings, seat, self.name)
+    def check_limits(self, settings: Settings) -> None:
+        """Refuse to compute what is not allowed; this much is known before anybody is matched."""
+
+        def check(source: _Source) -> None:
+            for asked, why, remedy in source.limits.objections(settings):
+                raise ConfigError(f"party {self.name} refuses {asked}, since {why}; {remedy}")
+
+        self._each(check)
 
     def _each(self, check: Callable[[_Source], None]) -> None:
         """Let every document object, and say which one does."""

@@ -50,11 +50,31 @@ def read_letter(reader: Identity, writer: PublicIdentity, place: bytes, letter: 
     return content
 
 
+def lock(key: Secret, content: bytes) -> bytes:
+    """Encrypt for whoever has the key (XChaCha20-Poly1305)."""
+    nonce = urandom(_NONCE)
+    return nonce + crypto_aead_xchacha20poly1305_ietf_encrypt(content, None, nonce, key.reveal())
+
+
+def unlock(key: Secret, locked: bytes) -> Secret:
+    """The inverse of :func:`lock`.
+
+    Raises
+    ------
+    LetterError
+        It was locked under another key, or changed on its way.
+    """
+    content = _opened(locked, None, key)
+    if content is None:
+        raise LetterError("something was locked under another key")
+    return content
+
+
 class LetterError(Exception):
     """A letter that its reader cannot take for what it should be."""
 
 
-def _opened(letter: bytes, context: bytes, key: Secret) -> Secret | None:
+def _opened(letter: bytes, context: bytes | None, key: Secret) -> Secret | None:
     # None in the place of an exception, which would carry the key in its frames.
     try:
         return Secret(

@@ -23,8 +23,9 @@ from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
 from weft.estimators.tiles import Tiles, tiles_of
-from weft.federation import Federation, Preparation
+from weft.federation import Federation
 from weft.joint import predict_scores
+from weft.preparation import Preparation
 from weft.report.history import history_frame
 from weft.report.path import path_frame
 

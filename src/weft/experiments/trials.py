@@ -22,8 +22,9 @@ from weft.algorithms.settings import Settings
 from weft.comparison.judging import Optimum, Problem, solve
 from weft.data import Split
 from weft.errors import ProtocolError
-from weft.federation import Federation, Preparation
+from weft.federation import Federation
 from weft.losses import Loss
+from weft.preparation import Preparation
 
 Floats = NDArray[np.float64]
 Progress = Callable[[Record], None]

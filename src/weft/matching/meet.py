@@ -31,6 +31,7 @@ def meet(
     terms: Terms = OPEN,
     matching: Matching = "hmac",
     holders: Sequence[str] | None = None,
+    run: bytes | None = None,
 ) -> Roster:
     """Coordinator: collect tokens, build the roster, tell every party its seat, carry boxes.
 
@@ -50,9 +51,11 @@ def meet(
         Whether tokens come from the run secret alone, or also through key holders.
     holders
         Who holds a key for matching, in their order; None: the first two parties.
+    run
+        Sixteen random bytes that name the run; None: fresh ones.
     """
     parties = channel.parties
-    answered = _tokens(channel, classes, matching, holders)
+    answered = _tokens(channel, classes, matching, holders, run or token_bytes(16))
     _check_secrets(answered)
     try:
         roster = build_roster(
@@ -91,9 +94,10 @@ def _tokens(
     classes: NDArray[np.generic] | None,
     matching: Matching,
     holders: Sequence[str] | None,
+    name: bytes,
 ) -> dict[str, Message]:
     """What every party announces, and its tokens: one round trip, or six through key holders."""
-    run: Message = {"run": token_bytes(16)}
+    run: Message = {"run": name}
     question: Message = {"matching": matching}
     if classes is not None:
         question["classes"] = classes

@@ -128,6 +128,7 @@ _TOTALS: dict[tuple[str, ...], Meaning] = {
     ("mode", "measure", "halvings"): _WISH,
     ("rho",): _STEP,
 }
+_ANNOUNCED = Meaning(Form.TEXTS, "on which terms it takes part, and who gets the model")
 _KEEP = Meaning(Form.RECORD, "which model and dual vector to keep")
 
 _SEAT = (
@@ -152,6 +153,11 @@ _LINKS = tuple(
 #: Direction, phase ("*": any) and fields to what they are; ``#`` stands for a number.
 _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
     "up": {
+        "announce": {
+            ("terms", "roster", "recipients", "holders"): _ANNOUNCED,
+            ("classes",): Meaning(Form.BOXES, "its classes, for the other parties alone"),
+        },
+        "classes": {("classes",): Meaning(Form.TEXTS, "class names of all parties")},
         "match.hello": {
             ("public",): Meaning(Form.KEYS, "to seal for it, and to know it by"),
             ("nonce",): Meaning(Form.KEYS, "random bytes that its masks depend on"),
@@ -269,6 +275,11 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "measure.norms": {("bound",): _scalars("its part of ‖λw(α)‖²")},
         "joint.size": {("flags",): _FLAGS},
         "joint.partial": {("z",): _block("its part of the scores")},
+        "release": {
+            ("readers",): Meaning(Form.TEXTS, "who gets the model"),
+            ("boxes",): Meaning(Form.BOXES, "its part of the model, for those who get it"),
+            ("boxes.lengths",): Meaning(Form.RECORD, "where a box ends"),
+        },
     },
     "down": {
         "*": {
@@ -278,6 +289,11 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("digit",): _WISH,
             ("prefix",): _DIGITS,
             _LINKS: _CHAIN,
+        },
+        "announce": {("classes",): _WISH},
+        "classes": {
+            ("boxes",): Meaning(Form.BOXES, "classes of all parties, mixed"),
+            ("boxes.lengths",): Meaning(Form.RECORD, "where a box ends"),
         },
         "match.hello": {("run",): Meaning(Form.KEYS, "random name of the run")},
         "match.ask": {
@@ -443,6 +459,14 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "joint.partial": {("unit",): _UNIT},
         "joint.scores": {("z",): _block("scores of its samples")},
+        "release": {("model", "everything"): _KEEP},
+        "release.model": {
+            ("head",): Meaning(Form.TEXTS, "all of the model but its weights"),
+            ("writers",): Meaning(Form.TEXTS, "whose parts these are"),
+            ("boxes",): Meaning(Form.BOXES, "parts of the model, sealed to it"),
+            ("boxes.lengths",): Meaning(Form.RECORD, "where a box ends"),
+            ("everything",): _KEEP,
+        },
     },
 }
 

@@ -9,13 +9,13 @@ import msgspec
 
 from weft import __version__
 from weft.algorithms.settings import Settings
-from weft.federation import Trained
+from weft.coordination import Outcome, lost_features
 from weft.losses import get_loss
 from weft.report.holdings import kind_of
 from weft.report.path import choice_sentence, has_path, path_frame
 
 
-def summarise(trained: Trained, settings: Settings, name: str) -> dict[str, Any]:
+def summarise(trained: Outcome, settings: Settings, name: str) -> dict[str, Any]:
     """A run as plain values, ready for JSON.
 
     ``certificate`` is a proof about the released model, or None; ``estimate`` is what the
@@ -23,12 +23,12 @@ def summarise(trained: Trained, settings: Settings, name: str) -> dict[str, Any]
     ``settings`` are as they were given. ``path`` has an entry for every λ of a run over several λ
     or folds, else None, and ``choice`` says which of them is released.
     """
-    result, roster, model = trained.result, trained.roster, trained.model
+    result, roster, head = trained.result, trained.roster, trained.head
     return {
         "name": name,
         "stopped": result.stopped,
         "solver": trained.settings.solver,
-        "lambda": model.lam,
+        "lambda": head.lam,
         **_path(trained, settings),
         "iterations": len(result.history),
         "certificate": _certificate(trained),
@@ -38,19 +38,25 @@ def summarise(trained: Trained, settings: Settings, name: str) -> dict[str, Any]
             "kind": kind_of(roster),
             "parties": list(roster.parties),
             "samples": roster.n_samples,
-            "features": len(model.features),
+            "features": _features(trained),
             "left_out": roster.rows.left_out,
             "overlap": roster.overlap,
-            "recipients": model.info.get("recipients"),
+            "recipients": head.info["recipients"],
         },
-        "classes": None if model.classes is None else model.classes.tolist(),
+        "classes": head.classes,
         "settings": msgspec.to_builtins(settings),
         "notes": list(result.notes),
         "weft": __version__,
     }
 
 
-def _path(trained: Trained, settings: Settings) -> dict[str, Any]:
+def _features(trained: Outcome) -> int:
+    """Features that the model has a weight for."""
+    roster = trained.roster
+    return roster.n_features - (roster.bias_slot >= 0) - lost_features(roster, trained.result.gone)
+
+
+def _path(trained: Outcome, settings: Settings) -> dict[str, Any]:
     """The models on the path, and a sentence on the one released."""
     if not has_path(trained.result):
         return {"path": None, "choice": None}
@@ -60,7 +66,7 @@ def _path(trained: Trained, settings: Settings) -> dict[str, Any]:
     return {"path": rows, "choice": choice_sentence(frame, task)}
 
 
-def _certificate(trained: Trained) -> dict[str, Any] | None:
+def _certificate(trained: Outcome) -> dict[str, Any] | None:
     certificate = trained.result.certificate
     if certificate is None:
         return None
@@ -74,7 +80,7 @@ def _certificate(trained: Trained) -> dict[str, Any] | None:
     }
 
 
-def _estimate(trained: Trained) -> dict[str, Any] | None:
+def _estimate(trained: Outcome) -> dict[str, Any] | None:
     for record in reversed(trained.result.history):
         if record.loss_estimate is not None:
             return {
@@ -85,7 +91,7 @@ def _estimate(trained: Trained) -> dict[str, Any] | None:
     return None
 
 
-def _cost(trained: Trained) -> dict[str, Any]:
+def _cost(trained: Outcome) -> dict[str, Any]:
     """From matching to the last certificate, checkpoints aside."""
     last = trained.result.history[-1]
     return {

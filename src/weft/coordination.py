@@ -1,0 +1,375 @@
+"""The coordinator's side of a run, from the parties' announcements to the sealed model.
+
+It is the same in one process and over a network: it knows a channel, and nothing of what is behind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from secrets import token_bytes
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.algorithms.base import Checkpointing, Record, Result
+from weft.algorithms.registry import algorithm_of, check_cut, resolve
+from weft.algorithms.settings import Settings
+from weft.channels import Channel, Message, Meter
+from weft.channels.message import array, binary, text
+from weft.crypto import Adder
+from weft.errors import DataError, ProtocolError
+from weft.guards.terms import Terms
+from weft.matching.meet import meet
+from weft.matching.roster import Roster
+from weft.preparation import Preparation
+from weft.release.head import Head
+from weft.sums.extremes import units_above
+from weft.sums.scaling import agree_on_scaling
+
+#: Key holders through whom ids are matched, one after the other.
+_HOLDERS = 2
+#: Seconds between two tries to get the model from a party that does not answer.
+_PAUSE = 1.0
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What the parties said of themselves before anything else.
+
+    Attributes
+    ----------
+    terms
+        The strictest of all.
+    recipients
+        To whom the model goes by all rosters that bind a party; None: there is no roster.
+    holders
+        Who holds a key for matching, in their order; None: there is no roster.
+    classes
+        The class values, None for a regression.
+    """
+
+    terms: Terms
+    recipients: tuple[str, ...] | None
+    holders: tuple[str, ...] | None
+    classes: NDArray[Any] | None
+
+    @property
+    def width(self) -> int:
+        """Weights per feature."""
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
+
+@dataclass
+class Outcome:
+    """How a run ended, as far as its coordinator knows.
+
+    Attributes
+    ----------
+    settings
+        Those of the run, with the solver that was chosen.
+    letters
+        Per reader of the model and per party: its slice, which only the reader can open.
+    run
+        Random name of the run, which the letters are written for.
+    adder
+        The coordinator's half of the cipher.
+    """
+
+    result: Result
+    roster: Roster
+    meter: Meter
+    settings: Settings
+    head: Head
+    letters: dict[str, dict[str, bytes]]
+    run: bytes
+    adder: Adder
+
+
+def announce(channel: Channel, preparation: Preparation, settings: Settings) -> Announced:
+    """Let every party say on which terms it takes part, and collect the classes."""
+    sorts = settings.make_loss().task != "regression"
+    collect = sorts and preparation.classes is None
+    asked: Message = {"classes": True} if collect else {}
+    replies = channel.ask("announce", {p: dict(asked) for p in channel.parties}).insist("starting")
+    _check_rosters(replies)
+    terms = [_terms(party, reply) for party, reply in replies.items()]
+    classes = None
+    if collect:
+        classes = _collected(channel, replies)
+    elif sorts:
+        classes = np.array(preparation.classes)
+    if classes is not None:
+        _check_classes(classes)
+    return Announced(
+        terms=reduce(Terms.stricter, terms),
+        recipients=_common(replies, "recipients"),
+        holders=_common(replies, "holders"),
+        classes=classes,
+    )
+
+
+def _terms(party: str, reply: Message) -> Terms:
+    try:
+        return msgspec.json.decode(text(reply, "terms"), type=Terms)
+    except msgspec.MsgspecError:
+        raise ProtocolError(
+            f"party {party} announced terms that this version does not know; update both sides"
+        ) from None
+
+
+def _check_rosters(replies: Mapping[str, Message]) -> None:
+    """All parties that have a roster must have the same."""
+    found = {party: text(reply, "roster") for party, reply in replies.items() if "roster" in reply}
+    first = next(iter(found), "")
+    for party, fingerprint in found.items():
+        if fingerprint != found[first]:
+            raise ProtocolError(
+                f"parties {first} and {party} have different rosters ({found[first]} and "
+                f"{fingerprint}); let both use the one that all members signed last"
+            )
+
+
+def _common(replies: Mapping[str, Message], field: str) -> tuple[str, ...] | None:
+    """Names that all parties list which list any, in the order of the first."""
+    listed = [array(reply, field).tolist() for reply in replies.values() if field in reply]
+    if not listed:
+        return None
+    return tuple(name for name in listed[0] if all(name in names for names in listed))
+
+
+def _collected(channel: Channel, replies: Mapping[str, Message]) -> NDArray[Any]:
+    """One party with labels joins the lists of all; in an order that tells nothing."""
+    boxes = {party: binary(r, "classes") for party, r in replies.items() if "classes" in r}
+    if not boxes:
+        raise DataError("no party has labels; name the label column of at least one of them")
+    mixed = sorted(boxes.values())
+    message: Message = {
+        "boxes": b"".join(mixed),
+        "boxes.lengths": np.array([len(box) for box in mixed], np.int64),
+    }
+    joiner = next(iter(boxes))
+    told = channel.ask("classes", {joiner: message}).insist("collecting the classes")
+    return array(told[joiner], "classes")
+
+
+def _check_classes(classes: NDArray[Any]) -> None:
+    if len(classes) < 2:
+        only = f"only the label {classes.tolist()[0]!r}" if len(classes) else "no label"
+        raise DataError(
+            f"the label column holds {only}, but classification needs two classes; "
+            "check the label column, or use a regression loss such as 'squared'"
+        )
+
+
+def settle(
+    settings: Settings, terms: Terms, *, saves: bool = False, warm: bool = False
+) -> tuple[Settings, str]:
+    """Settings with all that they leave to Weft chosen, and why the solver was."""
+    settings, reason = resolve(settings, saves=saves, warm=warm)
+    if settings.norms == "auto":
+        chosen: Literal["sample", "cohort"] = "cohort"
+        if terms.allow_sample_norms or settings.local != "safe":
+            chosen = "sample"
+        settings = msgspec.structs.replace(settings, norms=chosen)
+    return settings, reason
+
+
+def assemble(
+    channel: Channel,
+    preparation: Preparation,
+    settings: Settings,
+    announced: Announced,
+    run: bytes,
+) -> tuple[Roster, Adder]:
+    """Match the parties' samples and features, and agree on scaling."""
+    adder = Adder(settings.cipher)
+    holders = announced.holders
+    if holders is not None:
+        holders = tuple(name for name in holders if name in channel.parties)[:_HOLDERS]
+    roster = meet(
+        channel,
+        adder,
+        classes=announced.classes,
+        overlap=preparation.overlap,
+        bias=preparation.intercept_scaling if preparation.intercept else None,
+        confirm_separate_ids=preparation.confirm_separate_ids,
+        # The safe method draws per cohort: nobody needs to know who else draws how much.
+        follow_draws=settings.solver == "hyfdca" and settings.local != "safe",
+        terms=announced.terms,
+        matching=preparation.matching,
+        holders=holders,
+        run=run,
+    )
+    agree_on_scaling(channel, roster, preparation.scaling, preparation.unit_rows, adder)
+    return roster, adder
+
+
+def coordinate(
+    channel: Channel,
+    preparation: Preparation,
+    settings: Settings,
+    *,
+    run: bytes | None = None,
+    progress: Callable[[Record], None] | None = None,
+    checkpointing: Checkpointing | None = None,
+    start_lam: float | None = None,
+) -> Outcome:
+    """Run an algorithm from the announcements to the sealed model.
+
+    Parameters
+    ----------
+    run
+        Sixteen random bytes that name the run; None: fresh ones. A run that is repeated from what
+        it was told before must have the same.
+    start_lam
+        λ of the model that the parties start from; None: they start from nothing.
+    """
+    run = token_bytes(16) if run is None else run
+    warm, saves = start_lam is not None, checkpointing is not None
+    # What no algorithm can do is refused before anybody is asked for anything.
+    resolve(settings, saves=saves, warm=warm)
+    announced = announce(channel, preparation, settings)
+    settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
+    roster, adder = assemble(channel, preparation, settings, announced, run)
+    check_cut(settings, roster)
+    unit, label = units_above(channel, adder, "size", 2).tolist()
+    told: Message = {
+        "settings": settings.to_json(),
+        "unit": unit,
+        "label": label,
+        "lam": min(settings.smallest_lam, math.inf if start_lam is None else start_lam),
+    }
+    channel.ask("start", {p: dict(told) for p in channel.parties}).insist("starting")
+    result = algorithm_of(settings.solver).coordinator().run(
+        channel,
+        roster,
+        settings,
+        adder,
+        unit=unit,
+        label=label,
+        classes=announced.width,
+        progress=progress,
+        checkpointing=checkpointing,
+        warm=warm,
+    )  # fmt: skip
+    if reason:
+        result.notes.insert(0, reason)
+    return release(channel, roster, settings, adder, result, announced, run)
+
+
+# ── the model ─────────────────────────────────────────────────────────────────────────────
+
+
+def release(
+    channel: Channel,
+    roster: Roster,
+    settings: Settings,
+    adder: Adder,
+    result: Result,
+    announced: Announced,
+    run: bytes,
+) -> Outcome:
+    """Carry every party's sealed columns of w to those who get the model."""
+    replies = _sealed(channel, settings, result)
+    _admit_losses(roster, result)
+    recipients = announced.recipients
+    if recipients is not None:
+        result.notes.append(
+            f"by the roster the model goes to {', '.join(recipients)} and to nobody else: hand it "
+            "on to them only"
+        )
+    head = Head.of(settings, result, announced.classes, roster.parties, recipients)
+    letters = _sorted_out(replies)
+    _deliver(channel, head, letters, result)
+    return Outcome(result, roster, channel.meter, settings, head, letters, run, adder)
+
+
+def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, Message]:
+    """The slices of all parties that are there; who stays away for too long counts as gone."""
+    answered: dict[str, Message] = {}
+    began = channel.elapsed
+    while True:
+        message: Message = {}
+        if result.model_iteration is not None:
+            message["model"] = result.model_iteration
+        if result.gone:
+            message["everything"] = True
+        waiting = [p for p in channel.parties if p not in answered and p not in result.gone]
+        replies = channel.ask("release", {party: dict(message) for party in waiting})
+        replies.stop_on_refusal()
+        answered.update(replies.answered)
+        if not replies.missing:
+            return {party: answered[party] for party in channel.parties if party in answered}
+        if channel.elapsed - began < settings.patience:
+            channel.pause(_PAUSE)
+            continue
+        result.gone = tuple(p for p in channel.parties if p in {*result.gone, *replies.missing})
+        if len(result.gone) == len(channel.parties):
+            raise ProtocolError(
+                "no party answers for its part of the model; bring them back, and resume the run"
+            )
+        # Others answer for its features now, as far as they hold them.
+        answered.clear()
+
+
+def lost_features(roster: Roster, gone: Sequence[str]) -> int:
+    """Features that only parties hold which are gone."""
+    numbers = [roster.index[party] for party in gone]
+    columns = roster.columns
+    return sum(
+        int(size)
+        for cohort, size in enumerate(columns.sizes.tolist())
+        if numbers and np.isin(columns.holders[cohort], numbers).all()
+    )
+
+
+def _admit_losses(roster: Roster, result: Result) -> None:
+    """Features that only parties hold which are gone have no weight in the model."""
+    lost = lost_features(roster, result.gone)
+    if lost:
+        result.certificate = None
+        result.notes.append(
+            f"the model lacks {lost} feature(s) that only {', '.join(result.gone)} holds, and is "
+            "not certified without them"
+        )
+
+
+def _sorted_out(replies: Mapping[str, Message]) -> dict[str, dict[str, bytes]]:
+    """Letters by reader, then by writer."""
+    letters: dict[str, dict[str, bytes]] = {}
+    for party, reply in replies.items():
+        boxes, at = binary(reply, "boxes"), 0
+        readers, lengths = array(reply, "readers"), array(reply, "boxes.lengths")
+        for reader, length in zip(readers.tolist(), lengths.tolist(), strict=True):
+            letters.setdefault(reader, {})[party] = boxes[at : at + length]
+            at += length
+    return letters
+
+
+def _deliver(
+    channel: Channel, head: Head, letters: Mapping[str, Mapping[str, bytes]], result: Result
+) -> None:
+    """Parties that get the model join it themselves."""
+    readers = [p for p in channel.parties if p in letters and p not in result.gone]
+    if not readers:
+        return
+    told = {reader: _parcel(head, letters[reader], result.gone) for reader in readers}
+    replies = channel.ask("release.model", told)
+    replies.stop_on_refusal()
+    for party, failure in replies.missing.items():
+        result.notes.append(f"{party} did not get the model ({failure.reason}); send it to them")
+
+
+def _parcel(head: Head, letters: Mapping[str, bytes], gone: Sequence[str]) -> Message:
+    parcel: Message = {
+        "head": head.to_json(),
+        "writers": np.array(list(letters), dtype=str),
+        "boxes": b"".join(letters.values()),
+        "boxes.lengths": np.array([len(letter) for letter in letters.values()], np.int64),
+    }
+    return {**parcel, "everything": True} if gone else parcel

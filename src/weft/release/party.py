@@ -1,0 +1,91 @@
+"""A party's part in the release of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft.channels.message import Message, array, binary, text
+from weft.consortium.consent import Consent
+from weft.crypto.keyring import Keyring
+from weft.crypto.secrets import Identity, PublicIdentity
+from weft.errors import ProtocolError
+from weft.model import Model
+from weft.release.head import Head
+from weft.release.slices import join_slices, open_slice, seal_slice
+
+Publics = Mapping[str, PublicIdentity]
+
+
+class ReleaseParty:
+    """Seals this party's slice to those who get the model, and joins the slices if it is one.
+
+    Who they are, and their keys, it knows from its roster or from its folder of keys; never from
+    the coordinator, who could name itself.
+
+    Parameters
+    ----------
+    members, readers
+        As `weft.party.Party` takes them.
+
+    Attributes
+    ----------
+    model
+        The model, once it is there.
+    """
+
+    def __init__(
+        self,
+        consent: Consent,
+        keyring: Keyring,
+        identity: Identity,
+        members: Publics | None,
+        readers: Publics | None,
+    ) -> None:
+        self._name = consent.name
+        self._keyring = keyring
+        self._identity = identity
+        roster = consent.roster
+        if roster is not None:
+            members = {name: member.identity for name, member in roster.members.items()}
+        self._members: Publics = members or {}
+        if readers is None:
+            names = self._members if roster is None else roster.charter.having("model")
+            readers = {name: self._members[name] for name in names}
+        self._readers = readers
+        self.model: Model | None = None
+
+    def seal(self, slice_: Message) -> Message:
+        """A slice, in letters to all readers."""
+        if not self._readers:
+            raise ProtocolError(
+                f"party {self._name} does not know who gets the model; give it a roster, or a "
+                "folder of keys with those of the other parties"
+            )
+        return seal_slice(slice_, self._identity, self._readers, self._keyring.run_id)
+
+    def take(self, message: Message) -> Message:
+        """Join the slices that the others wrote to this party."""
+        writers, letters = array(message, "writers").tolist(), cut_boxes(message)
+        slices = []
+        for writer, letter in zip(writers, letters, strict=True):
+            if writer not in self._members:
+                raise ProtocolError(
+                    f"party {self._name} got a part of the model from '{writer}', whose keys it "
+                    "does not know; find out who takes part in this run"
+                )
+            public, run = self._members[writer], self._keyring.run_id
+            slices.append(open_slice(letter, writer, self._identity, public, run))
+        head = Head.from_json(text(message, "head"))
+        self.model = join_slices(slices, head, overlapping="everything" in message)
+        return {}
+
+
+def cut_boxes(message: Message) -> list[bytes]:
+    """The boxes of a message, one by one."""
+    boxes, at, cut = binary(message, "boxes"), 0, []
+    for length in array(message, "boxes.lengths").tolist():
+        cut.append(boxes[at : at + length])
+        at += length
+    if at != len(boxes):
+        raise ProtocolError("a message is malformed: 'boxes' do not have the lengths told")
+    return cut
