@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from weft.algorithms.settings import Settings
 from weft.channels.participation import participation_of
@@ -23,12 +22,15 @@ from weft.config.sections import (
     FederationSection,
     KeysSection,
     ModelSection,
+    NetworkSection,
     PartySection,
     SolverSection,
 )
 from weft.config.solvers import settled
+from weft.config.sources import check_deployed, check_sources
 from weft.consortium import Consent, SignedRoster, read_roster
 from weft.crypto.cipher import check_cipher
+from weft.data.labels import two_classes
 from weft.data.named import load
 from weft.data.readers import read_tile
 from weft.data.splits import Split
@@ -68,6 +70,7 @@ class Config:
     terms: Terms
     parties: tuple[PartySection, ...]
     compare: dict[str, dict[str, Any]] = field(default_factory=dict)
+    network: NetworkSection = field(default_factory=NetworkSection)
 
     @property
     def folder_name(self) -> str:
@@ -105,10 +108,10 @@ class Config:
     def problem(self) -> Problem:
         """Read the tiles."""
         data = self.data
-        overlap: Overlap = data.overlap or "mean"
+        overlap: Overlap | None = None
         if data.dataset is not None:
             split = self._cut()
-            tiles, overlap = split.parties, data.overlap or split.overlap
+            tiles, overlap = split.parties, split.overlap
         else:
             tiles = {party.name: self._read(party) for party in self.parties}
         if data.positive is not None:
@@ -118,8 +121,13 @@ class Config:
             }
         with naming(self.path.name):
             participation_of(self.settings.participation, list(tiles), self.settings.seed)
-        preparation = Preparation(
-            overlap=overlap,
+        return Problem(tiles, self.preparation(overlap), self.settings)
+
+    def preparation(self, overlap: Overlap | None = None) -> Preparation:
+        """How the tables become one problem; ``overlap`` where the config does not say."""
+        data = self.data
+        return Preparation(
+            overlap=data.overlap or overlap or "mean",
             intercept=data.intercept,
             intercept_scaling=data.intercept_scaling,
             scaling=data.scaling,
@@ -128,7 +136,6 @@ class Config:
             confirm_separate_ids=data.confirm_separate_ids,
             matching=self.terms.matching,
         )
-        return Problem(tiles, preparation, self.settings)
 
     def _read(self, party: PartySection) -> tuple[Tile, ...]:
         label = self.data.label if party.label is None else party.label
@@ -154,8 +161,13 @@ class Config:
             return cut_table(table, str(options.pop("name")), options)
 
 
-def read_config(path: str | Path) -> Config:
+def read_config(path: str | Path, *, deployed: bool = False) -> Config:
     """Read and check a config.
+
+    Parameters
+    ----------
+    deployed
+        The parties are on sites of their own: the config names them at most, and no file of theirs.
 
     Raises
     ------
@@ -174,20 +186,28 @@ def read_config(path: str | Path) -> Config:
         raise ConfigError(f"{where}: is not valid TOML ({error}); correct that line") from None
     known_keys(
         content,
-        ("name", "data", "model", "solver", "privacy", "keys", "federation", "compare", "party"),
+        (
+            *("name", "data", "model", "solver", "privacy", "keys", "federation", "network"),
+            *("compare", "party"),
+        ),
         f"{where}: the config",
     )
     data = checked(DataSection, _table(content, "data", where), f"{where}: [data]")
     model = checked(ModelSection, _table(content, "model", where), f"{where}: [model]")
-    solver = checked(SolverSection, _table(content, "solver", where), f"{where}: [solver]")
+    told = _table(content, "solver", where)
+    if deployed:
+        # Whoever is away may come back: the others go on until then.
+        told = {"when_missing": "hyfdca", **told}
+    solver = checked(SolverSection, told, f"{where}: [solver]")
+    network = checked(NetworkSection, _table(content, "network", where), f"{where}: [network]")
     name = content.get("name", path.stem)
     if not isinstance(name, str) or not name.strip():
         raise ConfigError(f'{where}: name must be text, such as name = "three hospitals"')
     roster = _roster(content, path)
     with naming(where):
-        terms = _terms(_table(content, "privacy", where), roster)
+        terms = _terms(_table(content, "privacy", where), roster, deployed)
         settings = _settings(model, solver, path.parent)
-        told = check_told(_table(content, "compare", where), "[compare.")
+        compare = check_told(_table(content, "compare", where), "[compare.")
     parties = content.get("party", [])
     if not isinstance(parties, list):
         raise ConfigError(f"{where}: write [[party]] with two brackets, once for each party")
@@ -202,9 +222,13 @@ def read_config(path: str | Path) -> Config:
         roster=roster,
         terms=terms,
         parties=tuple(_party(entry, number, where) for number, entry in enumerate(parties, 1)),
-        compare=told,
+        compare=compare,
+        network=network,
     )
-    _check_sources(config)
+    if deployed:
+        check_deployed(config)
+    else:
+        check_sources(config)
     return config
 
 
@@ -267,8 +291,15 @@ def _roster(content: Mapping[str, Any], path: Path) -> SignedRoster | None:
     return read_roster(path.parent / section.roster)
 
 
-def _terms(given: dict[str, Any], roster: SignedRoster | None) -> Terms:
-    """Those of ``[privacy]``; with a roster, what it says counts for all that is not given."""
+def _terms(given: dict[str, Any], roster: SignedRoster | None, deployed: bool) -> Terms:
+    """Those of ``[privacy]``; with a roster, what it says counts for all that is not given.
+
+    Over a network the sites say the rest, and ids are matched by OPRF where nothing is said.
+    """
+    if deployed:
+        return checked(
+            Terms, {**msgspec.to_builtins(OPEN), "matching": "oprf", **given}, "[privacy]"
+        )
     if roster is None:
         return checked(Terms, given, "[privacy]")
     own = checked(Terms, {**msgspec.to_builtins(OPEN), **given}, "[privacy]")
@@ -300,42 +331,9 @@ def _party(entry: object, number: int, where: str) -> PartySection:
     party = checked(PartySection, entry, label)
     if not party.name.strip() or "/" in party.name or "\\" in party.name:
         raise ConfigError(f"{label}: a name needs at least one letter and no slash; rename it")
-    if (party.file is None) == (not party.files):
-        raise ConfigError(f'{label}: give either file = "…" or files = ["…", …]')
     if party.label is True:
         raise ConfigError(f"{label}: label = true says no column; name it, or say label = false")
     return party
-
-
-def _check_sources(config: Config) -> None:
-    where, data = config.path.name, config.data
-    if data.dataset is not None:
-        if config.parties:
-            raise ConfigError(
-                f"{where}: [data] dataset and [[party]] exclude each other; keep one of them"
-            )
-        if not isinstance((data.split or {}).get("name"), str):
-            raise ConfigError(
-                f'{where}: [data] dataset needs split, such as split = {{name = "grid", k = 3, '
-                "q = 3}"
-            )
-        return
-    if data.split is not None:
-        raise ConfigError(f"{where}: [data] split cuts a named data set; set dataset too")
-    if not config.parties:
-        raise ConfigError(
-            f"{where}: there are no parties; add a [[party]] with name and file for each"
-        )
-    names = [party.name for party in config.parties]
-    for party in config.parties:
-        if names.count(party.name) > 1:
-            raise ConfigError(f"{where}: two parties are called '{party.name}'; rename one")
-        for path in config.files_of(party):
-            if not path.is_file():
-                raise ConfigError(
-                    f"{where}: party '{party.name}' has the file {path}, which does not exist; "
-                    "paths are relative to the config"
-                )
 
 
 def _table(content: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
@@ -343,19 +341,3 @@ def _table(content: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: {name} must be a section [{name}] with keys of its own")
     return value
-
-
-def two_classes(tile: Tile, positive: list[str | float]) -> Tile:
-    """Labels 1 for the values listed and -1 for all others; unknown ones stay unknown."""
-    if tile.labels is None:
-        return tile
-    known = tile.labelled
-    labels = np.full(tile.n, np.nan)
-    if tile.labels.dtype.kind in "biuf":
-        chosen = [float(value) for value in positive if not isinstance(value, str)]
-        inside = np.isin(tile.labels[known].astype(np.float64), chosen)
-    else:
-        texts = {value if isinstance(value, str) else f"{value:g}" for value in positive}
-        inside = np.array([str(label) in texts for label in tile.labels[known]], bool)
-    labels[known] = np.where(inside, 1.0, -1.0)
-    return replace(tile, labels=labels)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from weft.data.tile import MissingPolicy
+from weft.errors import ConfigError
 from weft.matching.roster import Overlap
 from weft.sums.scaling import Rule
 
@@ -86,6 +87,17 @@ class FederationSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """``[federation]``: the roster that all members have signed."""
 
     roster: str | None = None
+
+
+class NetworkSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[network]``: seconds a party has for setting a run up, and for any other phase."""
+
+    setup: float = 600.0
+    timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not (self.setup > 0 and self.timeout > 0):
+            raise ConfigError("setup and timeout are seconds above 0")
 
 
 class PartySection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,9 +9,9 @@ from pathlib import Path
 from weft.channels import Message
 from weft.channels.message import text
 from weft.config.policies import read_policy
-from weft.config.reading import two_classes
 from weft.consortium import Consent, SignedRoster, SitePolicy, read_roster
 from weft.crypto.secrets import PublicIdentity
+from weft.data.labels import two_classes
 from weft.data.readers import read_tile
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError
@@ -74,7 +74,7 @@ class Member:
 
     def _prepared(self, tile: Tile, task: Task) -> Tile:
         if task.positive is not None:
-            tile = two_classes(tile, list(task.positive))
+            tile = two_classes(tile, task.positive)
         return settle_missing(tile, task.preparation.missing, self.name)
 
 

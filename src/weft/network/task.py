@@ -28,7 +28,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         What whoever submits it insists on, besides the parties' own terms.
     positive
         Labels that count as 1, all others count as −1; None: labels as they are.
-    setup, patience
+    setup, timeout
         Seconds that a party may take to match and scale, and for any other phase.
     """
 
@@ -39,7 +39,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     terms: Terms = OPEN
     positive: tuple[str | float, ...] | None = None
     setup: float = 600.0
-    patience: float = 60.0
+    timeout: float = 60.0
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()

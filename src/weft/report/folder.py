@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pandas as pd
+
 from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
 from weft.federation import Trained
+from weft.model import Model
 from weft.report.history import history_frame, write_history
 from weft.report.path import edge_remark, has_path, path_frame
 from weft.report.path_plot import plot_path
@@ -85,25 +88,41 @@ def write_results(
         The summary as plain values, and sentences about what could not be written, or
         should be tried.
     """
-    trained.model.save(folder / "model.npz")
-    history = history_frame(trained.result.history)
+    result = trained.result
+    path = path_frame(result, settings.make_loss().task) if has_path(result) else None
+    summary = summarise(trained, settings, name)
+    history = history_frame(result.history)
+    return summary, write_files(folder, trained.model, history, path, summary, settings, config)
+
+
+def write_files(
+    folder: Path,
+    model: Model | None,
+    history: pd.DataFrame,
+    path: pd.DataFrame | None,
+    summary: dict[str, Any],
+    settings: Settings,
+    config: Path | None = None,
+) -> list[str]:
+    """The same from what is known of a run elsewhere; None: whoever writes it gets no model."""
+    title = summary["name"]
+    if model is not None:
+        model.save(folder / "model.npz")
     write_history(history, folder)
     remarks = [
-        plot_convergence(history, folder / "convergence.png", title=name, target=settings.gap)
+        plot_convergence(history, folder / "convergence.png", title=title, target=settings.gap)
     ]
-    if has_path(trained.result):
+    if path is not None:
         task = settings.make_loss().task
-        path = path_frame(trained.result, task)
         path.to_csv(folder / "path.csv", index=False)
         remarks.append(
-            plot_path(path, folder / "path.png", title=name, task=task, target=settings.gap)
+            plot_path(path, folder / "path.png", title=title, task=task, target=settings.gap)
         )
         remarks.append(edge_remark(path))
-    summary = summarise(trained, settings, name)
     (folder / "summary.json").write_text(
         json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
     )
     (folder / "summary.md").write_text(to_markdown(summary), encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
-    return summary, [remark for remark in remarks if remark]
+    return [remark for remark in remarks if remark]
