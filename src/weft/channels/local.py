@@ -30,6 +30,16 @@ class Recorded:
 Sink = Callable[[Recorded], None]
 
 
+def sink_of(record: bool | Sink) -> tuple[list[Recorded] | None, Sink | None]:
+    """A transcript, if one is to be kept, and where messages and replies go."""
+    if not isinstance(record, bool):
+        return None, record
+    if not record:
+        return None, None
+    transcript: list[Recorded] = []
+    return transcript, transcript.append
+
+
 class LocalChannel(Channel):
     """Calls every party's handler in turn.
 
@@ -61,12 +71,7 @@ class LocalChannel(Channel):
         if packed:
             self._handlers = {name: _through_bytes(call) for name, call in handlers.items()}
         self._timeout = timeout
-        self.transcript: list[Recorded] | None = [] if record is True else None
-        self._sink: Sink | None = None
-        if not isinstance(record, bool):
-            self._sink = record
-        elif self.transcript is not None:
-            self._sink = self.transcript.append
+        self.transcript, self._sink = sink_of(record)
 
     @property
     def parties(self) -> tuple[str, ...]:

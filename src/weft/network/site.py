@@ -1,0 +1,241 @@
+"""A site: takes part in runs by answering envelopes, and forgets nothing when it is killed."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from threading import Lock, Thread
+
+from weft.channels import pack
+from weft.errors import ConfigError, ProtocolError, WeftError
+from weft.network.envelope import (
+    Damaged,
+    End,
+    Ended,
+    Envelope,
+    Failed,
+    Garbled,
+    Hello,
+    Ping,
+    Pong,
+    Welcome,
+    Work,
+    decode_envelope,
+    encode,
+)
+from weft.network.register import Entry, Register
+from weft.network.siterun import Member, Opened, Opening, OpenRun, SiteRun
+from weft.storage import StorageError
+
+__all__ = ["Member", "OpenRun", "Opened", "Opening", "Site"]
+
+log = logging.getLogger("weft.site")
+
+#: Name of the folder of all runs in a site's folder.
+_RUNS = "runs"
+
+
+class Site:
+    """One party's end of the network, whatever engine carries the envelopes.
+
+    Parameters
+    ----------
+    folder
+        Where it keeps its runs: owner-only, not to be shared by two processes.
+    open_run
+        Makes the party of a run; a WeftError is a refusal.
+    most_runs
+        In how many runs it takes part, all in all; None: any number.
+
+    Raises
+    ------
+    StorageError
+        The folder cannot be used.
+    """
+
+    def __init__(self, folder: Path, open_run: OpenRun, *, most_runs: int | None = None) -> None:
+        self._folder = folder
+        self._open_run = open_run
+        self._most_runs = most_runs
+        self._lock = Lock()
+        self._runs: dict[str, SiteRun] = {}
+        try:
+            for needed in (folder, folder / _RUNS):
+                needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"{folder} cannot be made ({error.strerror or error}); check its permissions"
+            ) from None
+        self._register = Register(folder)
+
+    def runs(self) -> list[Entry]:
+        """All runs that it took or takes part in."""
+        return self._register.entries()
+
+    def answer(self, envelope: bytes) -> bytes:
+        """The reply to an envelope; it never raises, and may be called by several threads."""
+        run = "?"
+        try:
+            content = decode_envelope(envelope)
+            run = content.run
+            return self._answer(content)
+        except Damaged as error:
+            return encode(Garbled(str(error)))
+        except StorageError as error:
+            # Not a refusal: there may be room on the disk again when it is asked next.
+            log.error("run %s: %s", run, error)
+            return encode(Failed("failed", str(error)))
+        except WeftError as error:
+            log.warning("run %s: refused: %s", run, error)
+            return encode(Failed("refused", str(error)))
+        except Exception as error:
+            log.exception("run %s: broke down", run)
+            # Its text may hold data, which is not for the coordinator.
+            kind = type(error).__name__
+            return encode(Failed("failed", f"broke down ({kind}); its own log says more"))
+
+    def close(self) -> None:
+        """The process ends: its runs stay as they are, for the next one."""
+        with self._lock:
+            for known in self._runs.values():
+                known.leave()
+            self._runs.clear()
+
+    def _answer(self, envelope: Envelope) -> bytes:
+        match envelope:
+            case Hello():
+                return encode(self._hello(envelope))
+            case Work():
+                return self._work(envelope)
+            case Ping():
+                return encode(self._pong(envelope.run))
+            case End():
+                return encode(self._end(envelope))
+
+    # ── what it is asked ──────────────────────────────────────────────────────────────────
+
+    def _hello(self, hello: Hello) -> Welcome:
+        with self._lock:
+            self._check_open(hello.run)
+            if self._register.get(hello.run) is None:
+                self._check_most()
+            known = self._known(hello.run) or self._make(hello.run)
+        with known.lock:
+            if not known.begun:
+                return self._begin(known, hello)
+            announcement = pack(known.resume(hello))
+            self._enter(known.run)
+            return Welcome(announcement)
+
+    def _begin(self, new: SiteRun, hello: Hello) -> Welcome:
+        try:
+            announcement = pack(new.begin(hello))
+            self._enter(new.run)
+        except BaseException:
+            with self._lock:
+                self._runs.pop(new.run, None)
+            new.delete()
+            raise
+        log.info("run %s: takes part", new.run)
+        return Welcome(announcement)
+
+    def _enter(self, run: str) -> None:
+        """Count a run, once."""
+        with self._lock:
+            if self._register.get(run) is None:
+                self._register.begin(run)
+
+    def _work(self, work: Work) -> bytes:
+        with self._lock:
+            self._check_open(work.run)
+            known = self._known(work.run)
+        if known is None:
+            lost = "has lost its memory of" if work.answered else "was not asked to take part in"
+            raise ProtocolError(f"{lost} run {work.run}; start a new run")
+        with known.lock:
+            return known.work(work)
+
+    def _pong(self, run: str) -> Pong:
+        """Whether an envelope of the run would be worked on at once; without waiting."""
+        with self._lock:
+            entry = self._register.get(run)
+            known = self._known(run) if entry is None or not entry.ended else None
+        if known is None or not known.begun:
+            # The next envelope is refused, which tells more.
+            return Pong(True)
+        if not known.lock.acquire(blocking=False):
+            return Pong(False, "is still at work on what it was asked before")
+        try:
+            if known.ready:
+                return Pong(True)
+            doing = known.trouble or "is being brought back from its journal"
+        finally:
+            known.lock.release()
+        Thread(target=self._bring_back, args=(known,), daemon=True).start()
+        return Pong(False, doing)
+
+    def _bring_back(self, known: SiteRun) -> None:
+        with known.lock:
+            try:
+                known.bring_back()
+                known.trouble = ""
+            except WeftError as error:
+                known.trouble = str(error)
+                log.error("run %s: cannot be brought back: %s", known.run, error)
+            except Exception as error:
+                known.trouble = f"broke down ({type(error).__name__}); its own log says more"
+                log.exception("run %s: cannot be brought back", known.run)
+
+    def _end(self, end: End) -> Ended:
+        with self._lock:
+            entry = self._register.get(end.run)
+            known = None if entry is not None and entry.ended else self._known(end.run)
+        if known is None:
+            return Ended([] if entry is None else entry.worked)
+        with known.lock:
+            worked = known.worked_since(end.last)
+            self._close(known)
+            with self._lock:
+                if known.last:
+                    how = "over" if end.over else "given up"
+                    self._register.end(end.run, how, worked)
+                else:
+                    # Nothing was computed: it does not count as a run.
+                    self._register.forget(end.run)
+                known.delete()
+                self._runs.pop(end.run, None)
+        log.info("run %s: %s", end.run, "over" if end.over else "given up")
+        return Ended(worked)
+
+    def _close(self, known: SiteRun) -> None:
+        try:
+            known.close()
+        except Exception as error:
+            # The ledger then keeps what was booked ahead, which is more than there was.
+            log.warning("run %s: was not closed in order (%s)", known.run, error)
+
+    # ── runs ──────────────────────────────────────────────────────────────────────────────
+
+    def _known(self, run: str) -> SiteRun | None:
+        """A run that this site has begun, maybe before a restart."""
+        if run not in self._runs and (self._folder / _RUNS / run).is_dir():
+            self._make(run)
+        return self._runs.get(run)
+
+    def _make(self, run: str) -> SiteRun:
+        self._runs[run] = SiteRun(run, self._folder / _RUNS / run, self._open_run)
+        return self._runs[run]
+
+    def _check_open(self, run: str) -> None:
+        entry = self._register.get(run)
+        if entry is not None and entry.ended:
+            raise ProtocolError(
+                f"run {run} is over here since {entry.ended} ({entry.how}); start a new run"
+            )
+
+    def _check_most(self) -> None:
+        if self._most_runs is not None and len(self._register) >= self._most_runs:
+            raise ConfigError(
+                f"takes part in {self._most_runs} run(s) at most, and has done so; ask its owner "
+                "to raise most_runs"
+            )

@@ -1,0 +1,80 @@
+"""Whatever is lost, delayed, damaged or killed: the run is the one that its presence describes."""
+
+from __future__ import annotations
+
+import pytest
+from toys import FATES, Crashed, Place, Toy, UnreliablePost, coordinate
+
+from weft.channels import LocalChannel
+from weft.network import channel, living
+from weft.network.channel import NetworkChannel
+from weft.network.journal import Journal
+from weft.network.presence import Attended, Presence
+
+NAMES = ("north", "south", "east", "west")
+ROUNDS = 30
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    """Look for parties that are away every other millisecond."""
+    for name in ("_FIRST", "_LONGEST", "_BUSY"):
+        monkeypatch.setattr(living, name, 0.002)
+    monkeypatch.setattr(channel, "_PAUSE", 0.002)
+
+
+def run_with_faults(folder, seed):
+    """A run that is resumed until it comes to its end; its state, its channel and its post."""
+    places = [Place(name, folder / name) for name in NAMES]
+    post = UnreliablePost(places, seed)
+    crashes = 0
+    while True:
+        journal = Journal(folder / "journal")
+        network = NetworkChannel(post, "run-1", journal)
+        try:
+            network.hello({"about": seed})
+            state = coordinate(network, ROUNDS, seed)
+            break
+        except Crashed:
+            crashes += 1
+        finally:
+            network.close()
+            journal.close()
+    post.bring_delayed()
+    states = {place.name: state_of(place) for place in places}
+    assert network.end() == {}
+    return state, states, network, post, crashes
+
+
+def state_of(place):
+    """What the party is, or would be once it was brought back."""
+    with place.site._lock:
+        known = place.site._known("run-1")
+    with known.lock:
+        return known.bring_back().member.state
+
+
+def test_every_schedule_of_faults_gives_what_its_presence_gives_in_one_process(tmp_path):
+    met, ways, crashed = set(), set(), 0
+    for seed in range(40):
+        state, states, network, post, crashes = run_with_faults(tmp_path / str(seed), seed)
+        path = tmp_path / "presence.json"
+        network.presence.save(path)
+        toys = {name: Toy(name) for name in NAMES}
+        local = LocalChannel({name: toy.on for name, toy in toys.items()}, packed=True)
+        attended = Attended(local, Presence.load(path))
+        assert coordinate(attended, ROUNDS, seed) == state
+        assert {name: toy.state for name, toy in toys.items()} == states
+        assert attended.elapsed == network.elapsed
+        for phase, cost in network.meter.phases.items():
+            again = attended.meter.phases[phase]
+            assert (cost.calls, cost.bytes_down, cost.bytes_up) == (
+                again.calls, again.bytes_down, again.bytes_up
+            )  # fmt: skip
+        met |= post.met
+        ways |= {m.how for moment in network.presence.moments for m in moment.missing.values()}
+        crashed += crashes
+    # The schedules must have had all of it in them.
+    assert met == set(FATES)
+    assert ways == {"away", "absent", "late"}
+    assert crashed > 20

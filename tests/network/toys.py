@@ -1,0 +1,205 @@
+"""A small party, a small coordinator, and a post in memory that loses, delays and kills."""
+
+from __future__ import annotations
+
+import random
+import threading
+from hashlib import blake2b
+
+from weft.channels import Failure, Request, pack
+from weft.errors import ConfigError
+from weft.network.envelope import End, Work, decode_envelope
+from weft.network.site import Opened, Site
+
+
+class Killed(BaseException):
+    """A party's process dies in the middle of its work."""
+
+
+class Crashed(BaseException):
+    """The coordinator's process dies."""
+
+
+class Toy:
+    """Its state is a digest of all that it was ever told, in order."""
+
+    def __init__(self, name):
+        self.name = name
+        self.state = name.encode()
+        self.calls = 0
+        self.closed = False
+        #: Dies after that many more calls, having changed its state.
+        self.dies_in = None
+
+    def on(self, phase, message):
+        self.calls += 1
+        told = phase.encode() + pack(message)
+        self.state = blake2b(self.state + told, digest_size=16).digest()
+        if self.dies_in is not None:
+            self.dies_in -= 1
+            if self.dies_in < 0:
+                raise Killed
+        if message.get("fail") == "refuse":
+            raise ConfigError("this toy does not do that")
+        if message.get("fail") == "break":
+            raise KeyError("a secret value")
+        return {"state": self.state, "calls": self.calls}
+
+    def close(self):
+        self.closed = True
+
+
+class Place:
+    """A party's machine: a folder that outlives its processes."""
+
+    def __init__(self, name, folder, **options):
+        self.name, self.folder, self.options = name, folder, options
+        self.toy = None
+        self.start()
+
+    def start(self):
+        self.site = Site(self.folder, self._open, **self.options)
+
+    def kill(self):
+        self.site.close()
+        self.toy = None
+        self.start()
+
+    def _open(self, opening):
+        self.toy = Toy(self.name)
+        return Opened(self.toy, {"name": self.name, "plan": pack(opening.plan)})
+
+
+class MemoryPost:
+    """Hands letters to sites at once; ``fate`` says what becomes of each."""
+
+    def __init__(self, places):
+        self.places = {place.name: place for place in places}
+        self.lock = threading.RLock()
+        self.delayed = []
+        self.sent = []
+
+    @property
+    def parties(self):
+        return tuple(self.places)
+
+    def fate(self, party, letter):
+        return "fine"
+
+    def send(self, letters, timeout):
+        with self.lock:
+            return {party: self._deliver(party, letter) for party, letter in letters.items()}
+
+    def _deliver(self, party, letter):
+        if party not in self.places:
+            return Failure("unknown", "is not known")
+        self.sent.append((party, decode_envelope(letter)))
+        place, late = self.places[party], Failure("late", "no reply in time")
+        match self.fate(party, letter):
+            case "fine":
+                return place.site.answer(letter)
+            case "lost":
+                return late
+            case "unheard":
+                place.site.answer(letter)
+                return late
+            case "twice":
+                place.site.answer(letter)
+                return place.site.answer(letter)
+            case "delayed":
+                self.delayed.append((party, letter))
+                return late
+            case "overtaken":
+                # Letters that were under way all the time come in first.
+                self.bring_delayed()
+                return place.site.answer(letter)
+            case "garbled there":
+                return place.site.answer(flipped(letter))
+            case "garbled back":
+                return flipped(place.site.answer(letter))
+            case "killed before":
+                place.kill()
+                return place.site.answer(letter)
+            case "killed after":
+                place.site.answer(letter)
+                place.kill()
+                return late
+            case "killed within":
+                self.kill_within(place, letter)
+                return Failure("failed", "the connection broke")
+            case "crash before":
+                raise Crashed
+            case "crash after":
+                place.site.answer(letter)
+                raise Crashed
+
+    def bring_delayed(self):
+        waiting, self.delayed = self.delayed, []
+        for party, letter in waiting:
+            self.places[party].site.answer(letter)
+
+    def kill_within(self, place, letter):
+        if place.toy is not None:
+            place.toy.dies_in = 0
+        try:
+            place.site.answer(letter)
+        except Killed:
+            pass
+        place.kill()
+
+
+def flipped(packed):
+    """The same bytes, but for one bit in the middle."""
+    changed = bytearray(packed)
+    changed[len(changed) // 2] ^= 4
+    return bytes(changed)
+
+
+#: What may become of a letter, and how often.
+FATES = {
+    "fine": 40, "lost": 3, "unheard": 3, "twice": 2, "delayed": 3, "overtaken": 6,
+    "garbled there": 2, "garbled back": 2, "killed before": 2, "killed after": 2,
+    "killed within": 2, "crash before": 1, "crash after": 1,
+}  # fmt: skip
+
+
+class UnreliablePost(MemoryPost):
+    """Draws what becomes of each letter of an exchange."""
+
+    def __init__(self, places, seed):
+        super().__init__(places)
+        self.random = random.Random(seed)
+        self.met = set()
+
+    def fate(self, party, letter):
+        envelope = decode_envelope(letter)
+        if isinstance(envelope, End):
+            return "fine"
+        if not isinstance(envelope, Work):
+            return self.random.choice(["fine", "fine", "lost", "killed before"])
+        (drawn,) = self.random.choices(list(FATES), list(FATES.values()))
+        self.met.add(drawn)
+        return drawn
+
+
+def coordinate(channel, rounds, seed):
+    """Ask around; what is asked next depends on all that came back, and on the time."""
+    state, draw = b"", random.Random(seed)
+    for turn in range(rounds):
+        requests = []
+        for phase in ["match.a", "work.b", "work.c"][: draw.randint(1, 3)]:
+            some = [p for p in channel.parties if draw.random() < 0.8]
+            odd = int(channel.elapsed * 1e6) % 2
+            message = {"turn": turn, "told": state, "odd": odd}
+            requests.append(Request(phase, {p: {**message, "for": p} for p in some}))
+        for replies in channel.exchange(requests):
+            for party, reply in replies.answered.items():
+                state = _mixed(state, party.encode() + pack(reply))
+            for party, failure in replies.missing.items():
+                state = _mixed(state, f"{party} {failure}".encode())
+        channel.pause(0.001 * (turn % 3))
+    return state
+
+
+def _mixed(state, more):
+    return blake2b(state + more, digest_size=16).digest()
