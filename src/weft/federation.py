@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.algorithms.base import Checkpointing, Record
 from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel, Sink
+from weft.channels import Channel, LocalChannel, Sink
 from weft.consortium.consent import Consent
 from weft.coordination import Outcome, announce, assemble, coordinate
 from weft.crypto import Adder
@@ -152,6 +152,7 @@ class Federation:
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,
         start: Model | None = None,
+        through: Callable[[Channel], Channel] | None = None,
     ) -> Trained:
         """Run an algorithm from matching to the released model.
 
@@ -159,9 +160,11 @@ class Federation:
         ----------
         start
             A model to start from, of which every party uses its own features' weights.
+        through
+            Puts another channel around that to the parties, such as one on which some are away.
         """
         try:
-            return self._train(settings, progress, checkpointing, start)
+            return self._train(settings, progress, checkpointing, start, through)
         finally:
             for party in self.parties.values():
                 party.close()
@@ -172,11 +175,12 @@ class Federation:
         progress: Callable[[Record], None] | None,
         checkpointing: Checkpointing | None,
         start: Model | None,
+        through: Callable[[Channel], Channel] | None,
     ) -> Trained:
         self._start = start
         channel = self._open(settings)
         outcome = coordinate(
-            channel,
+            channel if through is None else through(channel),
             self.preparation,
             settings,
             progress=progress,
