@@ -1,0 +1,95 @@
+"""The coordinator in a job process of the engine's server."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.signal import Signal
+from nvflare.apis.workspace import Workspace
+
+from weft.errors import WeftError
+from weft.network.engine.diary import keep_diary
+from weft.network.engine.jobs import OUTCOME, PROGRESS, task_file
+from weft.network.engine.post import NvflarePost
+from weft.network.kits.reading import Kit, packed_json
+from weft.network.post import Stopped
+from weft.network.progress import Progress
+from weft.network.results import FILES, PARCEL
+from weft.network.running import coordinate_run
+from weft.network.task import Task
+
+log = logging.getLogger("weft.coordinator")
+
+
+class CoordinatorController(Controller):
+    """Runs one task, and tells how it gets on.
+
+    A run that fails for a reason ends its job in order, with a sentence in a file: a job that the
+    engine calls failed is one whose process died, and is worth another try.
+
+    Parameters
+    ----------
+    run
+        Name of the run.
+    """
+
+    def __init__(self, run: str) -> None:
+        super().__init__()
+        self.run = run
+        self._progress = Progress(run)
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        fl_ctx.get_engine().register_app_command(PROGRESS, self._tell)
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """Nothing is left to do."""
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        engine = fl_ctx.get_engine()
+        workspace: Workspace = engine.get_workspace()
+        job = fl_ctx.get_job_id()
+        kit = Kit.look(workspace.get_root_dir())
+        keep_diary(kit)
+        log.info("run %s: begins", self.run)
+        folder = kit.runs / self.run
+        try:
+            task = Task.from_json(
+                task_file(Path(workspace.get_app_dir(job))).read_text(encoding="utf-8")
+            )
+            post = NvflarePost(
+                engine.get_cell(), task.parties, lambda: bool(abort_signal.triggered)
+            )
+            coordinate_run(post, folder, task, self._progress)
+            self._progress.end("over")
+        except Stopped as error:
+            self._progress.end("stopped", str(error))
+        except WeftError as error:
+            self._progress.end("failed", str(error))
+        except Exception as error:
+            log.exception("run %s: the coordinator broke down", self.run)
+            self._progress.end(
+                "failed",
+                f"the coordinator broke down ({type(error).__name__}: {error}); its diary says why",
+            )
+        self._hand_out(folder, Path(workspace.get_run_dir(job)))
+
+    def process_result_of_unknown_task(self, *_: Any, **__: Any) -> None:
+        """There are no tasks in the engine's sense."""
+
+    def _tell(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
+        since = data.get("since", 0) if isinstance(data, dict) else 0
+        return self._progress.since(since).to_plain()
+
+    def _hand_out(self, folder: Path, run_dir: Path) -> None:
+        """Put what may leave into the job's folder, which the engine gives to the submitter."""
+        told = msgspec.structs.replace(self._progress.since(), records=[])
+        (run_dir / OUTCOME).write_bytes(packed_json(told.to_plain()))
+        for name in FILES:
+            found = folder / PARCEL / name
+            if told.state == "over" and found.exists():
+                (run_dir / name).write_bytes(found.read_bytes())

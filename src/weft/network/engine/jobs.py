@@ -1,0 +1,55 @@
+"""A job as the engine takes it: names our controller, ships no code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from weft.network.task import Task
+
+#: Topic of the question how a run gets on, and the file that says how it ended.
+PROGRESS, OUTCOME = "weft.progress", "outcome.json"
+
+_APP = "coordinator"
+_CONTROLLER = "weft.network.engine.coordinator.CoordinatorController"
+#: The engine's check of a job insists on a client; this one does not exist.
+_NOBODY = "nobody"
+
+
+def task_file(app: Path) -> Path:
+    """Where the task lies in an app's folder.
+
+    It is a file of its own because the engine looks for variables in what its settings say.
+    """
+    return app / "config" / "task.json"
+
+
+def write_job(folder: Path, run: str, task: Task) -> Path:
+    """Write a run's job below ``folder``.
+
+    Returns
+    -------
+    Path
+        The job, a folder that is called like the run.
+    """
+    job = folder / run
+    config = job / _APP / "config"
+    config.mkdir(parents=True)
+    _write(
+        job / "meta.json",
+        {"name": run, "resource_spec": {}, "deploy_map": {_APP: ["server", _NOBODY]}},
+    )
+    controller = {"id": _APP, "path": _CONTROLLER, "args": {"run": run}}
+    _write(
+        config / "config_fed_server.json",
+        {"format_version": 2, "workflows": [controller], "components": []},
+    )
+    _write(
+        config / "config_fed_client.json", {"format_version": 2, "executors": [], "components": []}
+    )
+    task_file(job / _APP).write_text(task.to_json(), encoding="utf-8")
+    return job
+
+
+def _write(path: Path, content: dict[str, object]) -> None:
+    path.write_text(json.dumps(content), encoding="utf-8")

@@ -1,0 +1,115 @@
+"""How a run is getting on, for whoever asks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from threading import Lock
+from typing import Any, Literal
+
+import msgspec
+
+from weft.algorithms.base import Record
+from weft.channels import Failure
+from weft.report.plain import finite
+
+log = logging.getLogger("weft.coordinator")
+
+#: ``starting`` → ``running`` → ``over``, ``failed`` (a sentence says why) or ``stopped``.
+State = Literal["starting", "running", "over", "failed", "stopped"]
+#: Seconds between two lines about iterations in the diary.
+_LINES = 5.0
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer to the question how a run is getting on.
+
+    Attributes
+    ----------
+    records
+        Iterations from the one that was asked for.
+    parties, away
+        All parties, and why some do not answer at the moment.
+    sentence
+        Why the run failed or was stopped.
+    """
+
+    run: str
+    state: State
+    records: list[dict[str, Any]] = []
+    parties: list[str] = []
+    away: dict[str, str] = {}
+    sentence: str = ""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As values that JSON can hold."""
+        plain: dict[str, Any] = finite(msgspec.to_builtins(self))
+        return plain
+
+
+class Progress:
+    """Collects what happens in a run; one thread tells, others ask.
+
+    Parameters
+    ----------
+    run
+        Name of the run.
+    """
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self._lock = Lock()
+        self._state: State = "starting"
+        self._sentence = ""
+        self._records: list[Record] = []
+        self._parties: tuple[str, ...] = ()
+        self._away: dict[str, str] = {}
+        self._next_line = 0.0
+
+    def begin(self, parties: tuple[str, ...]) -> None:
+        """All parties take part."""
+        with self._lock:
+            self._parties, self._state = parties, "running"
+        log.info("run %s: all parties are there: %s", self.run, ", ".join(parties))
+
+    def add(self, record: Record, away: Mapping[str, Failure]) -> None:
+        """One more iteration is done."""
+        told = {party: failure.reason for party, failure in away.items()}
+        with self._lock:
+            self._records.append(record)
+            before, self._away = self._away, told
+        for party in told.keys() - before.keys():
+            log.info("run %s: %s is away: it %s", self.run, party, told[party])
+        for party in before.keys() - told.keys():
+            log.info("run %s: %s is back", self.run, party)
+        if time.monotonic() > self._next_line:
+            self._next_line = time.monotonic() + _LINES
+            log.info("run %s: %s", self.run, _line(record))
+
+    def end(self, state: State, sentence: str = "") -> None:
+        """The run is over, for now or for good."""
+        with self._lock:
+            self._state, self._sentence = state, sentence
+        log.info("run %s: %s%s", self.run, state, f": {sentence}" if sentence else "")
+
+    def since(self, number: int = 0) -> Report:
+        """How it is getting on, with the iterations from that number."""
+        with self._lock:
+            return Report(
+                run=self.run,
+                state=self._state,
+                records=[asdict(record) for record in self._records[max(0, number) :]],
+                parties=list(self._parties),
+                away=dict(self._away),
+                sentence=self._sentence,
+            )
+
+
+def _line(record: Record) -> str:
+    known = "" if record.gap is None else f", certified gap {record.gap:.2e}"
+    return (
+        f"iteration {record.iteration}, {record.present} parties answered, "
+        f"{record.round_trips} round trips{known}"
+    )
