@@ -124,8 +124,8 @@ def _server_resources(kit: Path) -> Settings:
         "components": [
             {
                 "id": "job_scheduler",
-                "path": "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler",
-                "args": {"max_jobs": 4, "min_schedule_interval": 1.0},
+                "path": "weft.network.engine.scheduling.RunScheduler",
+                "args": {"max_jobs": 1, "min_schedule_interval": 1.0},
             },
             {
                 "id": "job_manager",
@@ -284,19 +284,13 @@ def _communication() -> Settings:
 
 
 def _logging() -> Settings:
-    """Weft's own lines and the engine's warnings on the screen, everything in a file."""
+    """Everything in a file: the screen has Weft's own diary."""
     text = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"plain": {"format": text}},
         "handlers": {
-            "screen": {
-                "class": "logging.StreamHandler",
-                "level": "INFO",
-                "formatter": "plain",
-                "stream": "ext://sys.stdout",
-            },
             "file": {
                 "class": "logging.handlers.RotatingFileHandler",
                 "level": "INFO",
@@ -307,5 +301,5 @@ def _logging() -> Settings:
                 "backupCount": 5,
             },
         },
-        "loggers": {"root": {"level": "INFO", "handlers": ["screen", "file"]}},
+        "loggers": {"root": {"level": "INFO", "handlers": ["file"]}},
     }
