@@ -1,15 +1,18 @@
 """What a party began a run with: who takes the run up again must bring the same.
 
 Another cell, or looser terms, would make other sums under pads that were used before, and the
-difference of the two would show.
+difference of the two would show. Even other last digits would bring the party to another state
+than the one that the coordinator reckons with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from hashlib import blake2b
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from weft import __version__
 from weft.consortium.consent import Consent
@@ -18,6 +21,9 @@ from weft.crypto.memory import Draws
 from weft.data.digest import add_tile
 from weft.data.tile import Tile
 from weft.model import Model
+
+#: Large enough for BLAS to use all its threads.
+_SIZE = 256
 
 
 def insist_on_origin(
@@ -46,11 +52,23 @@ def insist_on_origin(
         roster and roster.fingerprint,
     )
     known = (keys.identity.public.to_bytes(), keys.run.fingerprint("origin"))
-    digest.update(repr((__version__, cipher, rules, known)).encode())
+    digest.update(repr((__version__, cipher, rules, known)).encode() + last_digits())
     draws.insist(
         "origin",
         digest.digest(),
         f"party {consent.name} was interrupted in this run, and is now to take it up with other "
-        "samples, cells, labels, keys or terms, or with another version of Weft, than it began; "
-        "start it as it was, or begin a new run",
+        "samples, cells, labels, keys or terms, or where last digits come out differently (another "
+        "version of Weft or of a library, another processor or number of threads); start it as it "
+        "was, or begin a new run",
     )
+
+
+@cache
+def last_digits() -> bytes:
+    """A hash of what products, factors and functions come to in this process.
+
+    Processors, versions of libraries and numbers of threads add up in different orders.
+    """
+    cells = np.sin(np.arange(_SIZE**2, dtype=np.float64)).reshape(_SIZE, _SIZE)
+    factor = cho_factor(cells.T @ cells + np.eye(_SIZE))
+    return blake2b(cho_solve(factor, np.exp(cells)).tobytes(), digest_size=16).digest()

@@ -123,6 +123,11 @@ class Party:
         self._terms = self._consent.terms
         self._draws = draws = Draws(memory)
         if memory is not None:
+            if store is not None:
+                raise ConfigError(
+                    f"party {name} has a memory, from which it takes a run up where it was; give "
+                    "it no folder for checkpoints"
+                )
             insist_on_origin(draws, tiles, keys, cipher, self._consent, start)
         self._keyring = Keyring(keys, cipher, self._terms, draws)
         self._cipher = self._keyring.cipher

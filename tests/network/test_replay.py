@@ -1,0 +1,202 @@
+"""A party is its tiles, its keys, its memory and the messages it got: nothing else is in it.
+
+Whoever has these can make the party anew, and neither the model nor the ledger shows that he did.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from replayed import (
+    Mortal,
+    Troupe,
+    cut_for,
+    federation_for,
+    pair,
+    replay,
+    same,
+    settings_for,
+)
+
+from weft.algorithms.catalogue import ALGORITHMS
+from weft.channels.packing import unpack
+from weft.consortium.consent import Consent
+from weft.consortium.policy import SitePolicy
+from weft.crypto.memory import Forgotten
+from weft.errors import ConfigError
+from weft.federation import Preparation
+from weft.keys import ephemeral_keys
+
+#: Sealed to other parties with fresh randomness outside: the same content in other bytes.
+SEALED = {
+    "announce": {"classes"},
+    "match.ask": {"box"},
+    "match.evaluate": {"boxes"},
+    "match.seat": {"boxes"},
+    "release": {"boxes"},
+}
+#: Under two ciphers blocks are ciphertexts, of which there are many for the same words.
+BLOCKS = {cipher: {"z", "v", "alpha"} for cipher in ("bfv", "paillier")}
+#: What a party draws that makes keys for the others, in this order.
+DRAWN = ("origin", "nonce", "blinds", "seeds of rows", "seeds of columns", "shared key")
+
+
+def bits(trained):
+    model = trained.model
+    return model.coef.tobytes(), model.intercept.tobytes(), trained.result.certificate
+
+
+#: Solver, cipher, how ids are matched, other settings.
+RUNS = {
+    **{solver: (solver, "pad", "hmac", {}) for solver in ALGORITHMS},
+    "practical steps": ("hyfdca", "pad", "oprf", {"local": "practical", "iic": 0.4}),
+    "half of the parties": ("hyfdca", "pad", "hmac", {"participation": 0.5}),
+    "a path with folds": ("cutting-planes", "pad", "oprf", {"path": (0.5,), "folds": 2}),
+    "plain": ("hyfdca", "plain", "oprf", {}),
+    "paillier": ("lbfgs", "paillier", "hmac", {}),
+    "bfv": ("hyfdca", "bfv", "hmac", {"iterations": 1}),
+}
+#: After how many messages the first and the second party die: in matching, in scaling, in
+#: iterations, and before they seal their part of the model.
+DEATHS = ({2, 4, 9, 41, 46}, {3, 7, 12, 43})
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_same_messages_bring_a_new_party_to_the_same_state(run):
+    solver, cipher, matching, changes = RUNS[run]
+    # Scaling takes many messages, and a message under some ciphers much time.
+    scaling = "none" if cipher in BLOCKS else "standard"
+    how = Preparation(intercept=True, scaling=scaling, unit_rows=True, matching=matching)
+    settings = settings_for(solver, cipher, **changes)
+    names = list(cut_for(solver).parties)
+    points = dict(zip(names, DEATHS, strict=False))
+    troupe = Troupe(kill=lambda party, count: count in points.get(party, ()))
+    killed = troupe.train(federation_for(solver, how), settings)
+    assert troupe.deaths >= (5 if cipher in BLOCKS else sum(map(len, points.values())))
+    calm = Troupe()
+    assert bits(killed) == bits(calm.train(federation_for(solver, how), settings))
+    # The party that makes keys for all has the most to remember.
+    name = names[0]
+    memory = dict(calm.memories[name])
+    twin, replies = replay(calm, name, memory)
+    assert memory == calm.memories[name]
+    for (phase, _), reply, first in zip(
+        calm.messages[name], replies, calm.replies[name], strict=True
+    ):
+        assert reply.keys() == first.keys()
+        for field in reply.keys() - SEALED.get(phase, set()) - BLOCKS.get(cipher, set()):
+            assert same(reply[field], first[field]), (phase, field)
+    party = calm.parties[name]
+    ours, theirs = (p._half.weights(killed.result.model_iteration) for p in (twin, party))
+    assert ours.tobytes() == theirs.tobytes()
+    assert np.array_equal(twin.tally.received, party.tally.received)
+    assert np.array_equal(twin.tally.shown, party.tally.shown)
+
+
+def test_what_is_excepted_from_being_the_same_does_differ():
+    """Else the exceptions would be too many."""
+    how = Preparation(matching="oprf")
+    troupe = Troupe()
+    troupe.train(pair(how), settings_for("hyfdca", "bfv", iterations=1))
+    differ = set()
+    for name in troupe.parties:
+        _, replies = replay(troupe, name, dict(troupe.memories[name]))
+        for (phase, _), reply, first in zip(
+            troupe.messages[name], replies, troupe.replies[name], strict=True
+        ):
+            differ |= {(phase, f) for f in reply if not same(reply[f], first[f])}
+    assert {(phase, field) for phase in SEALED for field in SEALED[phase]} <= differ
+    assert {field for phase, field in differ if phase not in SEALED} == BLOCKS["bfv"]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["before", "after"])
+def test_a_party_may_die_in_any_draw(kept):
+    """Killed in the middle of a message, before or after a value is kept, it goes on."""
+    how = Preparation(intercept=True, matching="oprf")
+    settings = settings_for("hyfdca", "paillier", iterations=1)
+    quicker = settings_for("hyfdca", "pad", iterations=1)
+    calm = Troupe()
+    expected = bits(calm.train(pair(how), settings))
+    name = next(iter(calm.parties))
+    drawn = list(calm.memories[name])
+    assert drawn == [f"{name} 1" for name in DRAWN]
+    # The first value is that of the party's making, when there is no message yet.
+    for number in range(2, len(drawn) + 1):
+        troupe = Troupe(memories={name: Mortal(dies_at=number, kept=kept)})
+        ours = settings if "shared" in drawn[number - 1] else quicker
+        assert bits(troupe.train(pair(how), ours)) == expected
+        assert troupe.deaths == 1
+
+
+def test_what_a_clock_decided_stays_decided(monkeypatch):
+    """A slow machine after a restart makes no other party of a Newton-type one."""
+    calm = Troupe()
+    settings = settings_for("fedhybrid", options={"newton": "auto", "seconds": 100.0})
+    calm.train(federation_for("fedhybrid"), settings)
+    ticks = iter(range(0, 10**9, 1000))
+    monkeypatch.setattr("weft.algorithms.fedhybrid.party.perf_counter", lambda: next(ticks))
+    for name in calm.parties:
+        twin, _ = replay(calm, name, dict(calm.memories[name]))
+        assert twin._half.newton
+    slow = Troupe()
+    slow.train(federation_for("fedhybrid"), settings)
+    assert not slow.parties[name]._half.newton
+
+
+# ── what is not the same ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_memory_that_lost_something_stops_the_replay():
+    calm = Troupe()
+    calm.train(federation_for("hyfdca"), settings_for("hyfdca"))
+    name = next(iter(calm.parties))
+    for lost in calm.memories[name]:
+        if lost.startswith("origin"):
+            continue
+        memory = {key: value for key, value in calm.memories[name].items() if key != lost}
+        party = calm.build(name, memory)
+        with party.replaying(), pytest.raises(Forgotten, match=f"lacks '{lost}'"):
+            _answer_all(party, calm.messages[name])
+
+
+def _answer_all(party, messages):
+    for phase, message in messages:
+        party.on(phase, unpack(message))
+
+
+def test_a_party_of_other_things_does_not_take_up_the_run(monkeypatch):
+    calm = Troupe()
+    calm.train(federation_for("hyfdca"), settings_for("hyfdca"))
+    name = next(iter(calm.parties))
+    (tile,), things = calm.made[name]
+    block = np.array(tile.block)
+    block[0, 0] += 1e-9
+    other = {
+        "a cell": ((type(tile).make(tile.ids, tile.features, block, tile.labels),), things),
+        "no labels": ((type(tile).make(tile.ids, tile.features, tile.block),), things),
+        "the cipher": ((tile,), {**things, "cipher": "bfv"}),
+        "keys": ((tile,), {**things, "keys": ephemeral_keys((name,))[name]}),
+        "terms": (
+            (tile,),
+            {**things, "consent": Consent(name, policy=SitePolicy(allow_exposure=True))},
+        ),
+    }
+    for made in other.values():
+        calm.made[name] = made
+        with pytest.raises(ConfigError, match=f"party {name} was interrupted in this run"):
+            calm.build(name, dict(calm.memories[name]))
+    calm.made[name] = ((tile,), things)
+    calm.build(name, dict(calm.memories[name]))
+    # The same things, where sums come out differently in their last digits.
+    monkeypatch.setattr("weft.origin.last_digits", lambda: b"others")
+    with pytest.raises(ConfigError, match=f"party {name} was interrupted in this run"):
+        calm.build(name, dict(calm.memories[name]))
+
+
+def test_a_party_has_a_memory_or_checkpoints(tmp_path):
+    calm = Troupe()
+    name = next(iter(cut_for("hyfdca").parties))
+    calm.made[name] = (cut_for("hyfdca").parties[name], {"store": tmp_path})
+    calm.made[name][1]["keys"] = ephemeral_keys((name,))[name]
+    with pytest.raises(ConfigError, match="give it no folder for checkpoints"):
+        calm.build(name, {})

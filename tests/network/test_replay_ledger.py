@@ -1,0 +1,136 @@
+"""An interrupted party's ledger: as much as without the interruption, or more; never less."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from replayed import Killed, Mortal, Troupe, pair, replay, settings_for
+
+from weft.consortium.consent import Consent
+from weft.consortium.policy import SitePolicy
+from weft.errors import ConfigError, WeftError
+from weft.ledger import Book, Ledger
+
+
+def counts(folder, party):
+    """What a ledger holds of a party's samples, in whatever order."""
+    pages = Book(folder, party).read()
+    (run,) = pages.runs
+    table = np.stack([pages.received, pages.shown, pages.foreign, pages.fewest])
+    return table[:, np.lexsort(table)], run, pages.attended.places
+
+
+def booked(folder, kill=lambda party, count: False, memories=None, solver="lbfgs", **changes):
+    """A run with a ledger; its troupe."""
+    troupe = Troupe(kill, memories)
+    troupe.train(pair(ledger=Ledger(folder)), settings_for(solver, **changes))
+    return troupe
+
+
+LEDGERED = {
+    "cutting-planes": {"gap": 1e-3},
+    "lbfgs": {"gap": 1e-6},
+    "hyfdca": {"iterations": 12},
+}
+
+
+@pytest.mark.parametrize("solver", LEDGERED)
+def test_a_run_with_interruptions_has_the_same_counts_in_the_ledger(solver, tmp_path, monkeypatch):
+    # Book often, so that there is much to book twice.
+    monkeypatch.setattr("weft.ledger.account._AHEAD", 2)
+    how = {"solver": solver, **LEDGERED[solver]}
+    calm = booked(tmp_path / "calm", **how)
+    killed = booked(tmp_path / "killed", lambda party, count: count % 19 == 5, **how)
+    assert killed.deaths > len(killed.parties)
+    written = 0
+    for name in calm.parties:
+        one, run, places = counts(tmp_path / "calm", name)
+        other, again, there = counts(tmp_path / "killed", name)
+        assert np.array_equal(one, other)
+        assert run.cohorts == again.cohorts
+        assert again.ended is not None
+        assert run.exposed == again.exposed
+        assert np.array_equal(np.sort(places), np.sort(there))
+        assert one[0].max() == calm.parties[name].tally.received.max() > 0
+        written += sum("booking" in key for key in killed.memories[name])
+    assert written > 3 * len(calm.parties)
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["before", "after"])
+def test_a_party_that_dies_while_it_books_counts_too_much_at_most(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr("weft.ledger.account._AHEAD", 2)
+    how = {"gap": 1e-2}
+    calm = booked(tmp_path / "calm", **how)
+    name = next(iter(calm.parties))
+    true, _, _ = counts(tmp_path / "calm", name)
+    keys = list(calm.memories[name])
+    assert {key.split()[1] for key in keys if "ledger" in key} == {
+        *("run", "objection", "attendance", "booking", "close")
+    }
+    for key in ("objection 1", "attendance 1", "booking 1", "booking 3", "close 1"):
+        number = keys.index(f"ledger {key}") + 1
+        folder, closing = tmp_path / f"{number}", "close" in key
+        memories = {name: Mortal(dies_at=number, kept=kept)}
+        try:
+            booked(folder, memories=memories, **how)
+        except Killed:
+            assert closing
+        found, again, _ = counts(folder, name)
+        assert (found >= true).all(), key
+        # Who takes part is written as it is, however often; sums are added to what is there.
+        exact = not closing and (kept or "booking" not in key)
+        assert np.array_equal(found, true) == exact, key
+        assert (again.ended is None) == closing
+
+
+def test_who_closes_again_after_the_end_takes_nothing_back(tmp_path):
+    calm = booked(tmp_path)
+    for name in calm.parties:
+        before = counts(tmp_path, name)[0]
+        twin, _ = replay(calm, name, dict(calm.memories[name]))
+        twin.close()
+        assert np.array_equal(counts(tmp_path, name)[0], before)
+        assert before[0].any()
+
+
+def test_without_the_closing_at_least_as_much_is_booked(tmp_path):
+    calm = booked(tmp_path)
+    name = next(iter(calm.parties))
+    true = counts(tmp_path, name)[0]
+    closing = list(calm.memories[name]).index("ledger close 1") + 1
+    folder = tmp_path / "open"
+    again = Troupe(memories={name: Mortal(dies_at=closing, kept=False)})
+    with pytest.raises(Killed):
+        again.train(pair(ledger=Ledger(folder)), settings_for("lbfgs"))
+    found, run, _ = counts(folder, name)
+    assert run.ended is None
+    assert (found[0] > true[0]).all()
+    twin, _ = replay(again, name, dict(again.memories[name]))
+    assert np.array_equal(counts(folder, name)[0], found)
+    twin.close()
+    assert np.array_equal(counts(folder, name)[0], true)
+
+
+def refused(folder, **killing):
+    """A run that a party stops, since it would show more than its policy allows."""
+    policy = SitePolicy(allow_exposure=False)
+    consents = {name: Consent(name, policy=policy) for name in ("p1", "p2")}
+    troupe = Troupe(**killing)
+    federation = pair(ledger=Ledger(folder), consents=consents)
+    with pytest.raises(WeftError, match=r"party p. refuses to show more sums") as error:
+        troupe.train(federation, settings_for("lbfgs", gap=1e-9))
+    return troupe, str(error.value)
+
+
+def test_a_refusal_comes_again_whatever_the_ledger_holds_by_then(tmp_path, monkeypatch):
+    """Other runs may have taken something back since; the party's own past stays as it was."""
+    monkeypatch.setattr("weft.ledger.account._AHEAD", 2)
+    calm, why = refused(tmp_path / "calm")
+    killed, again = refused(tmp_path / "killed", kill=lambda party, count: count % 9 == 4)
+    assert killed.deaths > 5
+    assert why == again
+    name = "p1" if "party p1" in why else "p2"
+    assert list(map(len, calm.messages.values())) == list(map(len, killed.messages.values()))
+    (tmp_path / "calm" / f"{name}.npz").unlink()
+    with pytest.raises(ConfigError, match="refuses to show more sums"):
+        replay(calm, name, dict(calm.memories[name]))
