@@ -191,7 +191,7 @@ def coordinate(channel, rounds, seed):
             some = [p for p in channel.parties if draw.random() < 0.8]
             odd = int(channel.elapsed * 1e6) % 2
             message = {"turn": turn, "told": state, "odd": odd}
-            requests.append(Request(phase, {p: {**message, "for": p} for p in some}))
+            requests.append(Request(phase, {p: {**message, **mishap(draw)} for p in some}))
         for replies in channel.exchange(requests):
             for party, reply in replies.answered.items():
                 state = _mixed(state, party.encode() + pack(reply))
@@ -199,6 +199,12 @@ def coordinate(channel, rounds, seed):
                 state = _mixed(state, f"{party} {failure}".encode())
         channel.pause(0.001 * (turn % 3))
     return state
+
+
+def mishap(draw):
+    """Now and then something that a toy refuses, or breaks down at."""
+    (fail,) = draw.choices(["", "refuse", "break"], [40, 1, 1])
+    return {"fail": fail}
 
 
 def _mixed(state, more):

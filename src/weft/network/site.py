@@ -193,8 +193,8 @@ class Site:
         if known is None:
             return Ended([] if entry is None else entry.worked)
         with known.lock:
+            self._close(known, end.last)
             worked = known.worked_since(end.last)
-            self._close(known)
             with self._lock:
                 if known.last:
                     how = "over" if end.over else "given up"
@@ -207,9 +207,9 @@ class Site:
         log.info("run %s: %s", end.run, "over" if end.over else "given up")
         return Ended(worked)
 
-    def _close(self, known: SiteRun) -> None:
+    def _close(self, known: SiteRun, heard: int) -> None:
         try:
-            known.close()
+            known.close(heard)
         except Exception as error:
             # The ledger then keeps what was booked ahead, which is more than there was.
             log.warning("run %s: was not closed in order (%s)", known.run, error)

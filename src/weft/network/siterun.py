@@ -168,9 +168,9 @@ class SiteRun:
                 self._opened = self._replay()
         return self._opened
 
-    def close(self) -> None:
+    def close(self, heard: int) -> None:
         """The party's run is over."""
-        self.bring_back().member.close()
+        self.bring_back(heard).member.close()
 
     def leave(self) -> None:
         """The process ends: let go of the journal."""

@@ -1,0 +1,148 @@
+"""Journals: whole records after a kill at any byte, and one sentence about damage or a full disk."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+
+import pytest
+
+from weft.network.journal import Journal
+from weft.storage import StorageError
+
+RECORDS = [b"first", b"second" * 20, b"\0" * 30, b"last"]
+
+
+def write(path, records=RECORDS):
+    journal = Journal(path)
+    for record in records:
+        journal.append(record)
+    journal.close()
+    return path
+
+
+def read(path):
+    journal = Journal(path)
+    try:
+        assert len(journal) == len(list(journal))
+        return list(journal)
+    finally:
+        journal.close()
+
+
+def test_records_come_back_in_order_for_their_owner_alone(tmp_path):
+    path = write(tmp_path / "run" / "journal")
+    assert read(path) == RECORDS
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_journal_cut_at_any_byte_keeps_its_whole_records_and_goes_on(tmp_path):
+    whole = write(tmp_path / "whole").read_bytes()
+    ends = [whole.index(RECORDS[0]) + len(RECORDS[0])]
+    for record in RECORDS[1:]:
+        ends.append(ends[-1] + 12 + len(record))
+    assert ends[-1] == len(whole)
+    for size in range(len(whole)):
+        path = tmp_path / "cut"
+        path.write_bytes(whole[:size])
+        kept = RECORDS[: sum(end <= size for end in ends)]
+        journal = Journal(path)
+        assert list(journal) == kept
+        journal.append(b"more")
+        journal.close()
+        assert read(path) == [*kept, b"more"]
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 5, b"\0" * 4096])
+def test_zeros_that_a_power_cut_left_at_the_end_are_cut_off(tmp_path, tail):
+    path = write(tmp_path / "journal")
+    with path.open("ab") as file:
+        file.write(tail)
+    assert read(path) == RECORDS
+
+
+def test_a_flipped_bit_never_changes_a_record(tmp_path):
+    """It is told, or the journal ends before it: then the other side knows more, and says so."""
+    path = tmp_path / "journal"
+    whole = write(path).read_bytes()
+    told = 0
+    for position in range(len(whole)):
+        changed = bytearray(whole)
+        changed[position] ^= 1 << position % 8
+        path.write_bytes(changed)
+        try:
+            found = read(path)
+        except StorageError as error:
+            assert "damaged" in str(error) or "no journal" in str(error)
+            told += 1
+        else:
+            assert found == RECORDS[: len(found)]
+            assert len(found) < len(RECORDS)
+    assert told > len(whole) / 2
+
+
+def test_damage_in_the_middle_is_told_and_nothing_is_cut(tmp_path):
+    path = write(tmp_path / "journal")
+    changed = path.read_bytes().replace(b"secondsecond", b"secondSecond", 1)
+    path.write_bytes(changed)
+    with pytest.raises(StorageError, match="damaged: a record in its middle"):
+        Journal(path)
+    assert path.read_bytes() == changed
+
+
+def test_a_full_disk_is_told_and_the_journal_can_be_used_again(tmp_path):
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.append(b"before")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The system writes what fits, 300 kB of the record, and refuses the rest.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+    try:
+        with pytest.raises(StorageError, match="cannot be written .* free space"):
+            journal.append(bytes(500_000))
+        assert path.stat().st_size < 100
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    journal.append(b"after")
+    journal.close()
+    assert read(path) == [b"before", b"after"]
+
+
+def test_a_half_record_that_could_not_be_cut_off_is_written_over(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "journal")
+    journal.append(b"before")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", full)
+        patched.setattr(os, "ftruncate", full)
+        with pytest.raises(StorageError, match="No space left"):
+            journal.append(b"a long record that does not count")
+    journal.append(b"after")
+    journal.close()
+    assert read(tmp_path / "journal") == [b"before", b"after"]
+
+
+def test_two_processes_cannot_write_one_journal(tmp_path):
+    journal = Journal(tmp_path / "journal")
+    with pytest.raises(StorageError, match="in use by another process"):
+        Journal(tmp_path / "journal")
+    journal.close()
+    Journal(tmp_path / "journal").close()
+
+
+def test_a_record_that_does_not_count_is_dropped(tmp_path):
+    journal = Journal(tmp_path / "journal")
+    journal.append(b"one")
+    journal.append(b"two")
+    journal.drop_last()
+    assert list(journal) == [b"one"]
+    journal.append(b"three")
+    journal.close()
+    assert read(tmp_path / "journal") == [b"one", b"three"]
+    Journal(tmp_path / "journal").delete()
+    assert not (tmp_path / "journal").exists()
