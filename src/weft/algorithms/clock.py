@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from weft.algorithms.base import Record, Result
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Reading
@@ -23,7 +21,7 @@ class Clock:
         self._channel = channel
         # What had been spent counts; matching the parties again does not count twice.
         self._before = Reading() if before is None else before - _spent(channel)
-        self._began = time.perf_counter()
+        self._began = channel.elapsed
         self._wall = result.history[-1].wall_seconds if result.history else 0.0
 
     def spent(self) -> Reading:
@@ -52,7 +50,7 @@ class Clock:
             bytes_down=cost.bytes_down,
             bytes_up=cost.bytes_up,
             compute_seconds=cost.slowest,
-            wall_seconds=self._wall + time.perf_counter() - self._began,
+            wall_seconds=self._wall + self._channel.elapsed - self._began,
             primal=sum(certificate.primal) if certificate else None,
             dual=sum(certificate.dual) if certificate else None,
             gap=certificate.gap if certificate else None,

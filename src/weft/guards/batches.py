@@ -165,6 +165,16 @@ class SeenBatches(Batches):
         self._count += new
         return held
 
+    def note(self, vectors: Floats) -> None:
+        """Dual vectors that others have seen sums of already, as they are, side by side."""
+        self._reserve(vectors.shape[1])
+        for column, values in enumerate(self._values(vectors)):
+            for atom in range(len(self.atoms)):
+                mine = values[self.start[atom] : self.start[atom + 1]]
+                _write(*self._seen, self._count, atom, self.start, mine)
+            self._last[column % len(self._last)] = values
+            self._count += 1
+
 
 @numba.njit(cache=True)
 def _admit(

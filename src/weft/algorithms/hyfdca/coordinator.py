@@ -60,11 +60,16 @@ class HyfdcaCoordinator(Coordinator):
         result: Result,
         clock: Clock,
         progress: Callable[[Record], None] | None = None,
+        recalled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Go on where another solver stopped: totals and parties stand at its α."""
+        """Go on where another solver stopped: totals and parties stand at its α.
+
+        ``recalled`` says after every iteration whether that solver can go on; then this one ends
+        where it is, and no reason to stop is given.
+        """
         _set_up(run, unit)
         result.stopped = ""
-        self._iterate(run, result, clock, progress, None)
+        self._iterate(run, result, clock, progress, None, recalled)
 
     def _iterate(
         self,
@@ -73,6 +78,7 @@ class HyfdcaCoordinator(Coordinator):
         clock: Clock,
         progress: Callable[[Record], None] | None,
         checkpointing: Checkpointing | None,
+        recalled: Callable[[], bool] = lambda: False,
     ) -> None:
         floor, held, certified = Floor(run.roster.terms.min_batch, MOST_IDLE), 0, run.certificate
         while not result.stopped:
@@ -88,6 +94,8 @@ class HyfdcaCoordinator(Coordinator):
             result.history.append(record)
             if progress is not None:
                 progress(record)
+            if recalled():
+                return
             result.stopped = _why_stop(run, record)
             if run.certificate is not None and run.certificate is not certified:
                 why = floor.watch(run.iteration, run.held - held, run.certificate.gap)
@@ -133,7 +141,8 @@ def _why_stop(run: Run, record: Record) -> str:
     if run.reached_gap and run.certificate is not None:
         return f"certified gap {run.certificate.gap:.2e} ≤ {run.settings.gap:g}"
     target, guess = run.settings.gap, record.gap_estimate
-    if run.gone and target is not None and guess is not None and guess <= target:
+    # Below zero it says nothing: losses that nobody counts are missing from it.
+    if run.gone and target is not None and guess is not None and 0 <= guess <= target:
         away = ", ".join(run.gone)
         return f"estimated gap {guess:.2e} ≤ {target:g}; no certificate without {away}"
     return why_stop(run.settings, run.iteration, record)

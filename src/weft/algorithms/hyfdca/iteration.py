@@ -67,6 +67,19 @@ class Iteration:
         if not run.participation.complete and run.pair is None and due and not run.gone:
             run.freeze()
 
+    def catch_up(self) -> bool:
+        """Give α as it stands to all who were away; returns whether everybody has it."""
+        run = self.run
+        self.present = list(run.roster.parties)
+        try:
+            if run.roster.rows.n_shared:
+                self._rejoin([], run.iteration + 1)
+        except _NobodyLeft:
+            return False
+        for party in self.present:
+            run.seen[party] = run.iteration
+        return len(self.present) == len(run.roster.parties)
+
     def _phases(self, turn: int, still: bool) -> None:
         riders = self._riders()
         if self.run.roster.rows.n_shared == 0:

@@ -93,6 +93,7 @@ class HyfdcaParty:
         """
         self.alpha = self.alpha_wire.on_grid(alpha)
         self.w[:] = w
+        self._norm_counted = self._norm_told = self._norms(w)
         self._resum()
         rows, columns = self.seat.n_shared_rows, self.seat.n_shared_columns
         reply: Message = {}

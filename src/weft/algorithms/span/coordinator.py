@@ -16,7 +16,7 @@ from weft.algorithms.floor import Floor
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.cutting_planes import CuttingPlanes
 from weft.algorithms.span.exchange import Exchange, PartyMissing
-from weft.algorithms.span.handover import hand_over, keep_point
+from weft.algorithms.span.handover import Relief, Relieved, keep_point
 from weft.algorithms.span.lbfgs import Lbfgs
 from weft.algorithms.span.newton import NewtonCg
 from weft.algorithms.span.problems import Problems
@@ -32,11 +32,13 @@ Floats = NDArray[np.float64]
 
 
 class Solver(Protocol):
-    """What makes one iteration, and turns to another λ."""
+    """What makes one iteration, turns to another λ, and takes over what HyFDCA has reached."""
 
     def step(self) -> None: ...
 
     def turn(self) -> None: ...
+
+    def inherit(self) -> None: ...
 
 
 class SpanCoordinator(Coordinator):
@@ -76,6 +78,8 @@ class SpanCoordinator(Coordinator):
         try:
             span = Span(exchange, lam, warm=warm)
             solver = self.solver(span)
+            if settings.hands_over:
+                exchange.relief = Relief(span, unit, result, clock, progress)
             for number, lam in enumerate(settings.lambdas):
                 span.turn_to(lam)
                 solver.turn()
@@ -88,16 +92,12 @@ class SpanCoordinator(Coordinator):
                         f"{result.stopped}: λ = {', '.join(f'{x:g}' for x in left)} not trained"
                     )
                     break
+        except Relieved:
+            return result
         except PartyMissing as missing:
             if span is None or not result.history:
                 raise ProtocolError(f"{missing}; bring it back and start again") from None
             result.gone = missing.parties
-            # Models that are finished and certified are worth more than one that cannot be.
-            if settings.hands_over and not result.stages:
-                result.lam = lam
-                result.notes.append(f"{missing}; going on with HyFDCA without it, uncertified")
-                hand_over(span, missing, lam, unit, result, clock, progress)
-                return result
             _stop_here(span, missing, lam, result, clock)
         chosen = chosen_stage(result.stages, settings)
         result.certificate, result.model_iteration = chosen.certificate, chosen.number
@@ -144,7 +144,7 @@ class _Model:
         self._result, self._clock, self._progress = result, clock, progress
         self._floor = floor
         floor.renew()
-        self._iterations = 0
+        self._begun = span.exchange.iteration
 
     def train(self) -> bool:
         """Iterate and close; returns whether a limit of the whole run is reached."""
@@ -175,12 +175,14 @@ class _Model:
         """One iteration; returns why to stop, if there is a reason besides the gap, and whether
         that is a limit of the whole run, not of one λ."""
         exchange = self._span.exchange
+        if exchange.heir is not None:
+            self._solver.inherit()
         exchange.iteration += 1
-        self._iterations += 1
         before = exchange.held
         self._solver.step()
         record = self._record()
-        why = why_stop(exchange.settings, self._iterations, record)
+        # Iterations of HyFDCA count too, where a party was away.
+        why = why_stop(exchange.settings, exchange.iteration - self._begun, record)
         over = bool(why) and why != f"{exchange.settings.iterations} iterations"
         gap = float(self._span.gaps.max())
         floor = self._floor.watch(exchange.iteration, exchange.held - before, gap)

@@ -63,10 +63,7 @@ class CuttingPlanes:
     def step(self) -> None:
         """Complete the newest cuts, solve the small problem, search."""
         span = self._span
-        new = span.absorb()
-        kinds = np.repeat(self._coming, span.groups) if new else np.zeros(0, bool)
-        self._ascended = np.concatenate([self._ascended, kinds])
-        weights = self._bounding.take(new)
+        weights = self._take()
         vertices, ascent = self._useful(weights[1:])
         guesses = np.minimum(1.0, _BEYOND * self._reach)[None, :]
         samples = span.exchange.roster.n_samples
@@ -83,6 +80,20 @@ class CuttingPlanes:
         span.move(best)
         self._reach = np.where(best > 0, _STEPS[best], self._reach)
         self._drop()
+
+    def _take(self) -> Floats:
+        """Complete the cuts under way; returns the weights of the best mixture."""
+        new = self._span.absorb()
+        kinds = np.repeat(self._coming, self._span.groups) if new else np.zeros(0, bool)
+        self._ascended = np.concatenate([self._ascended, kinds])
+        return self._bounding.take(new)
+
+    def inherit(self) -> None:
+        """Take over α of HyFDCA, which came from coordinate ascent, as a cut."""
+        self._take()
+        self._span.inherit()
+        self._coming = [True]
+        self._take()
 
     def _useful(self, weights: Floats) -> tuple[bool, bool]:
         """Whether vertices, and whether steps of ascent, have been worth their sums."""

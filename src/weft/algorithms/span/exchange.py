@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,7 +36,7 @@ FINEST = 1e-6
 #: What share of gap and loss at zero the rounding of inner products may make up.
 _BEARABLE = 1e-4
 #: Phases in which label holders get z.
-_ROW_PHASES = ("search", "gather", "close")
+_ROW_PHASES = ("search", "gather", "inherit", "close")
 #: Phases that go to everybody, before which vectors can be dropped.
 _COLUMN_PHASES = ("spread", "point")
 #: Seconds between two questions to a party that does not answer: at first, and at most.
@@ -48,12 +47,12 @@ class PartyMissing(Exception):
     """Somebody did not answer for longer than the run may wait."""
 
     def __init__(
-        self, missing: Mapping[str, Failure], waited: float, folded: frozenset[str]
+        self, missing: Mapping[str, Failure], waited: float, phase: str, folded: frozenset[str]
     ) -> None:
         failure = next(iter(missing.values()))
         self.parties = tuple(missing)
-        #: Who has dropped vectors in the phase that was not completed.
-        self.folded = folded
+        #: The phase that was not completed, and who has dropped vectors in it.
+        self.phase, self.folded = phase, folded
         who = ", ".join(self.parties)
         super().__init__(f"{who} did not answer for {waited:.0f} s ({failure.reason})")
 
@@ -66,14 +65,42 @@ class Mixture:
     curvature: Floats
 
 
+@dataclass(frozen=True)
+class Heir:
+    """α that HyFDCA has reached while a party was away: a dual vector like any other.
+
+    Attributes
+    ----------
+    number
+        Which of the run's hand-overs it came from.
+    v
+        The totals of its feature sums.
+    ack
+        Which of its replies the coordinator got last, per party.
+    """
+
+    number: int
+    v: RunningTotals
+    ack: Mapping[str, int]
+
+    def name(self, messages: Mapping[str, Message]) -> None:
+        """Say in messages which α is meant."""
+        for party, message in messages.items():
+            message.update({"inherit": self.number, "ack": self.ack[party]})
+
+
 @dataclass
 class _Wanted:
-    """What a phase shall bring: an encrypted sum, masked scalars by field and number."""
+    """What a phase shall bring: an encrypted sum, masked scalars by field and number.
+
+    ``since`` is the iteration in which the phase began, which may end in a later one.
+    """
 
     scalars: dict[str, int]
     total: RunningTotals | None = None
     board: Board | None = None
     senders: Mapping[str, NDArray[np.bool_]] | None = None
+    since: int = 0
 
 
 class Exchange:
@@ -113,6 +140,11 @@ class Exchange:
         #: Coefficients that go into the anchor, and which vectors stay, when all are asked next.
         self.fold: tuple[Floats, Ints] | None = None
         self.notes: list[str] = []
+        #: Who goes on while somebody is away, and returns when all are back; None: nobody does.
+        self.relief: Callable[[PartyMissing], None] | None = None
+        #: What was reached meanwhile, and what is being taken over.
+        self.heir: Heir | None = None
+        self._inherited: Heir | None = None
         #: Changes of groups of samples that a guard has held back.
         self.held = 0
         #: How many phases each party has been asked; holders without labels miss some.
@@ -160,6 +192,8 @@ class Exchange:
                     message["products"] = True
                 if first:
                     message["first"] = True
+            if self._inherited is not None:
+                self._inherited.name(messages)
             for party, block in v.blocks(messages).items():
                 messages[party]["v"] = block
 
@@ -168,6 +202,7 @@ class Exchange:
         if first:
             wanted.scalars["squares"] = 1
         sums = self._complete("spread", self.roster.parties, fill, wanted)
+        self._inherited = None
         if z is not None:
             self._z, self._z_is = z, "vectors"
         if first:
@@ -271,6 +306,25 @@ class Exchange:
         offsets, cross = self._take_duals(sums, new, held)
         return offsets, cross, np.array(sums["sizes"]) if first else None
 
+    def inherit(self, held: int, moved: Floats, heir: Heir) -> tuple[Floats, Floats | None]:
+        """Take α of HyFDCA as a dual vector, whose feature sums are there already.
+
+        Returns its offset, and inner products with the ``held`` vectors (or None).
+        """
+        wanted = _Wanted({"offsets": self.problems.width})
+        if self.by_rows:
+            wanted.scalars["cross"] = held * self.problems.width
+
+        def fill(messages: dict[str, Message]) -> None:
+            heir.name(messages)
+            for message in messages.values():
+                message.update({"moved": moved, "gram": self.gram})
+            self._give_z(messages)
+
+        sums = self._complete("inherit", self._labelled, fill, wanted)
+        self._v, self._inherited = heir.v, heir
+        return self._take_duals(sums, 1, held)
+
     def close(self) -> tuple[Floats, Floats | None]:
         """Losses of the point just measured, and scores of the samples that folds left out."""
         problems = self.problems
@@ -298,7 +352,7 @@ class Exchange:
 
     def _wanted_duals(self, new: int, held: int) -> _Wanted:
         width = self.problems.width
-        wanted = _Wanted({"offsets": new * width})
+        wanted = _Wanted({"offsets": new * width}, since=self.iteration)
         if self.by_rows:
             wanted.scalars["cross"] = held * new * width
         wanted.total = self._v = RunningTotals("v", self.columns, new * width, self.adder)
@@ -342,7 +396,7 @@ class Exchange:
         if phase in _COLUMN_PHASES:
             self.fold = None
         if wanted.board is not None:
-            self._follow(wanted.board, wanted.total)
+            self._follow(wanted)
         return totals
 
     def _ask_all(
@@ -352,7 +406,7 @@ class Exchange:
         for party in asked:
             self._serial[party] += 1
         answers: dict[str, Message] = {}
-        began, pause = time.monotonic(), _FIRST_PAUSE
+        began, pause = self.channel.elapsed, _FIRST_PAUSE
         while True:
             waiting = [p for p in asked if p not in answers]
             messages: dict[str, Message] = self.adder.open(waiting)
@@ -375,29 +429,43 @@ class Exchange:
             if wanted.total is not None:
                 wanted.total.add(replies.answered, self.iteration)
             if wanted.board is not None:
-                wanted.board.post(replies.answered, self.iteration + 1, round_)
+                wanted.board.post(replies.answered, wanted.since + 1, round_)
             answers.update(replies.answered)
             if not replies.missing:
                 return answers
-            waited = time.monotonic() - began
+            waited = self.channel.elapsed - began
             if waited + pause > self.settings.patience:
                 folded = frozenset(answers if phase in _COLUMN_PHASES else ())
-                raise PartyMissing(replies.missing, waited, folded)
+                self._relieve(PartyMissing(replies.missing, waited, phase, folded))
+                began, pause = self.channel.elapsed, _FIRST_PAUSE
+                continue
             self._note_missing(replies.missing)
-            time.sleep(pause)
+            self.channel.pause(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _follow(self, board: Board, total: RunningTotals | None) -> None:
+    def _relieve(self, missing: PartyMissing) -> None:
+        """Whoever goes on meanwhile returns when all are there: then the question stands."""
+        if self.relief is None:
+            raise missing
+        self.relief(missing)
+
+    def folds_at(self, party: str, phase: str) -> int:
+        """The number of the phase in which a party drops the vectors of ``fold``."""
+        return self._serial[party] + (phase not in _COLUMN_PHASES)
+
+    def _follow(self, wanted: _Wanted) -> None:
         """Dual vectors down to holders without labels; their feature sums up."""
+        board, since = wanted.board, wanted.since
+        assert board is not None
 
         def fill(messages: dict[str, Message]) -> None:
-            changes = board.changes(dict.fromkeys(messages, self.iteration))
+            changes = board.changes(dict.fromkeys(messages, since))
             for party, (slots, block) in changes.items():
                 messages[party].update({"alpha.slots": slots, "alpha": block})
             for message in messages.values():
                 message["width"] = board.width
 
-        self._ask_all("follow", self._followers, fill, _Wanted({}, total))
+        self._ask_all("follow", self._followers, fill, _Wanted({}, wanted.total))
 
     def _note_missing(self, missing: Mapping[str, Failure]) -> None:
         for party, failure in missing.items():

@@ -74,6 +74,11 @@ class Guard:
         cohorts = self._batches.atoms[restrained] // self._groups
         self.restrained = int(self._counts[cohorts].sum())
 
+    def note(self, duals: Floats) -> None:
+        """Dual vectors that others have seen sums of already: what comes next keeps apart."""
+        self._batches.note(duals)
+        self.restrained = 0
+
     def _soften(self, duals: Floats, atom: int, column: int, shares: Floats) -> None:
         """Change as few more samples of an atom as it takes."""
         rows, least = self._batches.rows_of(atom), self._batches.least

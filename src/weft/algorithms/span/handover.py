@@ -1,8 +1,8 @@
-"""What the coordinator of a fast solver does when a party stays away."""
+"""What the coordinator of a fast solver does when a party stays away, and when it is back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -10,17 +10,20 @@ from numpy.typing import NDArray
 
 from weft.algorithms.base import Record, Result
 from weft.algorithms.clock import Clock
+from weft.algorithms.contributors import Contributors
 from weft.algorithms.hyfdca import HyfdcaCoordinator
+from weft.algorithms.hyfdca.iteration import Iteration
 from weft.algorithms.hyfdca.run import Run
-from weft.algorithms.span.exchange import Exchange, PartyMissing
+from weft.algorithms.span.exchange import Exchange, Heir, PartyMissing
 from weft.algorithms.span.span import Span
-from weft.channels import Among, Message
-from weft.matching.axis import Axis, Lists
+from weft.channels import Among, Channel, Message, Replies, Request
 
 Flags = NDArray[np.bool_]
 
 #: How often a party is asked to keep the model when a run stops.
 _ATTEMPTS = 3
+#: Seconds between two iterations in which nobody answers: at first, and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
 def keep_point(span: Span, missing: PartyMissing, model: int) -> bool:
@@ -39,72 +42,200 @@ def keep_point(span: Span, missing: PartyMissing, model: int) -> bool:
     return False
 
 
-def hand_over(
-    span: Span,
-    missing: PartyMissing,
-    lam: float,
-    unit: float,
-    result: Result,
-    clock: Clock,
-    progress: Callable[[Record], None] | None,
-) -> None:
-    """Go on with HyFDCA among those who are there, from the last mixture of dual vectors."""
-    exchange = span.exchange
-    present = _present(exchange, missing)
-    settings = msgspec.structs.replace(
-        exchange.settings,
-        solver="hyfdca",
-        lam=lam,
-        path=(),
-        folds=0,
-        local="safe",
-        participation={"trace": [list(present)]},
-    )
-    channel = Among(exchange.channel, present)
-    classes = exchange.problems.classes
-    run = Run(channel, exchange.roster, settings, exchange.adder, classes)
-    run.notes = result.notes
-    run.gone = missing.parties
-    run.iteration = exchange.iteration
-    run.seen = dict.fromkeys(exchange.roster.parties, run.iteration)
-    run.best_dual = float(span.dual[:classes].sum())
-    _begin(run, span, missing, present, lam)
-    HyfdcaCoordinator().go_on(run, unit, result, clock, progress)
+class Relieved(Exception):
+    """HyFDCA went on in the place of the solver, and has come to the end of the run."""
 
 
-def _begin(run: Run, span: Span, missing: PartyMissing, present: Sequence[str], lam: float) -> None:
-    """Everybody takes over α; one holder of every cohort puts in its totals."""
-    roster = run.roster
-    columns = _speakers(roster.columns, roster.columns.holders, roster.index, present)
-    rows = _speakers(roster.rows, roster.rows.marked, roster.index, present)
-    messages = _messages(span.exchange, missing, present)
-    for party, message in messages.items():
-        message.update({"rows": rows[party], "columns": columns[party], "lam": lam})
-        message.update({"weights": span.mixture[1:], "point": span.mixture / span.lam})
-    run.v.invite(messages)
-    run.z.invite(messages)
-    replies = run.channel.ask("span.hand", messages).insist("handing over")
-    run.v.add(replies, run.iteration)
-    run.z.add(replies, run.iteration)
+class Relief:
+    """HyFDCA among those who are there, until all are back or the run is over.
 
+    Parameters
+    ----------
+    unit
+        A power of two above every party's part of every ‖x_i‖².
+    """
 
-def _speakers(
-    axis: Axis, holders: Lists, index: dict[str, int], present: Sequence[str]
-) -> dict[str, Flags]:
-    """Per party, for which of its cohorts it is the first holder that is there."""
-    here = {index[party] for party in present}
-    first: dict[int, int] = {}
-    for cohort in range(len(axis.sizes)):
-        for holder in holders[cohort].tolist():
-            if holder in here:
-                first[cohort] = holder
-                break
-    return {
-        party: np.array(
-            [first.get(c) == index[party] for c in axis.cohorts[index[party]].tolist()], bool
+    def __init__(
+        self,
+        span: Span,
+        unit: float,
+        result: Result,
+        clock: Clock,
+        progress: Callable[[Record], None] | None,
+    ) -> None:
+        self._span, self._unit = span, unit
+        self._result, self._clock, self._progress = result, clock, progress
+        self._times = 0
+
+    def __call__(self, missing: PartyMissing) -> None:
+        """Go on from the last mixture of dual vectors; returns when everybody is back."""
+        exchange, result = self._span.exchange, self._result
+        company = Contributors(exchange.roster).of(_present(exchange, missing))
+        # Models that are finished and certified are worth more than one that cannot be.
+        if not result.history or result.stages or not company:
+            raise missing
+        result.notes.append(f"{missing}; going on with HyFDCA without it, uncertified")
+        stand_in = self._begin(missing)
+        run, begun = stand_in.run, exchange.iteration
+        result.gone = run.gone
+        HyfdcaCoordinator().go_on(
+            run, self._unit, result, self._clock, self._progress, stand_in.recalled
         )
-        for party in present
-    }
+        if not stand_in.complete:
+            result.lam, result.gone = self._span.base_lam, run.gone
+            raise Relieved
+        back, solver = ", ".join(run.gone), exchange.settings.solver
+        result.gone = ()
+        result.notes.append(f"iteration {run.iteration}: {back} is back; going on with {solver}")
+        exchange.iteration = run.iteration + 1
+        exchange.held += run.held
+        if not exchange.settings.folds and run.iteration > begun:
+            exchange.heir = Heir(self._times, run.v, dict(run.ack))
+
+    def _begin(self, missing: PartyMissing) -> StandIn:
+        """Hand over to those who are there; whoever falls silent now is away too."""
+        away = set(missing.parties)
+        while True:
+            self._times += 1
+            stand_in = StandIn(self._span, missing, away, self._times, self._result.notes)
+            silent = stand_in.hand([p for p in stand_in.run.roster.parties if p not in away])
+            if not silent:
+                return stand_in
+            # The first of the holders speaks for all: without it, everybody begins anew.
+            away |= silent
+            if not Contributors(stand_in.run.roster).of(
+                [p for p in stand_in.run.roster.parties if p not in away]
+            ):
+                raise missing
+
+
+class StandIn:
+    """One run of HyFDCA in the place of a fast solver.
+
+    Attributes
+    ----------
+    complete
+        Whether everybody is back, and stands at the same α.
+    """
+
+    def __init__(
+        self, span: Span, missing: PartyMissing, away: set[str], number: int, notes: list[str]
+    ) -> None:
+        exchange, self._span, self._missing = span.exchange, span, missing
+        self._number = number
+        roster, classes = exchange.roster, exchange.problems.classes
+        present = [p for p in roster.parties if p not in away]
+        company = Contributors(roster).of(present)
+        settings = msgspec.structs.replace(
+            exchange.settings,
+            solver="hyfdca",
+            lam=span.base_lam,
+            path=(),
+            folds=0,
+            local="safe",
+            participation={"trace": [company]},
+        )
+        self._watch = Watch(exchange.channel, company, away)
+        run = self.run = Run(self._watch, roster, settings, exchange.adder, classes)
+        run.notes = notes
+        run.gone = tuple(p for p in roster.parties if p in away)
+        run.iteration = exchange.iteration
+        run.seen = dict.fromkeys(roster.parties, run.iteration)
+        run.best_dual = float(span.dual[:classes].sum())
+        w = span.padded(span.mixture) / span.lam
+        run.norm_estimate = float(span.inner(w, w)[:classes].sum())
+        self.complete = False
+        self._waiting = set(away)
+        self._axes = {"rows": roster.rows, "columns": roster.columns}
+        #: Cohorts whose totals somebody has put in.
+        self._spoken: dict[str, set[int]] = {field: set() for field in self._axes}
+
+    def hand(self, parties: Sequence[str]) -> set[str]:
+        """Let parties take over α; one holder of every cohort puts in its totals.
+
+        Returns who did not answer.
+        """
+        run, span, exchange = self.run, self._span, self._span.exchange
+        messages: dict[str, Message] = run.adder.open(parties)
+        speak = {field: self._speakers(field, parties) for field in self._spoken}
+        for party, message in messages.items():
+            message.update({"iteration": run.iteration, "number": self._number})
+            message.update({"lam": span.base_lam, "weights": span.mixture[1:]})
+            message["point"] = span.mixture / span.lam
+            for field, flags in speak.items():
+                message[field] = flags[party]
+            if exchange.fold is not None:
+                message["keep"] = exchange.fold[1]
+                message["serial"] = exchange.folds_at(party, self._missing.phase)
+        run.v.invite(messages)
+        run.z.invite(messages)
+        replies = run.channel.ask("span.hand", messages)
+        replies.stop_on_refusal()
+        run.v.add(replies.answered, run.iteration)
+        run.z.add(replies.answered, run.iteration)
+        for field, flags in speak.items():
+            for party in replies.answered:
+                mine = self._axes[field].cohorts[run.roster.index[party]]
+                self._spoken[field].update(mine[flags[party]].tolist())
+        return set(replies.missing)
+
+    def _speakers(self, field: str, parties: Sequence[str]) -> dict[str, Flags]:
+        """Per party, which of its cohorts it speaks for: nobody does yet, and it is the first."""
+        roster, axis, spoken = self.run.roster, self._axes[field], self._spoken[field]
+        # Only holders with the labels know z.
+        holders = axis.marked if field == "rows" else axis.holders
+        here = {roster.index[party] for party in parties}
+        first: dict[int, int] = {}
+        for cohort in range(len(axis.sizes)):
+            able = [holder for holder in holders[cohort].tolist() if holder in here]
+            if able and cohort not in spoken:
+                first[cohort] = able[0]
+        flags = {}
+        for party in parties:
+            number = roster.index[party]
+            mine = axis.cohorts[number].tolist()
+            flags[party] = np.array([first.get(cohort) == number for cohort in mine], bool)
+        return flags
+
+    def recalled(self) -> bool:
+        """Whether everybody is back; who was away takes α of the others first."""
+        run = self.run
+        if run.silent_iterations:
+            run.channel.pause(min(_FIRST_PAUSE * 2**run.silent_iterations, _LONGEST_PAUSE))
+        if self._watch.back.issuperset(self._watch.away):
+            if self._waiting:
+                self._waiting = self.hand([p for p in run.roster.parties if p in self._waiting])
+            if not self._waiting:
+                self.complete = Iteration(run).catch_up()
+        self._watch.ask_again()
+        return self.complete
+
+
+class Watch(Among):
+    """A channel to those who are there; on the way it looks whether the others are back.
+
+    The question rides with another, and costs no round trip.
+    """
+
+    def __init__(self, channel: Channel, parties: Sequence[str], away: Collection[str]) -> None:
+        super().__init__(channel, parties)
+        self.away = frozenset(away)
+        #: Who of them has answered when asked last.
+        self.back: set[str] = set()
+        self._due = False
+
+    def ask_again(self) -> None:
+        """Look again, with the next question."""
+        self._due = True
+
+    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
+        if not self._due:
+            return super().exchange(requests)
+        self._due = False
+        probe = Request("span.here", {party: {} for party in sorted(self.away)})
+        heard, *replies = super().exchange([probe, *requests])
+        self.back = set(heard.answered)
+        return replies
 
 
 def _present(exchange: Exchange, missing: PartyMissing) -> tuple[str, ...]:

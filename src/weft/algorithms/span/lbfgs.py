@@ -62,6 +62,10 @@ class Lbfgs:
         elif not taken:
             span.gather()
 
+    def inherit(self) -> None:
+        """Take over α of HyFDCA, and search the way to w of the best mixture with it."""
+        inherit_and_search(self._span, self._bounding)
+
     def _remember(self, newest: Floats) -> None:
         """The last step, and how the gradient's part from the losses changed."""
         span = self._span
@@ -133,3 +137,14 @@ def take_step(span: Span, primal: Floats) -> bool:
         return True
     span.move(best)
     return False
+
+
+def inherit_and_search(span: Span, bounding: Bounding) -> None:
+    """Take α of HyFDCA among the dual vectors; the one at the best point is then under way."""
+    bounding.take(span.absorb())
+    span.inherit()
+    mixture = bounding.take(span.absorb())
+    primal = search_along(span, mixture / span.lam - span.point)
+    span.mixture = mixture
+    if not take_step(span, primal):
+        span.gather()

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.span.bounding import Bounding
-from weft.algorithms.span.lbfgs import STEPS, search_along, take_step, worthwhile
+from weft.algorithms.span.lbfgs import (
+    STEPS,
+    inherit_and_search,
+    search_along,
+    take_step,
+    worthwhile,
+)
 from weft.algorithms.span.span import Span
 
 Floats = NDArray[np.float64]
@@ -58,6 +64,10 @@ class NewtonCg:
         if not taken:
             span.gather()
         span.drop(kept)
+
+    def inherit(self) -> None:
+        """Take over α of HyFDCA, and search the way to w of the best mixture with it."""
+        inherit_and_search(self._span, self._bounding)
 
     def _direction(self, gradient: Floats) -> Floats:
         """Steihaug's conjugate gradients on ∇²P d = −∇P, until the residual is small."""

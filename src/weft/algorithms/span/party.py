@@ -13,6 +13,9 @@ solvers need three phases, and none of them ever sees a vector:
 ``follow`` brings dual vectors to holders of samples without labels. ``point`` and ``close`` form w
 and measure it afresh. A phase that is asked twice, because the reply was lost, is answered twice
 but changes things once.
+
+``hand`` begins HyFDCA beside all this, when another party is away; ``inherit`` takes α that it has
+reached as one more dual vector, when all are back.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.ground import Ground
+from weft.algorithms.hyfdca.party import HyfdcaParty
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.guarding import Guard
 from weft.algorithms.span.problems import Problems
@@ -79,8 +83,10 @@ class SpanParty:
         #: w of every model that the run has finished.
         self.models: dict[int, Floats] = {}
         self._answers: dict[str, Handler] = {}
-        #: HyFDCA in the place of this solver, when a party is gone.
+        #: HyFDCA in the place of this solver, while a party is away: the newest, and those whose
+        #: α is yet to be taken over.
         self._successor: Successor | None = None
+        self._heirs: dict[int, Successor] = {}
 
     def _anchor(self, width: int) -> Floats:
         seat, start = self.ground.seat, self.ground.start
@@ -105,12 +111,14 @@ class SpanParty:
                 ("search", self._take_search, self._tell_search),
                 ("gather", self._take_gather, self._tell_gather),
                 ("follow", self._take_duals, self._tell_sums),
+                ("inherit", self._take_inherited, self._tell_scalars),
                 ("close", self._take_close, self._tell_close),
             )
         }
         self._answers |= {
             "span.keep": self._keep,
             "span.hand": self._hand,
+            "span.here": lambda message: {},
         }
         return self._answers
 
@@ -146,27 +154,34 @@ class SpanParty:
     def _forget(self, message: Message) -> None:
         """Drop vectors that are not needed any more."""
         if "keep" in message:
-            held = len(self.columns)
-            fold = floats(message, "fold", held, self.problems.width)
-            keep = array(message, "keep")
-            rises = keep.ndim == 1 and keep.dtype.kind == "i" and bool((np.diff(keep) > 0).all())
-            if not rises or (len(keep) and not 0 < keep[0] <= keep[-1] < held):
-                raise ProtocolError(
-                    "a message is malformed: 'keep' names vectors that are not held"
-                )
+            fold = floats(message, "fold", len(self.columns), self.problems.width)
+            keep = self._kept(message)
             self.columns.fold(fold, keep)
             self.rows.fold(fold, keep)
+
+    def _kept(self, message: Message) -> NDArray[Any]:
+        """Which of the vectors held a message speaks of."""
+        keep = array(message, "keep")
+        rises = keep.ndim == 1 and keep.dtype.kind == "i" and bool((np.diff(keep) > 0).all())
+        if not rises or (len(keep) and not 0 < keep[0] <= keep[-1] < len(self.columns)):
+            raise ProtocolError("a message is malformed: 'keep' names vectors that are not held")
+        return keep
 
     def _take_vectors(self, message: Message) -> None:
         """Complete new vectors with the others' parts."""
         seat, width = self.ground.seat, self.problems.width
         self._forget(message)
+        wire: Wire = self._v
+        if "inherit" in message:
+            half = self._settled_heir(message)
+            self._duals, self._partial, wire = half.alpha.copy(), half.v, half.v_sum
+            self._part_with_heirs(integer(message, "inherit"))
         if not self._partial.shape[1]:
             raise ProtocolError("a message comes too early: no vector is under way")
         new = self._partial / seat.n_samples
         shared = seat.n_shared_columns
         if shared:
-            new[:shared] = self._v.open(message.get("v"), new.shape[1])
+            new[:shared] = wire.open(message.get("v"), new.shape[1])
         self._fresh = [
             np.ascontiguousarray(part) for part in np.split(new, new.shape[1] // width, axis=1)
         ]
@@ -312,12 +327,16 @@ class SpanParty:
         # What is cut off is still a dual vector, if not the gradient of that point.
         return np.clip(duals, -limit, limit) if beyond.any() else duals
 
-    def _take_gather(self, message: Message) -> None:
+    def _go_there(self, message: Message) -> None:
+        """Take the step that was chosen, with z as it was measured last."""
         self._move(message)
         z = self._take_z(message)
         if z is not None:
             # The point is the anchor, whose z was just measured.
             self.rows.adopt(z)
+
+    def _take_gather(self, message: Message) -> None:
+        self._go_there(message)
         width = self.problems.width
         if "direction" in message:
             direction = floats(message, "direction", len(self.rows.vectors), width)
@@ -333,7 +352,8 @@ class SpanParty:
             raise ProtocolError(f"a message is malformed: '{field}' asks for {len(steps)} steps")
         return steps
 
-    def _tell_gather(self, message: Message) -> Message:
+    def _tell_scalars(self, message: Message) -> Message:
+        """What the coordinator must know of new dual vectors."""
         reply: Message = {}
         if "direction" not in message:
             offsets = self.rows.offsets(self._duals).ravel().tolist()
@@ -341,6 +361,10 @@ class SpanParty:
         if text(message, "gram") == "rows":
             cross = self.rows.cross(self._duals)
             reply["cross"] = pack_scalars(self.cipher, message, "cross", *cross.ravel().tolist())
+        return reply
+
+    def _tell_gather(self, message: Message) -> Message:
+        reply = self._tell_scalars(message)
         if "first" in message:
             sizes = self.rows.training_sizes()
             reply["sizes"] = pack_scalars(self.cipher, message, "sizes", *sizes.tolist())
@@ -415,7 +439,7 @@ class SpanParty:
             reply["scores"] = pack_scalars(self.cipher, message, "scores", *scores.ravel().tolist())
         return reply
 
-    # ── when a party is gone ──────────────────────────────────────────────────────────────
+    # ── when a party is away ──────────────────────────────────────────────────────────────
 
     def _keep(self, message: Message) -> Message:
         """Form w as it stands: the run stops here."""
@@ -425,19 +449,68 @@ class SpanParty:
         return {}
 
     def _hand(self, message: Message) -> Message:
-        """Let HyFDCA go on from a mixture of dual vectors."""
-        self._forget(message)
-        width = self.problems.width
-        point, weights = (floats(message, field, None, width) for field in ("point", "weights"))
-        self._successor = Successor(self.ground, self.settings, number(message, "lam"))
-        reply = self._successor.begin(
+        """Let HyFDCA go on from a mixture of dual vectors; all that is here stays as it is."""
+        if self._broken:
+            raise ProtocolError(
+                "this party broke down in the middle of a phase and cannot go on; start the run "
+                "again"
+            )
+        successor = Successor(
+            self.ground, self.settings, number(message, "lam"), integer(message, "number")
+        )
+        point, weights = self._renumbered(message)
+        reply = successor.begin(
             self.rows.mixed_alpha(weights),
             self.columns.combine(padded(point, len(self.columns))),
             self.rows.combined(point),
             message,
         )
-        self._answers |= self._successor.half.phases()
+        self._successor = successor
+        if not self.problems.folds:
+            self._heirs[successor.number] = successor
+        self._answers |= successor.half.phases()
         return reply
+
+    def _renumbered(self, message: Message) -> tuple[Floats, Floats]:
+        """Coefficients and weights of the mixture, in the numbers that vectors have here.
+
+        Some parties have dropped vectors in the phase that was not completed, some have not.
+        """
+        width = self.problems.width
+        point, weights = (floats(message, field, None, width) for field in ("point", "weights"))
+        if "keep" not in message or self._serial >= integer(message, "serial"):
+            return point, weights
+        keep = self._kept(message)
+        if len(point) > len(keep) + 1 or len(weights) > len(keep):
+            raise ProtocolError("a message is malformed: a mixture has vectors that are dropped")
+        ours = np.zeros((len(self.columns), width))
+        ours[keep[: len(point) - 1]] = point[1:]
+        mixed = np.zeros((len(self.columns) - 1, width))
+        mixed[keep[: len(weights)] - 1] = weights
+        return ours, mixed
+
+    def _settled_heir(self, message: Message) -> HyfdcaParty:
+        """HyFDCA's half at the α that everybody has agreed on."""
+        successor = self._heirs.get(integer(message, "inherit"))
+        if successor is None:
+            raise ProtocolError("a message comes too early: there is no α that could be taken over")
+        successor.half.settle(integer(message, "ack"))
+        return successor.half
+
+    def _take_inherited(self, message: Message) -> None:
+        """α of HyFDCA becomes a dual vector: others have seen its sums already."""
+        self._go_there(message)
+        self._duals = self._settled_heir(message).alpha.copy()
+        if self._guard is not None:
+            self._guard.note(self._duals)
+
+    def _part_with_heirs(self, number_: int) -> None:
+        """Nobody will speak of these any more."""
+        self._heirs = {k: heir for k, heir in self._heirs.items() if k > number_}
+        if not self._heirs and self._successor is not None:
+            for phase in self._successor.half.phases():
+                self._answers.pop(phase, None)
+            self._successor = None
 
     def settle(self, ack: int) -> None:
         """Nothing is ever taken back: phases are asked again until they are answered."""

@@ -74,6 +74,11 @@ class Span:
     def lam(self) -> Floats:
         return self._base_lam * self._share
 
+    @property
+    def base_lam(self) -> float:
+        """λ of the problems on all samples."""
+        return self._base_lam
+
     def turn_to(self, lam: float) -> None:
         """Go on with another λ: point and bounds on the risk stay what they are."""
         self._base_lam = lam
@@ -184,6 +189,14 @@ class Span:
         offsets, cross, _ = self.exchange.gather(self.count, self._moved, direction=direction)
         self._moved = self._stay
         self._coming = (offsets, cross)
+
+    def inherit(self) -> None:
+        """Ask for what HyFDCA has reached while somebody was away, as one more dual vector."""
+        exchange, heir = self.exchange, self.exchange.heir
+        assert heir is not None
+        exchange.heir = None
+        self._coming = exchange.inherit(self.count, self._moved, heir)
+        self._moved = self._stay
 
     @property
     def doubt(self) -> Floats:

@@ -22,15 +22,36 @@ from weft.errors import ProtocolError
 
 Floats = NDArray[np.float64]
 
+#: Between the seeds of two hand-overs.
+_APART = 0x10001
+
 
 class Successor:
-    """HyFDCA's half, begun at a mixture of dual vectors."""
+    """HyFDCA's half, begun at a mixture of dual vectors.
 
-    def __init__(self, ground: Ground, settings: Settings, lam: float) -> None:
+    Parameters
+    ----------
+    number
+        Which of the run's hand-overs this is, from 1 on.
+    """
+
+    def __init__(self, ground: Ground, settings: Settings, lam: float, number: int) -> None:
         self._seat = ground.seat
         self._lam = lam
+        self.number = number
+        # Setting up sums norms and products over those who are there. The next time they may be
+        # others, and differences of the two would be single parties': so never again the norms of
+        # single samples, nor products with the same random vector.
         alone = msgspec.structs.replace(
-            settings, solver="hyfdca", lam=lam, path=(), folds=0, groups=1, local="safe"
+            settings,
+            solver="hyfdca",
+            lam=lam,
+            path=(),
+            folds=0,
+            groups=1,
+            local="safe",
+            norms=settings.norms if number == 1 else "cohort",
+            seed=settings.seed + _APART * (number - 1),
         )
         self.half = HyfdcaParty(replace(ground, start=None), alone)
 
