@@ -111,7 +111,7 @@ def test_no_flipped_bit_and_no_cut_goes_unnoticed(content, data):
 
 
 def test_a_later_version_is_named_and_not_taken_for_damage():
-    with pytest.raises(ProtocolError, match="version 2 .* install the same version") as caught:
+    with pytest.raises(ProtocolError, match=r"version 2 .* install the same version") as caught:
         decode_envelope(sealed(2, b"whatever it will be"))
     assert not isinstance(caught.value, Damaged)
 

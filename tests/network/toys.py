@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import suppress
 from hashlib import blake2b
 
 from weft.channels import Failure, Request, pack
@@ -141,10 +142,8 @@ class MemoryPost:
     def kill_within(self, place, letter):
         if place.toy is not None:
             place.toy.dies_in = 0
-        try:
+        with suppress(Killed):
             place.site.answer(letter)
-        except Killed:
-            pass
         place.kill()
 
 

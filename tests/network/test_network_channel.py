@@ -1,0 +1,369 @@
+"""The channel over a network: who is away costs once, nothing is asked twice, time repeats."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from toys import MemoryPost, Place, Toy
+
+from weft.channels import Failure, LocalChannel, Request, pack
+from weft.channels.recording import entries_of
+from weft.errors import ProtocolError
+from weft.network import channel as channel_module
+from weft.network import living
+from weft.network.channel import NetworkChannel, Timeouts
+from weft.network.envelope import Hello, Ping, Welcome, Work, Worked, encode
+from weft.network.journal import Journal
+from weft.network.post import Stopped
+from weft.network.presence import Attended, Presence
+from weft.storage import StorageError
+
+NAMES = ("north", "south", "east")
+
+
+class ScriptedPost(MemoryPost):
+    """Fates by party; everything else arrives. Remembers the timeouts."""
+
+    def __init__(self, places):
+        super().__init__(places)
+        self.fates = {}
+        self.timeouts = []
+
+    def send(self, letters, timeout):
+        self.timeouts.append(timeout)
+        return super().send(letters, timeout)
+
+    def fate(self, party, letter):
+        fate = self.fates.get(party, "fine")
+        if isinstance(fate, list):
+            fate = fate.pop(0) if fate else "fine"
+        return fate
+
+    def asked(self, kind=Work):
+        return [party for party, envelope in self.sent if isinstance(envelope, kind)]
+
+
+class World:
+    """Three parties, a post, and a coordinator that can be started again."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.post = ScriptedPost([Place(name, folder / name) for name in NAMES])
+        self.channel = None
+
+    def start(self, **options):
+        self.stop()
+        self.journal = Journal(self.folder / "journal")
+        self.channel = NetworkChannel(self.post, "run-1", self.journal, **options)
+        self.channel.hello({"about": "a test"})
+        return self.channel
+
+    def stop(self):
+        if self.channel is not None:
+            self.channel.close()
+            self.journal.close()
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = World(tmp_path)
+    yield world
+    world.stop()
+
+
+def to_all(**message):
+    return {party: {"x": 1, **message} for party in NAMES}
+
+
+def until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.005)
+    pytest.fail("it did not come to that")
+
+
+def test_all_parties_answer_as_in_one_process(world):
+    channel = world.start(record=True)
+    toys = {name: Toy(name) for name in NAMES}
+    local = LocalChannel({name: toy.on for name, toy in toys.items()}, record=True)
+    requests = [
+        Request("match.one", {p: {"x": 1, "b": b"four"} for p in NAMES}),
+        Request("two", {p: {"y": 2.0} for p in ("east", "north")}),
+    ]
+    for over in (channel, local):
+        over.found = [over.exchange(requests), over.exchange(requests[1:])]
+    assert channel.found == local.found
+    assert [list(r.answered) for r in channel.found[0]] == [list(NAMES), ["east", "north"]]
+    assert channel.meter.round_trips == local.meter.round_trips == 2
+    for phase, cost in local.meter.phases.items():
+        over = channel.meter.phases[phase]
+        assert (cost.calls, cost.bytes_down, cost.bytes_up) == (
+            over.calls, over.bytes_down, over.bytes_up
+        )  # fmt: skip
+        assert 0.0 < over.slowest < over.total
+    assert list(entries_of(channel.transcript)) == list(entries_of(local.transcript))
+
+
+def test_an_unknown_party_is_told(world):
+    replies = world.start().ask("a", {"nowhere": {}, "north": {}})
+    assert replies.missing == {"nowhere": Failure("unknown", "no such party")}
+    assert list(replies.answered) == ["north"]
+
+
+def test_who_is_away_is_asked_once_and_found_again_beside_the_run(world, monkeypatch):
+    monkeypatch.setattr(living, "_FIRST", 0.01)
+    channel = world.start()
+    world.post.fates = {"south": "lost"}
+    late = Failure("late", "no reply in time")
+    for _ in range(3):
+        assert channel.ask("a", to_all()).missing == {"south": late}
+    assert world.post.asked().count("south") == 1
+    assert channel.away == {"south": late}
+    until(lambda: world.post.asked(Ping).count("south") > 1)
+    assert set(world.post.asked(Ping)) == {"south"}
+    world.post.fates = {}
+    until(lambda: not channel.away)
+    assert list(channel.ask("a", to_all()).answered) == list(NAMES)
+    hows = [m["south"].how for m in (x.missing for x in channel.presence.moments) if m]
+    assert hows == ["absent", "away", "away"]
+
+
+def test_pings_come_less_and_less_often(world, monkeypatch):
+    monkeypatch.setattr(living, "_FIRST", 0.02)
+    monkeypatch.setattr(living, "_LONGEST", 0.08)
+    channel = world.start()
+    world.post.fates = {"south": "lost"}
+    channel.ask("a", to_all())
+    began = time.monotonic()
+    until(lambda: len(world.post.asked(Ping)) >= 5)
+    # 0.02 + 0.04 + 3 · 0.08
+    assert time.monotonic() - began > 0.25
+
+
+def test_a_late_reply_is_told_from_an_absent_party(world, monkeypatch):
+    monkeypatch.setattr(living, "_FIRST", 0.005)
+    channel = world.start()
+    for fate in ("unheard", "lost", "killed after"):
+        world.post.fates = {"south": [fate]}
+        assert list(channel.ask("a", to_all(fate=fate)).missing) == ["south"]
+        until(lambda: not channel.away)
+    assert [m.missing["south"].how for m in channel.presence.moments] == ["absent"] * 3
+    channel.ask("a", to_all())
+    hows = [m.missing["south"].how for m in channel.presence.moments[:3]]
+    assert hows == ["late", "absent", "late"]
+
+
+def test_a_last_late_reply_is_learnt_at_the_end(world):
+    channel = world.start()
+    world.post.fates = {"south": ["unheard"]}
+    channel.ask("a", to_all())
+    assert channel.end() == {}
+    assert channel.presence.moments[0].missing["south"].how == "late"
+
+
+@pytest.mark.parametrize("way", ["there", "back"])
+def test_what_is_damaged_on_the_way_is_asked_once_more(world, way):
+    channel = world.start()
+    world.post.fates = {"south": [f"garbled {way}"]}
+    assert list(channel.ask("a", to_all()).answered) == list(NAMES)
+    assert world.post.places["south"].toy.calls == 1
+    world.post.fates = {"south": [f"garbled {way}"] * 2}
+    what = {"there": "what it was sent", "back": "its reply"}[way]
+    failure = Failure("failed", f"{what} was damaged on the way")
+    assert channel.ask("a", to_all()).missing == {"south": failure}
+    # It is there: the next exchange asks it.
+    assert list(channel.ask("a", to_all()).answered) == list(NAMES)
+    how = {"there": "absent", "back": "late"}[way]
+    assert channel.presence.moments[1].missing["south"].how == how
+
+
+def test_a_refusal_passes_through_and_is_asked_again_after_a_restart(world):
+    channel = world.start()
+    channel.ask("a", to_all())
+    asked = to_all() | {"south": {"fail": "refuse"}}
+    replies = channel.ask("b", asked)
+    assert replies.missing == {"south": Failure("refused", "this toy does not do that")}
+    with pytest.raises(ProtocolError, match="south: this toy does not do that"):
+        replies.stop_on_refusal()
+    calls = world.post.places["north"].toy.calls
+    again = world.start()
+    again.ask("a", to_all())
+    sent = len(world.post.sent)
+    assert again.ask("b", asked) == replies
+    assert len(world.post.sent) == sent + 3
+    assert world.post.places["north"].toy.calls == calls
+    # A run that goes on has taken note.
+    again.ask("c", to_all())
+    last = world.start()
+    sent = len(world.post.sent)
+    last.ask("a", to_all())
+    assert last.ask("b", asked) == replies
+    last.ask("c", to_all())
+    assert len(world.post.sent) == sent
+
+
+def test_a_resumed_run_repeats_replies_failures_time_and_costs_without_asking(world):
+    channel = world.start(record=True)
+    world.post.fates = {"south": "lost"}
+    seen = []
+    for turn in range(3):
+        seen.append((channel.ask("a", to_all(turn=turn)), channel.elapsed))
+        channel.pause(0.2)
+    sent = [e for _, e in world.post.sent if not isinstance(e, Ping)]
+    again = world.start(record=True)
+    began = time.monotonic()
+    for turn, (replies, elapsed) in enumerate(seen):
+        assert again.replaying
+        assert again.ask("a", to_all(turn=turn)) == replies
+        assert again.elapsed == elapsed
+        again.pause(0.2)
+        assert again.elapsed == elapsed + 0.2
+    # All but the last pause: it is not known to have come to its end.
+    assert 0.2 <= time.monotonic() - began < 0.35
+    assert not again.replaying
+    assert [e for _, e in world.post.sent if not isinstance(e, Ping)] == sent
+    assert again.meter == channel.meter
+    assert again.transcript == channel.transcript
+    assert again.presence == channel.presence
+    # The dead time does not count, but time goes on.
+    replies = again.ask("a", to_all(turn=3))
+    assert list(replies.answered) == ["north", "east"]
+    assert 0.6 < again.elapsed < 1.2
+
+
+def test_time_stands_still_between_exchanges(world):
+    channel = world.start()
+    channel.ask("a", to_all())
+    before = channel.elapsed
+    time.sleep(0.02)
+    assert channel.elapsed == before
+    channel.ask("a", to_all())
+    assert channel.elapsed >= before + 0.02
+
+
+def test_a_resumed_run_that_asks_something_else_is_told(world):
+    world.start().ask("a", to_all())
+    for phase, message in (("b", to_all()), ("a", to_all(x=2)), ("a", {"north": {"x": 1}})):
+        with pytest.raises(ProtocolError, match="does not ask what it asked before"):
+            world.start().ask(phase, message)
+    world.stop()
+    journal = Journal(world.folder / "journal")
+    with pytest.raises(ProtocolError, match="begun with another plan"):
+        NetworkChannel(world.post, "run-1", journal).hello({"about": "else"})
+    journal.close()
+
+
+def test_a_full_disk_at_the_coordinator_is_told_and_the_run_resumes(world, monkeypatch):
+    channel = world.start()
+    channel.ask("a", to_all())
+
+    def full(record):
+        raise StorageError("the journal of the run cannot be written")
+
+    monkeypatch.setattr(world.journal, "append", full)
+    with pytest.raises(StorageError, match="cannot be written"):
+        channel.ask("b", to_all())
+    calls = {name: place.toy.calls for name, place in world.post.places.items()}
+    again = world.start()
+    again.ask("a", to_all())
+    assert list(again.ask("b", to_all()).answered) == list(NAMES)
+    assert {name: place.toy.calls for name, place in world.post.places.items()} == calls
+
+
+def test_matching_and_scaling_get_more_time_than_other_work(world):
+    channel = world.start(timeouts=Timeouts(setup=50.0, work=5.0, ping=1.0))
+    world.post.timeouts.clear()
+    channel.ask("match.tokens", to_all())
+    channel.ask("span.search", to_all())
+    channel.exchange([Request("size", to_all()), Request("scale.sums", to_all())])
+    channel.end()
+    assert world.post.timeouts == [50.0, 5.0, 50.0, 5.0]
+
+
+def test_a_stopped_run_says_so_and_can_be_resumed(world, monkeypatch):
+    channel = world.start()
+
+    def stop(self, letters, timeout):
+        raise Stopped("the run was stopped")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ScriptedPost, "send", stop)
+        with pytest.raises(Stopped, match="was stopped"):
+            channel.ask("a", to_all())
+    assert list(world.start().ask("a", to_all()).answered) == list(NAMES)
+
+
+# ── the beginning ─────────────────────────────────────────────────────────────────────────
+
+
+def test_hello_waits_for_those_who_come_later(world, monkeypatch):
+    monkeypatch.setattr(channel_module, "_PAUSE", 0.01)
+    world.post.fates = {"south": ["lost", "lost", "garbled back"]}
+    channel = NetworkChannel(world.post, "run-1", Journal(world.folder / "other"))
+    said = channel.hello({"about": 1}, limit=5.0)
+    assert [(party, message["name"]) for party, message in said.items()] == [(p, p) for p in NAMES]
+    # Nobody is asked twice who has answered; south twice more for what was lost, once for damage.
+    assert sorted(world.post.asked(Hello)) == ["east", "north"] + ["south"] * 4
+
+
+def test_hello_names_who_is_missing_and_tells_the_others_that_nothing_comes_of_it(
+    world, monkeypatch
+):
+    monkeypatch.setattr(channel_module, "_PAUSE", 0.01)
+    world.post.fates = {"south": "lost"}
+    channel = NetworkChannel(world.post, "run-1", Journal(world.folder / "other"))
+    with pytest.raises(ProtocolError, match=r"no answer from south \(no reply in time\); start"):
+        channel.hello({"about": 1}, limit=0.1)
+    assert world.post.places["north"].site.runs() == []
+    world.post.fates = {}
+    assert set(channel.hello({"about": 1})) == set(NAMES)
+
+
+def test_hello_stops_at_once_where_a_party_refuses(world):
+    begun = Hello("run-1", pack({"about": "something else"}))
+    world.post.places["east"].site.answer(encode(begun))
+    channel = NetworkChannel(world.post, "run-1", Journal(world.folder / "other"))
+    with pytest.raises(ProtocolError, match=r"refused: east \(run run-1 was begun here with anot"):
+        channel.hello({"about": 1}, limit=60.0)
+    # Its run with somebody else goes on.
+    assert [entry.ended for entry in world.post.places["east"].site.runs()] == [""]
+
+
+def test_replies_that_do_not_fit_are_refusals(world, monkeypatch):
+    channel = world.start()
+    wrong = {
+        "north": encode(Welcome(b"")),
+        "south": encode(Worked(7, [pack({})], [0.0], [])),
+        "east": encode(Worked(1, [], [], [])),
+    }
+    monkeypatch.setattr(ScriptedPost, "send", lambda self, letters, timeout: wrong)
+    replies = channel.ask("a", to_all())
+    failure = Failure("refused", "its reply does not fit what it was asked")
+    assert replies.missing == dict.fromkeys(NAMES, failure)
+
+
+# ── presence ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_presence_is_saved_whole_and_holds_no_message(world, tmp_path):
+    channel = world.start()
+    world.post.fates = {"south": ["unheard"]}
+    channel.ask("a", to_all(secret="do not tell"))
+    channel.end()
+    channel.presence.save(tmp_path / "presence.json")
+    assert "do not tell" not in (tmp_path / "presence.json").read_text()
+    assert Presence.load(tmp_path / "presence.json") == channel.presence
+    (tmp_path / "presence.json").write_text('{"version": 2, "exchanges": []}')
+    with pytest.raises(StorageError, match="version 2"):
+        Presence.load(tmp_path / "presence.json")
+    (tmp_path / "presence.json").write_text("{}")
+    with pytest.raises(StorageError, match="cannot be read"):
+        Presence.load(tmp_path / "presence.json")
+
+
+def test_a_run_that_is_longer_than_its_presence_is_not_the_same_run():
+    attended = Attended(LocalChannel({"a": Toy("a").on}), Presence())
+    with pytest.raises(ProtocolError, match="ends after 0 exchanges"):
+        attended.ask("x", {"a": {}})
