@@ -24,7 +24,7 @@ from weft.channels.message import array, binary, text
 from weft.crypto import Adder
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Terms
-from weft.matching.meet import meet
+from weft.matching.meet import check_secrets, meet
 from weft.matching.roster import Roster
 from weft.preparation import Preparation
 from weft.release.head import Head
@@ -90,12 +90,15 @@ class Outcome:
     adder: Adder
 
 
-def announce(channel: Channel, preparation: Preparation, settings: Settings) -> Announced:
+def announce(
+    channel: Channel, preparation: Preparation, settings: Settings, run: bytes
+) -> Announced:
     """Let every party say on which terms it takes part, and collect the classes."""
     sorts = settings.make_loss().task != "regression"
     collect = sorts and preparation.classes is None
-    asked: Message = {"classes": True} if collect else {}
+    asked: Message = {"run": run, "classes": True} if collect else {"run": run}
     replies = channel.ask("announce", {p: dict(asked) for p in channel.parties}).insist("starting")
+    check_secrets(replies)
     _check_rosters(replies)
     terms = [_terms(party, reply) for party, reply in replies.items()]
     classes = None
@@ -233,7 +236,7 @@ def coordinate(
     warm, saves = start_lam is not None, checkpointing is not None
     # What no algorithm can do is refused before anybody is asked for anything.
     resolve(settings, saves=saves, warm=warm)
-    announced = announce(channel, preparation, settings)
+    announced = announce(channel, preparation, settings, run)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
     roster, adder = assemble(channel, preparation, settings, announced, run)
     check_cut(settings, roster)

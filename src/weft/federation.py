@@ -114,9 +114,9 @@ class Federation:
         self, settings: Settings
     ) -> tuple[LocalChannel, Roster, Adder, NDArray[Any] | None]:
         """Make the parties, match their samples and features, agree on scaling."""
-        channel = self._open(settings)
-        announced = announce(channel, self.preparation, settings)
-        roster, adder = assemble(channel, self.preparation, settings, announced, token_bytes(16))
+        channel, run = self._open(settings), token_bytes(16)
+        announced = announce(channel, self.preparation, settings, run)
+        roster, adder = assemble(channel, self.preparation, settings, announced, run)
         return channel, roster, adder, announced.classes
 
     def _open(self, settings: Settings) -> LocalChannel:

@@ -20,7 +20,7 @@ from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import folds_of
 from weft.channels import Message
-from weft.channels.message import array, integer, number, text
+from weft.channels.message import array, binary, integer, number, text
 from weft.consortium.consent import Consent
 from weft.crypto.cost import Cost
 from weft.crypto.keyring import Keyring, Keys
@@ -212,6 +212,7 @@ class Party:
     def _announce(self, message: Message) -> Message:
         """On which terms it takes part, and its classes, for the other parties alone."""
         reply = self._consent.announcement()
+        reply["mark"] = self._keyring.mark(binary(message, "run"))
         labels = [tile.labels[tile.labelled] for tile in self._tiles if tile.labels is not None]
         if "classes" in message and labels:
             reply["classes"] = lock_classes(labels, self._keyring.run_secret)

@@ -94,13 +94,16 @@ class Keyring:
         """The key of this run's tokens."""
         return self._keys.run.derive("weft tokens", self._run_id).reveal()
 
+    def mark(self, run_id: bytes) -> str:
+        """By which equal run secrets are known, other in every run."""
+        return self._keys.run.fingerprint(f"run {run_id.hex()}")
+
     def announce(self, run_id: bytes) -> dict[str, Any]:
         """What everybody may know: public keys, and a mark by which equal secrets are known."""
         self._run_id = run_id
         self._nonce = self._draws.random("nonce", NONCE)
-        mark = self._keys.run.fingerprint(f"run {run_id.hex()}")
         public = self._keys.identity.public.to_bytes()
-        return {"public": public, "nonce": self._nonce, "mark": mark}
+        return {"public": public, "nonce": self._nonce, "mark": self.mark(run_id)}
 
     def make(
         self,

@@ -56,7 +56,7 @@ def meet(
     """
     parties = channel.parties
     answered = _tokens(channel, classes, matching, holders, run or token_bytes(16))
-    _check_secrets(answered)
+    check_secrets(answered)
     try:
         roster = build_roster(
             parties,
@@ -116,7 +116,7 @@ def _told(channel: Channel, conflict: LabelConflict) -> str:
     return conflict.sentence({party: failure.reason for party, failure in refused.items()})
 
 
-def _check_secrets(answered: Mapping[str, Message]) -> None:
+def check_secrets(answered: Mapping[str, Message]) -> None:
     """Parties whose run secrets differ would only see noise in each other's sums."""
     marks = {party: text(reply, "mark") for party, reply in answered.items()}
     first = next(iter(marks))

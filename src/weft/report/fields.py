@@ -154,6 +154,7 @@ _LINKS = tuple(
 _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
     "up": {
         "announce": {
+            ("mark",): Meaning(Form.KEYS, "fingerprint of the run secret"),
             ("terms", "roster", "recipients", "holders"): _ANNOUNCED,
             ("classes",): Meaning(Form.BOXES, "its classes, for the other parties alone"),
         },
@@ -290,7 +291,10 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("prefix",): _DIGITS,
             _LINKS: _CHAIN,
         },
-        "announce": {("classes",): _WISH},
+        "announce": {
+            ("run",): Meaning(Form.KEYS, "random name of the run"),
+            ("classes",): _WISH,
+        },
         "classes": {
             ("boxes",): Meaning(Form.BOXES, "classes of all parties, mixed"),
             ("boxes.lengths",): Meaning(Form.RECORD, "where a box ends"),
