@@ -8,6 +8,8 @@
     solvers = ["cutting-planes", "lbfgs"]
     most_problems = 30                   # values of lambda × (1 + folds)
     allow_exposure = false               # go on although the ledger warns
+    columns = ["age", "dose"]            # over a network: columns offered, all others left out
+    most_runs = 20                       # over a network: runs to take part in, all in all
 """
 
 from __future__ import annotations
@@ -23,7 +25,23 @@ from weft.consortium.policy import SitePolicy
 from weft.errors import ConfigError
 from weft.guards.terms import OPEN, Terms
 
-_EXPOSURE = "allow_exposure"
+
+class _Own(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a policy says besides terms and limits."""
+
+    allow_exposure: bool = False
+    columns: tuple[str, ...] | None = None
+    most_runs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            if not self.columns:
+                raise ConfigError("columns is empty; list the columns that the site offers")
+            if len(set(self.columns)) < len(self.columns):
+                twice = next(name for name in self.columns if self.columns.count(name) > 1)
+                raise ConfigError(f"columns names '{twice}' twice; name it once")
+        if self.most_runs is not None and self.most_runs < 1:
+            raise ConfigError(f"most_runs is {self.most_runs}; give a whole number above 0")
 
 
 def read_policy(path: Path) -> SitePolicy:
@@ -44,15 +62,19 @@ def read_policy(path: Path) -> SitePolicy:
         raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: is not valid TOML ({error}); correct that line") from None
-    kinds = (Terms, Limits)
+    kinds = (Terms, Limits, _Own)
     names = [[field.name for field in msgspec.structs.fields(kind)] for kind in kinds]
-    where = f"{path.name}: the policy"
-    known_keys(content, [*names[0], *names[1], _EXPOSURE], where)
-    exposure = content.get(_EXPOSURE, False)
-    if not isinstance(exposure, bool):
-        raise ConfigError(f"{where} {_EXPOSURE}: expected true or false")
+    known_keys(content, [name for group in names for name in group], f"{path.name}: the policy")
     given = [{key: content[key] for key in group if key in content} for group in names]
     with naming(path.name):
         terms = checked(Terms, {**msgspec.to_builtins(OPEN), **given[0]}, "the policy")
         limits = checked(Limits, given[1], "the policy")
-    return SitePolicy(terms, limits, exposure, path.name)
+        own = checked(_Own, given[2], "the policy")
+    return SitePolicy(
+        terms,
+        limits,
+        own.allow_exposure,
+        columns=own.columns,
+        most_runs=own.most_runs,
+        source=path.name,
+    )

@@ -23,6 +23,12 @@ class SitePolicy:
     allow_exposure
         Go on although the ledger forecasts that as many sums will be shown as others have
         columns, so that they could be computed from them.
+    columns
+        Columns that the site offers; anything else of its files is left out. None: all. Applied
+        where a deployed site reads its files, by `weft.network.offering`.
+    most_runs
+        Runs that the site takes part in over a network, all in all; None: no limit. Kept by
+        `weft.network.site`, which counts them.
     source
         Name of the file, for messages.
     """
@@ -30,4 +36,6 @@ class SitePolicy:
     terms: Terms = OPEN
     limits: Limits = field(default_factory=Limits)
     allow_exposure: bool = False
+    columns: tuple[str, ...] | None = None
+    most_runs: int | None = None
     source: str = "policy.toml"

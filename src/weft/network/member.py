@@ -12,12 +12,12 @@ from weft.config.policies import read_policy
 from weft.consortium import Consent, SignedRoster, SitePolicy, read_roster
 from weft.crypto.secrets import PublicIdentity
 from weft.data.labels import two_classes
-from weft.data.readers import read_tile
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards.terms import Terms
 from weft.keys import PartyKeys, load_keys, read_public
 from weft.ledger.account import Ledger
+from weft.network.offering import read_offered
 from weft.network.task import Task
 from weft.party import Party
 
@@ -93,13 +93,9 @@ def load_member(
     own = None if policy is None else read_policy(policy)
     signed = None if roster is None else read_roster(roster)
     found = load_keys(keys, name)
-    tiles = tuple(
-        read_tile(path, id_column=id_column, label_column=label, party=name) for path in files
-    )
+    tiles = read_offered(files, own, id_column=id_column, label=label, party=name)
     if not tiles:
         raise ConfigError(f"party {name} has no data; name its file with --data")
-    if own is not None:
-        tiles = tuple(own.offered(tile, name) for tile in tiles)
     consent = Consent(name, roster=signed, policy=own)
     rows = sum(tile.n for tile in tiles)
     labelled = any(tile.labelled.any() for tile in tiles)
