@@ -18,9 +18,11 @@ from weft.cli.federation import federation
 from weft.cli.keys import keys
 from weft.cli.kits import kits
 from weft.cli.ledger import ledger
+from weft.cli.network import join, serve, status, stop
 from weft.cli.predict import predict
 from weft.cli.reproduce import reproduce
 from weft.cli.split import data_list, split
+from weft.cli.submit import submit
 from weft.cli.train import train
 from weft.errors import WeftError
 
@@ -76,6 +78,13 @@ app.command(
 )(predict)
 app.command(epilog="Example: weft audit results/digits --party r1c1")(audit)
 app.command(epilog="Example: weft ledger parties/ledger --party r1c1")(ledger)
+app.command(epilog="Example: weft serve kits/coordinator")(serve)
+app.command(
+    epilog="Example: weft join north --data rows.parquet --id patient --label outcome --keys keys"
+)(join)
+app.command(epilog="Example: weft submit anna config.toml --keys keys --party north")(submit)
+app.command(epilog="Example: weft status anna")(status)
+app.command(epilog="Example: weft stop anna")(stop)
 
 data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import msgspec
 
+from weft.channels import Message
 from weft.errors import ConfigError
 from weft.ledger.account import Ledger
 from weft.network.kits.reading import Kit, packed_json
 from weft.network.member import load_member
 from weft.network.memory import FileMemory
 from weft.network.site import Opened, Opening, Site
+from weft.party import Party
 from weft.storage import replacing
+
+log = logging.getLogger("weft.site")
 
 #: Name of the file in a kit's ``local``; it stays on the site.
 _SETTINGS = "weft.json"
@@ -89,10 +94,29 @@ def open_site(settings: JoinSettings, kit: Kit) -> Site:
     )
 
     def open_run(opening: Opening) -> Opened:
-        return Opened(member.open_party(opening.plan, FileMemory(opening.folder / "memory")))
+        party = member.open_party(opening.plan, FileMemory(opening.folder / "memory"))
+        return Opened(_Keeping(party, kit.home / "models" / f"{opening.run}.npz"))
 
-    return Site(kit.home, open_run)
+    most_runs = None if member.policy is None else member.policy.most_runs
+    return Site(kit.home, open_run, most_runs=most_runs)
 
 
 def _path(name: str | None) -> Path | None:
     return None if name is None else Path(name)
+
+
+class _Keeping:
+    """A party that keeps the model on its site, where it gets one."""
+
+    def __init__(self, party: Party, path: Path) -> None:
+        self._party, self._path = party, path
+        self.replaying = party.replaying
+        self.close = party.close
+
+    def on(self, phase: str, message: Message) -> Message:
+        reply = self._party.on(phase, message)
+        if phase == "release.model" and self._party.model is not None:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._party.model.save(self._path)
+            log.info("the model is in %s", self._path)
+        return reply

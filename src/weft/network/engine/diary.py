@@ -12,6 +12,8 @@ from weft.network.kits.reading import Kit
 
 #: Loggers below this one write for people.
 _ROOT = "weft"
+#: Loggers that the engine makes for our components, and uses itself.
+_CHATTER = "weft.network."
 _FORMAT = "%(asctime)s %(message)s"
 _TIME = "%Y-%m-%d %H:%M:%S"
 #: Seconds between two looks at what others have written.
@@ -29,11 +31,10 @@ def keep_diary(kit: Kit) -> None:
     path.touch(mode=0o600)
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter(_FORMAT, _TIME))
+    handler.addFilter(lambda record: not record.name.startswith(_CHATTER))
     logger = logging.getLogger(_ROOT)
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
-    # The engine's own files are for its chatter.
-    logger.propagate = False
 
 
 class Reader:

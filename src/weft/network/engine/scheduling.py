@@ -9,6 +9,7 @@ runner. The latter two are settled here.
 
 from __future__ import annotations
 
+import logging
 from types import MethodType
 from typing import Any
 
@@ -21,11 +22,21 @@ from nvflare.app_common.job_schedulers.job_scheduler import (
     DefaultJobScheduler,
 )
 
+log = logging.getLogger("weft.server")
+
 _SERVER = "server"
+#: What the diary says of a party at which event.
+_NEWS = {
+    EventType.CLIENT_REGISTER_PROCESSED: "is connected",
+    EventType.CLIENT_QUIT: "has left",
+}
 
 
 class RunScheduler(DefaultJobScheduler):
-    """Schedules jobs for the server alone, as soon as there is room for one."""
+    """Schedules jobs for the server alone, as soon as there is room for one.
+
+    Being the server's one component of ours, it also tells the diary who comes and goes.
+    """
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_START:
@@ -33,6 +44,9 @@ class RunScheduler(DefaultJobScheduler):
             runner._start_run = MethodType(_start_run, runner)
             # What a server that died left behind as running cannot be running now.
             runner.update_abnormal_finished_jobs([], fl_ctx)
+        elif event_type in _NEWS:
+            who = fl_ctx.get_peer_context() or fl_ctx
+            log.info("%s %s", who.get_identity_name(default="a party"), _NEWS[event_type])
         super().handle_event(event_type, fl_ctx)
 
     def _try_job(

@@ -17,6 +17,7 @@ import msgspec
 from nvflare.fuel.flare_api.api_spec import (
     AuthenticationError,
     AuthorizationError,
+    InternalError,
     InvalidJobDefinition,
     JobNotDone,
     JobNotFound,
@@ -36,6 +37,14 @@ from weft.network.task import Task
 
 #: Seconds to get a session.
 _LOGIN = 10.0
+_WORDS = {
+    "SUBMITTED": "waiting",
+    "DISPATCHED": "starting",
+    "FINISHED:COMPLETED": "ended",
+    "FINISHED:ABORTED": "stopped",
+    "FINISHED:EXECUTION_EXCEPTION": "its process died",
+    "FINISHED:ABNORMAL": "its process died",
+}
 
 
 class NoCoordinator(WeftError):
@@ -62,6 +71,11 @@ class RunInfo:
     @property
     def ended(self) -> bool:
         return is_over(self.status)
+
+    @property
+    def words(self) -> str:
+        """The status in ours."""
+        return _WORDS.get(self.status, self.status.lower())
 
 
 def is_over(status: str) -> bool:
@@ -202,10 +216,19 @@ def _worded() -> Iterator[None]:
         raise ConfigError(f"the coordinator says: {error}; look with 'weft status'") from None
     except WeftError:
         raise
+    except InternalError as error:
+        if PROGRESS in str(error):
+            # The job's process is there, but our controller in it is not yet.
+            raise _Silent("the job does not answer") from None
+        raise _trouble(error) from None
     except Exception as error:
-        raise NoCoordinator(
-            f"the engine had trouble to talk to the coordinator ({type(error).__name__}: {error})"
-        ) from None
+        raise _trouble(error) from None
+
+
+def _trouble(error: Exception) -> NoCoordinator:
+    return NoCoordinator(
+        f"the engine had trouble to talk to the coordinator ({type(error).__name__}: {error})"
+    )
 
 
 __all__ = ["NoCoordinator", "RunInfo", "Session", "Unreachable", "is_over"]

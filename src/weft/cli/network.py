@@ -1,0 +1,200 @@
+"""``weft serve``, ``join``, ``status`` and ``stop``: a federation of processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from weft.network.engine.session import RunInfo, Session
+    from weft.network.joining import JoinSettings
+    from weft.network.kits.reading import Kit
+
+KitFolder = Annotated[
+    Path, typer.Argument(metavar="KIT", help="Start-up kit, from 'weft federation new'.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object only.")]
+
+
+def serve(kit: KitFolder) -> None:
+    """Be the coordinator of a federation, until Ctrl-C or SIGTERM.
+
+    Listens on the port of the kit, and lets in whoever shows a certificate of the federation: sites
+    that run weft join, and submitters. A line is printed for every event; the same lines are in
+    KIT/weft/diary.log, and what the engine says in KIT/weft/engine.log.
+
+    What runs need to go on after a crash lies in KIT/weft/runs.
+    """
+    from weft.network.engine import require_engine
+    from weft.network.kits.reading import Kit
+
+    require_engine()
+    opened = Kit.open(kit, "coordinator")
+    from weft.network.engine import processes
+
+    processes.serve(opened)
+
+
+def join(
+    kit: KitFolder,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="This site's table; several times for several."),
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Column of the sample ids.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of the labels, if it has any.")
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="This site's keys, of 'weft keys'.")
+    ] = None,
+    party: Annotated[
+        str | None, typer.Option(metavar="NAME", help="By default the kit's name.")
+    ] = None,
+    roster: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The roster that all members signed.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What this site insists on.")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For a coordinator that is not there yet.")
+    ] = 60.0,
+) -> None:
+    """Take part in the runs of a federation with this site's data, until Ctrl-C or SIGTERM.
+
+    Connects to the coordinator and answers it; opens no port to others. Data, keys, roster and
+    policy are read before anything is connected, and stay here. Where they lie is kept in the kit:
+    the next time, weft join KIT is enough.
+
+    What this site refuses, by its policy or the roster, is refused here, with a reason, whatever
+    the coordinator asks.
+    """
+    from weft.network.engine import require_engine
+    from weft.network.joining import open_site, write_settings
+    from weft.network.kits.reading import Kit
+
+    require_engine()
+    opened = Kit.open(kit, "site")
+    opened.prepare()
+    files = {"keys": keys, "roster": roster, "policy": policy}
+    settings = _settled(
+        opened,
+        {
+            "party": party,
+            "data": None if not data else [str(path.absolute()) for path in data],
+            "id": id,
+            "label": label,
+            **{
+                name: None if path is None else str(path.absolute()) for name, path in files.items()
+            },
+        },
+    )
+    site = open_site(settings, opened)
+    write_settings(opened, settings)
+    from weft.network.engine import processes
+
+    processes.join(opened, site, wait)
+
+
+def _settled(kit: Kit, given: dict[str, Any]) -> JoinSettings:
+    """What was told now; without any data, what was told when the site joined last."""
+    import msgspec
+
+    from weft.errors import ConfigError
+    from weft.network.joining import JoinSettings, read_settings
+
+    told = {name: value for name, value in given.items() if value is not None}
+    before = None if "data" in told else read_settings(kit)
+    if before is not None:
+        return msgspec.structs.replace(before, **told)
+    for name in ("data", "id", "keys"):
+        if name not in told:
+            raise ConfigError(
+                f"{kit.path} does not know this site's {name} yet; name it with --{name}"
+            )
+    told.setdefault("party", kit.name)
+    return JoinSettings(**told)
+
+
+def status(kit: KitFolder, json: AsJson = False) -> None:
+    """Say which parties are connected, and how runs get on."""
+    from weft.cli.console import say, say_json
+
+    with _session(kit) as session:
+        parties = session.connected()
+        runs = session.runs()
+        entries = [_entry(session, run) for run in runs]
+    if json:
+        say_json({"connected": parties, "runs": entries})
+        return
+    say(f"Connected: {', '.join(parties) or 'no party'}.")
+    if not entries:
+        say("No run yet.")
+    for entry in entries:
+        where = f" · {entry['progress']}" if entry["progress"] else ""
+        say(f"{entry['run']}: {entry['state']}, submitted {entry['submitted']}{where}")
+
+
+def stop(
+    kit: KitFolder,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="By default the one that is running.")
+    ] = None,
+) -> None:
+    """Stop a run; weft submit --resume RUN goes on with it."""
+    from weft.cli.console import say
+    from weft.errors import ConfigError
+
+    with _session(kit) as session:
+        going = [found for found in session.runs() if not found.ended]
+        chosen = [found for found in going if run is None or found.run == run]
+        if not chosen:
+            what = "no run is" if run is None else f"run {run} is not"
+            raise ConfigError(f"{what} running; weft status lists what there is")
+        if len(chosen) > 1 and run is None:
+            names = ", ".join(found.run for found in chosen)
+            raise ConfigError(f"several runs are running ({names}); name one")
+        for found in chosen:
+            session.stop(found.job)
+    say(f"Run {chosen[0].run} is stopped; weft submit with --resume {chosen[0].run} goes on.")
+
+
+def _session(kit: Path) -> Session:
+    from weft.network.engine import require_engine
+    from weft.network.kits.reading import Kit
+
+    require_engine()
+    opened = Kit.open(kit, "submitter")
+    from weft.network.engine.session import Session
+
+    return Session(opened)
+
+
+def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
+    report = None if run.ended else session.progress(run.job, 0)
+    progress = ""
+    if report is not None and report.records:
+        progress = report_text(report.records[-1], report.parties, report.away)
+    return {
+        "run": run.run,
+        "state": run.words if report is None else report.state,
+        "submitted": run.submitted,
+        "progress": progress,
+    }
+
+
+def report_text(record: dict[str, Any], parties: list[str], away: dict[str, str]) -> str:
+    """Where a deployed run stands, in one line."""
+    from weft.algorithms.base import Record
+    from weft.cli.console import progress_text
+
+    known = Record(**record)
+    size = (known.bytes_down + known.bytes_up) / 1e6
+    there = len(parties) - len(away)
+    missing = f", without {', '.join(sorted(away))}" if away else ""
+    return f"{progress_text(known)} · {size:.1f} MB · {there} of {len(parties)} parties{missing}"

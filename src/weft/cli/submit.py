@@ -1,0 +1,147 @@
+"""``weft submit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from weft.cli.network import KitFolder
+
+if TYPE_CHECKING:
+    from weft.network.progress import Report
+
+
+def submit(
+    kit: KitFolder,
+    config: Annotated[Path, typer.Argument(help="What to train, without any party's files.")],
+    out: Annotated[
+        Path | None, typer.Option(help="New results folder; by default results/NAME.")
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Keys of a party that gets the model, to open it here."
+        ),
+    ] = None,
+    party: Annotated[str | None, typer.Option(metavar="NAME", help="Whose keys these are.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Go on with a run that was interrupted.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print nothing, unless something is wrong.")
+    ] = False,
+) -> None:
+    """Train over the network, with the parties that joined.
+
+    The config is that of weft train without files: [data], [model], [solver], [privacy], and
+    [[party]] with names only, to take some of the parties that are connected.
+
+    Follows the run and brings back its history, plot and summary; and the model, if --keys and
+    --party are those of a party that gets it. Parties that get the model have it on their sites in
+    any case.
+
+    If the coordinator's process dies, the run is handed in again and goes on where it was. If this
+    command is interrupted, the run goes on: --resume RUN follows it again, weft stop ends it.
+    """
+    import tempfile
+
+    from weft.config.reading import read_config
+    from weft.errors import ConfigError, ProtocolError
+    from weft.network.engine import require_engine
+    from weft.network.kits.reading import Kit
+    from weft.network.submitting import check_run, new_run, task_of, write_out
+    from weft.report.folder import refuse_existing
+
+    require_engine()
+    opened = Kit.open(kit, "submitter")
+    if (keys is None) != (party is None):
+        raise ConfigError("--keys and --party belong together: name both, or neither")
+    plan = read_config(config, deployed=True)
+    folder = out or Path("results") / plan.folder_name
+    refuse_existing(folder)
+    from weft.network.engine.session import Session
+    from weft.network.engine.supervising import Supervisor
+
+    run = new_run(plan) if resume is None else check_run(resume)
+    with Session(opened) as session:
+        task = task_of(plan, session.connected())
+    with tempfile.TemporaryDirectory() as into, _Line(run, quiet=quiet or json) as line:
+        line.say(f"run {run} with {', '.join(task.parties)}")
+        supervisor = Supervisor(opened, run, task, line.say, line.show)
+        try:
+            ended = supervisor.see_through(Path(into))
+        except KeyboardInterrupt:
+            line.say(
+                f"run {run} goes on at the coordinator; follow it with --resume {run}, or end it "
+                f"with weft stop {kit}"
+            )
+            raise
+        if ended.state == "stopped":
+            raise ProtocolError(f"run {run} was stopped; go on with --resume {run}")
+        if ended.state != "over":
+            raise ProtocolError(f"{ended.sentence} (run {run}; --resume {run} goes on with it)")
+        summary, remarks = write_out(Path(into), folder, plan, keys, party)
+    if not quiet or json:
+        _tell(folder, run, summary, remarks, json)
+
+
+def _tell(folder: Path, run: str, summary: dict[str, Any], remarks: list[str], json: bool) -> None:
+    from weft.cli.console import say, say_json
+    from weft.report.summary import certificate_sentence, shortfall
+
+    if json:
+        say_json({"folder": str(folder), "run": run, **summary})
+        return
+    cost = summary["cost"]
+    say(
+        f"{summary['name']}: {certificate_sentence(summary)}.",
+        *([] if summary["choice"] is None else [f"{summary['choice']}; see path.png."]),
+        f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
+        f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "
+        f"stopped by: {summary['stopped']}.",
+        *(f"- {note}" for note in [shortfall(summary), *summary["notes"], *remarks] if note),
+        f"History, plot and summary are in {folder}.",
+    )
+
+
+class _Line:
+    """One line on stderr that follows a run, and lines above it for what else happens."""
+
+    def __init__(self, run: str, *, quiet: bool) -> None:
+        from rich.console import Console
+
+        self._run, self._quiet = run, quiet
+        self._console = Console(stderr=True, highlight=False)
+        self._live = self._console.is_terminal and not quiet
+        self._status = self._console.status(f"{run}: starting …")
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._status.stop()
+
+    def say(self, sentence: str) -> None:
+        """A line that stays."""
+        if not self._quiet:
+            self._console.print(sentence, markup=False, soft_wrap=True)
+
+    def show(self, report: Report) -> None:
+        """The line that changes."""
+        from weft.cli.network import report_text
+
+        if self._live and report.records:
+            told = report_text(report.records[-1], report.parties, report.away)
+            self._status.update(f"{self._run}: {told}")

@@ -1,0 +1,105 @@
+"""Sees a run through: follows it, and hands it in again when its coordinator died."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.errors import ProtocolError
+from weft.network.engine.doors import Unreachable, knock_until
+from weft.network.engine.session import NoCoordinator, Session, is_over
+from weft.network.kits.reading import Kit
+from weft.network.progress import Report
+from weft.network.results import FILES
+from weft.network.task import Task
+
+#: Seconds between two questions how a run gets on.
+_ASK = 0.3
+#: Seconds that a job may take to end after its run is over.
+_ENDING = 60.0
+
+
+@dataclass
+class Supervisor:
+    """Brings a run to its end, whatever dies on the way.
+
+    Parameters
+    ----------
+    kit
+        A submitter's.
+    say
+        Is told what happens besides the run itself.
+    show
+        Is told how the run gets on, with the iterations since it was told last.
+    tries
+        How often the run is handed in at most.
+    patience
+        Seconds to wait for a coordinator that is gone.
+    """
+
+    kit: Kit
+    run: str
+    task: Task
+    say: Callable[[str], None]
+    show: Callable[[Report], None]
+    tries: int = 5
+    patience: float = 300.0
+
+    def see_through(self, into: Path) -> Report:
+        """Hand the run in, follow it, and bring its files into a folder.
+
+        Returns
+        -------
+        Report
+            How it ended: ``over``, ``failed`` or ``stopped``.
+
+        Raises
+        ------
+        ProtocolError
+            It died too often.
+        """
+        number = 0
+        while number < self.tries:
+            try:
+                with Session(self.kit) as session:
+                    job = self._job(session)
+                    if job is None:
+                        number += 1
+                        job = session.submit(self.run, self.task)
+                    self._follow(session, job)
+                    ended = session.fetch(job, FILES, into)
+                    if ended is not None:
+                        return ended
+                self.say(f"the coordinator's process died; run {self.run} is taken up again")
+            except (NoCoordinator, Unreachable) as error:
+                self.say(str(error))
+                knock_until(self.kit, self.patience, self.say)
+                self.say(f"the coordinator is back; run {self.run} is taken up again")
+        raise ProtocolError(
+            f"the coordinator of run {self.run} died {self.tries} times; look into its diary, then "
+            "go on with --resume"
+        )
+
+    def _job(self, session: Session) -> str | None:
+        """A job of this run that is still at it."""
+        for found in session.runs():
+            if found.run == self.run and not found.ended:
+                return found.job
+        return None
+
+    def _follow(self, session: Session, job: str) -> None:
+        """Show how it gets on until the job is over."""
+        seen, until = 0, float("inf")
+        while time.monotonic() < until:
+            report = session.progress(job, seen)
+            if report is None:
+                if is_over(session.status(job)):
+                    return
+            else:
+                seen += len(report.records)
+                self.show(report)
+                if report.state not in ("starting", "running") and until == float("inf"):
+                    until = time.monotonic() + _ENDING
+            time.sleep(_ASK)

@@ -1,0 +1,93 @@
+"""From a config to a task, and from what came back to a results folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from weft.config.reading import Config
+from weft.errors import ConfigError
+from weft.keys import load_keys, read_public
+from weft.model import Model
+from weft.network.results import Parcel
+from weft.network.task import Task
+from weft.report.folder import building, write_files
+
+#: A run's name, which is also a folder's on every site.
+_RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+
+def new_run(config: Config) -> str:
+    """A name for a run that no other has."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", config.name).strip("-._")[:48]
+    return f"{plain or 'run'}-{token_hex(4)}"
+
+
+def check_run(run: str) -> str:
+    """Refuse what cannot be the name of a run."""
+    if re.fullmatch(_RUN, run) is None:
+        raise ConfigError(f"'{run}' cannot be the name of a run; weft status lists them")
+    return run
+
+
+def task_of(config: Config, connected: Sequence[str]) -> Task:
+    """What a config asks for, of the parties that it names, else of all that are connected."""
+    named = tuple(party.name for party in config.parties)
+    parties = named or tuple(sorted(connected))
+    if not parties:
+        raise ConfigError(
+            f"no party is connected, and {config.path.name} names none; start them with 'weft join'"
+        )
+    positive = config.data.positive
+    return Task(
+        name=config.name,
+        parties=parties,
+        settings=config.settings,
+        preparation=config.preparation(),
+        terms=config.terms,
+        positive=None if positive is None else tuple(positive),
+        setup=config.network.setup,
+        timeout=config.network.timeout,
+    )
+
+
+def write_out(
+    returned: Path, out: Path, config: Config, keys: Path | None, party: str | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Make a results folder of what the coordinator gave.
+
+    Parameters
+    ----------
+    returned
+        Folder with the coordinator's files.
+    keys, party
+        Whose keys open the model; None: there will be none in the folder.
+
+    Returns
+    -------
+    summary, remarks
+        As `weft.report.folder.write_results` does.
+    """
+    parcel = Parcel(returned)
+    model, remarks = None, []
+    if keys is None or party is None:
+        remarks.append(
+            f"the model is sealed to {', '.join(parcel.readers)}, who have it on their sites; "
+            "--keys and --party bring it here too"
+        )
+    else:
+        model = _open(parcel, keys, party)
+    with building(out) as draft:
+        remarks += write_files(
+            draft, model, parcel.history, parcel.path, parcel.summary, config.settings, config.path
+        )
+        parcel.presence.save(draft / "presence.json")
+    return parcel.summary, remarks
+
+
+def _open(parcel: Parcel, keys: Path, party: str) -> Model:
+    identity = load_keys(keys, party).identity
+    return parcel.model(party, identity, read_public(keys).members)
