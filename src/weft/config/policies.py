@@ -44,8 +44,14 @@ class _Own(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ConfigError(f"most_runs is {self.most_runs}; give a whole number above 0")
 
 
-def read_policy(path: Path) -> SitePolicy:
+def read_policy(path: Path, base: Terms = OPEN) -> SitePolicy:
     """Read and check a policy.
+
+    Parameters
+    ----------
+    base
+        What counts for terms that it does not mention: by default the widest, since a roster or a
+        config has them.
 
     Raises
     ------
@@ -67,7 +73,7 @@ def read_policy(path: Path) -> SitePolicy:
     known_keys(content, [name for group in names for name in group], f"{path.name}: the policy")
     given = [{key: content[key] for key in group if key in content} for group in names]
     with naming(path.name):
-        terms = checked(Terms, {**msgspec.to_builtins(OPEN), **given[0]}, "the policy")
+        terms = checked(Terms, {**msgspec.to_builtins(base), **given[0]}, "the policy")
         limits = checked(Limits, given[1], "the policy")
         own = checked(_Own, given[2], "the policy")
     return SitePolicy(

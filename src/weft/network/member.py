@@ -14,7 +14,7 @@ from weft.crypto.secrets import PublicIdentity
 from weft.data.labels import two_classes
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError
-from weft.guards.terms import Terms
+from weft.guards.terms import OPEN, Terms
 from weft.keys import PartyKeys, load_keys, read_public
 from weft.ledger.account import Ledger
 from weft.network.offering import read_offered
@@ -90,8 +90,10 @@ def load_member(
     policy: Path | None = None,
 ) -> Member:
     """Read all that a site brings; every mistake is found here, before anything is connected."""
-    own = None if policy is None else read_policy(policy)
     signed = None if roster is None else read_roster(roster)
+    # Without a roster nobody but the site says anything: then careful terms count for the rest.
+    base = Terms() if signed is None else OPEN
+    own = None if policy is None else read_policy(policy, base)
     found = load_keys(keys, name)
     tiles = read_offered(files, own, id_column=id_column, label=label, party=name)
     if not tiles:
