@@ -81,7 +81,7 @@ def test_a_restarted_site_is_where_it_was(place):
 def test_a_party_killed_within_an_envelope_works_on_it_whole(place):
     begin(place)
     ask(place, work(1))
-    place.toy.dies_in = 0
+    place.toy.dies = True
     with pytest.raises(Killed):
         place.site.answer(encode(work(2, 1, 1)))
     place.kill()

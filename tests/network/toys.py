@@ -29,17 +29,15 @@ class Toy:
         self.state = name.encode()
         self.calls = 0
         self.closed = False
-        #: Dies after that many more calls, having changed its state.
-        self.dies_in = None
+        #: Dies at its next call, having changed its state.
+        self.dies = False
 
     def on(self, phase, message):
         self.calls += 1
         told = phase.encode() + pack(message)
         self.state = blake2b(self.state + told, digest_size=16).digest()
-        if self.dies_in is not None:
-            self.dies_in -= 1
-            if self.dies_in < 0:
-                raise Killed
+        if self.dies:
+            raise Killed
         if message.get("fail") == "refuse":
             raise ConfigError("this toy does not do that")
         if message.get("fail") == "break":
@@ -51,10 +49,11 @@ class Toy:
 
 
 class Place:
-    """A party's machine: a folder that outlives its processes."""
+    """A party's machine: a folder that outlives its processes; ``make`` makes the party."""
 
-    def __init__(self, name, folder, **options):
+    def __init__(self, name, folder, make=None, **options):
         self.name, self.folder, self.options = name, folder, options
+        self.make = make or (lambda opening: Toy(name))
         self.toy = None
         self.start()
 
@@ -67,7 +66,7 @@ class Place:
         self.start()
 
     def _open(self, opening):
-        self.toy = Toy(self.name)
+        self.toy = self.make(opening)
         return Opened(self.toy, {"name": self.name, "plan": pack(opening.plan)})
 
 
@@ -141,7 +140,7 @@ class MemoryPost:
 
     def kill_within(self, place, letter):
         if place.toy is not None:
-            place.toy.dies_in = 0
+            place.toy.dies = True
         with suppress(Killed):
             place.site.answer(letter)
         place.kill()
@@ -176,9 +175,13 @@ class UnreliablePost(MemoryPost):
             return "fine"
         if not isinstance(envelope, Work):
             return self.random.choice(["fine", "fine", "lost", "killed before"])
-        (drawn,) = self.random.choices(list(FATES), list(FATES.values()))
+        fates = self.fates_of(envelope)
+        (drawn,) = self.random.choices(list(fates), list(fates.values()))
         self.met.add(drawn)
         return drawn
+
+    def fates_of(self, work):
+        return FATES
 
 
 def coordinate(channel, rounds, seed):

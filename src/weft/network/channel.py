@@ -91,7 +91,7 @@ class NetworkChannel(Channel):
         self._living = Living(post, run, self._timeouts.ping)
         self._past = iter(journal)
         self._next = self._read_on()
-        #: An exchange with a refusal, which is only written down if the run goes on after it.
+        #: An exchange with somebody missing, which is written down if the run goes on after it.
         self._unwritten: Outcome | None = None
         self._number = 0
         #: The first exchange that is not in the journal.
@@ -286,8 +286,9 @@ class NetworkChannel(Channel):
         self._living.watch()
         elapsed = max(self._now, self._set_clock())
         outcome = Outcome(number, checksums(parts), elapsed, got, lacking)
-        if outcome.refused:
-            # Whoever resumes the run has mended what was refused: it is asked once more.
+        if lacking:
+            # Should the run stop here, then whoever resumes it has brought back who was missing,
+            # or mended what was refused: this is asked once more.
             self._unwritten = outcome
         else:
             self._journal.append(write_record(outcome))

@@ -62,10 +62,6 @@ class Outcome(_Struct, frozen=True):
     got: dict[str, Got]
     lacking: dict[str, Lacking]
 
-    @property
-    def refused(self) -> bool:
-        return any(lacking.kind == "refused" for lacking in self.lacking.values())
-
 
 _DECODER: msgspec.msgpack.Decoder[Greeted | Outcome] = msgspec.msgpack.Decoder(Greeted | Outcome)
 
