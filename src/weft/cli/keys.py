@@ -61,7 +61,9 @@ def new(
     """
     from weft.cli.console import say, say_json
     from weft.keys import new_keys
+    from weft.network.kits.reading import refuse_at_coordinator
 
+    refuse_at_coordinator(folder)
     known = None if roster is None else _members(roster, party, config, renew_run)
     names = list(known) if known else _names(folder, party, config, renew_run)
     public = new_keys(folder, names, renew_run=renew_run, known=known)

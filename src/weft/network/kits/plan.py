@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -116,6 +117,7 @@ def read_plan(path: Path) -> FederationPlan:
     with naming(path.name):
         known_keys(content, ("name", "host", "port", "roster", "site", "submitter"), "it")
         lists = {kind: content.pop(kind, []) for kind in ("site", "submitter")}
+        _check_there(content, {"name": '"three clinics"', "host": '"localhost"', "port": "8002"})
         head = checked(_Head, content, "the federation's")
         _check_head(head)
         sites = _entries(lists["site"], "site")
@@ -123,6 +125,12 @@ def read_plan(path: Path) -> FederationPlan:
         _check_company(sites, submitters)
         missing = _check_roster(head, sites, path.parent)
     return FederationPlan(head.name, head.host, head.port, sites, submitters, missing)
+
+
+def _check_there(values: Mapping[str, Any], wanted: Mapping[str, str], where: str = "") -> None:
+    for key, example in wanted.items():
+        if key not in values:
+            raise ConfigError(f"{where}{key} is missing; write it, such as {key} = {example}")
 
 
 def _check_head(head: _Head) -> None:
@@ -144,7 +152,10 @@ def _entries(given: Any, kind: Literal["site", "submitter"]) -> tuple[Recipient,
 
 
 def _entry(values: Any, number: int, kind: Literal["site", "submitter"]) -> Recipient:
-    entry = checked(_Entry, values, f"[[{kind}]] {number}")
+    where = f"[[{kind}]] {number}"
+    if isinstance(values, dict):
+        _check_there(values, {"name": '"north"', "organisation": '"north_clinic"'}, f"{where}: ")
+    entry = checked(_Entry, values, where)
     pattern, words = _NAMES[kind]
     if not re.fullmatch(pattern, entry.name):
         raise ConfigError(f"{kind} {entry.name!r} cannot be called so; the engine takes {words}")

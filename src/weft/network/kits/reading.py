@@ -241,9 +241,19 @@ class Kit:
             raise ConfigError(f"{self.key} cannot be read ({error.strerror or error})") from None
         if key.public_key() != certificate.public_key():
             raise ConfigError(f"{self.key} is not the key of the certificate beside it; {_AGAIN}")
-        for name in ("resources.json",):
-            if not os.path.isfile(self.local / name):
-                raise ConfigError(f"{self.path} has no local/{name}; {_AGAIN}")
+        if not os.path.isfile(self.local / "resources.json"):
+            raise ConfigError(f"{self.path} has no local/resources.json; {_AGAIN}")
+
+
+def refuse_at_coordinator(folder: Path) -> None:
+    """Refuse to put parties' keys where the coordinator's host could read them."""
+    place = folder.absolute()
+    for parent in (place, *place.parents):
+        if os.path.isfile(parent / "startup" / "fed_server.json"):
+            raise ConfigError(
+                f"{folder} lies in the coordinator's kit {parent}; make keys where the party is, "
+                "for the coordinator must not have them"
+            )
 
 
 def packed_json(settings: dict[str, Any]) -> bytes:
