@@ -19,7 +19,7 @@ from weft.algorithms.ground import Ground
 from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import folds_of
-from weft.channels import Message
+from weft.channels import Message, pack
 from weft.channels.message import array, binary, integer, number, text
 from weft.consortium.consent import Consent
 from weft.crypto.cost import Cost
@@ -186,6 +186,8 @@ class Party:
         handler = self._phases.get(phase) or self._answers.get(phase)
         if handler is None:
             raise ProtocolError(f"phase '{phase}' is not known or comes too early")
+        if self._draws.lasting:
+            self._draws.hear(phase, pack(message))
         self._consent.check_company(message)
         self._cipher.begin(message)
         reply = handler(message)

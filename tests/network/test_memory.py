@@ -88,3 +88,15 @@ def test_draws_show_no_secret():
     assert repr(secret)[2:-1] not in repr(draws)
     with pytest.raises(TypeError, match="secrets"):
         pickle.dumps(draws)
+
+
+def test_what_was_drawn_after_other_messages_is_not_drawn_again():
+    memory = {}
+    found = {}
+    for story in ("ab", "ac", "b", "ab", "ac", "b"):
+        draws = Draws(memory)
+        for word in story:
+            draws.hear("say", word.encode())
+        drawn = draws.random("nonce", 16), draws.random("nonce", 16)
+        assert found.setdefault(story, drawn) == drawn
+    assert len({value for drawn in found.values() for value in drawn}) == 6

@@ -119,7 +119,7 @@ def test_a_party_may_die_in_any_draw(kept):
     expected = bits(calm.train(pair(how), settings))
     name = next(iter(calm.parties))
     drawn = list(calm.memories[name])
-    assert drawn == [f"{name} 1" for name in DRAWN]
+    assert [key.partition(" 1")[0] for key in drawn] == list(DRAWN)
     # The first value is that of the party's making, when there is no message yet.
     for number in range(2, len(drawn) + 1):
         troupe = Troupe(memories={name: Mortal(dies_at=number, kept=kept)})
@@ -155,7 +155,8 @@ def test_a_memory_that_lost_something_stops_the_replay():
             continue
         memory = {key: value for key, value in calm.memories[name].items() if key != lost}
         party = calm.build(name, memory)
-        with party.replaying(), pytest.raises(Forgotten, match=f"lacks '{lost}'"):
+        drawn = lost.partition(" 1")[0]
+        with party.replaying(), pytest.raises(Forgotten, match=f"lacks '{drawn}'"):
             _answer_all(party, calm.messages[name])
 
 

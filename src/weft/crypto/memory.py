@@ -2,8 +2,12 @@
 
 A party that was killed is made anew and gets the messages of its run once more. Whatever it drew
 from the operating system the first time, measured with a clock or wrote into its ledger comes from
-its memory then, under the same name and in the same order. Randomness that enters no state, such
-as the nonces of letters and sealed boxes, is drawn afresh.
+its memory then. Randomness that enters no state, such as the nonces of letters and sealed boxes, is
+drawn afresh.
+
+Values belong to what the party had heard when they were made, by a hash of all its messages: where
+a message is taken back, because it could not be answered, what was made in the course of it is
+never taken for what another message asks for.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from hashlib import blake2b
 from secrets import token_bytes
 from typing import Any
 
@@ -18,6 +23,8 @@ from weft.errors import ConfigError, ProtocolError
 
 #: Named values of one run of one party; they are secrets. A dict forgets them with its process.
 Memory = MutableMapping[str, bytes]
+
+_END = "end"
 
 
 class Forgotten(ProtocolError):
@@ -31,11 +38,18 @@ class Draws:
     ----------
     memory
         Where they are kept; None: a dict.
+
+    Attributes
+    ----------
+    lasting
+        Whether anybody may come back to these values, so that messages must be told.
     """
 
     def __init__(self, memory: Memory | None = None) -> None:
+        self.lasting = memory is not None
         self._memory: Memory = {} if memory is None else memory
         self._taken: Counter[str] = Counter()
+        self._heard = b""
         self._replaying = False
 
     def __repr__(self) -> str:
@@ -44,17 +58,31 @@ class Draws:
     def __reduce__(self) -> Any:
         raise TypeError("draws are not to be pickled: they hold secrets")
 
+    def hear(self, phase: str, packed: bytes) -> None:
+        """A message has come, on which all depends that is made from now on."""
+        if self._memory.get(_END) == self._heard:
+            raise ProtocolError("this run has been closed here; start a new run")
+        said = phase.encode() + b"\0" + packed
+        self._heard = blake2b(self._heard + said, digest_size=16).digest()
+
+    def finish(self) -> bool:
+        """The run is over, after which no message is heard; whether it was not so before."""
+        new = _END not in self._memory
+        if new:
+            self._memory[_END] = self._heard
+        return new
+
     def take(self, name: str, make: Callable[[], bytes]) -> bytes:
         """The next value of this name: as it is remembered, or a new one.
 
         A value that cannot be made or kept has not been taken: the next call asks for it again.
         """
-        key = f"{name} {self._taken[name] + 1}"
+        key = f"{name} {self._taken[name] + 1} {self._heard.hex()}".rstrip()
         found = self._memory.get(key)
         if found is None:
             if self._replaying:
                 raise Forgotten(
-                    f"the memory of this run lacks '{key}', which it must have drawn before it was "
+                    f"the memory of this run lacks '{name}', which was drawn before the party was "
                     "interrupted; restore the memory from a backup, or start a new run"
                 )
             found = make()
@@ -65,11 +93,6 @@ class Draws:
     def random(self, name: str, length: int) -> bytes:
         """Random bytes from the operating system."""
         return self.take(name, lambda: token_bytes(length))
-
-    def first(self, name: str) -> bool:
-        """Whether something comes up for the first time, also before an interruption."""
-        mark = token_bytes(16)
-        return self.take(name, lambda: mark) == mark
 
     def insist(self, name: str, value: bytes, otherwise: str) -> None:
         """Refuse, in the words ``otherwise``, to go on with another value than the run began."""

@@ -202,7 +202,7 @@ class Account:
         if tally is None or not (self._room_received or self._room_shown or self._noted):
             return
         tally.booking = None
-        if self._draws.first("ledger close"):
+        if self._draws.finish():
             self._write(np.stack([tally.received, tally.shown]), ended=_now())
         self._tally = None
 
