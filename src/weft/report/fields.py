@@ -248,6 +248,10 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "span.search": {("losses",): _scalars("its losses along the way"), **_DUALS},
         "span.gather": {("sizes",): _scalars("how many samples it trains on"), **_DUALS},
         "span.follow": {("v",): _V},
+        "span.inherit": {
+            ("offsets",): _scalars("its conjugates of α of HyFDCA"),
+            ("cross",): _scalars("its part of inner products of vectors"),
+        },
         "span.close": {
             ("losses",): _LOSSES,
             ("scores",): _scalars("its losses and hits on samples left out"),
@@ -396,7 +400,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "span.spread": {
             ("v",): _block("new vectors b = Xᵀa/N of its features"),
             ("gram",): _WAYS,
-            ("products", "keep", "first"): _WISH,
+            ("products", "keep", "first", "inherit"): _WISH,
             ("fold",): _COEFFICIENTS,
         },
         "span.point": {
@@ -420,15 +424,21 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("alpha.slots",): _SLOTS,
             ("width",): _WISH,
         },
+        "span.inherit": {
+            ("z",): _block("Z of new vectors, of its samples"),
+            ("moved",): _COEFFICIENTS,
+            ("gram", "of"): _WAYS,
+            ("inherit",): _WISH,
+        },
         "span.close": {
             ("z",): _block("z of a point, of its samples"),
             ("of",): _WAYS,
         },
         "span.keep": {("point", "fold"): _COEFFICIENTS, ("model", "keep"): _WISH},
         "span.hand": {
-            ("weights", "point", "fold"): _COEFFICIENTS,
+            ("weights", "point"): _COEFFICIENTS,
             ("lam",): _STEP,
-            ("keep",): _WISH,
+            ("keep", "number"): _WISH,
             ("rows", "columns"): _ROLES,
         },
         "rounds.survey": {("newton",): _WISH},

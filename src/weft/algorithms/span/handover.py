@@ -22,6 +22,7 @@ Flags = NDArray[np.bool_]
 
 #: How often a party is asked to keep the model when a run stops.
 _ATTEMPTS = 3
+_SETTING_UP = ("hyfdca.norms", "hyfdca.spread", "hyfdca.gather", "hyfdca.begin")
 #: Seconds between two iterations in which nobody answers: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
@@ -40,6 +41,14 @@ def keep_point(span: Span, missing: PartyMissing, model: int) -> bool:
         if not waiting:
             return True
     return False
+
+
+class _FellSilent(Exception):
+    """Somebody did not answer while HyFDCA was set up, which takes all who begin it."""
+
+    def __init__(self, parties: set[str]) -> None:
+        super().__init__()
+        self.parties = parties
 
 
 class Relieved(Exception):
@@ -69,20 +78,14 @@ class Relief:
 
     def __call__(self, missing: PartyMissing) -> None:
         """Go on from the last mixture of dual vectors; returns when everybody is back."""
-        exchange, result = self._span.exchange, self._result
-        company = Contributors(exchange.roster).of(_present(exchange, missing))
+        exchange, result, begun = self._span.exchange, self._result, self._span.exchange.iteration
         # Models that are finished and certified are worth more than one that cannot be.
-        if not result.history or result.stages or not company:
+        if not result.history or result.stages:
             raise missing
-        result.notes.append(f"{missing}; going on with HyFDCA without it, uncertified")
-        stand_in = self._begin(missing)
-        run, begun = stand_in.run, exchange.iteration
-        result.gone = run.gone
-        HyfdcaCoordinator().go_on(
-            run, self._unit, result, self._clock, self._progress, stand_in.recalled
-        )
+        stand_in = self._go_on(missing)
+        run = stand_in.run
         if not stand_in.complete:
-            result.lam, result.gone = self._span.base_lam, run.gone
+            result.lam = self._span.base_lam
             raise Relieved
         back, solver = ", ".join(run.gone), exchange.settings.solver
         result.gone = ()
@@ -92,21 +95,59 @@ class Relief:
         if not exchange.settings.folds and run.iteration > begun:
             exchange.heir = Heir(self._times, run.v, dict(run.ack))
 
-    def _begin(self, missing: PartyMissing) -> StandIn:
-        """Hand over to those who are there; whoever falls silent now is away too."""
-        away = set(missing.parties)
+    def _go_on(self, missing: PartyMissing) -> StandIn:
+        """HyFDCA to its end; from the beginning, where somebody falls silent too early."""
+        away, result = set(missing.parties), self._result
         while True:
-            self._times += 1
-            stand_in = StandIn(self._span, missing, away, self._times, self._result.notes)
-            silent = stand_in.hand([p for p in stand_in.run.roster.parties if p not in away])
-            if not silent:
+            stand_in = self._begin(missing, away)
+            result.gone = stand_in.run.gone
+            try:
+                HyfdcaCoordinator().go_on(
+                    stand_in.run,
+                    self._unit,
+                    result,
+                    self._clock,
+                    self._progress,
+                    stand_in.recalled,
+                )
+            except _FellSilent as fallen:
+                away |= self._still_silent(fallen.parties)
+            else:
                 return stand_in
-            # The first of the holders speaks for all: without it, everybody begins anew.
-            away |= silent
-            if not Contributors(stand_in.run.roster).of(
-                [p for p in stand_in.run.roster.parties if p not in away]
-            ):
+
+    def _begin(self, missing: PartyMissing, away: set[str]) -> StandIn:
+        """Hand over to those who are there; ``away`` gets whoever falls silent now."""
+        exchange = self._span.exchange
+        while True:
+            present = [p for p in exchange.roster.parties if p not in away]
+            missing.parties = tuple(p for p in exchange.roster.parties if p in away)
+            if not Contributors(exchange.roster).of(present):
                 raise missing
+            self._times += 1
+            stand_in = StandIn(self._span, missing, self._times, self._result.notes)
+            # The first of its holders speaks for a cohort: without it, everybody begins anew.
+            silent = stand_in.hand(present)
+            if not silent:
+                self._note(f"{missing}; going on with HyFDCA without it, uncertified")
+                return stand_in
+            away |= self._still_silent(silent)
+
+    def _still_silent(self, parties: Collection[str]) -> set[str]:
+        """Who of them does not answer for longer than the run may wait."""
+        exchange, silent = self._span.exchange, set(parties)
+        channel, began, pause = exchange.channel, exchange.channel.elapsed, _FIRST_PAUSE
+        while True:
+            silent -= set(channel.ask("span.here", {p: {} for p in sorted(silent)}).answered)
+            if not silent or channel.elapsed - began + pause > exchange.settings.patience:
+                for party in sorted(silent):
+                    self._note(f"iteration {exchange.iteration}: {party} fell silent too")
+                return silent
+            channel.pause(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _note(self, note: str) -> None:
+        if note not in self._result.notes:
+            self._result.notes.append(note)
 
 
 class StandIn:
@@ -118,14 +159,11 @@ class StandIn:
         Whether everybody is back, and stands at the same α.
     """
 
-    def __init__(
-        self, span: Span, missing: PartyMissing, away: set[str], number: int, notes: list[str]
-    ) -> None:
+    def __init__(self, span: Span, missing: PartyMissing, number: int, notes: list[str]) -> None:
         exchange, self._span, self._missing = span.exchange, span, missing
         self._number = number
         roster, classes = exchange.roster, exchange.problems.classes
-        present = [p for p in roster.parties if p not in away]
-        company = Contributors(roster).of(present)
+        company = Contributors(roster).of(_present(exchange, missing))
         settings = msgspec.structs.replace(
             exchange.settings,
             solver="hyfdca",
@@ -135,17 +173,17 @@ class StandIn:
             local="safe",
             participation={"trace": [company]},
         )
-        self._watch = Watch(exchange.channel, company, away)
+        self._watch = Watch(exchange.channel, company, missing.parties)
         run = self.run = Run(self._watch, roster, settings, exchange.adder, classes)
         run.notes = notes
-        run.gone = tuple(p for p in roster.parties if p in away)
+        run.gone = missing.parties
         run.iteration = exchange.iteration
         run.seen = dict.fromkeys(roster.parties, run.iteration)
         run.best_dual = float(span.dual[:classes].sum())
         w = span.padded(span.mixture) / span.lam
         run.norm_estimate = float(span.inner(w, w)[:classes].sum())
         self.complete = False
-        self._waiting = set(away)
+        self._waiting = set(missing.parties)
         self._axes = {"rows": roster.rows, "columns": roster.columns}
         #: Cohorts whose totals somebody has put in.
         self._spoken: dict[str, set[int]] = {field: set() for field in self._axes}
@@ -229,12 +267,17 @@ class Watch(Among):
         self._due = True
 
     def exchange(self, requests: Sequence[Request]) -> list[Replies]:
-        if not self._due:
-            return super().exchange(requests)
-        self._due = False
-        probe = Request("span.here", {party: {} for party in sorted(self.away)})
-        heard, *replies = super().exchange([probe, *requests])
-        self.back = set(heard.answered)
+        if self._due:
+            self._due = False
+            probe = Request("span.here", {party: {} for party in sorted(self.away)})
+            heard, *replies = super().exchange([probe, *requests])
+            self.back = set(heard.answered)
+        else:
+            replies = super().exchange(requests)
+        for request, reply in zip(requests, replies, strict=True):
+            if request.phase in _SETTING_UP and reply.missing:
+                reply.stop_on_refusal()
+                raise _FellSilent(set(reply.missing))
         return replies
 
 

@@ -1,0 +1,306 @@
+"""A party was away and is back: the fast solver goes on, and the model is certified after all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from weft.algorithms.settings import Settings
+from weft.channels import LocalChannel, Request
+from weft.channels.recording import Head, entries_of
+from weft.crypto.payload import KIND_CODES, read_block, words_of
+from weft.data import SPLITS
+from weft.errors import ProtocolError
+from weft.federation import Federation
+from weft.report.audit import audit
+
+#: Hard enough to take twenty iterations and more.
+LAM = 1e-5
+SOLVERS = {
+    "lbfgs": ("logistic", 1e-7, 34),
+    "cutting-planes": ("hinge", 1e-5, 40),
+    "newton-cg": ("logistic", 1e-5, 95),
+}
+COSTS = ("bytes_down", "bytes_up", "compute_seconds", "wall_seconds")
+
+
+@dataclass(frozen=True)
+class Away:
+    """A party does not answer from one round trip to another.
+
+    With ``late`` it still works on the first question, and only its reply is lost.
+    """
+
+    party: str
+    first: int
+    last: int
+    late: bool = False
+
+
+@contextmanager
+def absences(*plan: Away) -> Iterator[None]:
+    """Federations made here have parties that come and go."""
+    exchange = LocalChannel.exchange
+
+    def watched(channel: LocalChannel, requests: list[Request]):
+        now, there = channel.meter.round_trips, channel._handlers
+        gone = {away.party: away for away in plan if away.first <= now < away.last}
+
+        def missing(name):
+            def answer(phase, message):
+                if gone[name].late and now == gone[name].first:
+                    there[name](phase, message)
+                raise RuntimeError("away")
+
+            return answer
+
+        channel._handlers = {n: missing(n) if n in gone else h for n, h in there.items()}
+        try:
+            return exchange(channel, requests)
+        finally:
+            channel._handlers = there
+
+    with patch.object(LocalChannel, "exchange", watched):
+        yield
+
+
+def train(split, solver, *plan: Away, record=False, **changes):
+    loss, gap, _ = SOLVERS[solver]
+    how = {"lam": LAM, "loss": loss, "gap": gap, "solver": solver, "cipher": "plain"}
+    how |= {"patience": 0.0, "when_missing": "hyfdca", "iterations": 400, **changes}
+    with absences(*plan):
+        return Federation(split.parties, record=record).train(Settings(**how))
+
+
+def outcome(trained):
+    """All that must not depend on the cipher."""
+    history = [asdict(record) for record in trained.result.history]
+    for record in history:
+        for cost in COSTS:
+            del record[cost]
+    result = trained.result
+    return trained.model.coef.tobytes(), history, result.stopped, result.notes, result.certificate
+
+
+def returns(trained) -> list[str]:
+    return [note for note in trained.result.notes if "is back; going on with" in note]
+
+
+def check(trained, split, judge, *, times, loss, lam=LAM):
+    """Certified to the gap asked for, and so near to the optimum by an outside judge."""
+    result = trained.result
+    assert len(returns(trained)) == times
+    assert result.gone == ()
+    assert result.certificate is not None
+    problem = judge.problem(loss, split, lam)
+    best = judge.optimum(problem)
+    (primal,), (dual,) = result.certificate.primal, result.certificate.dual
+    assert result.certificate.gap <= trained.settings.gap
+    assert dual <= best * (1 + 1e-7)
+    assert best <= primal * (1 + 1e-7)
+    w = judge.weights(trained.model, split)[0]
+    assert problem.primal(w) == pytest.approx(primal, rel=1e-9)
+    assert problem.primal(w) <= best * (1 + 2 * trained.settings.gap)
+    numbers = [record.iteration for record in result.history]
+    assert all(a < b for a, b in pairwise(numbers))
+
+
+@pytest.fixture(scope="module")
+def grid(tables):
+    return SPLITS["grid"](tables.breast(160), k=2, q=2)
+
+
+# ── once ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("later", "late"), [(0, False), (1, False), (1, True), (2, True)])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_run_ends_certified_in_whichever_phase_the_party_fell_silent(
+    solver, later, late, grid, judge
+):
+    loss, _, first = SOLVERS[solver]
+    away = Away("r1c2", first + later, first + later + 30, late)
+    trained = train(grid, solver, away)
+    check(trained, grid, judge, times=1, loss=loss)
+    (note,) = returns(trained)
+    assert note.endswith(f"r1c2 is back; going on with {solver}")
+    assert any("going on with HyFDCA without it" in note for note in trained.result.notes)
+    # HyFDCA has gone on meanwhile.
+    assert any(record.present == 3 for record in trained.result.history)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "cutting-planes"])
+def test_an_absence_costs_hardly_more_than_it_lasts(solver, grid):
+    first = SOLVERS[solver][2]
+    quiet = train(grid, solver).result.history[-1].round_trips
+    trained = train(grid, solver, Away("r2c1", first, first + 40))
+    assert trained.result.history[-1].round_trips <= quiet + 40 + 16
+    # Bounds only rise.
+    certified = [r for r in trained.result.history if r.present == 4]
+    assert all(b.dual >= a.dual - 1e-12 for a, b in pairwise(certified[:-1]))
+
+
+# ── more than once, and more than one ─────────────────────────────────────────────────────
+
+
+PLANS = {
+    "twice": [Away("r1c2", 34, 60), Away("r1c2", 74, 100, late=True)],
+    "one after the other": [Away("r1c1", 34, 60), Away("r2c2", 72, 98)],
+    "two at once": [Away("r1c1", 34, 70), Away("r2c2", 34, 75, late=True)],
+    "the second in the first's absence": [Away("r1c1", 34, 80), Away("r2c1", 55, 60)],
+    "the second while HyFDCA is set up": [Away("r1c1", 34, 80), Away("r2c1", 38, 60)],
+    "again while it takes over α": [Away("r1c1", 34, 64), Away("r1c2", 68, 95, late=True)],
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_absences_of_several_parties(plan, grid, judge):
+    solver = "lbfgs" if plan in ("twice", "two at once") else "cutting-planes"
+    trained = train(grid, solver, *PLANS[plan])
+    found = len(returns(trained))
+    assert found >= 1
+    if plan in ("twice", "one after the other", "again while it takes over α"):
+        assert found == 2
+    check(trained, grid, judge, times=found, loss=SOLVERS[solver][0])
+
+
+@pytest.mark.parametrize("shift", range(1, 6))
+def test_an_absence_in_every_phase_of_taking_over(shift, grid, judge):
+    """A second party is late in each round trip around the first one's return."""
+    plan = [Away("r1c1", 34, 58), Away("r2c1", 59 + shift, 71 + shift, late=True)]
+    trained = train(grid, "lbfgs", *plan)
+    check(trained, grid, judge, times=len(returns(trained)), loss="logistic")
+    assert returns(trained)
+
+
+def test_one_who_is_back_waits_while_another_is_away(grid):
+    """HyFDCA goes on among those who began it; the model then lacks nobody's features."""
+    trained = train(
+        grid, "lbfgs", Away("r1c1", 34, 60), Away("r2c2", 34, 10**6), iterations=60, gap=1e-12
+    )
+    assert trained.result.gone == ("r1c1", "r2c2")
+    assert trained.result.certificate is None
+    assert not returns(trained)
+    assert sorted(trained.model.features) == sorted(
+        {name for tiles in grid.parties.values() for tile in tiles for name in tile.features}
+    )
+
+
+# ── other cuts and other problems ─────────────────────────────────────────────────────────
+
+
+CUTS = {
+    "rows": ("lbfgs", "rows", {"parties": 3}, {}),
+    "columns": ("cutting-planes", "columns", {"parties": 3}, {}),
+    "labels at first": ("lbfgs", "grid", {"k": 2, "q": 2, "labels": "first"}, {}),
+    "folds": ("cutting-planes", "grid", {"k": 2, "q": 2}, {"folds": 2, "gap": 1e-3}),
+    "a path": ("lbfgs", "grid", {"k": 2, "q": 2}, {"path": (1e-3,), "lam": 1e-4}),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_every_cut_and_list_of_problems(name, tables, judge):
+    solver, way, options, changes = CUTS[name]
+    split = SPLITS[way](tables.breast(160), **options)
+    who = list(split.parties)[-1]
+    trained = train(split, solver, Away(who, 22, 50), **changes)
+    lam = changes.get("lam", LAM)
+    check(trained, split, judge, times=1, loss=SOLVERS[solver][0], lam=lam)
+    stages = trained.result.stages
+    assert len(stages) == 1 + len(changes.get("path", ()))
+    assert all(stage.certificate.gap <= trained.settings.gap for stage in stages)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "cutting-planes"])
+def test_pads_change_no_bit(solver, tables):
+    split = SPLITS["grid"](tables.breast(80), k=2, q=2, labels="first")
+    first = 24
+    plan = [Away("r1c1", first, first + 22), Away("r2c2", first + 30, first + 50, late=True)]
+    plain, pad = (outcome(train(split, solver, *plan, cipher=c)) for c in ("plain", "pad"))
+    assert any("is back" in note for note in plain[3])
+    assert plain == pad
+
+
+# ── time ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_patience_is_that_of_the_channel(grid, judge):
+    """A channel that repeats what was recorded tells the recorded time: nobody looks elsewhere."""
+    told = {"now": 0.0}
+
+    def pause(_, seconds):
+        told["now"] += seconds
+
+    with (
+        patch.object(LocalChannel, "elapsed", property(lambda _: told["now"])),
+        patch.object(LocalChannel, "pause", pause),
+    ):
+        trained = train(grid, "lbfgs", Away("r1c2", 34, 90), patience=60.0)
+    check(trained, grid, judge, times=1, loss="logistic")
+    assert 55.0 < told["now"] < 62.0
+    assert trained.result.history[-1].wall_seconds == pytest.approx(told["now"])
+
+
+# ── what travels ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def recorded(tables):
+    split = SPLITS["grid"](tables.breast(80), k=2, q=3)
+    plan = [Away("r1c2", 24, 50), Away("r2c3", 58, 80, late=True)]
+    return split, train(split, "lbfgs", *plan, cipher="pad", record=True)
+
+
+def test_an_audit_knows_every_field_and_finds_nothing_readable(recorded):
+    split, trained = recorded
+    assert len(returns(trained)) == 2
+    transcript = trained.channel.transcript
+    phases = {entry.phase for entry in transcript}
+    assert {"span.hand", "span.here", "span.inherit", "hyfdca.step"} <= phases
+    found = audit(Head("a run", list(split.parties), "pad"), entries_of(transcript))
+    assert found.findings == {}
+    assert {line.verdict(coordinator=True) for line in found.coordinator} == {"hidden", "public"}
+
+
+def test_no_pad_is_used_twice(recorded):
+    _, trained = recorded
+    words, contexts = [], {}
+    for entry in trained.channel.transcript:
+        for field, value in entry.reply.items():
+            if isinstance(value, bytes) and field in KIND_CODES:
+                words.append(words_of(read_block(value, field), field).ravel())
+            elif isinstance(value, bytes) and "context" in entry.message:
+                where = (entry.party, entry.message["context"], field)
+                assert contexts.setdefault(where, value) == value
+    every = np.concatenate(words)
+    assert len(every) > 10_000
+    assert len(np.unique(every)) == len(every)
+
+
+def test_who_is_away_is_asked_for_nothing(recorded):
+    """Whether it is there: an empty message, and an empty reply."""
+    _, trained = recorded
+    asked = [entry for entry in trained.channel.transcript if entry.phase == "span.here"]
+    assert len(asked) >= 5
+    assert all(entry.message == {} and entry.reply == {} for entry in asked)
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [
+        ("span.inherit", {"serial": 1, "inherit": 1, "ack": 0, "gram": "columns"}),
+        ("span.inherit", {"serial": 9, "inherit": 1, "ack": 0, "gram": "columns"}),
+        ("hyfdca.step", {"ack": 0}),
+    ],
+)
+def test_nothing_of_hyfdca_is_answered_unless_somebody_is_away(phase, message, grid):
+    federation = Federation(grid.parties)
+    federation.train(Settings(lam=1e-2, gap=1e-2, solver="lbfgs", loss="logistic", cipher="plain"))
+    with pytest.raises(ProtocolError):
+        federation.parties["r1c1"].on(phase, message | {"moved": np.ones((2, 1))})
