@@ -140,14 +140,12 @@ def kit(
 ) -> None:
     """Say what a kit is: whose, of which federation, and until when."""
     from weft.cli.console import say, say_json
-    from weft.network.kits.certificates import fingerprint, read_certificate
     from weft.network.kits.reading import Kit
 
     found = Kit.look(path)
     if not json:
         say(*_kit_words(found))
     else:
-        authority = read_certificate(found.authority.read_bytes())
         say_json(
             {
                 "kit": str(found.path),
@@ -158,7 +156,7 @@ def kit(
                 "host": found.host,
                 "port": found.port,
                 "expires": found.expires.isoformat(),
-                "authority": fingerprint(authority),
+                "authority": found.fingerprint,
             }
         )
     Kit.open(path)
@@ -227,13 +225,12 @@ def _remarks(federation: FederationPlan) -> list[str]:
 
 
 def _kit_words(found: Kit) -> list[str]:
-    from weft.network.kits.certificates import day, fingerprint, read_certificate
+    from weft.network.kits.certificates import day
 
-    authority = read_certificate(found.authority.read_bytes())
     who = "the coordinator" if found.kind == "coordinator" else f"{found.kind} '{found.name}'"
     return [
         f"{found.path}: kit of {who} in federation '{found.federation}'",
         f"- the coordinator is at {found.host}:{found.port}",
         f"- valid until {day(found.expires)}",
-        f"- authority {fingerprint(authority)}",
+        f"- authority {found.fingerprint}",
     ]

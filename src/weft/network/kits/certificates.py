@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Self
+from typing import Any, Self
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -50,13 +50,12 @@ class Authority:
     @classmethod
     def new(cls, federation: str) -> Self:
         """A new authority for a federation of this name."""
-        from nvflare.lighter.utils import Identity, generate_cert, generate_keys
-
-        key, public = generate_keys()
+        tools = _tools()
+        key, public = tools.generate_keys()
         now = datetime.now(UTC)
-        certificate = generate_cert(
-            subject=Identity(federation),
-            issuer=Identity(federation),
+        certificate = tools.generate_cert(
+            subject=tools.Identity(federation),
+            issuer=tools.Identity(federation),
             signing_pri_key=key,
             subject_pub_key=public,
             ca=True,
@@ -87,8 +86,6 @@ class Authority:
         host
             Of the coordinator: the name by which it is reached.
         """
-        from nvflare.lighter.utils import Identity, generate_cert
-
         now = datetime.now(UTC)
         end = min(now + timedelta(days=KIT_DAYS), self.certificate.not_valid_after_utc)
         if end <= now:
@@ -96,9 +93,10 @@ class Authority:
                 f"the authority of '{name_of(self.certificate)}' expired on {day(end)}; provision "
                 "the federation anew in another folder"
             )
-        certificate: x509.Certificate = generate_cert(
-            subject=Identity(name, organisation, role),
-            issuer=Identity(name_of(self.certificate)),
+        tools = _tools()
+        certificate: x509.Certificate = tools.generate_cert(
+            subject=tools.Identity(name, organisation, role),
+            issuer=tools.Identity(name_of(self.certificate)),
             signing_pri_key=self.key,
             subject_pub_key=public,
             server_default_host=host,
@@ -107,6 +105,17 @@ class Authority:
             extra_extensions=_usage(submitter=role is not None),
         )
         return certificate
+
+
+def _tools() -> Any:
+    """What the engine's own provisioning makes keys and certificates with."""
+    try:
+        from nvflare.lighter import utils
+    except ImportError:
+        raise ConfigError(
+            "start-up kits need the engine; install it with pip install 'weft[network]'"
+        ) from None
+    return utils
 
 
 def _usage(*, submitter: bool) -> list[tuple[x509.ExtensionType, bool]]:
@@ -137,9 +146,7 @@ def _usage(*, submitter: bool) -> list[tuple[x509.ExtensionType, bool]]:
 
 def new_key() -> RSAPrivateKey:
     """A new key of the engine's kind."""
-    from nvflare.lighter.utils import generate_keys
-
-    key: RSAPrivateKey = generate_keys()[0]
+    key: RSAPrivateKey = _tools().generate_keys()[0]
     return key
 
 

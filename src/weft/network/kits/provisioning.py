@@ -164,10 +164,11 @@ def _parcel(
     out: Path,
     public: RSAPublicKey | None,
 ) -> Parcel:
-    key = new_key() if public is None else None
-    asked = public if key is None else key.public_key()
-    assert asked is not None
-    certificate = _certificate(plan, one, authority, asked)
+    key = None
+    if public is None:
+        key = new_key()
+        public = key.public_key()
+    certificate = _certificate(plan, one, authority, public)
     base = "server" if one.kind == "coordinator" else "client"
     files = {
         name: packed_json(content)

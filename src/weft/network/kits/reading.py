@@ -17,6 +17,7 @@ from weft.network.kits.certificates import (
     CertificateError,
     check_signed,
     day,
+    fingerprint,
     name_of,
     organisation_of,
     read_certificate,
@@ -156,6 +157,11 @@ class Kit:
     def authority(self) -> Path:
         """The certificate of the federation's authority."""
         return self.startup / "rootCA.pem"
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the authority, to be compared by telephone."""
+        return fingerprint(_certificate(self.authority))
 
     @property
     def home(self) -> Path:
