@@ -11,7 +11,7 @@ import pytest
 from weft.network.journal import Journal
 from weft.storage import StorageError
 
-RECORDS = [b"first", b"second" * 20, b"\0" * 30, b"last"]
+RECORDS = [b"first", b"second" * 4, b"\0" * 9, b"last"]
 
 
 def write(path, records=RECORDS):

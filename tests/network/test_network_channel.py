@@ -208,15 +208,16 @@ def test_a_resumed_run_repeats_replies_failures_time_and_costs_without_asking(wo
     channel = world.start(record=True)
     world.post.fates = {"south": "lost"}
     seen = []
-    for turn in range(3):
-        seen.append((channel.ask("a", to_all(turn=turn)), channel.elapsed))
+    asked = [to_all(turn=0), to_all(turn=1), {"north": {"turn": 2}}]
+    for messages in asked:
+        seen.append((channel.ask("a", messages), channel.elapsed))
         channel.pause(0.2)
     sent = [e for _, e in world.post.sent if not isinstance(e, Ping)]
     again = world.start(record=True)
     began = time.monotonic()
-    for turn, (replies, elapsed) in enumerate(seen):
+    for messages, (replies, elapsed) in zip(asked, seen, strict=True):
         assert again.replaying
-        assert again.ask("a", to_all(turn=turn)) == replies
+        assert again.ask("a", messages) == replies
         assert again.elapsed == elapsed
         again.pause(0.2)
         assert again.elapsed == elapsed + 0.2
@@ -241,6 +242,18 @@ def test_time_stands_still_between_exchanges(world):
     assert channel.elapsed == before
     channel.ask("a", to_all())
     assert channel.elapsed >= before + 0.02
+
+
+def test_a_run_that_stopped_for_want_of_a_party_asks_it_again_when_it_is_resumed(world):
+    channel = world.start()
+    world.post.fates = {"south": "lost", "east": "unheard"}
+    with pytest.raises(ProtocolError, match="needs every party, but south did not answer"):
+        channel.ask("start", to_all()).insist("starting")
+    world.post.fates = {}
+    again = world.start()
+    assert list(again.ask("start", to_all()).insist("starting")) == list(NAMES)
+    assert {place.toy.calls for place in world.post.places.values()} == {1}
+    assert again.presence.moments[0].missing == {}
 
 
 def test_a_resumed_run_that_asks_something_else_is_told(world):

@@ -174,7 +174,7 @@ class UnreliablePost(MemoryPost):
         if isinstance(envelope, End):
             return "fine"
         if not isinstance(envelope, Work):
-            return self.random.choice(["fine", "fine", "lost", "killed before"])
+            return self.random.choice(["fine"] * 8 + ["lost", "killed before"])
         fates = self.fates_of(envelope)
         (drawn,) = self.random.choices(list(fates), list(fates.values()))
         self.met.add(drawn)
