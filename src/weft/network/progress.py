@@ -82,8 +82,6 @@ class Progress:
             before, self._away = self._away, told
         for party in told.keys() - before.keys():
             log.info("run %s: %s is away: it %s", self.run, party, told[party])
-        for party in before.keys() - told.keys():
-            log.info("run %s: %s is back", self.run, party)
         if time.monotonic() > self._next_line:
             self._next_line = time.monotonic() + _LINES
             log.info("run %s: %s", self.run, _line(record))

@@ -57,12 +57,15 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
     journal = Journal(folder / _JOURNAL)
     timeouts = Timeouts(setup=task.setup, work=task.timeout)
     channel = NetworkChannel(post, progress.run, journal, timeouts)
+    if len(journal):
+        log.info("run %s: goes on after %d exchanges", progress.run, len(journal) - 1)
     try:
         channel.hello(task.told(), _BEGIN)
         progress.begin(post.parties)
 
         def tell(record: Record) -> None:
-            progress.add(record, channel.away)
+            # What is repeated from the journal says who was away, not who is.
+            progress.add(record, {} if channel.replaying else channel.away)
 
         secret = _secret(folder)
         outcome = coordinate(channel, task.preparation, task.settings, run=secret, progress=tell)

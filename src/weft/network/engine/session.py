@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -178,8 +179,18 @@ def _info(entry: dict[str, Any]) -> RunInfo:
         run=str(entry.get("job_name", entry.get("name", "?"))),
         job=str(entry["job_id"]),
         status=str(entry["status"]),
-        submitted=str(entry.get("submit_time", "")),
+        submitted=_moment(entry.get("submit_time")),
     )
+
+
+def _moment(stamp: Any) -> str:
+    """The engine's seconds as a time that people read."""
+    if not isinstance(stamp, int | float | str):
+        return "at an unknown time"
+    try:
+        return f"{datetime.fromtimestamp(float(stamp)):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return str(stamp)
 
 
 @contextmanager

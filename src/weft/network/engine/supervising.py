@@ -93,7 +93,7 @@ class Supervisor:
         """Show how it gets on until the job is over."""
         seen, until = 0, float("inf")
         while time.monotonic() < until:
-            report = session.progress(job, seen)
+            report = self._asked(session, job, seen)
             if report is None:
                 if is_over(session.status(job)):
                     return
@@ -103,3 +103,11 @@ class Supervisor:
                 if report.state not in ("starting", "running") and until == float("inf"):
                     until = time.monotonic() + _ENDING
             time.sleep(_ASK)
+
+    def _asked(self, session: Session, job: str, seen: int) -> Report | None:
+        try:
+            return session.progress(job, seen)
+        except NoCoordinator:
+            # A job's process that just died looks like this too; then its server still answers.
+            session.status(job)
+            return None
