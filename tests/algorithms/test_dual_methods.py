@@ -309,10 +309,10 @@ def test_feddcd_keeps_its_dual_variables_at_sum_zero_when_somebody_falls_silent(
     """Three times p2 is not heard in a phase, whether or not the request reached it."""
     split = SPLITS["rows"](tables.breast(200), parties=4)
     settings = settings_of("feddcd", loss="logistic", iterations=60)
-    assemble, calls = Federation.assemble, []
+    opened, calls = Federation._open, []
 
-    def assembled(federation, settings):
-        channel, *rest = assemble(federation, settings)
+    def open_(federation, settings):
+        channel = opened(federation, settings)
         handler = channel._handlers["p2"]
 
         def answer(asked, message):
@@ -324,9 +324,9 @@ def test_feddcd_keeps_its_dual_variables_at_sum_zero_when_somebody_falls_silent(
             return reply
 
         channel._handlers["p2"] = answer
-        return (channel, *rest)
+        return channel
 
-    monkeypatch.setattr(Federation, "assemble", assembled)
+    monkeypatch.setattr(Federation, "_open", open_)
     run = Run(split, settings)
     assert sum(record.present < 4 for record in run.trained.result.history) >= 2
     total = sum(half._tilt for half in run.halves.values())

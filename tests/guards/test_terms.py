@@ -211,7 +211,8 @@ def test_a_party_is_careful_unless_it_is_told_otherwise():
     with pytest.raises(ConfigError, match="plain"):
         party._consent.check(Settings(lam=1e-2, cipher="plain"), seat_of(tiles))
     # Data in one hand is nobody's secret.
-    assert Federation(tiles).terms == OPEN
+    _, roster, *_ = Federation(tiles).assemble(Settings(lam=1e-2))
+    assert roster.terms == OPEN
 
 
 # ── terms ─────────────────────────────────────────────────────────────────────────────────────

@@ -27,7 +27,7 @@ from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Table, load, pool
 from weft.errors import ConfigError, WeftError
 from weft.federation import Federation, Preparation
-from weft.guards import OPEN
+from weft.guards import OPEN, Terms
 from weft.party import Party
 
 CUTS = (
@@ -233,6 +233,9 @@ def test_parties_insist_on_the_careful_terms_unless_they_are_told_otherwise(monk
             super().__init__(*arguments, **options)
 
     monkeypatch.setattr("weft.federation.Party", Real)
+    assert train(cut("hybrid 3×3"), quick(iterations=1)).roster.terms == Terms()
+    # Also where a coordinator does not listen.
+    monkeypatch.setattr("weft.coordination._terms", lambda party, reply: OPEN)
     with pytest.raises(WeftError, match="r1c1 refuses a run with min_batch = 1"):
         train(cut("hybrid 3×3"), quick())
 

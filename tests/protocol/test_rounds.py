@@ -176,10 +176,9 @@ def train_with_faults(run, lose, **changes):
     """Train where ``lose(phase, party, call)`` drops a reply; returns the trained and the calls."""
     split = split_of(CUTS[METHODS[RUNS[run][0]].cut][0])
     federation = Federation(split.parties, Preparation(overlap=split.overlap))
-    assemble, calls = federation.assemble, {}
+    calls = {}
 
-    def assembled(settings):
-        channel, *rest = assemble(settings)
+    def through(channel):
         handlers = channel._handlers
 
         def around(party, handler):
@@ -193,10 +192,9 @@ def train_with_faults(run, lose, **changes):
             return answer
 
         channel._handlers = {p: around(p, h) for p, h in handlers.items()}
-        return (channel, *rest)
+        return channel
 
-    federation.assemble = assembled
-    return federation.train(settings_of(run, **changes))
+    return federation.train(settings_of(run, **changes), through=through)
 
 
 @pytest.mark.parametrize("run", LOOSE)
