@@ -53,7 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     patience, when_missing
         Seconds that a solver for full participation waits for a party, and what it does then:
         ``stop`` ends with the certificate reached so far, ``hyfdca`` goes on without the party
-        and without certificates.
+        and without certificates, until it is back.
     certify_every
         Iterations between certificates; None: each pass over the data for HyFDCA, else 10.
     participation

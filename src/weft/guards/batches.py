@@ -165,6 +165,30 @@ class SeenBatches(Batches):
         self._count += new
         return held
 
+    def hold_apart(self, new: Floats, old: Floats) -> NDArray[np.bool_]:
+        """Undo, in place, changes from ``old`` that come too close to a vector seen.
+
+        Nothing is kept of ``new``. Returns which atoms were changed back.
+        """
+        self._reserve(0)
+        scratch = len(self._marks) - 1
+        held = np.zeros(len(self.atoms), bool)
+        values, before = self._values(new), self._values(old)
+        for atom in range(len(self.atoms)):
+            part = slice(self.start[atom], self.start[atom + 1])
+            for mine, last in zip(values[:, part], before[:, part], strict=True):
+                if held[atom] or not (mine != last).any():
+                    continue
+                _write(*self._seen, scratch, atom, self.start, mine)
+                held[atom] = _too_close(
+                    *self._seen, scratch, 0, self._count, atom, self.start, self.least
+                )
+            if held[atom]:
+                values[:, part] = before[:, part]
+        if held.any():
+            self._put_back(new, values)
+        return held
+
     def note(self, vectors: Floats) -> None:
         """Dual vectors that others have seen sums of already, as they are, side by side."""
         self._reserve(vectors.shape[1])

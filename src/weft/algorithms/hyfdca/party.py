@@ -16,7 +16,7 @@ from weft.algorithms.settings import Settings
 from weft.channels import Message
 from weft.channels.message import array, integer, number
 from weft.errors import ProtocolError
-from weft.guards.batches import Batches
+from weft.guards.batches import Batches, SeenBatches
 from weft.sums.certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.contribution import Contribution, Wire, own_slots
 from weft.sums.scalars import pack_scalars
@@ -81,6 +81,8 @@ class HyfdcaParty:
         guarded = seat.exposed[seat.row_cohort]
         atom = np.where(guarded, seat.row_cohort, -1).astype(np.int64)
         self._guard = Batches(atom, seat.min_batch) if guarded.any() else None
+        #: Dual vectors of another solver, in whose place this one works: α keeps apart from them.
+        self.earlier: SeenBatches | None = None
 
     def take_over(
         self, alpha: Floats, w: Floats, z: Floats, v: Floats, message: Message
@@ -322,8 +324,13 @@ class HyfdcaParty:
         if slots is not None:
             alpha = self.alpha.copy()
             alpha[slots] = new
-        held = self._guard.hold_back(alpha, self.alpha)
-        reply["held"] = int(self.seat.counts[self._guard.atoms[held]].sum())
+        held = int(
+            self.seat.counts[self._guard.atoms[self._guard.hold_back(alpha, self.alpha)]].sum()
+        )
+        if self.earlier is not None:
+            near = self.earlier.hold_apart(alpha, self.alpha)
+            held += int(self.seat.counts[self.earlier.atoms[near]].sum())
+        reply["held"] = held
         return alpha if slots is None else alpha[slots]
 
     def _move(self, slots: Slots | None, old: Floats, new: Floats) -> None:

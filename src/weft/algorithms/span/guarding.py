@@ -25,6 +25,8 @@ class Guard:
 
     Attributes
     ----------
+    batches
+        What others have seen sums of, group of samples by group.
     restrained
         Cohorts, of those whose losses are counted here, that were not free in the last vectors.
     """
@@ -32,7 +34,7 @@ class Guard:
     def __init__(
         self, batches: SeenBatches, ground: Ground, settings: Settings, rows: Rows, grid: Wire
     ) -> None:
-        self._batches = batches
+        self.batches = batches
         self._counts = ground.seat.counts
         self._groups = settings.groups
         self._width = rows.width
@@ -61,32 +63,32 @@ class Guard:
         ``shares`` of point and target (vectors × 2 × problems) say where they were taken; None:
         they are no slopes of the loss.
         """
-        restrained = np.zeros(len(self._batches.atoms), bool)
+        restrained = np.zeros(len(self.batches.atoms), bool)
         apart = None
         if shares is not None and self._kinks:
-            lacking, apart = self._batches.lacking(duals)
+            lacking, apart = self.batches.lacking(duals)
             for atom, column in np.argwhere(lacking).tolist():
                 vector, problem = divmod(column, self._width)
                 self._soften(duals, atom, column, shares[vector, :, problem])
                 # What lacks is known to be apart from none: `admit` judges it as it is now.
                 restrained[atom] = True
-        restrained |= self._batches.admit(duals, apart, dual=shares is not None)
-        cohorts = self._batches.atoms[restrained] // self._groups
+        restrained |= self.batches.admit(duals, apart, dual=shares is not None)
+        cohorts = self.batches.atoms[restrained] // self._groups
         self.restrained = int(self._counts[cohorts].sum())
 
     def note(self, duals: Floats) -> None:
         """Dual vectors that others have seen sums of already: what comes next keeps apart."""
-        self._batches.note(duals)
+        self.batches.note(duals)
         self.restrained = 0
 
     def _soften(self, duals: Floats, atom: int, column: int, shares: Floats) -> None:
         """Change as few more samples of an atom as it takes."""
-        rows, least = self._batches.rows_of(atom), self._batches.least
+        rows, least = self.batches.rows_of(atom), self.batches.least
         problem = column % self._width
         kinks, used = self._rows.kinks(rows, problem, shares), self._rows.trained(rows, problem)
         for factor in FACTORS:
             soft = np.where(used, kinks.soften(duals[rows, column], factor * least), 0.0)
             soft = self._grid.on_grid(soft)
-            if self._batches.fits(atom, column, soft):
+            if self.batches.fits(atom, column, soft):
                 duals[rows, column] = soft
                 return

@@ -458,6 +458,8 @@ class SpanParty:
         successor = Successor(
             self.ground, self.settings, number(message, "lam"), integer(message, "number")
         )
+        if self._guard is not None:
+            successor.half.earlier = self._guard.batches
         point, weights = self._renumbered(message)
         reply = successor.begin(
             self.rows.mixed_alpha(weights),
