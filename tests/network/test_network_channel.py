@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -128,6 +129,30 @@ def test_who_is_away_is_asked_once_and_found_again_beside_the_run(world, monkeyp
     assert list(channel.ask("a", to_all()).answered) == list(NAMES)
     hows = [m["south"].how for m in (x.missing for x in channel.presence.moments) if m]
     assert hows == ["absent", "away", "away"]
+
+
+def test_a_party_that_is_being_brought_back_is_not_asked_before_it_is_ready(world, monkeypatch):
+    for name in ("_FIRST", "_BUSY"):
+        monkeypatch.setattr(living, name, 0.005)
+    channel = world.start()
+    place, go_on = world.post.places["south"], threading.Event()
+
+    def slowly(opening):
+        go_on.wait(10)
+        return Toy("south")
+
+    place.make = slowly
+    world.post.fates = {"south": ["killed after"]}
+    channel.ask("a", to_all())
+    returning = Failure("late", "is being brought back from its journal")
+    until(lambda: channel.away == {"south": returning})
+    pings = len(world.post.asked(Ping))
+    until(lambda: len(world.post.asked(Ping)) > pings + 3)
+    assert channel.ask("a", to_all()).missing == {"south": returning}
+    go_on.set()
+    until(lambda: not channel.away)
+    assert list(channel.ask("a", to_all()).answered) == list(NAMES)
+    assert world.post.asked().count("south") == 2
 
 
 def test_pings_come_less_and_less_often(world, monkeypatch):

@@ -24,7 +24,7 @@ from weft.network.envelope import (
     encode,
 )
 from weft.network.register import Entry, Register
-from weft.network.siterun import Member, Opened, Opening, OpenRun, SiteRun
+from weft.network.siterun import RETURNING, Member, Opened, Opening, OpenRun, SiteRun
 from weft.storage import StorageError
 
 __all__ = ["Member", "OpenRun", "Opened", "Opening", "Site"]
@@ -164,11 +164,11 @@ class Site:
             # The next envelope is refused, which tells more.
             return Pong(True)
         if not known.lock.acquire(blocking=False):
-            return Pong(False, "is still at work on what it was asked before")
+            return Pong(False, known.doing)
         try:
             if known.ready:
                 return Pong(True)
-            doing = known.trouble or "is being brought back from its journal"
+            doing = known.trouble or RETURNING
         finally:
             known.lock.release()
         Thread(target=self._bring_back, args=(known,), daemon=True).start()

@@ -22,6 +22,9 @@ log = logging.getLogger("weft.site")
 
 #: Name of the file in a run's folder.
 JOURNAL = "journal.weft"
+#: What a party that is not ready does.
+_WORKING = "is still at work on what it was asked before"
+RETURNING = "is being brought back from its journal"
 
 
 class Member(Protocol):
@@ -79,6 +82,8 @@ class SiteRun:
         self.lock = Lock()
         #: Why the party could not be brought back when that was tried last.
         self.trouble = ""
+        #: What whoever has the lock does.
+        self.doing = _WORKING
         self._folder = folder
         self._open_run = open_run
         self._opened: Opened | None = None
@@ -159,6 +164,7 @@ class SiteRun:
             journal is later and cannot be worked on, it is dropped.
         """
         if self._opened is None:
+            self.doing = RETURNING
             try:
                 self._opened = self._replay()
             except _Unfinished as unfinished:
@@ -166,6 +172,8 @@ class SiteRun:
                     raise unfinished.error from None
                 self._take_back()
                 self._opened = self._replay()
+            finally:
+                self.doing = _WORKING
         return self._opened
 
     def close(self, heard: int) -> None:
