@@ -9,8 +9,9 @@ import pytest
 
 from weft import Federation, Preparation, Settings
 from weft.data import SPLITS, load
+from weft.drafts import building
 from weft.errors import WeftError
-from weft.report.folder import building, write_results
+from weft.report.folder import write_results
 from weft.report.history import certificates, history_frame
 from weft.report.plots import plot_convergence
 from weft.report.summary import certificate_sentence, shortfall, summarise, to_markdown

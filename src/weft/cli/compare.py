@@ -102,8 +102,8 @@ def compare(
     from weft.comparison.choosing import named
     from weft.config.comparing import read_assignments
     from weft.config.reading import read_config
+    from weft.drafts import building, refuse_existing
     from weft.report.comparison import write_comparison
-    from weft.report.folder import building, refuse_existing
 
     plan = read_config(config)
     folder = out or Path("results") / f"{plan.folder_name}-comparison"

@@ -35,7 +35,8 @@ def demo(
     # Late imports here and in the other commands: they take a second that --help need not wait.
     from weft.cli.console import ProgressLine, say, say_json
     from weft.demo import NAME, run_demo
-    from weft.report.folder import building, refuse_existing, write_results
+    from weft.drafts import building, refuse_existing
+    from weft.report.folder import write_results
 
     if out is not None:
         refuse_existing(out)

@@ -59,8 +59,8 @@ def fedhybrid(
     left out. The folder gets the table (CSV), every curve, a summary and two figures a set-up.
     """
     from weft.cli.console import say
+    from weft.drafts import building, refuse_existing
     from weft.experiments.fedhybrid_report import rows_of, write_study
-    from weft.report.folder import building, refuse_existing
 
     refuse_existing(out)
     outcomes: list[Outcome] = []

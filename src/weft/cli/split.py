@@ -57,7 +57,7 @@ def split(
     from weft.cli.console import say
     from weft.config.cutting import cut_table
     from weft.config.writing import write_federation
-    from weft.report.folder import building, refuse_existing
+    from weft.drafts import building, refuse_existing
 
     refuse_existing(out)
     given = {"k": k, "q": q, "parties": parties, "seed": seed, "labels": labels}

@@ -50,11 +50,11 @@ def submit(
     import tempfile
 
     from weft.config.reading import read_config
+    from weft.drafts import refuse_existing
     from weft.errors import ConfigError, ProtocolError
     from weft.network.engine import require_engine
     from weft.network.kits.reading import Kit
     from weft.network.submitting import check_run, new_run, task_of, write_out
-    from weft.report.folder import refuse_existing
 
     require_engine()
     opened = Kit.open(kit, "submitter")

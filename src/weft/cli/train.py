@@ -68,9 +68,10 @@ def train(
     from weft.channels.recording import Head
     from weft.cli.console import ProgressLine
     from weft.config.reading import read_config
+    from weft.drafts import building
     from weft.federation import Federation
     from weft.ledger.words import exposure_remarks
-    from weft.report.folder import building, write_results
+    from weft.report.folder import write_results
     from weft.report.messages import place, recording
 
     plan = read_config(config)
@@ -123,8 +124,8 @@ def train(
 
 def _refuse_leftovers(folder: Path, store: Path) -> None:
     """Stop before any work when the run would overwrite something."""
+    from weft.drafts import refuse_existing
     from weft.errors import ConfigError
-    from weft.report.folder import refuse_existing
 
     refuse_existing(folder)
     if store.exists():

@@ -9,6 +9,7 @@ from secrets import token_bytes
 
 from weft.algorithms.base import Record
 from weft.coordination import coordinate
+from weft.drafts import building
 from weft.errors import ConfigError
 from weft.network.channel import NetworkChannel, Timeouts
 from weft.network.journal import Journal
@@ -16,7 +17,6 @@ from weft.network.post import Post
 from weft.network.progress import Progress
 from weft.network.results import PARCEL, write_parcel
 from weft.network.task import Task
-from weft.report.folder import building
 from weft.storage import locked, replacing
 
 log = logging.getLogger("weft.coordinator")

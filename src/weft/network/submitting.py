@@ -9,12 +9,13 @@ from secrets import token_hex
 from typing import Any
 
 from weft.config.reading import Config
+from weft.drafts import building
 from weft.errors import ConfigError
 from weft.keys import load_keys, read_public
 from weft.model import Model
 from weft.network.results import Parcel
 from weft.network.task import Task
-from weft.report.folder import building, write_files
+from weft.report.folder import write_files
 
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
