@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from weft.algorithms.settings import Settings
+from weft.algorithms.span.lbfgs import Lbfgs
 from weft.channels import LocalChannel, Request
 from weft.channels.recording import Head, entries_of
 from weft.crypto.payload import KIND_CODES, read_block, words_of
-from weft.data import SPLITS
+from weft.data import SPLITS, pool
 from weft.errors import ProtocolError
 from weft.federation import Federation
 from weft.report.audit import audit
@@ -27,6 +28,8 @@ SOLVERS = {
     "cutting-planes": ("hinge", 1e-5, 40),
     "newton-cg": ("logistic", 1e-5, 95),
 }
+#: Round trips after those, and whether the first question is worked on.
+WHERE = [(0, False), (1, False), (1, True), (2, True)]
 COSTS = ("bytes_down", "bytes_up", "compute_seconds", "wall_seconds")
 
 
@@ -119,8 +122,13 @@ def grid(tables):
 # ── once ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("later", "late"), [(0, False), (1, False), (1, True), (2, True)])
-@pytest.mark.parametrize("solver", SOLVERS)
+CASES = [
+    *((solver, *where) for solver in ("lbfgs", "cutting-planes") for where in WHERE),
+    ("newton-cg", 1, True),
+]
+
+
+@pytest.mark.parametrize(("solver", "later", "late"), CASES)
 def test_the_run_ends_certified_in_whichever_phase_the_party_fell_silent(
     solver, later, late, grid, judge
 ):
@@ -144,6 +152,36 @@ def test_an_absence_costs_hardly_more_than_it_lasts(solver, grid):
     # Bounds only rise.
     certified = [r for r in trained.result.history if r.present == 4]
     assert all(b.dual >= a.dual - 1e-12 for a, b in pairwise(certified[:-1]))
+
+
+@pytest.mark.parametrize("labels", ["all", "first"])
+def test_alpha_is_taken_over_with_the_bound_that_it_gives(labels, tables, judge):
+    """Offset and length of its vector, against D(α) of the pooled table."""
+    split = SPLITS["grid"](tables.breast(160), k=2, q=2, labels=labels)
+    federation, found = Federation(split.parties), []
+    inherit = Lbfgs.inherit
+
+    def looked_at(solver):
+        inherit(solver)
+        span = solver._span
+        alpha = {}
+        for party in federation.parties.values():
+            duals = party._half.rows._duals[-1]
+            for sample, row in zip(party._tiles[0].ids, party.seat.tile_rows[0], strict=True):
+                assert alpha.setdefault(sample, duals[row, 0]) == duals[row, 0]
+        found.append((span.offsets[-1, 0] - span.gram[-1, -1, 0] / (2 * LAM), alpha))
+
+    settings = Settings(
+        lam=LAM, loss="logistic", gap=1e-7, solver="lbfgs", cipher="plain", patience=0.0,
+        when_missing="hyfdca",
+    )  # fmt: skip
+    with absences(Away("r2c1", 34, 70)), patch.object(Lbfgs, "inherit", looked_at):
+        federation.train(settings)
+    ((bound, alpha),) = found
+    problem = judge.problem("logistic", split, LAM)
+    values = np.array([alpha[sample] for sample in pool(split).ids.tolist()])
+    assert np.abs(values).max() > 0.1
+    assert bound == pytest.approx(problem.dual(values), rel=1e-9, abs=1e-12)
 
 
 # ── more than once, and more than one ─────────────────────────────────────────────────────

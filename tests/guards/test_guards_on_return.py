@@ -57,7 +57,9 @@ class Absence(Vectors):
     def after(self, party, phase, message, reply):
         super().after(party, phase, message, reply)
         if phase.startswith("hyfdca.") and "v" in reply and "sequence" in reply:
-            self.moved[party.name].append(party._half._successor.half.alpha.copy())
+            half = party._half._successor.half
+            self.moved[party.name].append(half.alpha.copy())
+            assert half.earlier is party._half._guard.batches
         if phase == "span.inherit":
             self.taken[party.name] = len(self.used[party.name])
             self.used[party.name].append(party._half._duals.copy())
@@ -99,6 +101,12 @@ def test_vectors_keep_apart_from_what_hyfdca_showed(loss):
                 differ = (shown != alpha[rows]).sum(axis=0)
                 assert ((differ == 0) | (differ >= LEAST)).all()
     assert len(seen.moved["p1"]) > 5
+    for party, taken in seen.taken.items():
+        batches = federation.parties[party]._half._guard.batches
+        for atom in range(len(batches.atoms)):
+            near = seen.used[party][taken][batches.rows_of(atom), 0].copy()
+            near[: LEAST - 1] += 0.25
+            assert not batches.fits(atom, 0, near)
     (primal,), (dual,) = result.certificate.primal, result.certificate.dual
     best = optimum(BREAST, loss, settings.lam, 1)
     assert dual <= best * (1 + 1e-7)
@@ -126,3 +134,16 @@ def test_what_is_held_apart_differs_enough_or_has_not_changed(noted, old, new):
         expected = was if near and wished != was else wished
         assert values[rows, 0].tolist() == expected
         assert held[atom] == (near and wished != was)
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=6, max_size=6),
+    st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=6, max_size=6),
+)
+def test_what_comes_after_a_noted_vector_keeps_apart_from_it(noted, new):
+    batches = SeenBatches(np.zeros(6, np.int64), 3, 1)
+    batches.note(np.array(noted)[:, None])
+    values = np.array(new)[:, None]
+    batches.admit(values)
+    differ = int((values[:, 0] != noted).sum())
+    assert differ == 0 or differ >= 3
