@@ -154,7 +154,7 @@ def run_with_faults(folder, held, settings, by_chance):
 #: away.
 RUNS = {
     "hyfdca": (
-        Settings(solver="hyfdca", lam=0.02, gap=None, iterations=25, certify_every=5),
+        Settings(solver="hyfdca", lam=0.02, gap=None, iterations=16, certify_every=5),
         {**FATES, "fine": 400},
     ),
     "auto": (

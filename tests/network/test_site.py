@@ -242,6 +242,24 @@ def test_the_end_of_a_run_closes_its_party_also_after_a_restart(place):
     assert place.site.runs()[0].how == "given up"
 
 
+def test_a_kill_at_the_end_of_a_run_leaves_no_secrets(place, monkeypatch):
+    begin(place)
+    ask(place, work(1))
+
+    def dies(self):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(siterun.SiteRun, "delete", dies)
+        with pytest.raises(Killed):
+            ask(place, End(RUN, True, 1))
+    folder = place.folder / "runs" / RUN
+    assert folder.exists()
+    place.kill()
+    assert not folder.exists()
+    assert ask(place, End(RUN, True, 1)) == Ended([])
+
+
 def test_runs_are_counted_and_limited(tmp_path):
     place = Place("north", tmp_path / "north", most_runs=2)
     begin(place, "a")

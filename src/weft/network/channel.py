@@ -10,7 +10,7 @@ from weft.channels import Channel, Failure, Message, Replies, Request, pack, siz
 from weft.channels.local import Recorded, Sink, sink_of
 from weft.errors import ProtocolError
 from weft.network.asking import ask, failure_of, not_there, outcome_of
-from weft.network.envelope import End, Ended, Hello, Welcome, Work, encode
+from weft.network.envelope import End, Ended, Hello, Welcome, Work, checksum, encode
 from weft.network.journal import Journal
 from weft.network.living import Living
 from weft.network.outcome import (
@@ -18,8 +18,6 @@ from weft.network.outcome import (
     Greeted,
     Lacking,
     Outcome,
-    Parts,
-    checksums,
     parts_of,
     read_record,
     write_record,
@@ -223,16 +221,21 @@ class NetworkChannel(Channel):
     # ── exchanges ─────────────────────────────────────────────────────────────────────────
 
     def exchange(self, requests: Sequence[Request]) -> list[Replies]:
-        parts, number = parts_of(requests), self._number + 1
+        number, letters, sizes = self._number + 1, {}, {}
+        for party, parts in parts_of(requests).items():
+            answered, last = self._answered.get(party, 0), self._last.get(party, 0)
+            letters[party] = encode(Work(self._run, number, answered, last, parts))
+            sizes[party] = len(parts)
         if self.replaying:
-            outcome = self._repeat(number, parts)
+            outcome = self._repeat(number, letters)
         else:
-            outcome = self._carry_out(number, parts, self._timeouts.of(r.phase for r in requests))
+            timeout = self._timeouts.of(request.phase for request in requests)
+            outcome = self._carry_out(number, letters, sizes, timeout)
         self._number = number
         self._learn(outcome)
         return self._report(requests, outcome)
 
-    def _repeat(self, number: int, parts: Mapping[str, Parts]) -> Outcome:
+    def _repeat(self, number: int, letters: Mapping[str, bytes]) -> Outcome:
         """The outcome in the journal."""
         outcome = self._next
         if not isinstance(outcome, Outcome) or outcome.number != number:
@@ -240,7 +243,7 @@ class NetworkChannel(Channel):
                 f"the journal of run {self._run} does not go on with exchange {number}; it is "
                 "damaged or of another run: start a new run"
             )
-        if outcome.asked != checksums(parts):
+        if outcome.asked != _checksums(letters):
             raise ProtocolError(
                 f"exchange {number} of run {self._run} does not ask what it asked before; resume "
                 "the run with the configuration and the version of Weft that it began with"
@@ -253,7 +256,9 @@ class NetworkChannel(Channel):
             self._living.find(party)
         return outcome
 
-    def _carry_out(self, number: int, parts: Mapping[str, Parts], timeout: float) -> Outcome:
+    def _carry_out(
+        self, number: int, letters: Mapping[str, bytes], sizes: Mapping[str, int], timeout: float
+    ) -> Outcome:
         if self._unwritten is not None:
             self._journal.append(write_record(self._unwritten))
             self._unwritten = None
@@ -263,8 +268,8 @@ class NetworkChannel(Channel):
         away = self._living.away()
         got: dict[str, Got] = {}
         lacking: dict[str, Lacking] = {}
-        letters: dict[str, bytes] = {}
-        for party, asked in parts.items():
+        there: dict[str, bytes] = {}
+        for party, letter in letters.items():
             if party not in self._last:
                 lacking[party] = Lacking("unknown", "no such party", sent=False)
             elif party in away:
@@ -273,10 +278,9 @@ class NetworkChannel(Channel):
                 failure = away[party]
                 lacking[party] = Lacking(failure.kind, failure.reason, sent=maybe, unsure=maybe)
             else:
-                answered, last = self._answered[party], self._last[party]
-                letters[party] = encode(Work(self._run, number, answered, last, asked))
-        for party, reply in ask(self._post, letters, timeout).items():
-            read = outcome_of(reply, number, len(parts[party]))
+                there[party] = letter
+        for party, reply in ask(self._post, there, timeout).items():
+            read = outcome_of(reply, number, sizes[party])
             if isinstance(read, Got):
                 got[party] = read
             else:
@@ -285,7 +289,7 @@ class NetworkChannel(Channel):
                     self._living.lose(party, reply)
         self._living.watch()
         elapsed = max(self._now, self._set_clock())
-        outcome = Outcome(number, checksums(parts), elapsed, got, lacking)
+        outcome = Outcome(number, _checksums(letters), elapsed, got, lacking)
         if lacking:
             # Should the run stop here, then whoever resumes it has brought back who was missing,
             # or mended what was refused: this is asked once more.
@@ -362,3 +366,7 @@ def _unpacked(party: str, packed: bytes) -> Message:
         return unpack(packed)
     except ProtocolError as error:
         raise ProtocolError(f"party {party}: {error}") from None
+
+
+def _checksums(letters: Mapping[str, bytes]) -> dict[str, int]:
+    return {party: checksum(letter) for party, letter in letters.items()}

@@ -149,6 +149,12 @@ def encode(content: Envelope | Reply) -> bytes:
     return _HEAD.pack(_MARK, _VERSION, _check(_VERSION, body)) + body
 
 
+def checksum(packed: bytes) -> int:
+    """The CRC-32 that an envelope carries."""
+    _, _, check = _HEAD.unpack_from(packed)
+    return int(check)
+
+
 def decode_envelope(packed: bytes) -> Envelope:
     """The inverse of :func:`encode`; anything else is a ProtocolError."""
     return _decode(packed, _ENVELOPES, "an envelope")

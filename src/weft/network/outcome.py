@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
-from zlib import crc32
 
 import msgspec
 
@@ -54,7 +53,7 @@ class Greeted(_Struct, frozen=True):
 
 
 class Outcome(_Struct, frozen=True):
-    """One exchange: a checksum of what each party was asked, and what came back."""
+    """One exchange: the checksum of each party's envelope, and what came back."""
 
     number: int
     asked: dict[str, int]
@@ -88,14 +87,3 @@ def parts_of(requests: Sequence[Request]) -> dict[str, Parts]:
         for party, message in request.messages.items():
             parts.setdefault(party, []).append((request.phase, pack(message)))
     return parts
-
-
-def checksums(parts: Mapping[str, Parts]) -> dict[str, int]:
-    """A checksum of what every party is asked."""
-    sums = {}
-    for party, asked in parts.items():
-        check = 0
-        for phase, packed in asked:
-            check = crc32(packed, crc32(f"{phase} {len(packed)} ".encode(), check))
-        sums[party] = check
-    return sums

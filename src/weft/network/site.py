@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from threading import Lock, Thread
 
@@ -67,6 +68,7 @@ class Site:
                 f"{folder} cannot be made ({error.strerror or error}); check its permissions"
             ) from None
         self._register = Register(folder)
+        self._sweep()
 
     def runs(self) -> list[Entry]:
         """All runs that it took or takes part in."""
@@ -78,7 +80,7 @@ class Site:
         try:
             content = decode_envelope(envelope)
             run = content.run
-            return self._answer(content)
+            return self._answer(content, envelope)
         except Damaged as error:
             return encode(Garbled(str(error)))
         except StorageError as error:
@@ -101,12 +103,12 @@ class Site:
                 known.leave()
             self._runs.clear()
 
-    def _answer(self, envelope: Envelope) -> bytes:
+    def _answer(self, envelope: Envelope, packed: bytes) -> bytes:
         match envelope:
             case Hello():
                 return encode(self._hello(envelope))
             case Work():
-                return self._work(envelope)
+                return self._work(envelope, packed)
             case Ping():
                 return encode(self._pong(envelope.run))
             case End():
@@ -145,7 +147,7 @@ class Site:
             if self._register.get(run) is None:
                 self._register.begin(run)
 
-    def _work(self, work: Work) -> bytes:
+    def _work(self, work: Work, packed: bytes) -> bytes:
         with self._lock:
             self._check_open(work.run)
             known = self._known(work.run)
@@ -153,7 +155,7 @@ class Site:
             lost = "has lost its memory of" if work.answered else "was not asked to take part in"
             raise ProtocolError(f"{lost} run {work.run}; start a new run")
         with known.lock:
-            return known.work(work)
+            return known.work(work, packed)
 
     def _pong(self, run: str) -> Pong:
         """Whether an envelope of the run would be worked on at once; without waiting."""
@@ -213,6 +215,12 @@ class Site:
         except Exception as error:
             # The ledger then keeps what was booked ahead, which is more than there was.
             log.warning("run %s: was not closed in order (%s)", known.run, error)
+
+    def _sweep(self) -> None:
+        """Delete what a kill at the end of a run has left: it holds the run's secrets."""
+        for entry in self._register.entries():
+            if entry.ended:
+                shutil.rmtree(self._folder / _RUNS / entry.run, ignore_errors=True)
 
     # ── runs ──────────────────────────────────────────────────────────────────────────────
 

@@ -134,15 +134,15 @@ class SiteRun:
             )
         return self.bring_back().announcement
 
-    def work(self, work: Work) -> bytes:
-        """The reply to an envelope; the same again to the same envelope."""
+    def work(self, work: Work, packed: bytes) -> bytes:
+        """The reply to an envelope, also given as it came; the same again to the same envelope."""
         self._check_memory(work)
         if work.number == self.last:
             self.bring_back()
             self._check_same(work)
             return self._reply
         opened = self.bring_back(heard=work.last)
-        self._journal.append(encode(work))
+        self._journal.append(packed)
         self._numbers.append(work.number)
         # Whatever interrupts the work: this party is not to be used any more.
         self._opened = None
