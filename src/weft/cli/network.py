@@ -109,6 +109,11 @@ def _settled(kit: Kit, given: dict[str, Any]) -> JoinSettings:
     from weft.network.joining import JoinSettings, read_settings
 
     told = {name: value for name, value in given.items() if value is not None}
+    if told.get("party", kit.name) != kit.name:
+        raise ConfigError(
+            f"{kit.path} is the kit of '{kit.name}', by which name the others know it; party "
+            f"'{told['party']}' needs a kit of its own"
+        )
     before = None if "data" in told else read_settings(kit)
     if before is not None:
         return msgspec.structs.replace(before, **told)

@@ -109,20 +109,15 @@ def _run(kit: Kit, start: Callable[[], None], leave: Callable[[], None]) -> NoRe
     with _apart(kit) as terminal:
         try:
             start()
+            code, sentence = 2, f"the engine ended by itself; {kit.path / 'log.txt'} says why"
         except _Asked:
             log.info("asked to end")
         except (WeftError, _Failed) as error:
             code, sentence = 2, str(error)
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else 2
-            sentence = f"the engine ended by itself; {kit.home / 'engine.log'} says why"
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             logging.getLogger().exception("the engine broke down")
-            code = 2
-            sentence = (
-                f"the engine broke down ({type(error).__name__}); {kit.home / 'engine.log'} says "
-                "why"
-            )
+            code, kind = 2, type(error).__name__
+            sentence = f"the engine broke down ({kind}); {kit.path / 'log.txt'} says why"
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _within(_FAREWELL, leave)

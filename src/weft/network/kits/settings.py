@@ -113,6 +113,8 @@ def _server_resources(kit: Path) -> Settings:
                 "admin_storage": "transfer",
                 "max_num_clients": 1000,
                 "heart_beat_timeout": _GONE,
+                # How soon a job's process notices that its run is over, in seconds.
+                "check_engine_frequency": 0.5,
                 "admin_timeout": 10.0,
             }
         ],
@@ -209,7 +211,7 @@ def _client_resources() -> Settings:
         "client": {
             # A coordinator that restarted is asked again soon, and not waited for long.
             "client_register_interval": 1.0,
-            "maint_msg_timeout": 3.0,
+            "maint_msg_timeout": 8.0,
             "retry_timeout": 30,
         },
         "components": [{"id": "weft_party", "path": PARTY, "args": {}}],
