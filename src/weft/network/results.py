@@ -6,7 +6,6 @@ The coordinator knows everything of it but the model, whose slices are sealed to
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,9 @@ import msgspec
 import pandas as pd
 
 from weft.coordination import Outcome
-from weft.crypto.secrets import Identity, PublicIdentity
-from weft.errors import ConfigError, ProtocolError
-from weft.model import Model
+from weft.errors import ProtocolError
 from weft.network.presence import Presence
 from weft.network.task import Task
-from weft.release.head import Head
-from weft.release.slices import join_slices, open_slice
 from weft.report.history import history_frame
 from weft.report.path import has_path, path_frame
 from weft.report.plain import finite
@@ -39,18 +34,26 @@ _LETTERS, _SUMMARY, _HISTORY, _PATH, _PRESENCE = (
 FILES = (_LETTERS, _SUMMARY, _HISTORY, _PATH, _PRESENCE)
 
 
-class _Letters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sealed slices by reader and writer, and what is needed to join them."""
+class Letters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sealed slices by reader and writer, and what is needed to join them.
+
+    Attributes
+    ----------
+    run
+        Random name of the run, which they are written for.
+    overlapping
+        Whether a party was gone, so that others answered for its features too.
+    """
 
     run: bytes
     head: str
-    everything: bool
-    letters: dict[str, dict[str, bytes]]
+    overlapping: bool
+    by_reader: dict[str, dict[str, bytes]]
 
 
 def write_parcel(folder: Path, outcome: Outcome, task: Task, presence: Presence) -> None:
     """Write all that the coordinator knows of a run that is over."""
-    sealed = _Letters(
+    sealed = Letters(
         outcome.run, outcome.head.to_json(), bool(outcome.result.gone), outcome.letters
     )
     (folder / _LETTERS).write_bytes(msgspec.msgpack.encode(sealed))
@@ -70,11 +73,13 @@ class Parcel:
     ----------
     summary, history, path, presence
         How the run went; ``path`` is None where there was one λ only.
+    letters
+        What is sealed of the model.
     """
 
     def __init__(self, folder: Path) -> None:
         try:
-            self._sealed = msgspec.msgpack.decode((folder / _LETTERS).read_bytes(), type=_Letters)
+            self.letters = msgspec.msgpack.decode((folder / _LETTERS).read_bytes(), type=Letters)
             self.summary: dict[str, Any] = json.loads((folder / _SUMMARY).read_text("utf-8"))
             self.history = pd.read_parquet(folder / _HISTORY)
             found = folder / _PATH
@@ -89,31 +94,4 @@ class Parcel:
     @property
     def readers(self) -> tuple[str, ...]:
         """To whom the model is sealed."""
-        return tuple(self._sealed.letters)
-
-    def model(
-        self, reader: str, identity: Identity, members: Mapping[str, PublicIdentity]
-    ) -> Model:
-        """Open the slices that were sealed to ``reader``, and join them.
-
-        Parameters
-        ----------
-        members
-            Public keys of the parties, from the reader's own folder.
-        """
-        letters = self._sealed.letters.get(reader)
-        if letters is None:
-            raise ConfigError(
-                f"the model was not sealed to {reader}, but to {', '.join(self.readers)}; they "
-                "have it on their sites"
-            )
-        slices = []
-        for writer, letter in letters.items():
-            if writer not in members:
-                raise ProtocolError(
-                    f"a part of the model comes from '{writer}', whose keys are not in this folder "
-                    "of keys; find out who takes part in this run"
-                )
-            slices.append(open_slice(letter, writer, identity, members[writer], self._sealed.run))
-        head = Head.from_json(self._sealed.head)
-        return join_slices(slices, head, overlapping=self._sealed.everything)
+        return tuple(self.letters.by_reader)

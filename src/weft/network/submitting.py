@@ -10,11 +10,13 @@ from typing import Any
 
 from weft.config.reading import Config
 from weft.drafts import building
-from weft.errors import ConfigError
+from weft.errors import ConfigError, ProtocolError
 from weft.keys import load_keys, read_public
 from weft.model import Model
 from weft.network.results import Parcel
 from weft.network.task import Task
+from weft.release.head import Head
+from weft.release.slices import join_slices, open_slice
 from weft.report.folder import write_files
 
 #: A run's name, which is also a folder's on every site.
@@ -90,5 +92,20 @@ def write_out(
 
 
 def _open(parcel: Parcel, keys: Path, party: str) -> Model:
-    identity = load_keys(keys, party).identity
-    return parcel.model(party, identity, read_public(keys).members)
+    """Open the slices that were sealed to a party, and join them."""
+    sealed = parcel.letters
+    if party not in sealed.by_reader:
+        raise ConfigError(
+            f"the model was not sealed to {party}, but to {', '.join(parcel.readers)}; they have "
+            "it on their sites"
+        )
+    identity, members = load_keys(keys, party).identity, read_public(keys).members
+    slices = []
+    for writer, letter in sealed.by_reader[party].items():
+        if writer not in members:
+            raise ProtocolError(
+                f"a part of the model comes from '{writer}', whose keys are not in this folder of "
+                "keys; find out who takes part in this run"
+            )
+        slices.append(open_slice(letter, writer, identity, members[writer], sealed.run))
+    return join_slices(slices, Head.from_json(sealed.head), overlapping=sealed.overlapping)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.data.tile import Tile
 from weft.matching.axis import Axis
 from weft.matching.roster import Roster
+
+if TYPE_CHECKING:
+    # A coordinator reports too, and loads no tile.
+    from weft.data.tile import Tile
 
 
 @dataclass(frozen=True)

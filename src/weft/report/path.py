@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from weft.algorithms.base import Result, Stage
-from weft.data.tile import Task
+
+if TYPE_CHECKING:
+    # A coordinator reports too, and loads no tile.
+    from weft.data.tile import Task
 
 
 def has_path(result: Result) -> bool:
