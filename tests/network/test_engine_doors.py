@@ -1,0 +1,112 @@
+"""Before the engine starts: ports, certificates and absent coordinators, each in one sentence."""
+
+import shutil
+import socket
+import ssl
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from kitted import FEDERATION, kit_of, refusal, write
+
+from weft.network.engine import doors
+from weft.network.engine.doors import Unreachable, check_free, knock, knock_until
+from weft.network.kits.plan import read_plan
+from weft.network.kits.provisioning import provision
+from weft.network.kits.reading import Kit
+
+
+@contextmanager
+def coordinator(kit):
+    """Somebody who listens with a coordinator's certificate, and insists on one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(kit.certificate, kit.key)
+    context.load_verify_locations(kit.authority)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+        over = threading.Event()
+
+        def serve():
+            while not over.is_set():
+                try:
+                    raw, _ = listener.accept()
+                    raw.settimeout(2.0)
+                    with context.wrap_socket(raw, server_side=True) as tls:
+                        tls.sendall(b"words")
+                except OSError:
+                    continue
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            over.set()
+            thread.join()
+
+
+def open_kit(place, name, port):
+    return replace(Kit.open(kit_of(place, name)), port=port)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("name", ["north", "south", "anna@north.example"])
+def test_kits_of_the_federation_are_let_in(place, name):
+    with coordinator(Kit.open(kit_of(place, "coordinator"))) as port:
+        knock(open_kit(place, name, port))
+
+
+def test_nobody_there_is_told_apart_from_being_refused(place):
+    kit = open_kit(place, "south", free_port())
+    with pytest.raises(Unreachable, match="cannot be reached") as found:
+        knock(kit)
+    assert str(kit.port) in str(found.value)
+
+
+def test_a_coordinator_that_comes_later_is_waited_for(place, monkeypatch):
+    monkeypatch.setattr(doors, "_PAUSE", 0.01)
+    kit, told = open_kit(place, "south", 1), []
+    tries = iter([Unreachable("not yet"), Unreachable("not yet"), None])
+
+    def knocking(_):
+        error = next(tries)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(doors, "knock", knocking)
+    knock_until(kit, 5.0, told.append)
+    assert told == ["waiting up to 5 s: not yet"]
+
+
+def test_a_coordinator_of_another_federation_is_not_trusted(place, tmp_path, quick):
+    plan = read_plan(write(tmp_path / "other.toml", FEDERATION))
+    provision(plan, tmp_path / "kits")
+    with coordinator(Kit.open(tmp_path / "kits" / "coordinator")) as port:
+        said = refusal(lambda: knock(open_kit(place, "south", port)))
+    assert "does not trust" in said
+
+
+def test_a_certificate_of_another_federation_is_refused_by_the_coordinator(place, tmp_path, quick):
+    plan = read_plan(write(tmp_path / "other.toml", FEDERATION))
+    provision(plan, tmp_path / "kits")
+    stranger = tmp_path / "kits" / "south"
+    # It knows the right coordinator, and shows a certificate that this one never signed.
+    shutil.copy(Kit.open(kit_of(place, "south")).authority, stranger / "startup" / "rootCA.pem")
+    with coordinator(Kit.open(kit_of(place, "coordinator"))) as port:
+        said = refusal(lambda: knock(replace(Kit.look(stranger), port=port)))
+    assert "refuses the certificate" in said
+
+
+def test_a_port_that_somebody_has_is_not_served_on(place):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        said = refusal(lambda: check_free(open_kit(place, "coordinator", port)))
+    assert f"port {port}" in said
+    assert "taken" in said
+    check_free(open_kit(place, "coordinator", port))
