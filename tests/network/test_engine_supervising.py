@@ -1,0 +1,192 @@
+"""Runs are seen through: handed in again when their process died, and no more often than said."""
+
+import io
+import json
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+from kitted import kit_of
+from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
+
+from weft.algorithms.base import Record
+from weft.algorithms.settings import Settings
+from weft.channels import Failure
+from weft.errors import ProtocolError
+from weft.network.engine import supervising
+from weft.network.engine.jobs import task_file, write_job
+from weft.network.engine.session import NoCoordinator, RunInfo
+from weft.network.engine.supervising import Supervisor
+from weft.network.kits.reading import Kit
+from weft.network.progress import Progress, Report
+from weft.network.task import Task
+from weft.preparation import Preparation
+
+RUN = "two-clinics-1"
+SETTINGS = Settings(lam=0.1, gap=1e-3)
+TASK = Task(
+    name="two clinics", parties=("north", "south"), settings=SETTINGS, preparation=Preparation()
+)
+OVER = Report(run=RUN, state="over")
+
+
+class Server:
+    """A coordinator's server that is played: what becomes of each job, in their order.
+
+    ``died``: its process dies. ``gone``: the server dies with it. A report: how it ended.
+    """
+
+    def __init__(self, *fates):
+        self.fates = list(fates)
+        self.jobs = []
+        self.running = None
+
+    def __call__(self, kit):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def runs(self):
+        status = "RUNNING" if self.running else "FINISHED:COMPLETED"
+        return [RunInfo(RUN, "0", status, "today")] if self.running or self.jobs else []
+
+    def submit(self, run, task):
+        assert (run, task) == (RUN, TASK)
+        self.jobs.append(self.fates.pop(0))
+        return str(len(self.jobs))
+
+    def progress(self, job, since):
+        if self.jobs and self.jobs[-1] == "gone":
+            self.jobs[-1] = "died"
+            raise NoCoordinator("the coordinator does not answer any more")
+        return None
+
+    def status(self, job):
+        if self.jobs and self.jobs[-1] == "died" and not self.knocked:
+            raise NoCoordinator("the coordinator does not answer any more")
+        return "FINISHED:COMPLETED"
+
+    knocked = True
+
+    def fetch(self, job, names, into):
+        self.running = None
+        found = self.jobs[-1] if self.jobs else OVER
+        return found if isinstance(found, Report) else None
+
+
+@pytest.fixture
+def supervise(place, monkeypatch):
+    def run(server, **options):
+        monkeypatch.setattr(supervising, "Session", server)
+        monkeypatch.setattr(supervising, "_ASK", 0.0)
+        said = []
+        monkeypatch.setattr(supervising, "knock_until", lambda kit, seconds, say: said.append("?"))
+        kit = Kit.open(kit_of(place, "anna@north.example"))
+        supervisor = Supervisor(kit, RUN, TASK, said.append, lambda report: None, **options)
+        return supervisor.see_through(place), said
+
+    return run
+
+
+def test_a_run_that_comes_to_its_end_is_handed_in_once(supervise):
+    server = Server(OVER)
+    ended, said = supervise(server)
+    assert (ended, said, server.jobs) == (OVER, [], [OVER])
+
+
+@pytest.mark.parametrize("state", ["failed", "stopped"])
+def test_a_run_that_ends_for_a_reason_is_not_tried_again(supervise, state):
+    told = Report(run=RUN, state=state, sentence="party south refuses this")
+    ended, said = supervise(Server(told, OVER))
+    assert (ended, said) == (told, [])
+
+
+def test_a_run_whose_process_died_is_handed_in_again(supervise):
+    server = Server("died", "died", OVER)
+    ended, said = supervise(server)
+    assert (ended, len(server.jobs)) == (OVER, 3)
+    assert len(said) == 2
+    assert all("died" in line and RUN in line for line in said)
+
+
+def test_a_coordinator_that_is_gone_is_waited_for(supervise):
+    server = Server("gone", OVER)
+    server.knocked = False
+    ended, said = supervise(server)
+    assert ended == OVER
+    assert said[0].startswith("the coordinator does not answer")
+    assert said[1] == "?"
+    assert "is back" in said[2]
+
+
+def test_a_run_that_is_still_at_it_is_followed_and_not_handed_in_twice(supervise):
+    server = Server()
+    server.running = True
+    ended, _ = supervise(server)
+    assert (ended, server.jobs) == (OVER, [])
+
+
+def test_a_run_that_dies_and_dies_is_given_up_with_a_sentence(supervise):
+    server = Server(*["died"] * 9)
+    with pytest.raises(ProtocolError, match="died 3 times"):
+        supervise(server, tries=3)
+    assert len(server.jobs) == 3
+
+
+def test_the_engine_takes_the_job_and_finds_no_code_in_it(tmp_path):
+    job = write_job(tmp_path, RUN, TASK)
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for path in sorted(tmp_path.rglob("*")):
+            inner = str(path.relative_to(tmp_path)) + ("/" if path.is_dir() else "")
+            archive.writestr(inner, b"" if path.is_dir() else path.read_bytes())
+    valid, problem, meta = JobMetaValidator().validate(RUN, content.getvalue())
+    assert (valid, problem) == (True, "")
+    assert "byoc" not in meta
+    kinds = {path.suffix for path in job.rglob("*") if path.is_file()}
+    assert kinds == {".json"}
+    server = json.loads((job / "coordinator/config/config_fed_server.json").read_text())
+    assert [flow["path"].split(".")[0] for flow in server["workflows"]] == ["weft"]
+
+
+def test_the_task_comes_through_a_job_as_it_was(tmp_path):
+    job = write_job(tmp_path, RUN, TASK)
+    assert Task.from_json(task_file(job / "coordinator").read_text()) == TASK
+
+
+def record(number, gap=None):
+    return Record(number, 2, number, 10, 10, 0.0, 0.0, gap=gap)
+
+
+def test_progress_tells_each_iteration_once_and_only_numbers_that_json_has():
+    progress = Progress(RUN)
+    assert progress.since(0).state == "starting"
+    progress.begin(("north", "south"))
+    progress.add(record(1, gap=float("inf")), {})
+    progress.add(record(2), {"south": Failure("late", "gave no answer")})
+    first = progress.since(0)
+    assert [told["iteration"] for told in first.records] == [1, 2]
+    assert first.away == {"south": "gave no answer"}
+    json.dumps(first.to_plain(), allow_nan=False)
+    progress.add(record(3), {})
+    rest = progress.since(2)
+    assert [told["iteration"] for told in rest.records] == [3]
+    assert (rest.state, rest.away) == ("running", {})
+    progress.end("failed", "a reason")
+    assert (progress.since(3).state, progress.since(3).sentence) == ("failed", "a reason")
+
+
+def test_the_scheduler_starts_jobs_without_asking_clients():
+    from nvflare.apis.job_def import Job
+    from nvflare.app_common.job_schedulers.job_scheduler import SCHEDULE_RESULT_OK
+
+    from weft.network.engine.scheduling import RunScheduler
+
+    job = Job("1", {}, {"coordinator": ["server", "nobody"]}, {})
+    code, sites, _ = RunScheduler()._try_job(job, SimpleNamespace())
+    assert code == SCHEDULE_RESULT_OK
+    assert {site: info.app_name for site, info in sites.items()} == {"server": "coordinator"}
