@@ -285,6 +285,28 @@ def test_patience_is_that_of_the_channel(grid, judge):
     assert trained.result.history[-1].wall_seconds == pytest.approx(told["now"])
 
 
+def test_where_only_the_certificate_is_missing_the_run_waits_for_the_party_again(grid, judge):
+    """HyFDCA is at the gap asked for as soon as it stands in."""
+    told = {"now": 0.0}
+
+    def pause(_, seconds):
+        told["now"] += seconds
+
+    with (
+        patch.object(LocalChannel, "elapsed", property(lambda _: told["now"])),
+        patch.object(LocalChannel, "pause", pause),
+    ):
+        how = {"lam": 1e-3, "gap": 2e-2, "patience": 60.0}
+        last = train(grid, "lbfgs", **how).result.history[-1].round_trips
+        back = train(grid, "lbfgs", Away("r1c2", last - 1, last + 70), **how)
+        gone = train(grid, "lbfgs", Away("r1c2", last - 1, 10**6), **how)
+    check(back, grid, judge, times=1, loss="logistic", lam=1e-3)
+    assert any(record.present == 3 for record in back.result.history)
+    assert gone.result.gone == ("r1c2",)
+    assert gone.result.stopped.startswith("estimated gap")
+    assert gone.result.certificate is None
+
+
 # ── what travels ──────────────────────────────────────────────────────────────────────────
 
 

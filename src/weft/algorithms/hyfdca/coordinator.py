@@ -137,14 +137,24 @@ def _set_up(run: Run, unit: float) -> None:
     channel.ask("hyfdca.begin", messages).insist("setting up")
 
 
+def seems_done(run: Run, record: Record) -> bool:
+    """Whether the estimated gap is as small as the one asked for.
+
+    Below zero it says nothing: losses that nobody counts are missing from it.
+    """
+    target, guess = run.settings.gap, record.gap_estimate
+    return target is not None and guess is not None and 0 <= guess <= target
+
+
 def _why_stop(run: Run, record: Record) -> str:
     if run.reached_gap and run.certificate is not None:
         return f"certified gap {run.certificate.gap:.2e} ≤ {run.settings.gap:g}"
-    target, guess = run.settings.gap, record.gap_estimate
-    # Below zero it says nothing: losses that nobody counts are missing from it.
-    if run.gone and target is not None and guess is not None and 0 <= guess <= target:
+    if run.gone and seems_done(run, record):
         away = ", ".join(run.gone)
-        return f"estimated gap {guess:.2e} ≤ {target:g}; no certificate without {away}"
+        return (
+            f"estimated gap {record.gap_estimate:.2e} ≤ {run.settings.gap:g}; no certificate "
+            f"without {away}"
+        )
     return why_stop(run.settings, run.iteration, record)
 
 

@@ -12,6 +12,7 @@ from weft.algorithms.base import Record, Result
 from weft.algorithms.clock import Clock
 from weft.algorithms.contributors import Contributors
 from weft.algorithms.hyfdca import HyfdcaCoordinator
+from weft.algorithms.hyfdca.coordinator import seems_done
 from weft.algorithms.hyfdca.iteration import Iteration
 from weft.algorithms.hyfdca.run import Run
 from weft.algorithms.span.exchange import Exchange, Heir, PartyMissing
@@ -84,11 +85,14 @@ class Relief:
             raise missing
         stand_in = self._go_on(missing)
         run = stand_in.run
+        if not stand_in.complete and seems_done(run, result.history[-1]):
+            # A certificate is all that is missing.
+            stand_in.wait(exchange.settings.patience)
         if not stand_in.complete:
             result.lam = self._span.base_lam
             raise Relieved
         back, solver = ", ".join(run.gone), exchange.settings.solver
-        result.gone = ()
+        result.gone, result.stopped = (), ""
         result.notes.append(f"iteration {run.iteration}: {back} is back; going on with {solver}")
         exchange.iteration = run.iteration + 1
         exchange.held += run.held
@@ -240,13 +244,29 @@ class StandIn:
         run = self.run
         if run.silent_iterations:
             run.channel.pause(min(_FIRST_PAUSE * 2**run.silent_iterations, _LONGEST_PAUSE))
+        self._take_in()
+        self._watch.ask_again()
+        return self.complete
+
+    def wait(self, seconds: float) -> None:
+        """Do nothing but look whether everybody is back."""
+        channel, began, pause = self._watch, self._watch.elapsed, _FIRST_PAUSE
+        channel.ask_again()
+        while not self.complete and channel.elapsed - began + pause <= seconds:
+            channel.pause(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            channel.exchange([])
+            self._take_in()
+            channel.ask_again()
+
+    def _take_in(self) -> None:
+        """If all are there, let those who were away take over and catch up."""
+        run = self.run
         if self._watch.back.issuperset(self._watch.away):
             if self._waiting:
                 self._waiting = self.hand([p for p in run.roster.parties if p in self._waiting])
             if not self._waiting:
                 self.complete = Iteration(run).catch_up()
-        self._watch.ask_again()
-        return self.complete
 
 
 class Watch(Among):
