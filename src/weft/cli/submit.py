@@ -54,7 +54,8 @@ def submit(
     from weft.errors import ConfigError, ProtocolError
     from weft.network.engine import require_engine
     from weft.network.kits.reading import Kit
-    from weft.network.submitting import check_run, new_run, task_of, write_out
+    from weft.network.submitting import new_run, task_of, write_out
+    from weft.network.task import check_run
 
     require_engine()
     opened = Kit.open(kit, "submitter")

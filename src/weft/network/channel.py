@@ -196,6 +196,8 @@ class NetworkChannel(Channel):
 
     def end(self, *, over: bool = True) -> dict[str, Failure]:
         """Tell all parties that the run is over, or was given up; who did not hear it, and why."""
+        # From here on nothing can be asked once more.
+        self._write_down()
         away = self._living.away()
         self._living.close()
         there = [party for party in self.parties if party not in away]
@@ -256,12 +258,16 @@ class NetworkChannel(Channel):
             self._living.find(party)
         return outcome
 
-    def _carry_out(
-        self, number: int, letters: Mapping[str, bytes], sizes: Mapping[str, int], timeout: float
-    ) -> Outcome:
+    def _write_down(self) -> None:
+        """What came of the last exchange, since the run goes on with it."""
         if self._unwritten is not None:
             self._journal.append(write_record(self._unwritten))
             self._unwritten = None
+
+    def _carry_out(
+        self, number: int, letters: Mapping[str, bytes], sizes: Mapping[str, int], timeout: float
+    ) -> Outcome:
+        self._write_down()
         self._set_clock()
         self._edge = self._edge or number
         self._living.watch()

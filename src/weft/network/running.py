@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from secrets import token_bytes
 
+import msgspec
+
 from weft.algorithms.base import Record
-from weft.coordination import coordinate
+from weft.coordination import Outcome, coordinate
 from weft.drafts import building
 from weft.errors import ConfigError
 from weft.network.channel import NetworkChannel, Timeouts
@@ -23,15 +26,17 @@ log = logging.getLogger("weft.coordinator")
 
 #: Names in the folder of a run.
 _TASK, _SECRET, _JOURNAL = "task.json", "run", "journal.weft"
-#: Seconds to wait for parties that are not there when a run begins.
-_BEGIN = 60.0
 
 
-def coordinate_run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
+def coordinate_run(
+    open_post: Callable[[tuple[str, ...]], Post], folder: Path, task: Task, progress: Progress
+) -> None:
     """Bring a run to its end, from wherever it was left.
 
     Parameters
     ----------
+    open_post
+        Makes the post to some parties.
     folder
         Of this run: everything that must outlive this process lies there. The results are in its
         ``results`` when the run is over.
@@ -46,11 +51,12 @@ def coordinate_run(post: Post, folder: Path, task: Task, progress: Progress) -> 
     _make(folder)
     # A server that was killed leaves a coordinator behind for some seconds.
     with locked(folder / _TASK):
-        _keep_task(folder, task)
-        if (folder / PARCEL).is_dir():
+        task = _kept_task(folder, task)
+        # With a journal it was killed before all parties knew that it is over.
+        if (folder / PARCEL).is_dir() and not (folder / _JOURNAL).exists():
             log.info("run %s: was over already", progress.run)
             return
-        _run(post, folder, task, progress)
+        _run(open_post(task.parties), folder, task, progress)
 
 
 def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
@@ -60,7 +66,7 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
     if len(journal):
         log.info("run %s: goes on after %d exchanges", progress.run, len(journal) - 1)
     try:
-        channel.hello(task.told(), _BEGIN)
+        channel.hello(task.told(), task.timeout)
         progress.begin(post.parties)
 
         def tell(record: Record) -> None:
@@ -69,16 +75,23 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
 
         secret = _secret(folder)
         outcome = coordinate(channel, task.preparation, task.settings, run=secret, progress=tell)
-        unaware = channel.end()
-        for party, failure in unaware.items():
-            log.info("run %s: %s does not know that it is over: %s", progress.run, party, failure)
-        with building(folder / PARCEL) as draft:
-            write_parcel(draft, outcome, task, channel.presence)
+        _write_results(folder, outcome, task, channel)
+        for party, failure in channel.end().items():
+            outcome.result.notes.append(
+                f"{party} does not know yet that the run is over ({failure.reason})"
+            )
+        # Who was late is known for certain only now.
+        _write_results(folder, outcome, task, channel)
     finally:
         channel.close()
         journal.close()
     # It holds ciphertext, and nobody needs it any more.
     Journal(folder / _JOURNAL).delete()
+
+
+def _write_results(folder: Path, outcome: Outcome, task: Task, channel: NetworkChannel) -> None:
+    with building(folder / PARCEL, replace=True) as draft:
+        write_parcel(draft, outcome, task, channel.presence)
 
 
 def _make(folder: Path) -> None:
@@ -91,16 +104,19 @@ def _make(folder: Path) -> None:
         ) from None
 
 
-def _keep_task(folder: Path, task: Task) -> None:
-    """A run keeps the task that it began with."""
-    path, text = folder / _TASK, task.to_json()
+def _kept_task(folder: Path, task: Task) -> Task:
+    """The task that a run began with; ``task`` must be the same, but for who is connected now."""
+    path = folder / _TASK
     if not path.exists():
-        _write(path, text.encode())
-    elif path.read_text(encoding="utf-8") != text:
+        _write(path, task.to_json().encode())
+        return task
+    kept = Task.from_json(path.read_text(encoding="utf-8"))
+    if msgspec.structs.replace(task, parties=kept.parties) != kept:
         raise ConfigError(
             f"run {folder.name} was begun with another configuration; resume it with that one, or "
             "submit a new run"
         )
+    return kept
 
 
 def _secret(folder: Path) -> bytes:

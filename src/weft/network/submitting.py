@@ -19,21 +19,11 @@ from weft.release.head import Head
 from weft.release.slices import join_slices, open_slice
 from weft.report.folder import write_files
 
-#: A run's name, which is also a folder's on every site.
-_RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-
 
 def new_run(config: Config) -> str:
     """A name for a run that no other has."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", config.name).strip("-._")[:48]
     return f"{plain or 'run'}-{token_hex(4)}"
-
-
-def check_run(run: str) -> str:
-    """Refuse what cannot be the name of a run."""
-    if re.fullmatch(_RUN, run) is None:
-        raise ConfigError(f"'{run}' cannot be the name of a run; weft status lists them")
-    return run
 
 
 def task_of(config: Config, connected: Sequence[str]) -> Task:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Self
 
 import msgspec
@@ -10,9 +11,12 @@ import msgspec
 from weft.algorithms.registry import resolve
 from weft.algorithms.settings import Settings
 from weft.channels import Message
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.preparation import Preparation
+
+#: A run's name, which is also a folder's on every site.
+_RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,3 +62,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         settings, _ = resolve(self.settings)
         told = msgspec.structs.replace(self, settings=settings)
         return {"task": told.to_json()}
+
+
+def check_run(run: str) -> str:
+    """Refuse what cannot be the name of a run."""
+    if re.fullmatch(_RUN, run) is None:
+        raise ConfigError(f"'{run}' cannot be the name of a run; weft status lists them")
+    return run

@@ -14,6 +14,8 @@ from nvflare.apis.workspace import Workspace
 from nvflare.fuel.f3.mpm import MainProcessMonitor
 
 from weft.errors import WeftError
+from weft.network.bonds import BondedPost
+from weft.network.credentials import Credential
 from weft.network.engine.diary import keep_diary
 from weft.network.engine.jobs import OUTCOME, PROGRESS, task_file
 from weft.network.engine.post import NvflarePost
@@ -22,7 +24,7 @@ from weft.network.post import Stopped
 from weft.network.progress import Progress
 from weft.network.results import FILES, PARCEL
 from weft.network.running import coordinate_run
-from weft.network.task import Task
+from weft.network.task import Task, check_run
 
 log = logging.getLogger("weft.coordinator")
 
@@ -63,13 +65,20 @@ class CoordinatorController(Controller):
         log.info("run %s: begins", self.run)
         folder = kit.runs / self.run
         try:
+            # A job's config comes from outside: its run must not name another folder.
+            check_run(self.run)
             task = Task.from_json(
                 task_file(Path(workspace.get_app_dir(job))).read_text(encoding="utf-8")
             )
-            post = NvflarePost(
-                engine.get_cell(), task.parties, lambda: bool(abort_signal.triggered)
-            )
-            coordinate_run(post, folder, task, self._progress)
+            credential = Credential.of(kit)
+
+            def open_post(parties: tuple[str, ...]) -> BondedPost:
+                carrier = NvflarePost(
+                    engine.get_cell(), parties, lambda: bool(abort_signal.triggered)
+                )
+                return BondedPost(carrier, credential)
+
+            coordinate_run(open_post, folder, task, self._progress)
             self._progress.end("over")
         except Stopped as error:
             self._progress.end("stopped", str(error))

@@ -13,6 +13,7 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.fuel.f3.message import Message
 
+from weft.network.bonds import BondedSite
 from weft.network.engine.wire import (
     ASK,
     CHANNEL,
@@ -25,7 +26,6 @@ from weft.network.engine.wire import (
     refusal,
     reply_with,
 )
-from weft.network.site import Site
 
 log = logging.getLogger("weft.party")
 
@@ -48,7 +48,7 @@ class PartyComponent(FLComponent):
         The engine's own client, to leave in order; None before it is there.
     """
 
-    site: ClassVar[Site | None] = None
+    site: ClassVar[BondedSite | None] = None
     client: ClassVar[Any] = None
 
     def __init__(self) -> None:

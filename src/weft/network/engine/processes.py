@@ -18,6 +18,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from weft.errors import ConfigError, WeftError
+from weft.network.bonds import BondedSite
+from weft.network.credentials import Credential
 from weft.network.engine.diary import Reader, diary_file, keep_diary
 from weft.network.engine.doors import check_free, knock_until
 from weft.network.kits.reading import Kit
@@ -70,7 +72,7 @@ def join(kit: Kit, site: Site, wait: float) -> NoReturn:
 
     kit.prepare()
     conn_manager.MAX_WAIT = _RECONNECT
-    PartyComponent.site = site
+    PartyComponent.site = BondedSite(site, Credential.of(kit), kit.name, kit.host)
 
     def start() -> None:
         knock_until(kit, wait, log.info)

@@ -123,6 +123,7 @@ def read_plan(path: Path) -> FederationPlan:
         sites = _entries(lists["site"], "site")
         submitters = _entries(lists["submitter"], "submitter")
         _check_company(sites, submitters)
+        _check_host(head, sites)
         missing = _check_roster(head, sites, path.parent)
     return FederationPlan(head.name, head.host, head.port, sites, submitters, missing)
 
@@ -167,6 +168,12 @@ def _entry(values: Any, number: int, kind: Literal["site", "submitter"]) -> Reci
             "to 64 letters, digits and _"
         )
     return Recipient(kind, entry.name, entry.organisation)
+
+
+def _check_host(head: _Head, sites: tuple[Recipient, ...]) -> None:
+    """The coordinator's certificate has the name of its host: nobody else's may."""
+    if any(site.name.lower() == head.host.lower() for site in sites):
+        raise ConfigError(f"a site is called '{head.host}', as the host; rename the site")
 
 
 def _check_company(sites: tuple[Recipient, ...], submitters: tuple[Recipient, ...]) -> None:
