@@ -19,6 +19,7 @@ from weft.crypto.payload import KIND_CODES, read_block, words_of
 from weft.data import SPLITS, pool
 from weft.errors import ProtocolError
 from weft.federation import Federation
+from weft.guards import Terms
 from weft.report.audit import audit
 
 #: Hard enough to take twenty iterations and more.
@@ -228,6 +229,20 @@ def test_one_who_is_back_waits_while_another_is_away(grid):
     assert sorted(trained.model.features) == sorted(
         {name for tiles in grid.parties.values() for tile in tiles for name in tile.features}
     )
+
+
+def test_where_too_few_are_left_for_a_sum_the_run_stops_with_what_is_proved(tables):
+    """All groups of a 3×3 grid have three holders; without one, no sum may be opened."""
+    split = SPLITS["grid"](tables.breast(180), k=3, q=3)
+    settings = Settings(
+        lam=LAM, loss="logistic", gap=1e-7, solver="lbfgs", patience=0.0, when_missing="hyfdca",
+        norms="cohort",
+    )  # fmt: skip
+    with absences(Away("r2c2", 34, 10**6)):
+        result = Federation(split.parties, terms=Terms()).train(settings).result
+    assert result.gone == ("r2c2",)
+    assert result.certificate is not None
+    assert not any("HyFDCA" in note for note in result.notes)
 
 
 # ── other cuts and other problems ─────────────────────────────────────────────────────────
