@@ -30,11 +30,8 @@ import msgspec
 from weft.config.checking import checked, known_keys, naming
 from weft.consortium import read_roster
 from weft.errors import ConfigError
-
-Kind = Literal["coordinator", "site", "submitter"]
-
-#: The folder of the coordinator's kit, and the name of its signing request.
-COORDINATOR = "coordinator"
+from weft.network.kits.kinds import COORDINATOR as COORDINATOR
+from weft.network.kits.kinds import Kind as Kind
 
 #: What the engine takes as names, by kind; a name is also the common name of a certificate.
 _NAMES = {

@@ -23,7 +23,7 @@ from weft.network.kits.certificates import (
     read_certificate,
     read_key,
 )
-from weft.network.kits.plan import COORDINATOR, Kind
+from weft.network.kits.kinds import COORDINATOR, Kind
 from weft.network.kits.settings import engine_folder, placed
 from weft.storage import replacing
 

@@ -28,7 +28,7 @@ from weft.network.kits.certificates import (
     read_request,
     requested_key,
 )
-from weft.network.kits.plan import COORDINATOR
+from weft.network.kits.kinds import COORDINATOR
 from weft.network.kits.provisioning import write_kit, write_private
 from weft.network.kits.reading import Kit
 from weft.storage import StorageError

@@ -13,9 +13,10 @@ not there is left out on purpose:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.network.kits.plan import FederationPlan, Recipient
+if TYPE_CHECKING:
+    from weft.network.kits.plan import FederationPlan, Recipient
 
 Settings = dict[str, Any]
 
