@@ -15,12 +15,13 @@ from weft.algorithms.clock import Clock, why_stop
 from weft.algorithms.floor import Floor
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.cutting_planes import CuttingPlanes
-from weft.algorithms.span.exchange import Exchange, PartyMissing
+from weft.algorithms.span.exchange import Exchange
 from weft.algorithms.span.handover import Relief, Relieved, keep_point
 from weft.algorithms.span.lbfgs import Lbfgs
 from weft.algorithms.span.newton import NewtonCg
 from weft.algorithms.span.problems import Problems
 from weft.algorithms.span.span import Span, gaps_of
+from weft.algorithms.span.wanted import PartyMissing
 from weft.channels import Channel
 from weft.crypto import Adder
 from weft.errors import ProtocolError

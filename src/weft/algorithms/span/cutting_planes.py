@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.algorithms.span.bounding import Bounding
-from weft.algorithms.span.exchange import Mixture
 from weft.algorithms.span.span import Span
+from weft.algorithms.span.wanted import Mixture
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

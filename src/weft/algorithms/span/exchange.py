@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,11 @@ from weft.algorithms.senders import Senders
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import Problems
 from weft.algorithms.span.tables import most_steps
+from weft.algorithms.span.wanted import Heir, Mixture, PartyMissing, Wanted
+from weft.algorithms.span.whom import counted, followed, labelled_rows
 from weft.channels import Channel, Failure, Message
 from weft.channels.message import integer
 from weft.crypto import Adder
-from weft.matching.axis import ranges
 from weft.matching.roster import Roster
 from weft.sums.boards import Board
 from weft.sums.bounds import Bounds
@@ -41,66 +41,6 @@ _ROW_PHASES = ("search", "gather", "inherit", "close")
 _COLUMN_PHASES = ("spread", "point")
 #: Seconds between two questions to a party that does not answer: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-
-
-class PartyMissing(Exception):
-    """Somebody did not answer for longer than the run may wait."""
-
-    def __init__(
-        self, missing: Mapping[str, Failure], waited: float, phase: str, folded: frozenset[str]
-    ) -> None:
-        failure = next(iter(missing.values()))
-        self.parties = tuple(missing)
-        #: The phase that was not completed, and who has dropped vectors in it.
-        self.phase, self.folded = phase, folded
-        who = ", ".join(self.parties)
-        super().__init__(f"{who} did not answer for {waited:.0f} s ({failure.reason})")
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Weights of dual vectors whose mixture is α, and q of a step of coordinate ascent from it."""
-
-    weights: Floats
-    curvature: Floats
-
-
-@dataclass(frozen=True)
-class Heir:
-    """α that HyFDCA has reached while a party was away: a dual vector like any other.
-
-    Attributes
-    ----------
-    number
-        Which of the run's hand-overs it came from.
-    v
-        The totals of its feature sums.
-    ack
-        Which of its replies the coordinator got last, per party.
-    """
-
-    number: int
-    v: RunningTotals
-    ack: Mapping[str, int]
-
-    def name(self, messages: Mapping[str, Message]) -> None:
-        """Say in messages which α is meant."""
-        for party, message in messages.items():
-            message.update({"inherit": self.number, "ack": self.ack[party]})
-
-
-@dataclass
-class _Wanted:
-    """What a phase shall bring: an encrypted sum, masked scalars by field and number.
-
-    ``since`` is the iteration in which the phase began, which may end in a later one.
-    """
-
-    scalars: dict[str, int]
-    total: RunningTotals | None = None
-    board: Board | None = None
-    senders: Mapping[str, NDArray[np.bool_]] | None = None
-    since: int = 0
 
 
 class Exchange:
@@ -154,10 +94,10 @@ class Exchange:
         self._z_is = "point"
         self._followers = [p for p in roster.parties if p in roster.partly_unlabelled]
         self._labelled = [p for p in roster.parties if p in roster.label_parties]
-        self._own = _labelled_rows(roster)
-        self._told_of = _followed(roster)
+        self._own = labelled_rows(roster)
+        self._told_of = followed(roster)
         #: Points at which losses may be asked for at once.
-        self.most_steps = min(most_steps(n, roster.terms.min_batch) for n in _counted(roster))
+        self.most_steps = min(most_steps(n, roster.terms.min_batch) for n in counted(roster))
         self._senders = Senders(roster, labelled=True)
 
     def _rows_give_products(self) -> bool:
@@ -198,7 +138,7 @@ class Exchange:
                 messages[party]["v"] = block
 
         against = new if self.by_rows else held + new
-        wanted = _Wanted({"gram": against * new * width}, z)
+        wanted = Wanted({"gram": against * new * width}, z)
         if first:
             wanted.scalars["squares"] = 1
         sums = self._complete("spread", self.roster.parties, fill, wanted)
@@ -227,7 +167,7 @@ class Exchange:
             for message in messages.values():
                 message.update(content)
 
-        wanted = _Wanted({"norms": width}, z)
+        wanted = Wanted({"norms": width}, z)
         if "model" in content:
             wanted.scalars["bound"] = width
         sums = self._complete("point", self.roster.parties, fill, wanted, tells_weights)
@@ -262,7 +202,7 @@ class Exchange:
             self._give_z(messages)
 
         new = (len(guesses) + (mixture is not None)) * self.settings.groups
-        wanted = self._wanted_duals(new, len(coefficients)) if new else _Wanted({})
+        wanted = self._wanted_duals(new, len(coefficients)) if new else Wanted({})
         wanted.scalars["losses"] = len(steps) * width
         sums = self._complete("search", self._labelled, fill, wanted)
         losses = np.array(sums["losses"]).reshape(len(steps), width)
@@ -311,7 +251,7 @@ class Exchange:
 
         Returns its offset, and inner products with the ``held`` vectors (or None).
         """
-        wanted = _Wanted({"offsets": self.problems.width})
+        wanted = Wanted({"offsets": self.problems.width})
         if self.by_rows:
             wanted.scalars["cross"] = held * self.problems.width
 
@@ -328,7 +268,7 @@ class Exchange:
     def close(self) -> tuple[Floats, Floats | None]:
         """Losses of the point just measured, and scores of the samples that folds left out."""
         problems = self.problems
-        wanted = _Wanted({"losses": problems.width})
+        wanted = Wanted({"losses": problems.width})
         if problems.folds:
             wanted.scalars["scores"] = 3 * problems.folds
         sums = self._complete("close", self._labelled, self._give_z, wanted)
@@ -350,9 +290,9 @@ class Exchange:
         for party, block in z.pieces(some).items():
             messages[party]["z"] = block
 
-    def _wanted_duals(self, new: int, held: int) -> _Wanted:
+    def _wanted_duals(self, new: int, held: int) -> Wanted:
         width = self.problems.width
-        wanted = _Wanted({"offsets": new * width}, since=self.iteration)
+        wanted = Wanted({"offsets": new * width}, since=self.iteration)
         if self.by_rows:
             wanted.scalars["cross"] = held * new * width
         wanted.total = self._v = RunningTotals("v", self.columns, new * width, self.adder)
@@ -378,7 +318,7 @@ class Exchange:
         phase: str,
         asked: Sequence[str],
         fill: Fill,
-        wanted: _Wanted,
+        wanted: Wanted,
         tells_weights: bool = False,
     ) -> dict[str, list[float]]:
         """Ask until everybody has answered, then follow up at holders without labels."""
@@ -400,7 +340,7 @@ class Exchange:
         return totals
 
     def _ask_all(
-        self, phase: str, asked: Sequence[str], fill: Fill, wanted: _Wanted
+        self, phase: str, asked: Sequence[str], fill: Fill, wanted: Wanted
     ) -> dict[str, Message]:
         context = self.adder.fresh_context()
         for party in asked:
@@ -453,7 +393,7 @@ class Exchange:
         """The number of the phase in which a party drops the vectors of ``fold``."""
         return self._serial[party] + (phase not in _COLUMN_PHASES)
 
-    def _follow(self, wanted: _Wanted) -> None:
+    def _follow(self, wanted: Wanted) -> None:
         """Dual vectors down to holders without labels; their feature sums up."""
         board, since = wanted.board, wanted.since
         assert board is not None
@@ -465,37 +405,10 @@ class Exchange:
             for message in messages.values():
                 message["width"] = board.width
 
-        self._ask_all("follow", self._followers, fill, _Wanted({}, wanted.total))
+        self._ask_all("follow", self._followers, fill, Wanted({}, wanted.total))
 
     def _note_missing(self, missing: Mapping[str, Failure]) -> None:
         for party, failure in missing.items():
             note = f"iteration {self.iteration}: waiting for {party} ({failure.reason})"
             if note not in self.notes:
                 self.notes.append(note)
-
-
-def _counted(roster: Roster) -> list[int]:
-    """How many samples each party counts the losses of."""
-    counts = np.bincount(roster.counter, weights=roster.rows.sizes, minlength=len(roster.parties))
-    return [int(count) for count in counts]
-
-
-def _labelled_rows(roster: Roster) -> dict[str, NDArray[np.int32]]:
-    """Per party that lacks labels of some shared rows: those that it has, as local slots."""
-    found = {}
-    for party in roster.partly_unlabelled:
-        number = roster.index[party]
-        cohorts = roster.rows.cohorts[number]
-        mine = np.array([number in roster.rows.marked[c] for c in cohorts.tolist()], bool)
-        mine &= roster.rows.shared_cohort[cohorts]
-        starts = roster.rows.local_starts(number)[:-1]
-        found[party] = ranges(starts[mine], roster.rows.sizes[cohorts][mine]).astype(np.int32)
-    return found
-
-
-def _followed(roster: Roster) -> dict[str, NDArray[np.bool_]]:
-    """Per party, which of its cohorts have a holder without the label."""
-    lacking = roster.rows.holders.lengths > roster.rows.marked.lengths
-    return {
-        party: lacking[roster.rows.cohorts[number]] for number, party in enumerate(roster.parties)
-    }

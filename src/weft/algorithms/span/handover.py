@@ -15,8 +15,9 @@ from weft.algorithms.hyfdca import HyfdcaCoordinator
 from weft.algorithms.hyfdca.coordinator import seems_done
 from weft.algorithms.hyfdca.iteration import Iteration
 from weft.algorithms.hyfdca.run import Run
-from weft.algorithms.span.exchange import Exchange, Heir, PartyMissing
+from weft.algorithms.span.exchange import Exchange
 from weft.algorithms.span.span import Span
+from weft.algorithms.span.wanted import Heir, PartyMissing
 from weft.channels import Among, Channel, Message, Replies, Request
 
 Flags = NDArray[np.bool_]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.algorithms.span.exchange import FINEST, FIXED_POINT, Exchange, Mixture
+from weft.algorithms.span.exchange import FINEST, FIXED_POINT, Exchange
 from weft.algorithms.span.vectors import padded
+from weft.algorithms.span.wanted import Mixture
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
