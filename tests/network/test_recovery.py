@@ -41,12 +41,13 @@ def run_with_faults(folder, seed):
             break
         except Crashed:
             crashes += 1
-        finally:
             network.close()
             journal.close()
+    network.close()
     post.bring_delayed()
     states = {place.name: state_of(place) for place in places}
     assert network.end() == {}
+    journal.close()
     return state, states, network, post, crashes
 
 
