@@ -26,7 +26,7 @@ from weft.config.sections import (
     PartySection,
     SolverSection,
 )
-from weft.config.solvers import settled
+from weft.config.solvers import going_on, settled
 from weft.config.sources import check_deployed, check_sources
 from weft.consortium import Consent, SignedRoster, read_roster
 from weft.crypto.cipher import check_cipher
@@ -195,9 +195,6 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
     data = checked(DataSection, _table(content, "data", where), f"{where}: [data]")
     model = checked(ModelSection, _table(content, "model", where), f"{where}: [model]")
     told = _table(content, "solver", where)
-    if deployed:
-        # Whoever is away may come back: the others go on until then.
-        told = {"when_missing": "hyfdca", **told}
     solver = checked(SolverSection, told, f"{where}: [solver]")
     network = checked(NetworkSection, _table(content, "network", where), f"{where}: [network]")
     name = content.get("name", path.stem)
@@ -207,6 +204,8 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
     with naming(where):
         terms = _terms(_table(content, "privacy", where), roster, deployed)
         settings = _settings(model, solver, path.parent)
+        if deployed and "when_missing" not in told:
+            settings = going_on(settings)
         compare = check_told(_table(content, "compare", where), "[compare.")
     parties = content.get("party", [])
     if not isinstance(parties, list):

@@ -40,3 +40,12 @@ def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> t
                 "which does not know it; leave it out, or change the solver"
             )
     return chosen, reason
+
+
+def going_on(settings: Settings) -> Settings:
+    """Let the others go on while a party is away, for it may come back, where a solver can."""
+    chosen, _ = resolve(settings)
+    if chosen.solver not in _READERS["when_missing"]:
+        # HyFDCA does so anyway.
+        return settings
+    return msgspec.structs.replace(settings, when_missing="hyfdca")

@@ -36,6 +36,8 @@ class Crew:
     """
 
     def __init__(self, logs: Path) -> None:
+        #: What Python is told to run; whoever tries out failures may put a script of his own here.
+        self.program: tuple[str, ...] = ("-m", "weft")
         self._logs = logs
         self._mark = token_hex(16)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -57,7 +59,7 @@ class Crew:
             raise ConfigError(f"{name} runs already; kill it first")
         with self._log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "weft", *arguments],
+                [sys.executable, *self.program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
