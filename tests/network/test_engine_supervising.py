@@ -120,7 +120,14 @@ def test_a_coordinator_that_is_gone_is_waited_for(supervise):
     assert ended == OVER
     assert said[0].startswith("the coordinator does not answer")
     assert said[1] == "?"
-    assert "is back" in said[2]
+    assert "is there" in said[2]
+
+
+def test_a_coordinator_that_stays_away_is_not_waited_for_for_ever(supervise):
+    server = Server(*["gone"] * 9)
+    server.knocked = False
+    with pytest.raises(ProtocolError, match="stays away"):
+        supervise(server, patience=-1.0)
 
 
 def test_a_run_that_is_still_at_it_is_followed_and_not_handed_in_twice(supervise):

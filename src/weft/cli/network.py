@@ -156,7 +156,7 @@ def stop(
     from weft.errors import ConfigError
 
     with _session(kit) as session:
-        going = [found for found in session.runs() if not found.ended]
+        going = [found for found in session.runs() if _goes_on(session, found)]
         chosen = [found for found in going if run is None or found.run == run]
         if not chosen:
             what = "no run is" if run is None else f"run {run} is not"
@@ -167,6 +167,12 @@ def stop(
         for found in chosen:
             session.stop(found.job)
     say(f"Run {chosen[0].run} is stopped; weft submit with --resume {chosen[0].run} goes on.")
+
+
+def _goes_on(session: Session, run: RunInfo) -> bool:
+    """Whether there is something left to stop; a job outlives its run by seconds."""
+    report = None if run.ended else session.progress(run.job, 0)
+    return not run.ended and (report is None or report.state in ("starting", "running"))
 
 
 def _session(kit: Path) -> Session:

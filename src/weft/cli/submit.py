@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -80,7 +81,7 @@ def submit(
                 f"run {run} goes on at the coordinator; follow it with --resume {run}, or end it "
                 f"with weft stop {kit}"
             )
-            raise
+            sys.exit(130)
         if ended.state == "stopped":
             raise ProtocolError(f"run {run} was stopped; go on with --resume {run}")
         if ended.state != "over":

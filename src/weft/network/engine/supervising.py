@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from weft.errors import ProtocolError
+from weft.errors import ProtocolError, WeftError
 from weft.network.engine.doors import Unreachable, knock_until
 from weft.network.engine.session import NoCoordinator, Session, is_over
 from weft.network.kits.reading import Kit
@@ -46,6 +46,8 @@ class Supervisor:
     show: Callable[[Report], None]
     tries: int = 5
     patience: float = 300.0
+    #: Since when the coordinator does not answer.
+    _lost: float | None = field(default=None, init=False)
 
     def see_through(self, into: Path) -> Report:
         """Hand the run in, follow it, and bring its files into a folder.
@@ -64,6 +66,7 @@ class Supervisor:
         while number < self.tries:
             try:
                 with Session(self.kit) as session:
+                    self._lost = None
                     job = self._job(session)
                     if job is None:
                         number += 1
@@ -74,13 +77,28 @@ class Supervisor:
                         return ended
                 self.say(f"the coordinator's process died; run {self.run} is taken up again")
             except (NoCoordinator, Unreachable) as error:
-                self.say(str(error))
-                knock_until(self.kit, self.patience, self.say)
-                self.say(f"the coordinator is back; run {self.run} is taken up again")
+                self._wait(error)
         raise ProtocolError(
             f"the coordinator of run {self.run} died {self.tries} times; look into its diary, then "
-            "go on with --resume"
+            f"go on with --resume {self.run}"
         )
+
+    def _wait(self, error: WeftError) -> None:
+        """Until the coordinator is back, but not for ever."""
+        now = time.monotonic()
+        self._lost = now if self._lost is None else self._lost
+        left = self._lost + self.patience - now
+        self.say(str(error))
+        try:
+            knock_until(self.kit, left, self.say)
+        except Unreachable:
+            left = 0.0
+        if left <= 0:
+            raise ProtocolError(
+                f"the coordinator stays away; when it is back, go on with --resume {self.run}"
+            ) from None
+        self.say(f"the coordinator is there; run {self.run} is taken up again")
+        time.sleep(_ASK)
 
     def _job(self, session: Session) -> str | None:
         """A job of this run that is still at it."""
