@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NAME ?=
 
-.PHONY: demo test check bench clean
+.PHONY: demo demo-network test check bench clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -13,6 +13,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 
 demo: $(VENV)/ready
 	$(BIN)/weft demo
+
+# With FATE's files where they are, else with a table that scikit-learn brings along.
+demo-network: $(VENV)/ready
+	WEFT_DATA="$${WEFT_DATA:-../shared/data}" $(BIN)/weft demo-network
 
 test: $(VENV)/ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

@@ -14,6 +14,7 @@ from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.compare import compare
 from weft.cli.demo import demo
+from weft.cli.demo_network import demo_network
 from weft.cli.federation import federation
 from weft.cli.keys import keys
 from weft.cli.kits import kits
@@ -85,6 +86,7 @@ app.command(
 app.command(epilog="Example: weft submit anna config.toml --keys keys --party north")(submit)
 app.command(epilog="Example: weft status anna")(status)
 app.command(epilog="Example: weft stop anna")(stop)
+app.command("demo-network", epilog="Example: weft demo-network --out demo")(demo_network)
 
 data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)
