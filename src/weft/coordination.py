@@ -303,6 +303,11 @@ def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, M
         if result.gone:
             message["everything"] = True
         waiting = [p for p in channel.parties if p not in answered and p not in result.gone]
+        if not waiting:
+            raise ProtocolError(
+                "no party is left to answer for its part of the model; bring them back, and resume "
+                "the run"
+            )
         replies = channel.ask("release", {party: dict(message) for party in waiting})
         replies.stop_on_refusal()
         answered.update(replies.answered)
@@ -312,10 +317,6 @@ def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, M
             channel.pause(_PAUSE)
             continue
         result.gone = tuple(p for p in channel.parties if p in {*result.gone, *replies.missing})
-        if len(result.gone) == len(channel.parties):
-            raise ProtocolError(
-                "no party answers for its part of the model; bring them back, and resume the run"
-            )
         # Others answer for its features now, as far as they hold them.
         answered.clear()
 

@@ -33,7 +33,7 @@ from weft.errors import ConfigError, DataError, ProtocolError
 from weft.guards import Terms
 from weft.ledger.account import Account, Ledger, count_sums
 from weft.ledger.attendance import attendance
-from weft.matching.classes import join_classes, lock_classes
+from weft.matching.classes import NONCE, join_classes, lock_classes
 from weft.matching.party import MatchingParty
 from weft.matching.seat import Seat
 from weft.matching.tokens import encode_labels
@@ -142,6 +142,8 @@ class Party:
         self._model = start
         self._bias: float | None = None
         self._classes: NDArray[Any] | None = None
+        #: The run's name and its own list of classes, until the lists are joined.
+        self._listed = b"", b""
         self._targets: list[Floats] = []
         roster = self._consent.roster
         self._release = ReleaseParty(self._consent, self._keyring, keys.identity, members, readers)
@@ -217,13 +219,25 @@ class Party:
         reply["mark"] = self._keyring.mark(binary(message, "run"))
         labels = [tile.labels[tile.labelled] for tile in self._tiles if tile.labels is not None]
         if "classes" in message and labels:
-            reply["classes"] = lock_classes(labels, self._keyring.run_secret)
+            name = binary(message, "run")
+            nonce = self._draws.random("classes", NONCE)
+            self._listed = name, lock_classes(labels, self._keyring.run_secret, name, nonce)
+            reply["classes"] = self._listed[1]
         return reply
 
     def _join_classes(self, message: Message) -> Message:
-        """Join the lists of all parties, of which it cannot tell whose they are."""
+        """Join the lists of all parties, of which it cannot tell whose they are.
+
+        Once, and its own with them: else a coordinator could have each party's list joined alone.
+        """
         boxes = cut_boxes(message)
-        return {"classes": join_classes(boxes, self._keyring.run_secret)}
+        name, own = self._listed
+        if own not in boxes:
+            raise ProtocolError(
+                f"party {self.name} joins lists of classes once in a run, together with its own"
+            )
+        self._listed = name, b""
+        return {"classes": join_classes(boxes, self._keyring.run_secret, name)}
 
     # ── matching ──────────────────────────────────────────────────────────────────────────
 

@@ -29,7 +29,6 @@ from weft.keys import ephemeral_keys
 
 #: Sealed to other parties with fresh randomness outside: the same content in other bytes.
 SEALED = {
-    "announce": {"classes"},
     "match.ask": {"box"},
     "match.evaluate": {"boxes"},
     "match.seat": {"boxes"},
@@ -38,7 +37,7 @@ SEALED = {
 #: Under two ciphers blocks are ciphertexts, of which there are many for the same words.
 BLOCKS = {cipher: {"z", "v", "alpha"} for cipher in ("bfv", "paillier")}
 #: What a party draws that makes keys for the others, in this order.
-DRAWN = ("origin", "nonce", "blinds", "seeds of rows", "seeds of columns", "shared key")
+DRAWN = ("origin", "classes", "nonce", "blinds", "seeds of rows", "seeds of columns", "shared key")
 
 
 def bits(trained):

@@ -517,11 +517,11 @@ def test_keys_that_the_coordinator_exchanges_are_noticed():
     publics = {name: identity.public.to_bytes() for name, identity in IDENTITIES.items()}
     own = Identity.new().public.to_bytes()
     nonce = bytes(16)
-    consent.check_company({"give.keys": publics["east"] + publics["west"]})
+    consent.check_company({"give.keys": publics["east"] + nonce + publics["west"] + nonce})
     consent.check_company({"peers.keys": publics["east"] + nonce + publics["west"] + nonce})
     consent.check_company({"peers.keys": b"", "round": 3})
     for message in (
-        {"give.keys": publics["east"] + own},
+        {"give.keys": publics["east"] + nonce + own + nonce},
         {"peers.keys": own + nonce},
         {"peers.keys": publics["east"] + nonce + publics["west"][:63] + b"x" + nonce},
         {"peers.keys": publics["north"] + nonce},

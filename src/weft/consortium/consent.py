@@ -30,7 +30,7 @@ from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.seat import Seat
 
 #: Fields of messages with public keys of other parties, and the bytes that each takes there.
-_COMPANY = {"give.keys": 64, "peers.keys": 80}
+_COMPANY = {"give.keys": 80, "peers.keys": 80}
 _IDENTITY = 64
 #: Key holders through whom ids are matched, one after the other.
 _HOLDERS = 2

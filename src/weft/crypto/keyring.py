@@ -28,6 +28,8 @@ Ints = NDArray[np.int64]
 SEED = 16
 AXES = ("rows", "columns")
 _PUBLIC = 64
+#: Public keys of a party and its nonce of the run.
+_CARD = _PUBLIC + NONCE
 
 
 class Keys(Protocol):
@@ -168,8 +170,10 @@ class Keyring:
                 begin, end = message[f"give.{axis}.start"][number : number + 2].tolist()
                 chosen = message[f"give.{axis}"][begin:end]
                 parts.append(self._seeds[axis][chosen].tobytes())
-            public = PublicIdentity.from_bytes(publics[_PUBLIC * number : _PUBLIC * (number + 1)])
-            boxes.append(public.seal(b"".join(parts)))
+            card = publics[_CARD * number : _CARD * (number + 1)]
+            public = PublicIdentity.from_bytes(card[:_PUBLIC])
+            # For this run of the other alone: a box from another run would bring its pads back.
+            boxes.append(public.seal(b"".join([card[_PUBLIC:], *parts])))
         return boxes
 
     def take(self, message: dict[str, Any], makers: dict[str, NDArray[np.int32]]) -> None:
@@ -188,7 +192,11 @@ class Keyring:
         self._ready()
 
     def _unpack(self, maker: int, opened: Secret, makers: dict[str, NDArray[np.int32]]) -> None:
-        content = opened.reveal()
+        nonce, content = opened.reveal()[:NONCE], opened.reveal()[NONCE:]
+        if nonce != self._nonce:
+            raise ProtocolError(
+                f"the box that party number {maker} sealed to {self._keys.name} is not of this run"
+            )
         chosen = {axis: np.flatnonzero(makers[axis] == maker) for axis in AXES}
         expected = SEED * sum(len(c) for c in chosen.values())
         extra = len(content) - expected

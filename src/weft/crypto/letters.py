@@ -50,9 +50,8 @@ def read_letter(reader: Identity, writer: PublicIdentity, place: bytes, letter: 
     return content
 
 
-def lock(key: Secret, content: bytes) -> bytes:
-    """Encrypt for whoever has the key (XChaCha20-Poly1305)."""
-    nonce = urandom(_NONCE)
+def lock(key: Secret, content: bytes, nonce: bytes) -> bytes:
+    """Encrypt for whoever has the key (XChaCha20-Poly1305); ``nonce`` is 24 fresh random bytes."""
     return nonce + crypto_aead_xchacha20poly1305_ietf_encrypt(content, None, nonce, key.reveal())
 
 

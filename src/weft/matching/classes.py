@@ -20,28 +20,35 @@ from weft.crypto.secrets import Secret
 from weft.errors import ProtocolError
 
 _LABEL = "weft classes"
+#: Random bytes under every list.
+NONCE = 24
 #: Lists are filled up to a multiple of so many bytes: their length would tell how many there are.
 _UNIT = 512
 
 
-def lock_classes(labels: Sequence[NDArray[Any]], run: Secret) -> bytes:
-    """The different labels of one party, for the others alone."""
+def lock_classes(labels: Sequence[NDArray[Any]], run: Secret, name: bytes, nonce: bytes) -> bytes:
+    """The different labels of one party, for the others alone, in the run of that name.
+
+    ``nonce`` is `NONCE` fresh random bytes.
+    """
     values = [pd.unique(part.astype(object)) for part in labels]
     packed = pack({str(i): _array(part) for i, part in enumerate(values)})
     filled = len(packed).to_bytes(8, "big") + packed
-    return lock(run.derive(_LABEL), filled + bytes(-len(filled) % _UNIT))
+    return lock(run.derive(_LABEL, name), filled + bytes(-len(filled) % _UNIT), nonce)
 
 
-def join_classes(boxes: Sequence[bytes], run: Secret) -> NDArray[Any]:
+def join_classes(boxes: Sequence[bytes], run: Secret, name: bytes) -> NDArray[Any]:
     """The class values in the lists of all parties."""
+    if len(set(boxes)) < len(boxes):
+        raise ProtocolError("a list of classes came twice; stop this run")
     found: list[NDArray[Any]] = []
     for box in boxes:
         try:
-            filled = unlock(run.derive(_LABEL), box).reveal()
+            filled = unlock(run.derive(_LABEL, name), box).reveal()
         except LetterError:
             raise ProtocolError(
-                "a list of classes was not made under the run secret; hand out one with `weft keys "
-                "new` and let all parties use it"
+                "a list of classes was not made under the run secret, or in another run; hand out "
+                "one secret with 'weft keys new' and let all parties use it"
             ) from None
         message = unpack(filled[8 : 8 + int.from_bytes(filled[:8], "big")])
         found += [value for value in message.values() if isinstance(value, np.ndarray)]

@@ -75,12 +75,12 @@ def meet(
             seats[party]["bias_value"] = bias
     keys = [_bytes(party, answered[party], "public", 64) for party in parties]
     nonces = [_bytes(party, answered[party], "nonce", 16) for party in parties]
+    cards = [key + nonce for key, nonce in zip(keys, nonces, strict=True)]
     if adder.linked:
-        ask_for_seeds(roster, seats, keys, places=adder.whole)
+        ask_for_seeds(roster, seats, cards, places=adder.whole)
     replies = channel.ask("match.seat", seats).insist("seating")
     public = replies[parties[0]].get("shared.public", b"")
-    masking = [key + nonce for key, nonce in zip(keys, nonces, strict=True)]
-    adder.meet(parties, masking, _key(replies), public if isinstance(public, bytes) else b"")
+    adder.meet(parties, cards, _key(replies), public if isinstance(public, bytes) else b"")
     boxes: dict[str, Message] = {party: {} for party in parties}
     if adder.linked:
         boxes = deliver(parties, seats, replies)

@@ -1,0 +1,91 @@
+"""A coordinator that repeats itself: old seeds in a new run, lists of classes one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weft.algorithms.settings import Settings
+from weft.channels import LocalChannel
+from weft.coordination import coordinate
+from weft.data.tile import Tile
+from weft.errors import ProtocolError
+from weft.guards import OPEN
+from weft.keys import ephemeral_keys
+from weft.party import Party
+from weft.preparation import Preparation
+
+NAME = b"one and the same"
+RNG = np.random.default_rng(0)
+IDS = np.array([f"s{i}" for i in range(60)], object)
+X = RNG.normal(size=(60, 8))
+COLUMNS = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7]}
+LABELS = {"a": [0, 1], "b": [1, 2], "c": [0, 2]}
+KEYS = ephemeral_keys(tuple(COLUMNS))
+MEMBERS = {name: keys.identity.public for name, keys in KEYS.items()}
+
+
+def party(name, labels):
+    columns = COLUMNS[name]
+    tile = Tile.make(IDS, [f"f{c}" for c in columns], X[:, columns].copy(), labels)
+    return Party(name, [tile], keys=KEYS[name], terms=OPEN, members=MEMBERS)
+
+
+class Repeating(LocalChannel):
+    """Hands a party the boxes of another run in the place of those of this one."""
+
+    def __init__(self, old=None):
+        labels = (X[:, 0] > 0).astype(int)
+        super().__init__({name: party(name, labels).on for name in COLUMNS})
+        self.old, self.boxes = old, {}
+
+    def exchange(self, requests):
+        for request in requests:
+            if request.phase == "match.keys":
+                self.boxes = {name: dict(message) for name, message in request.messages.items()}
+                if self.old is not None:
+                    request.messages["b"].update(self.old["b"])
+        return super().exchange(requests)
+
+
+def run(channel):
+    settings = Settings(loss="hinge", lam=0.1, solver="cutting-planes", iterations=2, gap=None)
+    return coordinate(channel, Preparation(), settings, run=NAME)
+
+
+def test_seeds_of_another_run_are_refused_also_under_the_same_name():
+    """With them a party would hide other numbers under pads that the coordinator has seen."""
+    first = Repeating()
+    run(first)
+    # The same name alone brings no pads back.
+    run(Repeating())
+    with pytest.raises(ProtocolError, match="is not of this run"):
+        run(Repeating(first.boxes))
+
+
+def boxed(*boxes):
+    return {"boxes": b"".join(boxes), "boxes.lengths": np.array([len(box) for box in boxes])}
+
+
+def test_classes_are_joined_once_and_never_those_of_another_alone():
+    parties = {name: party(name, np.resize(LABELS[name], 60)) for name in COLUMNS}
+    asked = {"run": NAME, "classes": True}
+    boxes = {name: p.on("announce", asked)["classes"] for name, p in parties.items()}
+    assert len({len(box) for box in boxes.values()}) == 1
+    joiner = parties["a"]
+    with pytest.raises(ProtocolError, match="together with its own"):
+        joiner.on("classes", boxed(boxes["b"]))
+    joined = joiner.on("classes", boxed(*boxes.values()))["classes"]
+    assert joined.tolist() == [0, 1, 2]
+    with pytest.raises(ProtocolError, match="once in a run"):
+        joiner.on("classes", boxed(boxes["a"], boxes["b"]))
+    with pytest.raises(ProtocolError, match="came twice"):
+        parties["b"].on("classes", boxed(boxes["b"], boxes["b"]))
+
+
+def test_a_list_of_classes_is_of_one_run():
+    parties = {name: party(name, np.resize(LABELS[name], 60)) for name in COLUMNS}
+    old = parties["b"].on("announce", {"run": b"another run", "classes": True})["classes"]
+    own = parties["a"].on("announce", {"run": NAME, "classes": True})["classes"]
+    with pytest.raises(ProtocolError, match="under the run secret"):
+        parties["a"].on("classes", boxed(own, old))
