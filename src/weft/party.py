@@ -40,7 +40,7 @@ from weft.matching.tokens import encode_labels
 from weft.model import Model
 from weft.origin import insist_on_origin
 from weft.release.party import ReleaseParty, cut_boxes
-from weft.storage import StorageError, load_arrays, replacing, save_arrays
+from weft.shelf import Shelf
 from weft.sums.bounds import Bounds
 from weft.sums.extremes import answer_largest
 from weft.sums.local_table import LocalTable, build_table
@@ -132,7 +132,7 @@ class Party:
         self._keyring = Keyring(keys, cipher, self._terms, draws)
         self._cipher = self._keyring.cipher
         self._table: LocalTable | None = None
-        self._store = store
+        self._shelf = Shelf(name, store)
         self._account = (
             None
             if ledger is None
@@ -451,21 +451,12 @@ class Party:
 
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
 
-    def _file(self, iteration: int) -> Path:
-        if self._store is None:
-            raise ConfigError(f"party {self.name} has no folder for checkpoints")
-        # A name may hold what a file name may not.
-        stem = self.name.replace("%", "%25").replace("/", "%2F")
-        return self._store / f"{stem}.{iteration}.npz"
-
     def _save(self, message: Message) -> Message:
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not started; nothing to save")
         self._half.settle(integer(message, "ack"))
-        path = self._file(integer(message, "iteration"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        keys = {f"keys.{name}": value for name, value in self._keyring.state().items()}
-        save_arrays(path, {**self._half.state(), **keys, "content": self._content})
+        state, keys = self._half.state(), self._keyring.state()
+        self._shelf.put(integer(message, "iteration"), state, keys, self._content)
         return {}
 
     @cached_property
@@ -478,51 +469,15 @@ class Party:
         return np.frombuffer(digest.digest(), np.uint8)
 
     def _restore(self, message: Message) -> Message:
-        path = self._file(integer(message, "iteration"))
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not started; nothing to restore")
-        try:
-            state = load_arrays(path)
-        except StorageError as error:
-            raise StorageError(f"there is no checkpoint {path.name} to use: {error}") from None
-        if not np.array_equal(state.pop("content", np.zeros(0)), self._content):
-            raise ConfigError(
-                "its samples, cells, labels or their scaling are not those of the checkpoint; "
-                "restore them, or start without --resume"
-            )
-        keys = {name[5:]: state.pop(name) for name in list(state) if name.startswith("keys.")}
-        self._raise_epoch(int(keys["key"]), integer(message, "epoch"))
-        self._keyring.restore(keys, integer(message, "epoch"))
+        state, keys = self._shelf.take(integer(message, "iteration"), self._content)
+        epoch = integer(message, "epoch")
+        self._shelf.raise_epoch(int(keys["key"]), epoch)
+        self._keyring.restore(keys, epoch)
         self._half.restore(state, message)
         return {}
 
-    def _raise_epoch(self, key: int, epoch: int) -> None:
-        """Write down the epoch before anything is encrypted in it; it must be new to the key."""
-        path = self._file(0).with_suffix(".epoch")
-        last = 0
-        if path.exists():
-            try:
-                used, last = map(int, path.read_text().split())
-            except ValueError:
-                raise StorageError(f"{path} is damaged; start without --resume") from None
-            # Another run, with keys of its own, has left its file here.
-            last = last if used == key else 0
-        if epoch <= last:
-            raise ProtocolError(
-                f"epoch {epoch} of this run was used before (the last was {last}); resume from "
-                "the newest checkpoint, or start anew"
-            )
-        with replacing(path) as draft:
-            draft.touch(mode=0o600)
-            draft.write_text(f"{key} {epoch}\n")
-
     def _forget(self, message: Message) -> Message:
-        """Delete older checkpoints: a newer set is complete."""
-        keep = self._file(integer(message, "iteration"))
-        mine = keep.name.rpartition(".npz")[0].rpartition(".")[0]
-        for path in keep.parent.iterdir():
-            stem, _, number = path.stem.rpartition(".")
-            older = number.isdigit() and path.suffix == ".npz" and path != keep
-            if stem == mine and older:
-                path.unlink(missing_ok=True)
+        self._shelf.forget_before(integer(message, "iteration"))
         return {}
