@@ -1,0 +1,251 @@
+"""What the network costs: round trips of four parties, and iterations deployed.
+
+Two parts, each of which ``--only`` selects by its name:
+
+``round trips``  one message to each of four parties and back, in four ways that take turns, from
+                 the coordinator's job process to the parties' processes:
+                 *Weft*, its channel with all that a run has (journals on both sides, written
+                 through to the disk, envelopes, checks), to a party that echoes;
+                 *aux*, the engine's auxiliary call, ``send_aux_request``;
+                 *cell*, a bare request between the engine's cells;
+                 *gRPC*, a bare call to a server in the party's process. It goes straight there,
+                 which no deployed message does: sites open no port, all comes by the server.
+``iterations``   seconds of an iteration of HyFDCA and of cutting planes, without encryption and
+                 under ``pad``: ``weft submit`` to ``weft serve`` and four ``weft join``, against
+                 the same run, with the same gap in the end, in one process. There the parties work
+                 one after the other; deployed they work at the same time, as far as this machine
+                 has processors for them.
+
+Everything runs on this machine, with mutual TLS over its loopback; parties share its processors and
+its disk. Times of a network between machines come on top. Needs ``nvflare``, and MNIST: set
+WEFT_DATA.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+from harness import Report
+from harness.splits import find_data
+from weft.algorithms.settings import Settings
+from weft.data import SPLITS, Split, load
+from weft.federation import Federation
+from weft.guards.terms import OPEN
+from weft.network.trial import SUBMITTER, Trial
+
+#: Bytes of a message, and how many round trips are measured in each way.
+SIZES = {"1 kB": (1_000, 100), "100 kB": (100_000, 100), "5 MB": (5_000_000, 20)}
+#: Weft's round trip over the engine's auxiliary call, at most.
+BAR = 1.3
+#: Images of MNIST, and iterations of each algorithm.
+IMAGES, ITERATIONS = 4000, {"hyfdca": 60, "cutting-planes": 40}
+CIPHERS = ("plain", "pad")
+LAM = 1e-2
+#: Out of reach: every run does all its iterations.
+GAP = 1e-12
+_ECHOES = "harness.echoes"
+
+
+@contextmanager
+def trial(split: Split) -> Iterator[Trial]:
+    """Four parties that have agreed to everything, in a folder that goes with them."""
+    with (
+        tempfile.TemporaryDirectory(prefix="weft-bench-") as folder,
+        Trial(Path(folder) / "trial", split.parties, terms=OPEN) as made,
+    ):
+        yield made
+
+
+def quarters(images: int) -> Split:
+    """The digit 3 against the rest: halves of the samples × halves of the features."""
+    table = load("mnist")
+    table = table.rows(np.arange(images))
+    binary = replace(table, labels=np.where(table.labels == 3, 1, -1))
+    return SPLITS["grid"](binary, k=2, q=2)
+
+
+# ── round trips ───────────────────────────────────────────────────────────────────────────────
+
+
+def round_trips(report: Report) -> None:
+    if not report.wants("round trips"):
+        return
+    with trial(quarters(100)) as made:
+        let_echo(made)
+        made.start_all()
+        found = json.loads(measured(made).read_text())
+    for label, (size, _) in SIZES.items():
+        times = {way: [1e3 * t for t in seconds] for way, seconds in found[str(size)].items()}
+        middle = {way: median(each) for way, each in times.items()}
+        worst = {way: quantiles(each, n=20)[-1] for way, each in times.items()}
+        for way, bar in (("aux", BAR), ("cell", None), ("grpc", None)):
+            name = f"round trips, {label}, beside {way}"
+            report.add(f"{name}: median", middle["weft"], "ms", anchor=middle[way])
+            report.add(f"{name}: p95", worst["weft"], "ms", anchor=worst[way])
+            report.add(f"{name}: median over", middle["weft"] / middle[way], "×", bar=bar)
+
+
+def let_echo(made: Trial) -> None:
+    """Name the benchmark's classes in its own kits, and let its processes find them."""
+    coordinator = made.kit("coordinator")
+    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent)
+    for name in ("coordinator", *made.parties):
+        path = made.kit(name) / "local" / "resources.json"
+        resources = json.loads(path.read_text())
+        resources["class_allow_list"].append(_ECHOES)
+        if name != "coordinator":
+            folder = echo_folder(made, name)
+            folder.mkdir()
+            resources["components"] = [
+                component(
+                    "weft_party",
+                    "EchoParty",
+                    {"folder": str(folder), "coordinator": str(coordinator)},
+                )
+            ]
+        path.write_text(json.dumps(resources))
+
+
+def echo_folder(made: Trial, name: str) -> Path:
+    return made.folder / f"echo-{name}"
+
+
+def component(name: str, kind: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"id": name, "path": f"{_ECHOES}.{kind}", "args": arguments}
+
+
+def measured(made: Trial, patience: float = 120.0) -> Path:
+    """Submit the job that measures, as any run is submitted; the file that it writes."""
+    job = made.folder / "round-trips"
+    config = job / "app" / "config"
+    config.mkdir(parents=True)
+    parties = {name: str(echo_folder(made, name)) for name in made.parties}
+    arguments = {"folder": str(made.folder), "parties": parties, "sizes": list(SIZES.values())}
+    told = {
+        # The engine's check insists on a client, which need not exist.
+        job / "meta.json": {
+            "name": "round-trips",
+            "resource_spec": {},
+            "deploy_map": {"app": ["server", "nobody"]},
+        },
+        config / "config_fed_server.json": {
+            "format_version": 2,
+            "workflows": [component("round_trips", "RoundTrips", arguments)],
+            "components": [],
+        },
+        config / "config_fed_client.json": {
+            "format_version": 2,
+            "executors": [],
+            "components": [],
+        },
+    }
+    for path, content in told.items():
+        path.write_text(json.dumps(content))
+    out = made.folder / "seconds.json"
+    session = new_secure_session(SUBMITTER, str(made.kit(SUBMITTER)))
+    try:
+        number = session.submit_job(str(job))
+        until = time.monotonic() + patience
+        while not out.exists():
+            status = str(session.get_job_meta(number)["status"])
+            if status.startswith("FINISHED") and not out.exists():
+                raise RuntimeError(
+                    f"the measuring job ended: {status}; {made.engine_log('coordinator')}"
+                )
+            if time.monotonic() > until:
+                raise RuntimeError(f"no figures within {patience:g} s")
+            time.sleep(2.0)
+    finally:
+        session.close()
+    return out
+
+
+# ── iterations ────────────────────────────────────────────────────────────────────────────────
+
+
+def iterations(report: Report) -> None:
+    if not report.wants("iterations"):
+        return
+    split = quarters(IMAGES)
+    with trial(split) as made:
+        made.start_all()
+        for solver, cipher in [(s, c) for s in ITERATIONS for c in CIPHERS]:
+            name = f"iterations, {solver}, {cipher}"
+            alone, gap = in_one_process(split, solver, cipher)
+            over, same = deployed(made, solver, cipher)
+            again, _ = in_one_process(split, solver, cipher)
+            if gap != same:
+                raise RuntimeError(f"{name}: gap {same} deployed, {gap} in one process")
+            one, far = median([*alone, *again]), median(over)
+            report.add(f"{name}: deployed", far * 1e3, "ms", anchor=one * 1e3)
+            report.add(f"{name}: over one process", far / one, "×", anchor=1)
+
+
+def in_one_process(split: Split, solver: str, cipher: str) -> tuple[list[float], float | None]:
+    """Seconds of every iteration but the first, which compiles; and the last gap."""
+    settings = Settings(
+        solver=solver,
+        loss="hinge",
+        lam=LAM,
+        gap=GAP,
+        iterations=ITERATIONS[solver],
+        cipher=cipher,
+    )
+    trained = Federation(split.parties).train(settings)
+    history = trained.result.history
+    return np.diff([record.wall_seconds for record in history]).tolist(), history[-1].gap
+
+
+def deployed(made: Trial, solver: str, cipher: str) -> tuple[list[float], float | None]:
+    """The same, over the network."""
+    name = f"{solver}-{cipher}"
+    config, out = made.folder / f"{name}.toml", made.folder / name
+    parties = "".join(f'[[party]]\nname = "{party}"\n' for party in made.parties)
+    config.write_text(
+        f"""
+        [data]
+        intercept = false
+        [model]
+        loss = "hinge"
+        lambda = {LAM}
+        [solver]
+        name = "{solver}"
+        cipher = "{cipher}"
+        gap = {GAP}
+        iterations = {ITERATIONS[solver]}
+        when_missing = "stop"
+        [privacy]
+        matching = "hmac"
+        {parties}
+        """
+    )
+    made.submit(config, out, name=name)
+    if made.wait(name, 90.0):
+        raise RuntimeError(made.log(name))
+    history = pd.read_csv(out / "history.csv")
+    return np.diff(history["wall_seconds"]).tolist(), float(history["gap"].iloc[-1])
+
+
+def main() -> None:
+    find_data()
+    report = Report("Four parties over a network", "held against")
+    round_trips(report)
+    iterations(report)
+    report.close()
+
+
+if __name__ == "__main__":
+    main()
