@@ -119,8 +119,14 @@ class Kit:
         try:
             startup = msgspec.json.decode((folder / "startup" / names[0]).read_bytes())
             federation, host, port = _coordinates(startup, kind)
+            owner = str(startup["client"]["fqsn"]) if kind == "site" else None
         except (OSError, msgspec.MsgspecError, KeyError, IndexError, TypeError, ValueError):
             raise ConfigError(f"{folder / 'startup' / names[0]} is damaged; {_AGAIN}") from None
+        if owner is not None and owner != name_of(certificate):
+            raise ConfigError(
+                f"{path} is the kit of '{owner}', but the certificate in it is that of "
+                f"'{name_of(certificate)}'; {_AGAIN}"
+            )
         return cls(
             path=folder,
             kind=kind,
