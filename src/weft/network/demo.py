@@ -37,9 +37,9 @@ from weft.network.trial import SUBMITTER, Trial
 from weft.network.verdict import Figures, figures_of, same
 
 #: Who is killed, and at which iteration; how many iterations the others do without it.
-VICTIM, KILLED_AT, WITHOUT = "clinic", 5, 10
-#: Two parties hold some of the sums, and the tables are small.
-TERMS = Terms(matching="oprf", allow_pairs=True, min_batch=5)
+VICTIM, KILLED_AT, WITHOUT = "clinic", 3, 10
+#: Careful, but some sums are of two parties only.
+TERMS = Terms(matching="oprf", allow_pairs=True)
 _CONFIG = """\
 name = "demo-network"
 
@@ -48,12 +48,12 @@ scaling = "standard"
 
 [model]
 loss = "logistic"
-lambda = 1e-3
+lambda = 1e-2
 
 [solver]
 name = "auto"
 cipher = "pad"
-gap = 1e-7
+gap = 1e-8
 when_missing = "hyfdca"    # while a party is away, after
 patience = 1.0             # seconds of waiting for it
 
