@@ -47,7 +47,7 @@ from weft.guards.terms import OPEN
 from weft.network.trial import SUBMITTER, Trial
 
 #: Bytes of a message, and how many round trips are measured in each way.
-SIZES = {"1 kB": (1_000, 100), "100 kB": (100_000, 100), "5 MB": (5_000_000, 20)}
+SIZES = {"1 kB": (1_000, 100), "100 kB": (100_000, 100), "5 MB": (5_000_000, 15)}
 #: Weft's round trip over the engine's auxiliary call, at most.
 BAR = 1.3
 #: Images of MNIST, and iterations of each algorithm.
@@ -101,7 +101,8 @@ def round_trips(report: Report) -> None:
 def let_echo(made: Trial) -> None:
     """Name the benchmark's classes in its own kits, and let its processes find them."""
     coordinator = made.kit("coordinator")
-    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent)
+    paths = [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     for name in ("coordinator", *made.parties):
         path = made.kit(name) / "local" / "resources.json"
         resources = json.loads(path.read_text())
