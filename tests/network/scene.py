@@ -1,0 +1,266 @@
+"""A federation of processes that things happen to, and what is looked at meanwhile. Not a test."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import zipfile
+from contextlib import contextmanager, suppress
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import psutil
+
+from weft.channels import unpack
+from weft.channels.frames import CutOff, Damage, read_frames
+from weft.config.policies import read_policy
+from weft.config.reading import read_config
+from weft.consortium import Consent, read_roster
+from weft.data import load
+from weft.federation import Federation
+from weft.guards import OPEN
+from weft.keys import load_all, new_keys
+from weft.model import load_model
+from weft.network.kits.plan import COORDINATOR, FederationPlan, Recipient
+from weft.network.kits.provisioning import provision
+from weft.network.outcome import Outcome, read_record
+from weft.network.presence import Attended, Presence
+from weft.network.trial import SUBMITTER, Trial
+
+#: Rows and columns of a real table that each party holds; the last party does not offer its last.
+CUTS = {"north": ((0, 120), (0, 6)), "south": ((0, 120), (6, 12)), "west": ((100, 180), (0, 13))}
+ROWS, COLUMNS = 180, 12
+LAM, GAP = 0.05, 1e-4
+#: What each site's owner insists on; OFFERED stands for the columns.
+POLICIES = {
+    "north": 'solvers = ["hyfdca"]',
+    "south": 'ciphers = ["pad", "bfv"]',
+    "west": "columns = OFFERED\nmost_runs = 3",
+}
+#: In runs whose names begin so, from that exchange on, south's letters are damaged.
+HURT, DAMAGED_AT = "hurt", 70
+HERE = Path(__file__).parent
+
+
+def table():
+    return load("breast_cancer")
+
+
+def tiles():
+    """What each party has in its file."""
+    whole = table().to_tile()
+    return {
+        name: [whole.rows(np.arange(*rows)).columns(np.arange(*columns))]
+        for name, (rows, columns) in CUTS.items()
+    }
+
+
+class Scene(Trial):
+    """The trial, its policies and configs, and the coordinator's journal."""
+
+    def __init__(self, folder):
+        super().__init__(
+            folder, tiles(), terms=msgspec.structs.replace(OPEN, matching="oprf"), federation="one"
+        )
+        offered = msgspec.json.encode(table().features[:COLUMNS].tolist()).decode()
+        for name, policy in POLICIES.items():
+            # The tables are small, and there are many runs.
+            told = policy.replace("OFFERED", offered) + "\nallow_exposure = true\n"
+            self.policy(name).write_text(told)
+        self.damages = folder / "damages"
+
+    def policy(self, name):
+        return self.folder / f"{name}.toml"
+
+    def start(self, name, *options):
+        """With its policy; south behind somebody who damages letters."""
+        if name == COORDINATOR:
+            return super().start(name, *options)
+        script = (str(HERE / "damaging.py"), str(self.damages), HURT, str(DAMAGED_AT))
+        with self.running(*(script if name == "south" else ("-m", "weft"))):
+            return super().start(name, "--policy", str(self.policy(name)), *options)
+
+    @contextmanager
+    def running(self, *program):
+        """Start something else than Weft itself."""
+        before, self.program = self.program, program
+        try:
+            yield
+        finally:
+            self.program = before
+
+    def join(self, name, kit, party, *options):
+        """Somebody who would be that party, with its data."""
+        self.run(name, "join", str(kit), *self._own(party), *options)
+
+    def process(self, name):
+        return psutil.Process(self._processes[name].pid)
+
+    # ── runs ──────────────────────────────────────────────────────────────────────────────
+
+    def config(self, config, timeout=20.0, **solver):
+        """A config of that name; ``solver`` changes its section."""
+        path = self.folder / f"{config}.toml"
+        told = {"name": "hyfdca", "gap": GAP, "cipher": "pad", **solver}
+        lines = [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in told.items()]
+        parties = "\n".join(f'[[party]]\nname = "{party}"' for party in self.parties)
+        path.write_text(
+            f'name = "{config}"\n[data]\nscaling = "standard"\n[model]\nloss = "logistic"\n'
+            f"lambda = {LAM}\n[solver]\n" + "\n".join(lines) + f"\n[network]\ntimeout = {timeout}\n"
+            f"{parties}\n"
+        )
+        return path
+
+    def out(self, name):
+        return self.folder / "results" / name
+
+    def start_run(self, config, *options, **changes):
+        self.submit(self.config(config, **changes), self.out(config), *options, name=config)
+
+    def run_name(self, name):
+        """The full name of a run by that of its config; it must have begun."""
+        (found,) = (self.kit(COORDINATOR) / "weft" / "runs").glob(f"{name}-*")
+        return found.name
+
+    def journal(self, name):
+        return self.kit(COORDINATOR) / "weft" / "runs" / self.run_name(name) / "journal.weft"
+
+    def outcomes(self, name):
+        """What the coordinator has written down so far, exchange by exchange."""
+        try:
+            path = self.journal(name)
+            with path.open("rb") as file:
+                size = path.stat().st_size
+                file.readline()
+                records = []
+                with suppress(CutOff, Damage):
+                    records += (content for content, _ in read_frames(file, size))
+        except (ValueError, FileNotFoundError):
+            return []
+        read = [read_record(record) for record in records]
+        return [record for record in read if isinstance(record, Outcome)]
+
+    def wait_for(self, what, condition, seconds=60.0, needed=()):
+        """Look every few milliseconds whether something has come true, and return it."""
+        until = time.monotonic() + seconds
+        while not (found := condition()):
+            for name in needed:
+                assert self.is_running(name), f"{name} ended before {what}: {self.log(name)}"
+            assert time.monotonic() < until, f"waited {seconds:g} s for {what}: {self.last_words()}"
+            time.sleep(0.02)
+        return found
+
+    def wait_exchanges(self, name, number):
+        """Until the run has come so far, in the middle of its training."""
+        return self.wait_for(
+            f"exchange {number} of {name}",
+            lambda: len(found := self.outcomes(name)) >= number and found,
+            needed=[name],
+        )
+
+    def wait_back(self, name, party, since):
+        """Until a party has answered in an exchange after that number; all exchanges."""
+
+        def seen():
+            found = self.outcomes(name)
+            return any(o.number > since and party in o.got for o in found) and found
+
+        return self.wait_for(f"{party} to be back", seen, needed=[name])
+
+    def last_words(self):
+        logs = sorted((self.folder / "logs").glob("*.log"))
+        return "\n".join(f"{log.stem}: " + self.log(log.stem)[-600:] for log in logs)
+
+    # ── judges ────────────────────────────────────────────────────────────────────────────
+
+    def in_one_process(self, name):
+        """The run once more, by parties in this process, with the same ones away."""
+        config = read_config(self.folder / f"{name}.toml", deployed=True)
+        held = tiles()
+        held["west"] = [tile.columns(np.arange(COLUMNS)) for tile in held["west"]]
+        signed = read_roster(self.roster)
+        consents = {
+            party: Consent(
+                party, config.terms, roster=signed, policy=read_policy(self.policy(party))
+            )
+            for party in self.parties
+        }
+        presence = Presence.load(self.out(name) / "presence.json")
+        federation = Federation(
+            held, config.preparation(), keys=load_all(self.keys, self.parties), consents=consents
+        )
+        return federation.train(
+            config.settings, through=lambda channel: Attended(channel, presence)
+        )
+
+    def model(self, name):
+        return load_model(self.out(name) / "model.npz")
+
+    def summary(self, name):
+        return msgspec.json.decode((self.out(name) / "summary.json").read_bytes())
+
+
+@contextmanager
+def open_scene(folder):
+    """A scene whose coordinator and first two parties are being started."""
+    with Scene(folder) as scene:
+        for name in (COORDINATOR, "north", "south"):
+            scene.start(name)
+        yield scene
+
+
+def other_run_secret(scene):
+    """The same parties' keys, but with another run secret."""
+    folder = scene.folder / "other-keys"
+    shutil.copytree(scene.keys, folder)
+    new_keys(folder, scene.parties, renew_run=True)
+    return folder
+
+
+def foreign_kit(scene, name):
+    """A kit for the same names, host and port, by another authority."""
+    plan = FederationPlan(
+        "one",
+        "localhost",
+        scene.port,
+        tuple(Recipient("site", party, "trial") for party in scene.parties),
+        (Recipient("submitter", SUBMITTER, "trial"),),
+    )
+    folder = scene.folder / "foreign"
+    provision(plan, folder)
+    return folder / name
+
+
+def borrowed_kit(scene, name, owner):
+    """The kit of one party with the certificate and the key of another."""
+    folder = scene.folder / "borrowed" / str(len(list(scene.folder.glob("borrowed/*"))))
+    shutil.copytree(scene.kit(name), folder, ignore=shutil.ignore_patterns("weft", "*.txt"))
+    for part in ("client.crt", "client.key"):
+        shutil.copy(scene.kit(owner) / "startup" / part, folder / "startup")
+    return folder
+
+
+def hidden_bytes(outcomes):
+    """The ends of all ciphertexts that parties sent up, from a journal."""
+    replies = [
+        unpack(packed)
+        for outcome in outcomes
+        for got in outcome.got.values()
+        for packed in got.replies
+    ]
+    values = [value for reply in replies for value in reply.values()]
+    return {value[-24:] for value in values if isinstance(value, bytes) and len(value) >= 80}
+
+
+def all_bytes(folder):
+    """The content of all files of a folder, also of those within archives."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            yield path, content
+            if zipfile.is_zipfile(path):
+                with zipfile.ZipFile(BytesIO(content)) as archive:
+                    for name in archive.namelist():
+                        yield path / name, archive.read(name)

@@ -1,0 +1,295 @@
+"""A federation of four processes and one fault of each kind: the right result, or one sentence.
+
+It is one test: processes are slow to start, and all faults happen to the same ones, so that each
+step also shows that those before it have left nothing behind. A result is right if it equals, to
+the last bit, that of one process in which the same parties were missing; and it is certified. No
+step may take longer than its time, so nobody hangs.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import ssl
+import time
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+
+import numpy as np
+import psutil
+import pytest
+from scene import (
+    COLUMNS,
+    GAP,
+    HERE,
+    LAM,
+    ROWS,
+    all_bytes,
+    borrowed_kit,
+    foreign_kit,
+    hidden_bytes,
+    open_scene,
+    other_run_secret,
+    table,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+
+from weft.model import load_model
+from weft.network.kits.plan import COORDINATOR
+from weft.network.loopback import look
+from weft.network.presence import Presence
+
+#: In the middle of training: before it come about forty exchanges, after it more than a hundred.
+MIDDLE = 60
+#: Seconds that a party may take where one sleeps.
+TIMEOUT = 3.0
+
+
+def test_every_fault_ends_in_the_right_result_or_in_one_sentence(tmp_path):
+    with open_scene(tmp_path / "scene") as scene:
+        scene.start("west", "--keys", str(other_run_secret(scene)))
+        send_strangers(scene)
+        scene.wait_connected()
+        send_impostor(scene)
+        refuses_another_run_secret(scene)
+        refuses_strangers(scene)
+        scene.kill("west")
+        scene.start("west")
+        hidden = goes_on_when_processes_are_killed(scene)
+        agrees_with_scikit_learn(scene, "killed")
+        keeps_no_ciphertext(scene, "killed", hidden)
+        goes_on_through_sleep_damage_and_full_disks(scene)
+        refuses_what_policies_forbid(scene)
+        shows_no_traceback(scene)
+    assert not list(scene.processes())
+
+
+# ── strangers ─────────────────────────────────────────────────────────────────────────────────
+
+
+def send_strangers(scene):
+    """Two who try to join: with a kit of another federation, and with another's certificate."""
+    scene.join("foreign", foreign_kit(scene, "west"), "west")
+    scene.join("borrower", borrowed_kit(scene, "south", "north"), "south")
+
+
+def send_impostor(scene):
+    """One who has changed Weft so that it calls itself south, with the certificate of north."""
+    with scene.running(str(HERE / "impostor.py"), "south"):
+        scene.join("impostor", borrowed_kit(scene, "south", "north"), "south")
+
+
+def refuses_strangers(scene):
+    assert_refused(scene, "foreign", r"localhost:\d+ shows a certificate .* not trust .* organiser")
+    assert_refused(scene, "borrower", "the kit of 'south', but the certificate .* of 'north'; ask")
+    refusal = "authenticated as 'north' but claimed endpoint 'south'"
+    scene.wait_for("the impostor", lambda: refusal in scene.engine_log(COORDINATOR))
+    # The engine's client may go on trying for ever.
+    scene.kill("impostor")
+    assert "connected" not in scene.log("impostor")
+    # Nor does the coordinator speak to one who does not ask for its certificate.
+    assert not first_byte(scene.port, scene.folder / "foreign" / "west")
+    assert first_byte(scene.port, scene.kit("west"))
+
+
+def first_byte(port, kit):
+    """What whoever listens there says first to somebody with the certificate of a kit."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(kit / "startup" / "client.crt", kit / "startup" / "client.key")
+    context.set_alpn_protocols(["h2"])
+    with (
+        suppress(ssl.SSLError, ConnectionResetError),
+        socket.create_connection(("localhost", port), timeout=10) as raw,
+        context.wrap_socket(raw, server_hostname="localhost") as tls,
+    ):
+        return tls.recv(1)
+    return b""
+
+
+def refuses_another_run_secret(scene):
+    scene.start_run("secrets")
+    assert_refused(scene, "secrets", r"parties north and west hold different run secrets; hand out")
+
+
+def assert_refused(scene, name, pattern, seconds=60):
+    """A command that ends with exit code 2, and a sentence as its last line."""
+    assert scene.wait(name, seconds) == 2
+    last = scene.log(name).strip().splitlines()[-1]
+    assert last.startswith("weft: ")
+    assert re.search(pattern, last), last
+
+
+# ── processes that die ────────────────────────────────────────────────────────────────────────
+
+
+def goes_on_when_processes_are_killed(scene):
+    """A party, then the coordinator's job process, then all of the coordinator."""
+    scene.start_run("killed")
+    scene.wait_exchanges("killed", MIDDLE)
+    on_loopback_only(scene)
+    scene.kill("west")
+    before = len(scene.outcomes("killed"))
+    hidden = hidden_bytes(scene.wait_exchanges("killed", before + 10))
+    (job,) = scene.children(COORDINATOR)
+    job.kill()
+    before = len(scene.outcomes("killed"))
+    scene.wait_exchanges("killed", before + 10)
+    assert "the coordinator's process died" in scene.log("killed")
+    scene.kill(COORDINATOR)
+    scene.start(COORDINATOR)
+    scene.start("west")
+    ends_well(scene, "killed")
+    missed = missing(scene, "killed", "west")
+    assert len(missed) >= 20
+    assert scene.log("killed").count("is taken up again") == 2
+    return hidden
+
+
+def on_loopback_only(scene):
+    found = look(scene.processes())
+    # Coordinator, its job, three parties and the submitter.
+    assert found.processes >= 6
+    assert found.listening
+    assert found.connected
+    assert not found.elsewhere
+
+
+def missing(scene, name, party):
+    """How a party was missing, exchange by exchange."""
+    moments = Presence.load(scene.out(name) / "presence.json").moments
+    return [moment.missing[party].how for moment in moments if party in moment.missing]
+
+
+def ends_well(scene, name):
+    """It ends in the right result, and nothing else is left of it."""
+    assert scene.wait(name, 90) == 0, scene.last_words()
+    run, model, certificate = (
+        scene.run_name(name),
+        scene.model(name),
+        scene.summary(name)["certificate"],
+    )
+    trained = scene.in_one_process(name)
+    assert model.coef.tobytes() == trained.model.coef.tobytes()
+    for here, there in zip(model.scaling, trained.model.scaling, strict=True):
+        assert here.tobytes() == there.tobytes()
+    assert certificate["gap"] <= GAP
+    assert certificate["gap"] == trained.result.certificate.gap
+    assert certificate["loss"] == sum(trained.result.certificate.primal)
+    for party in scene.parties:
+        kept = load_model(scene.kit(party) / "weft" / "models" / f"{run}.npz")
+        assert kept.coef.tobytes() == model.coef.tobytes()
+        assert not (scene.kit(party) / "weft" / "runs" / run).exists()
+    assert not scene.journal(name).exists()
+
+
+def agrees_with_scikit_learn(scene, name):
+    """On the pooled table that nobody has, without the column that is not offered."""
+    model = scene.model(name)
+    x, y = table().block[:ROWS, :COLUMNS], table().labels[:ROWS]
+    scaled = np.column_stack([StandardScaler().fit_transform(x), np.ones(ROWS)])
+    central = LogisticRegression(C=1 / (LAM * ROWS), fit_intercept=False, tol=1e-10).fit(scaled, y)
+
+    def objective(scores):
+        weights = np.linalg.lstsq(scaled, scores, rcond=None)[0]
+        losses = np.logaddexp(0.0, -np.where(y == central.classes_[1], 1, -1) * scores)
+        return LAM / 2 * weights @ weights + losses.mean()
+
+    assert sorted(model.features.tolist()) == sorted(table().features[:COLUMNS].tolist())
+    place = [table().features.tolist().index(name) for name in model.features.tolist()]
+    loss = objective(np.ravel(model.decision(table().block[:ROWS][:, place])))
+    best = objective(central.decision_function(scaled))
+    assert best - 1e-9 <= loss <= best * (1 + 2 * GAP)
+    assert loss == pytest.approx(scene.summary(name)["certificate"]["loss"], rel=1e-9)
+
+
+def keeps_no_ciphertext(scene, name, hidden):
+    """What parties sent up in training is neither in the results nor left at the coordinator."""
+    assert len(hidden) > 50
+    places = [scene.out(name), scene.kit(COORDINATOR)]
+    for place in places:
+        for path, content in all_bytes(place):
+            assert not any(part in content for part in hidden), path
+
+
+# ── sleep, damage, full disks ─────────────────────────────────────────────────────────────────
+
+
+def goes_on_through_sleep_damage_and_full_disks(scene):
+    """South's letters are damaged, west sleeps, north's disk is full, then the coordinator's."""
+    name = "hurt"
+    scene.start_run(name, timeout=TIMEOUT)
+    scene.wait_exchanges(name, MIDDLE)
+    sleeps(scene, name)
+    assert scene.damages.read_text().split() == ["letter", "reply"]
+    fills_disk_of_party(scene, name)
+    fills_disk_of_coordinator(scene, name)
+    scene.start_run(name, "--resume", scene.run_name(name), timeout=TIMEOUT)
+    ends_well(scene, name)
+    assert not missing(scene, name, "south")
+    assert any("north failed (cannot write" in note for note in scene.summary(name)["notes"])
+
+
+def sleeps(scene, name):
+    """Its timeout is paid once; it takes part again when it has woken up."""
+
+    def without():
+        return [outcome for outcome in scene.outcomes(name) if "west" in outcome.lacking]
+
+    scene.kill("west", signal.SIGSTOP)
+    scene.wait_for("exchanges without west", lambda: len(without()) > 30, needed=[name])
+    time.sleep(TIMEOUT / 2)
+    scene.kill("west", signal.SIGCONT)
+    found = scene.wait_back(name, "west", since=without()[-1].number)
+    took = [after.elapsed - before.elapsed for before, after in pairwise(found)]
+    slept = [t for t, after in zip(took, found[1:], strict=True) if "west" in after.lacking]
+    assert sum(t >= TIMEOUT for t in slept) == 1
+    assert np.median(slept) < TIMEOUT / 10
+
+
+def fills_disk_of_party(scene, name):
+    """The others go on; the party says why it does not, and goes on when there is room."""
+    journal = scene.kit("north") / "weft" / "runs" / scene.run_name(name) / "journal.weft"
+    with full_disk(scene.process("north"), journal):
+        said = scene.wait_for(
+            "north's disk to be full",
+            lambda: [o for o in scene.outcomes(name) if "north" in o.lacking],
+            needed=[name],
+        )
+    assert "cannot write down what it must keep" in said[-1].lacking["north"].reason
+    sentence = r"journal of the run cannot be written \(.*\); check .* permissions and free space"
+    scene.wait_for("north's sentence", lambda: re.search(sentence, scene.log("north")))
+    scene.wait_back(name, "north", since=said[-1].number)
+
+
+def fills_disk_of_coordinator(scene, name):
+    (job,) = scene.children(COORDINATOR)
+    with full_disk(job, scene.journal(name)):
+        assert_refused(scene, name, "journal of the run cannot be written .* free space.*--resume")
+
+
+@contextmanager
+def full_disk(process, path):
+    """Let a process write no file any longer than one of its files is now."""
+    _, most = process.rlimit(psutil.RLIMIT_FSIZE)
+    process.rlimit(psutil.RLIMIT_FSIZE, (path.stat().st_size, most))
+    yield
+    if process.is_running():
+        process.rlimit(psutil.RLIMIT_FSIZE, (most, most))
+
+
+# ── policies, and what users see ──────────────────────────────────────────────────────────────
+
+
+def refuses_what_policies_forbid(scene):
+    """Each site for a reason of its own, which whoever submits the run is told."""
+    scene.start_run("policies", name="lbfgs", cipher="paillier")
+    pattern = "north .*solver.*south .*paillier.*west .*3 run"
+    assert_refused(scene, "policies", pattern)
+
+
+def shows_no_traceback(scene):
+    for log in (scene.folder / "logs").glob("*.log"):
+        assert "Traceback" not in log.read_text(), log
