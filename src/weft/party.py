@@ -159,6 +159,7 @@ class Party:
         )
         self._scaling: ScalingParty | None = None
         self._half: PartyHalf | None = None
+        self._settings: Settings | None = None
         #: What the half answers, which may change in the course of a run.
         self._answers: dict[str, Callable[[Message], Message]] = {}
         self._phases: dict[str, Callable[[Message], Message]] = {
@@ -180,7 +181,7 @@ class Party:
             "checkpoint.restore": self._restore,
             "checkpoint.forget": self._forget,
             "release": self._seal,
-            "release.model": self._release.take,
+            "release.model": self._take_model,
         }
 
     def on(self, phase: str, message: Message) -> Message:
@@ -236,6 +237,7 @@ class Party:
             raise ProtocolError(
                 f"party {self.name} joins lists of classes once in a run, together with its own"
             )
+        self._consent.check_labels(len(boxes))
         self._listed = name, b""
         return {"classes": join_classes(boxes, self._keyring.run_secret, name)}
 
@@ -253,6 +255,9 @@ class Party:
         return encode_labels(tile.labels, tile.labelled, self._classes, tile.source or "its tile")
 
     def _take_seat(self, message: Message) -> Message:
+        if self._matching.seated:
+            # Guards and counts of sums begin with a seat.
+            raise ProtocolError(f"party {self.name} has taken its seat in this run already")
         self._bias = number(message, "bias_value") if "bias_value" in message else None
         seat = self._matching.sit(message)
         self._consent.check_seat(seat)
@@ -321,6 +326,8 @@ class Party:
         return answer_largest(np.array([largest, label]), message, self._cipher)
 
     def _start(self, message: Message) -> Message:
+        if self._half is not None:
+            raise ProtocolError(f"party {self.name} has started in this run already")
         settings = Settings.from_json(text(message, "settings"))
         self._consent.check(settings, self.seat)
         table = self.table() if self._table is None else self._table
@@ -339,6 +346,7 @@ class Party:
         )
         if self._account is not None:
             self._account.solver = settings.solver
+        self._settings = settings
         self._half = algorithm_of(settings.solver).party(ground, settings)
         self._answers = self._half.phases()
         return {}
@@ -418,6 +426,13 @@ class Party:
     def _seal(self, message: Message) -> Message:
         model = integer(message, "model") if "model" in message else None
         return self._release.seal(self._slice(model, everything="everything" in message))
+
+    def _take_model(self, message: Message) -> Message:
+        if self._settings is None:
+            raise ProtocolError(f"party {self.name} has not trained; it takes no model")
+        whole = None if "everything" in message else self.seat.n_parties
+        self._release.take(message, self._settings, self._classes, whole)
+        return {}
 
     def _slice(self, model: int | None, *, everything: bool) -> Message:
         """The weights of the columns this party answers for, in the order of its files.

@@ -87,13 +87,25 @@ def test_a_site_sends_none_of_its_settings_along(place):
     assert sent == {"allow_log_streaming": False, "require_signed_jobs": True}
 
 
-@pytest.mark.parametrize("name", ["coordinator", "north"])
-def test_jobs_may_name_our_classes_and_no_others(place, name):
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("coordinator", "weft.network.engine.coordinator.CoordinatorController"),
+        ("north", "weft.network.engine.party.PartyComponent"),
+    ],
+)
+def test_jobs_may_name_one_class_of_ours_and_nothing_else(place, name, ours):
+    """Not even another callable of ours: a job gives it arguments of its choice."""
     workspace = Workspace(str(kit_of(place, name)))
     judge = ComponentPathAuthorizer()
-    ours = {"path": "weft.network.engine.coordinator.CoordinatorController"}
-    judge.authorize_component_config(ours, workspace=workspace)
-    for path in ("nvflare.app_common.workflows.fedavg.FedAvg", "os.system", "weft.cli.main"):
+    judge.authorize_component_config({"path": ours}, workspace=workspace)
+    for path in (
+        "nvflare.app_common.workflows.fedavg.FedAvg",
+        "os.system",
+        "weft.cli.main",
+        "weft.network.engine.jobs.write_job",
+        "weft.network.engine.coordinator.packed_json",
+    ):
         with pytest.raises(Exception, match="not in allow_list"):
             judge.authorize_component_config({"path": path}, workspace=workspace)
 

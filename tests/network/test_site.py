@@ -11,7 +11,7 @@ import pytest
 from toys import Killed, Place, Toy, flipped
 
 from weft.channels import pack, unpack
-from weft.errors import ConfigError
+from weft.errors import ConfigError, DataError
 from weft.network import siterun
 from weft.network.envelope import (
     End,
@@ -199,6 +199,41 @@ def test_a_journal_that_cannot_be_written_stops_the_work(place, monkeypatch):
         assert "cannot be written" in refusal(ask(place, work(1)), "failed")
     assert place.toy.calls == 0
     assert isinstance(ask(place, work(1)), Worked)
+
+
+def test_nobody_else_is_told_of_samples_columns_or_places_on_the_disk(tmp_path, caplog):
+    """They are for the site's own log."""
+    troubles = [
+        DataError("column 'dose' has no value for sample 's41'"),
+        StorageError(f"{tmp_path}/north/ledger/north.npz: cannot be written"),
+        RuntimeError("s41"),
+    ]
+    secrets = ("dose", "s41", str(tmp_path))
+
+    class Troubled(Toy):
+        def on(self, phase, message):
+            raise troubles[0]
+
+    def open_run(opening):
+        return Opened(Troubled("north"))
+
+    site = Site(tmp_path / "north", open_run)
+    decode_reply(site.answer(encode(Hello(RUN, PLAN))))
+    while troubles:
+        reply = decode_reply(site.answer(encode(work(1))))
+        assert not any(secret in reply.reason for secret in secrets), reply
+        assert "its own log says" in reply.reason
+        assert any(secret in caplog.text for secret in secrets)
+        caplog.clear()
+        troubles.pop(0)
+
+    def unfit(opening):
+        raise DataError("row 3 of patients.csv: sample 's41' has the label 7")
+
+    other = Site(tmp_path / "south", unfit)
+    reply = decode_reply(other.answer(encode(Hello(RUN, PLAN))))
+    assert "s41" not in refusal(reply)
+    assert "patients" not in refusal(reply)
 
 
 def test_damage_and_other_versions_are_told_in_a_sentence(place):

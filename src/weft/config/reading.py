@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from weft.algorithms.registry import algorithm_of, resolve
 from weft.algorithms.settings import Settings
 from weft.channels.participation import participation_of
 from weft.config.checking import checked, known_keys, naming
@@ -204,6 +205,8 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
     with naming(where):
         terms = _terms(_table(content, "privacy", where), roster, deployed)
         settings = _settings(model, solver, path.parent)
+        if deployed and "when_missing" not in _table(content, "solver", where):
+            settings = _going_on(settings)
         if deployed and "when_missing" not in told:
             settings = going_on(settings)
         compare = check_told(_table(content, "compare", where), "[compare.")
@@ -253,6 +256,14 @@ def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Setti
     )
     settled(settings, saves=solver.checkpoint_every is not None)
     return settings
+
+
+def _going_on(settings: Settings) -> Settings:
+    """Over a network, whoever is away may come back: the others go on until then."""
+    chosen, _ = resolve(settings)
+    if "when_missing" not in algorithm_of(chosen.solver).reads:
+        return settings
+    return msgspec.structs.replace(settings, when_missing="hyfdca")
 
 
 def _lambdas(given: float | list[float], folds: int) -> list[float]:

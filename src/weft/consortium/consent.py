@@ -220,6 +220,17 @@ class Consent:
         """Refuse a way of matching that keeps ids less secret than agreed."""
         self._each(lambda source: check_matching(source.terms, matching, self.name))
 
+    def check_labels(self, parties: int) -> None:
+        """Refuse to tell the coordinator the classes of too few parties."""
+        terms = self.terms
+        needed = 2 if terms.allow_pairs else terms.min_contributors
+        if parties < needed and not (parties == 1 and terms.allow_lone_labels):
+            raise ConfigError(
+                f"party {self.name} refuses to tell the classes of {parties} party(s) with labels: "
+                f"they must be {needed}; let more bring labels, or agree on "
+                f"{'allow_lone_labels' if parties == 1 else 'allow_pairs'} = true"
+            )
+
     def check_seat(self, seat: Seat) -> None:
         """Refuse a seat whose sums would show too much."""
         self._each(lambda source: check_seat(source.terms, seat, self.name))

@@ -19,6 +19,7 @@ from weft.crypto.masks import NONCE, Masks
 from weft.crypto.memory import Draws
 from weft.crypto.pad import Pad
 from weft.crypto.paillier import PaillierSecret
+from weft.crypto.roots import root_of
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.crypto.streams import Streams
 from weft.errors import ProtocolError
@@ -121,8 +122,8 @@ class Keyring:
         Parameters
         ----------
         message
-            Who makes the seed of each shared cohort (``rows.maker``), and to whom this party
-            gives which (``give.…``).
+            Who makes the seed of each shared cohort (``rows.maker``), to whom this party gives
+            which (``give.…``), and the way from its nonce to the root of all (``way``).
         rows, columns
             First local slot of each shared cohort, and where the last one ends.
         alone
@@ -133,7 +134,10 @@ class Keyring:
         if self.cipher.name == "plain":
             return {}
         self.cipher.masks = Masks(self._keys.identity, self._nonce, self._terms, alone=alone)
-        self._pad_key = self._keys.run.derive("weft pad", self._run_id)
+        # With everybody's nonce in it, its own too: no run that a coordinator repeats, with seeds
+        # of its own or of another run, brings pads back.
+        root = root_of(self._nonce, party, message.get("way"))
+        self._pad_key = self._keys.run.derive("weft pad", self._run_id + root)
         for axis, start in zip(AXES, (rows, columns), strict=True):
             self._start[axis] = start
             self._seeds[axis] = np.zeros((len(start) - 1, SEED), np.uint8)

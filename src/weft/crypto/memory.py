@@ -83,7 +83,7 @@ class Draws:
             if self._replaying:
                 raise Forgotten(
                     f"the memory of this run lacks '{name}', which was drawn before the party was "
-                    "interrupted; restore the memory from a backup, or start a new run"
+                    "interrupted; start a new run"
                 )
             found = make()
             self._memory[key] = found

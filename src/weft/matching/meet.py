@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from weft.channels import Channel, Message
 from weft.channels.message import Value, array, integer, text
 from weft.crypto import Adder
+from weft.crypto.roots import ways
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.building import Holding, LabelConflict, build_roster
@@ -78,6 +79,8 @@ def meet(
     cards = [key + nonce for key, nonce in zip(keys, nonces, strict=True)]
     if adder.linked:
         ask_for_seeds(roster, seats, cards, places=adder.whole)
+        for party, way in zip(parties, ways(nonces), strict=True):
+            seats[party]["way"] = way
     replies = channel.ask("match.seat", seats).insist("seating")
     public = replies[parties[0]].get("shared.public", b"")
     adder.meet(parties, cards, _key(replies), public if isinstance(public, bytes) else b"")

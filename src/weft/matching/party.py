@@ -121,6 +121,11 @@ class MatchingParty:
         }
 
     @property
+    def seated(self) -> bool:
+        """Whether it has a seat."""
+        return self._seat is not None
+
+    @property
     def seat(self) -> Seat:
         """What matching gave."""
         if self._seat is None:

@@ -65,15 +65,16 @@ class Journal:
             except (CutOff, Damage):
                 raise self._damaged() from None
 
-    def append(self, record: bytes) -> None:
+    def append(self, record: bytes, *, durable: bool = True) -> None:
         """Write a record through to the disk, or none of it.
 
-        A machine that loses its power must not forget what others build upon.
+        A machine that loses its power must not forget what others build upon. A record that is not
+        ``durable`` outlives its process, but maybe not a loss of power.
         """
         frame = framed(record)
         try:
             with self._disk("written"):
-                self._write(frame)
+                self._write(frame, durable)
         except StorageError:
             with suppress(OSError):
                 os.ftruncate(self._file, self._ends[-1])
@@ -137,7 +138,7 @@ class Journal:
                     raise self._damaged() from None
         os.ftruncate(self._file, self._ends[-1])
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, frame: bytes, durable: bool) -> None:
         at, rest = self._ends[-1], memoryview(frame)
         # Should an earlier write have failed, and cutting it off too.
         if os.fstat(self._file).st_size != at:
@@ -145,7 +146,8 @@ class Journal:
         while rest:
             written = os.pwrite(self._file, rest, at)
             at, rest = at + written, rest[written:]
-        os.fdatasync(self._file)
+        if durable:
+            os.fdatasync(self._file)
 
     @contextmanager
     def _disk(self, done: str) -> Iterator[None]:

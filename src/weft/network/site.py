@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from weft.channels import pack
-from weft.errors import ConfigError, ProtocolError, WeftError
+from weft.errors import ConfigError, DataError, ProtocolError, WeftError
 from weft.network.envelope import (
     Damaged,
     End,
@@ -31,6 +31,10 @@ from weft.storage import StorageError
 __all__ = ["Member", "OpenRun", "Opened", "Opening", "Site"]
 
 log = logging.getLogger("weft.site")
+
+#: What others are told of troubles whose words may tell more than they should know.
+_DISK = "cannot write down what it must keep; its own log says where and why"
+_DATA = "has data that do not fit this run; its own log says which"
 
 #: Name of the folder of all runs in a site's folder.
 _RUNS = "runs"
@@ -86,7 +90,11 @@ class Site:
         except StorageError as error:
             # Not a refusal: there may be room on the disk again when it is asked next.
             log.error("run %s: %s", run, error)
-            return encode(Failed("failed", str(error)))
+            return encode(Failed("failed", self._told(error)))
+        except DataError as error:
+            # Its text may name samples and columns, which are not for the coordinator.
+            log.error("run %s: refused: %s", run, error)
+            return encode(Failed("refused", _DATA))
         except WeftError as error:
             log.warning("run %s: refused: %s", run, error)
             return encode(Failed("refused", str(error)))
@@ -95,6 +103,10 @@ class Site:
             # Its text may hold data, which is not for the coordinator.
             kind = type(error).__name__
             return encode(Failed("failed", f"broke down ({kind}); its own log says more"))
+
+    def _told(self, error: StorageError) -> str:
+        """What others are told of the disk: where things lie here is not for them."""
+        return _DISK if str(self._folder) in str(error) else str(error)
 
     def close(self) -> None:
         """The process ends: its runs stay as they are, for the next one."""
@@ -120,7 +132,7 @@ class Site:
         with self._lock:
             self._check_open(hello.run)
             if self._register.get(hello.run) is None:
-                self._check_most()
+                self._check_most(hello.run)
             known = self._known(hello.run) or self._make(hello.run)
         with known.lock:
             if not known.begun:
@@ -181,6 +193,12 @@ class Site:
             try:
                 known.bring_back()
                 known.trouble = ""
+            except StorageError as error:
+                known.trouble = self._told(error)
+                log.error("run %s: cannot be brought back: %s", known.run, error)
+            except DataError as error:
+                known.trouble = _DATA
+                log.error("run %s: cannot be brought back: %s", known.run, error)
             except WeftError as error:
                 known.trouble = str(error)
                 log.error("run %s: cannot be brought back: %s", known.run, error)
@@ -241,8 +259,11 @@ class Site:
                 f"run {run} is over here since {entry.ended} ({entry.how}); start a new run"
             )
 
-    def _check_most(self) -> None:
-        if self._most_runs is not None and len(self._register) >= self._most_runs:
+    def _check_most(self, run: str) -> None:
+        # Also those that are about to begin count.
+        beginning = [n for n in self._runs if n != run and self._register.get(n) is None]
+        taken = len(self._register) + len(beginning)
+        if self._most_runs is not None and taken >= self._most_runs:
             raise ConfigError(
                 f"takes part in {self._most_runs} run(s) at most, and has done so; ask its owner "
                 "to raise most_runs"

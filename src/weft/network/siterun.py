@@ -20,6 +20,8 @@ from weft.storage import StorageError
 
 log = logging.getLogger("weft.site")
 
+#: After an envelope in the journal: it was answered.
+_ANSWERED = b"answered"
 #: Name of the file in a run's folder.
 JOURNAL = "journal.weft"
 #: What a party that is not ready does.
@@ -93,6 +95,8 @@ class SiteRun:
         #: The last of them, and the reply to it, while the party is in memory.
         self._work: Work | None = None
         self._reply = b""
+        #: Whether the last of them was answered: then its reply may have left.
+        self._answered = False
         self._journal = Journal(folder / JOURNAL)
         try:
             self._read()
@@ -140,17 +144,24 @@ class SiteRun:
         if work.number == self.last:
             self.bring_back()
             self._check_same(work)
+            if not self._answered:
+                # It was interrupted before, and is answered only now.
+                self._journal.append(_ANSWERED, durable=False)
+                self._answered = True
             return self._reply
         opened = self.bring_back(heard=work.last)
         self._journal.append(packed)
         self._numbers.append(work.number)
+        self._answered = False
         # Whatever interrupts the work: this party is not to be used any more.
         self._opened = None
         try:
             self._reply = self._answer(opened, work)
+            self._journal.append(_ANSWERED, durable=False)
         except Exception:
             self._take_back()
             raise
+        self._answered = True
         self._work, self._opened = work, opened
         return self._reply
 
@@ -168,7 +179,9 @@ class SiteRun:
             try:
                 self._opened = self._replay()
             except _Unfinished as unfinished:
-                if heard is None or self.last <= heard:
+                # What it has answered counts, although it may not be heard: it cannot be worked
+                # on for a passing reason, and must wait until that is gone.
+                if heard is None or self.last <= heard or self._answered:
                     raise unfinished.error from None
                 self._take_back()
                 self._opened = self._replay()
@@ -199,6 +212,9 @@ class SiteRun:
     def _read(self) -> None:
         """What the journal holds, without working on it."""
         for record in self._journal:
+            self._answered = record == _ANSWERED
+            if self._answered:
+                continue
             envelope = decode_envelope(record)
             if isinstance(envelope, Hello):
                 self._plan = envelope.plan
@@ -211,8 +227,7 @@ class SiteRun:
         if heard < work.answered or (work.last and work.last not in self._numbers):
             raise ProtocolError(
                 f"has lost its memory of run {self.run}: the coordinator has had {work.answered} "
-                f"answers, of which its journal knows {heard}; restore the folder {self._folder} "
-                "from a backup, or start a new run"
+                f"answers, of which its journal knows {heard}; start a new run"
             )
         if work.number < self.last:
             raise ProtocolError(
@@ -232,6 +247,8 @@ class SiteRun:
         """The last envelope does not count, and what it did to the party neither."""
         self._journal.drop_last()
         self._numbers.pop()
+        # All before it were answered, else they would have been taken back.
+        self._answered = True
 
     # ── the party ─────────────────────────────────────────────────────────────────────────
 
@@ -244,6 +261,8 @@ class SiteRun:
         self._work = None
         with strict():
             for record in self._journal:
+                if record == _ANSWERED:
+                    continue
                 if self._work is not None:
                     self._answer(opened, self._work)
                 envelope = decode_envelope(record)

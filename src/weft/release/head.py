@@ -79,5 +79,20 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         except (ValueError, msgspec.MsgspecError) as error:
             raise ProtocolError(f"the head of a model cannot be read: {error}") from None
 
+    def insist_on(self, settings: Settings, classes: NDArray[Any] | None) -> None:
+        """Refuse a head of another problem than a party was told to train."""
+        known = None if classes is None else [str(value) for value in classes.tolist()]
+        named = None if self.classes is None else [str(value) for value in self.classes]
+        same = (self.loss, self.loss_parameters, named) == (
+            settings.loss,
+            settings.loss_parameters,
+            known,
+        )
+        if not same or self.lam not in settings.lambdas:
+            raise ProtocolError(
+                "the model that came back is of another problem (loss, classes or λ) than the one "
+                "that was trained; do not use it"
+            )
+
     def class_values(self) -> NDArray[Any] | None:
         return None if self.classes is None else np.array(self.classes)

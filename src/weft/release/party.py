@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from numpy.typing import NDArray
+
+from weft.algorithms.settings import Settings
 from weft.channels.message import Message, array, binary, text
 from weft.consortium.consent import Consent
 from weft.crypto.keyring import Keyring
@@ -63,8 +67,22 @@ class ReleaseParty:
             )
         return seal_slice(slice_, self._identity, self._readers, self._keyring.run_id)
 
-    def take(self, message: Message) -> Message:
-        """Join the slices that the others wrote to this party."""
+    def take(
+        self,
+        message: Message,
+        settings: Settings,
+        classes: NDArray[Any] | None,
+        whole: int | None,
+    ) -> None:
+        """Join the slices that the others wrote to this party.
+
+        Parameters
+        ----------
+        settings, classes
+            Of the run, as this party was told them before: the model must be of the same problem.
+        whole
+            How many parties there are; None: some are gone.
+        """
         writers, letters = array(message, "writers").tolist(), cut_boxes(message)
         slices = []
         for writer, letter in zip(writers, letters, strict=True):
@@ -75,9 +93,14 @@ class ReleaseParty:
                 )
             public, run = self._members[writer], self._keyring.run_id
             slices.append(open_slice(letter, writer, self._identity, public, run))
+        if whole is not None and len(set(writers)) != whole:
+            raise ProtocolError(
+                f"party {self._name} got {len(set(writers))} of {whole} parts of the model; do not "
+                "use it"
+            )
         head = Head.from_json(text(message, "head"))
-        self.model = join_slices(slices, head, overlapping="everything" in message)
-        return {}
+        head.insist_on(settings, classes)
+        self.model = join_slices(slices, head, overlapping=whole is None)
 
 
 def cut_boxes(message: Message) -> list[bytes]:

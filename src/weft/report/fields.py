@@ -328,7 +328,8 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("other_party", "other_rows", "other_offset", "other_size", "other_start"): _OTHERS,
             ("overlap",): Meaning(Form.TEXTS, "what counts for a cell at several holders"),
             ("bias_value",): Meaning(Form.NUMBERS, "value of the constant column"),
-            ("give.keys",): Meaning(Form.KEYS, "of other holders"),
+            ("give.keys",): Meaning(Form.KEYS, "of other holders, and their random bytes"),
+            ("way",): Meaning(Form.KEYS, "hashes of all parties' random bytes"),
             (
                 *("deal", "rows.maker", "columns.maker", "rows.place", "columns.place"),
                 *("give.to", "give.rows", "give.rows.start"),

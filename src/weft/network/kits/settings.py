@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Settings = dict[str, Any]
 
-#: Classes that a job may name; everything else of the engine and of this machine is refused.
-ALLOWED = "weft.network.engine"
+#: The coordinator's class: the only one that a job may name.
+RUN = "weft.network.engine.coordinator.CoordinatorController"
 #: The party's class, in the site's process.
 PARTY = "weft.network.engine.party.PartyComponent"
 
@@ -107,7 +107,7 @@ def _server_resources(kit: Path) -> Settings:
     resources: Settings = {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
-        "class_allow_list": [ALLOWED],
+        "class_allow_list": [RUN],
         "allow_log_streaming": False,
         "servers": [
             {
@@ -207,7 +207,7 @@ def _client_resources() -> Settings:
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
-        "class_allow_list": [ALLOWED],
+        "class_allow_list": [PARTY],
         "allow_log_streaming": False,
         "client": {
             # A coordinator that restarted is asked again soon, and not waited for long.
