@@ -10,7 +10,7 @@ from weft.channels import Channel, Failure, Message, Replies, Request, pack, siz
 from weft.channels.local import Recorded, Sink, sink_of
 from weft.errors import ProtocolError
 from weft.network.asking import ask, failure_of, not_there, outcome_of
-from weft.network.envelope import End, Ended, Hello, Welcome, Work, checksum, encode
+from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.journal import Journal
 from weft.network.living import Living
 from weft.network.outcome import (
@@ -291,8 +291,10 @@ class NetworkChannel(Channel):
                 got[party] = read
             else:
                 lacking[party] = read
-                if isinstance(reply, Failure) and reply.kind != "refused":
-                    self._living.lose(party, reply)
+                if isinstance(reply, Failure | Failed) and reply.kind != "refused":
+                    # Also one that answers that it cannot, as with a full disk: it is not asked
+                    # at every exchange, and whoever follows the run is told why it is missing.
+                    self._living.lose(party, Failure(reply.kind, reply.reason))
         self._living.watch()
         elapsed = max(self._now, self._set_clock())
         outcome = Outcome(number, _checksums(letters), elapsed, got, lacking)
