@@ -21,8 +21,8 @@ class Clock:
         self._channel = channel
         # What had been spent counts; matching the parties again does not count twice.
         self._before = Reading() if before is None else before - _spent(channel)
-        self._began = channel.elapsed
-        self._wall = result.history[-1].wall_seconds if result.history else 0.0
+        # Neither does the time for it.
+        self._wall = result.history[-1].wall_seconds - channel.elapsed if result.history else 0.0
 
     def spent(self) -> Reading:
         return self._before + _spent(self._channel)
@@ -50,7 +50,7 @@ class Clock:
             bytes_down=cost.bytes_down,
             bytes_up=cost.bytes_up,
             compute_seconds=cost.slowest,
-            wall_seconds=self._wall + self._channel.elapsed - self._began,
+            wall_seconds=self._wall + self._channel.elapsed,
             primal=sum(certificate.primal) if certificate else None,
             dual=sum(certificate.dual) if certificate else None,
             gap=certificate.gap if certificate else None,
