@@ -70,9 +70,10 @@ def new(
     if json:
         say_json({"folder": str(folder), **_public_values(public)})
         return
+    count = len(public.members)
     say(
-        f"{len(public.members)} parties in {folder}; party {public.made_by} made the run secret "
-        f"{public.run}.",
+        f"{count} {'party' if count == 1 else 'parties'} in {folder}; party {public.made_by} made "
+        f"the run secret {public.run}.",
         "- keep each party's folder to that party; public.json may be shown to anybody",
         f"- compare the fingerprints by telephone: weft keys show {folder}",
     )

@@ -49,7 +49,8 @@ def new(
     made = provision(federation, out, _requested(requests))
     say(
         f"Federation '{federation.name}': the coordinator at {federation.host}:{federation.port}, "
-        f"{len(federation.sites)} sites, {len(federation.submitters)} submitters.",
+        f"{_count(len(federation.sites), 'site')}, "
+        f"{_count(len(federation.submitters), 'submitter')}.",
         *_authority_words(made),
         *_parcel_words(made),
         *_remarks(federation),
@@ -213,6 +214,10 @@ def _next(kind: str, path: Path) -> str:
         "site": f"weft join {kit} --data FILE --id COLUMN --keys FOLDER",
         "submitter": f"weft submit {kit} CONFIG.toml",
     }[kind]
+
+
+def _count(number: int, of: str) -> str:
+    return f"{number} {of}{'' if number == 1 else 's'}"
 
 
 def _remarks(federation: FederationPlan) -> list[str]:
