@@ -3,7 +3,6 @@
 import io
 import json
 import zipfile
-from types import SimpleNamespace
 
 import pytest
 from kitted import kit_of
@@ -12,9 +11,10 @@ from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 from weft.algorithms.base import Record
 from weft.algorithms.settings import Settings
 from weft.channels import Failure
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.network.engine import supervising
 from weft.network.engine.jobs import task_file, write_job
+from weft.network.engine.notes import FORGETS
 from weft.network.engine.session import NoCoordinator, RunInfo
 from weft.network.engine.supervising import Supervisor
 from weft.network.kits.reading import Kit
@@ -160,6 +160,21 @@ def test_the_engine_takes_the_job_and_finds_no_code_in_it(tmp_path):
     assert [flow["path"].split(".")[0] for flow in server["workflows"]] == ["weft"]
 
 
+def test_a_job_that_gives_a_run_up_says_so_and_has_no_task(tmp_path):
+    job = write_job(tmp_path, RUN, None)
+    assert json.loads((job / "meta.json").read_text())[FORGETS] is True
+    server = json.loads((job / "coordinator/config/config_fed_server.json").read_text())
+    assert server["workflows"][0]["args"] == {"run": RUN, "forget": True}
+    assert not task_file(job / "coordinator").exists()
+
+
+def test_a_run_that_is_being_given_up_is_not_followed(supervise):
+    server = Server()
+    server.runs = lambda: [RunInfo(RUN, "0", "RUNNING", "today", forgets=True)]
+    with pytest.raises(ConfigError, match="is being given up"):
+        supervise(server)
+
+
 def test_the_task_comes_through_a_job_as_it_was(tmp_path):
     job = write_job(tmp_path, RUN, TASK)
     assert Task.from_json(task_file(job / "coordinator").read_text()) == TASK
@@ -187,13 +202,11 @@ def test_progress_tells_each_iteration_once_and_only_numbers_that_json_has():
     assert (progress.since(3).state, progress.since(3).sentence) == ("failed", "a reason")
 
 
-def test_the_scheduler_starts_jobs_without_asking_clients():
-    from nvflare.apis.job_def import Job
-    from nvflare.app_common.job_schedulers.job_scheduler import SCHEDULE_RESULT_OK
-
-    from weft.network.engine.scheduling import RunScheduler
-
-    job = Job("1", {}, {"coordinator": ["server", "nobody"]}, {})
-    code, sites, _ = RunScheduler()._try_job(job, SimpleNamespace())
-    assert code == SCHEDULE_RESULT_OK
-    assert {site: info.app_name for site, info in sites.items()} == {"server": "coordinator"}
+def test_the_diary_has_the_last_iteration_of_a_run_before_its_end(caplog):
+    caplog.set_level("INFO", "weft.coordinator")
+    progress = Progress(RUN)
+    for number in (1, 2, 3):
+        progress.add(record(number, gap=0.5 / number), {})
+    progress.end("over")
+    told = [entry.getMessage().removeprefix(f"run {RUN}: ") for entry in caplog.records]
+    assert [line.partition(",")[0] for line in told] == ["iteration 1", "iteration 3", "over"]

@@ -3,8 +3,12 @@
 All of these end before the engine starts; what comes after is tested with real processes.
 """
 
+import inspect
+import json
+import logging
 import socket
 from dataclasses import asdict, replace
+from importlib import import_module
 
 import pytest
 from kitted import ANNA, kit_of, sentence, write
@@ -13,9 +17,22 @@ from weft.algorithms.base import Record
 from weft.cli import network
 from weft.keys import new_keys
 from weft.network.engine import processes
-from weft.network.joining import JoinSettings, open_site, read_settings, write_settings
+from weft.network.engine.session import RunInfo
+from weft.network.joining import (
+    JoinSettings,
+    _Keeping,
+    open_site,
+    read_settings,
+    sole_use,
+    write_settings,
+)
 from weft.network.kits.reading import Kit
+from weft.network.progress import Report
+from weft.network.register import Register
+from weft.storage import StorageError
 
+#: The module; its package has the command under that name.
+submitting = import_module("weft.cli.submit")
 TABLE = "id,age,y\na,1,0\nb,2,1\nc,3,1\n"
 
 
@@ -125,3 +142,208 @@ def test_a_line_about_a_run_says_who_answers_and_what_it_cost():
     line = network.report_text(record, ["north", "south"], {"south": "is not connected"})
     for part in ("iteration 3", "loss 0.5", "9 round trips", "3.0 MB", "1 of 2", "without south"):
         assert part in line
+
+
+# ── what a coordinator says ───────────────────────────────────────────────────────────────
+
+
+class Server:
+    """A session that is played, with jobs from the newest to the oldest."""
+
+    def __init__(self, *jobs, reports=None):
+        self.jobs, self.reports = list(jobs), reports or {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def connected(self):
+        return ["north", "south"]
+
+    def runs(self):
+        return self.jobs
+
+    def progress(self, job, since):
+        return self.reports.get(job)
+
+    def stop(self, job):
+        pass
+
+
+def job(run, number, status, state=None, sentence=""):
+    ending = None if state is None else Report(run=run, state=state, sentence=sentence)
+    return RunInfo(run, number, status, "today", ending)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    def play(*jobs, **options):
+        monkeypatch.setattr(network, "_session", lambda kit: Server(*jobs, **options))
+
+    return play
+
+
+def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, server):
+    server(
+        job("a", "5", "RUNNING"),
+        job("b", "4", "FINISHED:COMPLETED", "over"),
+        job("c", "3", "FINISHED:ABORTED", "failed", "party south refuses this"),
+        job("d", "2", "FINISHED:ABORTED", "stopped"),
+        # An earlier try of the same run does not count.
+        job("b", "1", "FINISHED:EXECUTION_EXCEPTION"),
+        job("e", "0", "FINISHED:EXECUTION_EXCEPTION"),
+        reports={"5": Report(run="a", state="running")},
+    )
+    kit = kit_of(place, ANNA)
+    _, out, _ = weft("status", kit)
+    assert out.splitlines() == [
+        "Connected: north, south.",
+        "a: running, submitted today",
+        "b: over, submitted today",
+        "c: failed, submitted today: party south refuses this",
+        "d: stopped, submitted today",
+        "e: its process died, submitted today",
+    ]
+    told = json.loads(weft("status", kit, "--json")[1])
+    assert [run["state"] for run in told["runs"]][:3] == ["running", "over", "failed"]
+    assert told["runs"][2]["sentence"] == "party south refuses this"
+
+
+def test_giving_a_run_up_names_who_does_not_know_it(place, weft, server, monkeypatch):
+    server()
+    monkeypatch.setattr(
+        "weft.network.engine.forgetting.Forgetting.do", lambda _: {"south": "is not connected"}
+    )
+    code, out, _ = weft("stop", kit_of(place, ANNA), "a-1", "--forget")
+    assert code == 0
+    assert "a-1 is given up" in out
+    assert "south does not know it (is not connected)" in out
+    assert "--forget" in out
+
+
+def test_which_run_is_given_up_must_be_said(place, weft, server):
+    server()
+    assert "name the run" in sentence(weft("stop", kit_of(place, ANNA), "--forget"))
+    assert "'../a'" in sentence(weft("stop", kit_of(place, ANNA), "../a", "--forget"))
+
+
+@pytest.mark.parametrize(
+    ("report", "has", "has_not"),
+    [
+        (Report(run="a", state="failed", sentence="no"), ["--resume a", "a --forget"], []),
+        (Report(run="a", state="failed", sentence="no", kept=False), ["anew"], ["--resume"]),
+        (Report(run="a", state="stopped"), ["--resume a"], []),
+    ],
+    ids=["kept", "not begun", "stopped"],
+)
+def test_only_what_is_kept_is_said_to_go_on(report, has, has_not):
+    told = submitting._why_not(report, "anna")
+    assert all(words in told for words in has)
+    assert not any(words in told for words in has_not)
+
+
+def test_without_a_terminal_a_run_is_followed_by_a_line_now_and_then(capsys, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(submitting, "monotonic", lambda: now[0])
+    record = asdict(Record(3, 1, 9, 2e6, 1e6, 0.0, 0.0, primal=0.5, gap=0.01, certified_at=2))
+    quiet, line = (submitting._Line("a-1", quiet=told) for told in (True, False))
+    reports = [
+        Report(run="a-1", state="starting"),
+        Report(run="a-1", state="running"),
+        Report(run="a-1", state="running", records=[record], parties=["north"]),
+        Report(run="a-1", state="running", parties=["north"]),
+    ]
+    for number, report in enumerate(reports):
+        now[0] = 100.0 + 6.0 * number
+        quiet.show(report)
+        line.show(report)
+    now[0] = 200.0
+    line.show(reports[-1])
+    said = capsys.readouterr().err.splitlines()
+    assert [words.partition(" · ")[0] for words in said] == ["a-1: iteration 3"] * 2
+
+
+# ── what a site's owner can do ────────────────────────────────────────────────────────────
+
+
+def test_a_sites_owner_sees_its_runs_and_drops_one(place, site, weft):
+    kit = kit_of(place, "south")
+    assert weft("status", kit)[1] == "No run yet.\n"
+    register = Register(site / "home")
+    register.begin("a-1")
+    register.begin("b-1")
+    register.end("a-1", "over", [])
+    memory = site / "home" / "runs" / "b-1" / "memory"
+    memory.mkdir(parents=True)
+    write(memory / "secret.memory", "secret")
+    _, out, _ = weft("status", kit)
+    assert "a-1: over since" in out
+    assert "b-1: under way" in out
+    assert "--forget" in out
+    code, out, _ = weft("join", kit, "--forget", "b-1")
+    assert code == 0
+    assert "b-1 is dropped" in out
+    assert not (site / "home" / "runs" / "b-1").exists()
+    told = json.loads(weft("status", kit, "--json")[1])["runs"]
+    assert [run["how"] for run in told] == ["over", "dropped by its owner"]
+    assert "takes no part in a run 'c-1'" in sentence(weft("join", kit, "--forget", "c-1"))
+
+
+def test_two_processes_do_not_work_with_one_sites_kit(place, site, weft, monkeypatch):
+    monkeypatch.setattr(processes, "join", lambda *_: pytest.fail("was started"))
+    kit = kit_of(place, "south")
+    options = ["--data", "table.csv", "--id", "id", "--label", "y", "--keys", "keys"]
+    with sole_use(Kit.open(kit)):
+        for more in (options, ["--forget", "b-1"]):
+            assert "runs with" in sentence(weft("join", kit, *more))
+
+
+class Release:
+    """A party that gets the model; its disk may be full."""
+
+    def __init__(self):
+        self.model, self.full, self.saved = self, False, 0
+
+    def replaying(self):
+        """As a party has it."""
+
+    close = replaying
+
+    def on(self, phase, message):
+        return {"phase": phase}
+
+    def save(self, path):
+        if self.full:
+            raise StorageError(f"{path}: cannot be written")
+        path.write_text("model")
+        self.saved += 1
+
+
+def test_a_full_disk_is_an_obstacle_to_a_model_only_where_none_was_kept(tmp_path, caplog):
+    party = Release()
+    keeping = _Keeping(party, tmp_path / "models" / "a-1.npz")
+    party.full = True
+    with pytest.raises(StorageError):
+        keeping.on("release.model", {})
+    party.full = False
+    assert keeping.on("release.slices", {}) == {"phase": "release.slices"}
+    assert party.saved == 0
+    assert keeping.on("release.model", {}) == {"phase": "release.model"}
+    party.full = True
+    with caplog.at_level(logging.WARNING):
+        assert keeping.on("release.model", {}) == {"phase": "release.model"}
+    assert "from before" in caplog.text
+    assert party.saved == 1
+
+
+def test_a_site_opens_no_door_for_job_processes(monkeypatch):
+    from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+
+    made = []
+    assert "create_internal_listener" in inspect.signature(CoreCell.__init__).parameters
+    monkeypatch.setattr(CoreCell, "__init__", lambda cell, **options: made.append(options))
+    processes._listen_to_nobody()
+    CoreCell(fqcn="south", create_internal_listener=True)
+    assert made == [{"fqcn": "south", "create_internal_listener": False}]

@@ -64,6 +64,12 @@ def join(
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="For a coordinator that is not there yet.")
     ] = 60.0,
+    forget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Do not join, but drop a run with all that is kept of it."
+        ),
+    ] = None,
 ) -> None:
     """Take part in the runs of a federation with this site's data, until Ctrl-C or SIGTERM.
 
@@ -73,14 +79,20 @@ def join(
 
     What this site refuses, by its policy or the roster, is refused here, with a reason, whatever
     the coordinator asks.
+
+    A run that nobody will bring to its end keeps its secrets here. weft status KIT lists the runs,
+    and weft join KIT --forget RUN drops one for good; nobody can take it up again.
     """
     from weft.network.engine import require_engine
-    from weft.network.joining import open_site, write_settings
+    from weft.network.joining import open_site, sole_use, write_settings
     from weft.network.kits.reading import Kit
 
     require_engine()
     opened = Kit.open(kit, "site")
     opened.prepare()
+    if forget is not None:
+        _drop(opened, forget)
+        return
     files = {"keys": keys, "roster": roster, "policy": policy}
     settings = _settled(
         opened,
@@ -94,11 +106,27 @@ def join(
             },
         },
     )
-    site = open_site(settings, opened)
-    write_settings(opened, settings)
-    from weft.network.engine import processes
+    with sole_use(opened):
+        site = open_site(settings, opened)
+        write_settings(opened, settings)
+        from weft.network.engine import processes
 
-    processes.join(opened, site, wait)
+        processes.join(opened, site, wait)
+
+
+def _drop(kit: Kit, run: str) -> None:
+    """``weft join --forget``."""
+    from weft.cli.console import say
+    from weft.network.forgetting import drop_run
+    from weft.network.joining import sole_use
+    from weft.network.task import check_run
+
+    with sole_use(kit):
+        drop_run(kit.home, check_run(run))
+    say(
+        f"Run {run} is dropped: this site takes no part in it any more, and what it kept of it is "
+        "deleted. Start weft join again for other runs."
+    )
 
 
 def _settled(kit: Kit, given: dict[str, Any]) -> JoinSettings:
@@ -127,13 +155,23 @@ def _settled(kit: Kit, given: dict[str, Any]) -> JoinSettings:
 
 
 def status(kit: KitFolder, json: AsJson = False) -> None:
-    """Say which parties are connected, and how runs get on."""
-    from weft.cli.console import say, say_json
+    """Say which parties are connected, and how runs get on.
 
+    With a site's kit, the runs that the site takes or took part in; nothing is asked then.
+    """
+    from weft.cli.console import say, say_json
+    from weft.network.kits.reading import Kit
+
+    if Kit.look(kit).kind == "site":
+        _say_own(Kit.open(kit), json)
+        return
     with _session(kit) as session:
         parties = session.connected()
-        runs = session.runs()
-        entries = [_entry(session, run) for run in runs]
+        # A run that was gone on with has several jobs, of which the newest counts.
+        newest: dict[str, RunInfo] = {}
+        for found in session.runs():
+            newest.setdefault(found.run, found)
+        entries = [_entry(session, run) for run in newest.values()]
     if json:
         say_json({"connected": parties, "runs": entries})
         return
@@ -142,7 +180,31 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
         say("No run yet.")
     for entry in entries:
         where = f" · {entry['progress']}" if entry["progress"] else ""
-        say(f"{entry['run']}: {entry['state']}, submitted {entry['submitted']}{where}")
+        why = f": {entry['sentence']}" if entry["sentence"] else ""
+        say(f"{entry['run']}: {entry['state']}, submitted {entry['submitted']}{where}{why}")
+
+
+def _say_own(kit: Kit, json: bool) -> None:
+    """The runs of a site, from its own records."""
+    import msgspec
+
+    from weft.cli.console import say, say_json
+    from weft.network.register import Register
+
+    entries = Register(kit.home).entries()
+    if json:
+        say_json({"runs": [msgspec.to_builtins(entry) for entry in entries]})
+        return
+    if not entries:
+        say("No run yet.")
+    for entry in entries:
+        ended = f"{entry.how} since {entry.ended}" if entry.ended else "under way"
+        say(f"{entry.run}: {ended}, began {entry.began}")
+    if any(not entry.ended for entry in entries):
+        say(
+            f"Drop a run that nobody will bring to its end with weft join {kit.path} --forget RUN, "
+            "while no other weft join runs with this kit."
+        )
 
 
 def stop(
@@ -150,11 +212,21 @@ def stop(
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="By default the one that is running.")
     ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Give RUN up for good, running or not.")
+    ] = False,
 ) -> None:
-    """Stop a run; weft submit --resume RUN goes on with it."""
+    """Stop a run; weft submit --resume RUN goes on with it.
+
+    With --forget it is given up instead: its parties and the coordinator delete what they keep to
+    go on with it, which holds secrets and ciphertext. Results that were brought back stay.
+    """
     from weft.cli.console import say
     from weft.errors import ConfigError
 
+    if forget:
+        _forget(kit, run)
+        return
     with _session(kit) as session:
         going = [found for found in session.runs() if _goes_on(session, found)]
         chosen = [found for found in going if run is None or found.run == run]
@@ -166,7 +238,32 @@ def stop(
             raise ConfigError(f"several runs are running ({names}); name one")
         for found in chosen:
             session.stop(found.job)
-    say(f"Run {chosen[0].run} is stopped; weft submit with --resume {chosen[0].run} goes on.")
+    stopped = chosen[0].run
+    say(
+        f"Run {stopped} is stopped; weft submit with --resume {stopped} goes on, weft stop {kit} "
+        f"{stopped} --forget gives it up."
+    )
+
+
+def _forget(kit: Path, run: str | None) -> None:
+    """``weft stop --forget``."""
+    from weft.cli.console import say
+    from weft.errors import ConfigError
+    from weft.network.task import check_run
+
+    if run is None:
+        raise ConfigError("name the run that is to be given up; weft status lists them")
+    check_run(run)
+    with _session(kit) as session:
+        from weft.network.engine.forgetting import Forgetting
+
+        deaf = Forgetting(session, run).do()
+    say(f"Run {run} is given up; the coordinator keeps nothing of it.")
+    for party, why in sorted(deaf.items()):
+        say(
+            f"- {party} does not know it ({why}) and keeps its part; there, weft join KIT --forget "
+            f"{run} deletes it"
+        )
 
 
 def _goes_on(session: Session, run: RunInfo) -> bool:
@@ -191,9 +288,12 @@ def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
     progress = ""
     if report is not None and report.records:
         progress = report_text(report.records[-1], report.parties, report.away)
+    # A job outlives its run by seconds, in which it answers itself.
+    ending = run.ending if report is None else report
     return {
         "run": run.run,
         "state": run.words if report is None else report.state,
+        "sentence": "" if ending is None else ending.sentence,
         "submitted": run.submitted,
         "progress": progress,
     }

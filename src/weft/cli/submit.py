@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -71,6 +72,8 @@ def submit(
     run = new_run(plan) if resume is None else check_run(resume)
     with Session(opened) as session:
         task = task_of(plan, session.connected())
+        if resume is not None and all(found.run != run for found in session.runs()):
+            raise ConfigError(f"the coordinator knows no run '{run}'; weft status lists them")
     with tempfile.TemporaryDirectory() as into, _Line(run, quiet=quiet or json) as line:
         line.say(f"run {run} with {', '.join(task.parties)}")
         supervisor = Supervisor(opened, run, task, line.say, line.show)
@@ -82,13 +85,24 @@ def submit(
                 f"with weft stop {kit}"
             )
             sys.exit(130)
-        if ended.state == "stopped":
-            raise ProtocolError(f"run {run} was stopped; go on with --resume {run}")
         if ended.state != "over":
-            raise ProtocolError(f"{ended.sentence} (run {run}; --resume {run} goes on with it)")
+            raise ProtocolError(_why_not(ended, kit))
         summary, remarks = write_out(Path(into), folder, plan, keys, party)
     if not quiet or json:
         _tell(folder, run, summary, remarks, json)
+
+
+def _why_not(ended: Report, kit: Path) -> str:
+    """Why there is no result, and what can be done."""
+    run = ended.run
+    if ended.state == "stopped":
+        return f"run {run} was stopped; go on with --resume {run}"
+    if not ended.kept:
+        return f"{ended.sentence} (nothing was begun; submit it anew then)"
+    return (
+        f"{ended.sentence} (run {run} is kept: --resume {run} goes on if that can be mended, weft "
+        f"stop {kit} {run} --forget gives it up)"
+    )
 
 
 def _tell(folder: Path, run: str, summary: dict[str, Any], remarks: list[str], json: bool) -> None:
@@ -110,8 +124,15 @@ def _tell(folder: Path, run: str, summary: dict[str, Any], remarks: list[str], j
     )
 
 
+#: Seconds between two lines about a run where there is no terminal.
+_LINES = 10.0
+
+
 class _Line:
-    """One line on stderr that follows a run, and lines above it for what else happens."""
+    """One line on stderr that follows a run, and lines above it for what else happens.
+
+    Where stderr is no terminal there is a new line now and then.
+    """
 
     def __init__(self, run: str, *, quiet: bool) -> None:
         from rich.console import Console
@@ -120,6 +141,8 @@ class _Line:
         self._console = Console(stderr=True, highlight=False)
         self._live = self._console.is_terminal and not quiet
         self._status = self._console.status(f"{run}: starting …")
+        self._next = monotonic() + _LINES
+        self._told = "starting"
 
     def __enter__(self) -> Self:
         if self._live:
@@ -144,6 +167,12 @@ class _Line:
         """The line that changes."""
         from weft.cli.network import report_text
 
-        if self._live and report.records:
-            told = report_text(report.records[-1], report.parties, report.away)
-            self._status.update(f"{self._run}: {told}")
+        if report.records:
+            self._told = report_text(report.records[-1], report.parties, report.away)
+        elif report.state == "running" and self._told == "starting":
+            self._told = "matching samples"
+        if self._live:
+            self._status.update(f"{self._run}: {self._told}")
+        elif monotonic() > self._next:
+            self._next = monotonic() + _LINES
+            self.say(f"{self._run}: {self._told}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -10,12 +13,18 @@ import msgspec
 from weft.channels import Message
 from weft.errors import ConfigError
 from weft.ledger.account import Ledger
+from weft.model import Model
 from weft.network.kits.reading import Kit, packed_json
 from weft.network.member import load_member
 from weft.network.memory import FileMemory
 from weft.network.site import Opened, Opening, Site
 from weft.party import Party
-from weft.storage import replacing
+from weft.storage import StorageError, replacing
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows has none.
+    fcntl = None  # type: ignore[assignment]
 
 log = logging.getLogger("weft.site")
 
@@ -74,6 +83,30 @@ def read_settings(kit: Kit) -> JoinSettings | None:
         ) from None
 
 
+@contextmanager
+def sole_use(kit: Kit) -> Iterator[None]:
+    """Let one process at a time work with what a site keeps; the lock goes with its process."""
+    if fcntl is None:  # pragma: no cover - Windows has none.
+        yield
+        return
+    path = kit.home / ".site.lock"
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be opened ({error.strerror or error}); check its owner and permissions"
+        ) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigError(
+            f"weft join runs with {kit.path} already; end that one first (Ctrl-C, or SIGTERM)"
+        ) from None
+    finally:
+        os.close(handle)
+
+
 def open_site(settings: JoinSettings, kit: Kit) -> Site:
     """Read everything that the site needs, and be ready to answer.
 
@@ -105,8 +138,23 @@ def _path(name: str | None) -> Path | None:
     return None if name is None else Path(name)
 
 
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be written ({error.strerror or error}); check the folder's permissions "
+            "and free space"
+        ) from None
+
+
 class _Keeping:
-    """A party that keeps the model on its site, where it gets one."""
+    """A party that keeps the model on its site, where it gets one.
+
+    Where the disk is full, the party is asked once more, and keeps the model then. One that is
+    brought back has kept it before: then a full disk is no obstacle.
+    """
 
     def __init__(self, party: Party, path: Path) -> None:
         self._party, self._path = party, path
@@ -116,7 +164,17 @@ class _Keeping:
     def on(self, phase: str, message: Message) -> Message:
         reply = self._party.on(phase, message)
         if phase == "release.model" and self._party.model is not None:
-            self._path.parent.mkdir(mode=0o700, exist_ok=True)
-            self._party.model.save(self._path)
-            log.info("the model is in %s", self._path)
+            self._keep(self._party.model)
         return reply
+
+    def _keep(self, model: Model) -> None:
+        try:
+            with _writing(self._path):
+                self._path.parent.mkdir(mode=0o700, exist_ok=True)
+                model.save(self._path)
+        except StorageError as error:
+            if not self._path.exists():
+                raise
+            log.warning("the model in %s is the one from before (%s)", self._path, error)
+        else:
+            log.info("the model is in %s", self._path)

@@ -7,18 +7,22 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from weft.algorithms.base import Record
-from weft.channels import Failure
 from weft.report.plain import finite
+
+if TYPE_CHECKING:
+    # Whoever asks how a run gets on need not load what runs it.
+    from weft.algorithms.base import Record
+    from weft.channels import Failure
 
 log = logging.getLogger("weft.coordinator")
 
-#: ``starting`` → ``running`` → ``over``, ``failed`` (a sentence says why) or ``stopped``.
-State = Literal["starting", "running", "over", "failed", "stopped"]
+#: ``starting`` → ``running`` → ``over``, ``failed`` (a sentence says why) or ``stopped``; one that
+#: is given up is ``forgotten``.
+State = Literal["starting", "running", "over", "failed", "stopped", "forgotten"]
 #: Seconds between two lines about iterations in the diary.
 _LINES = 5.0
 
@@ -31,9 +35,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     records
         Iterations from the one that was asked for.
     parties, away
-        All parties, and why some do not answer at the moment.
+        All parties, and why some do not answer at the moment; of a run that is forgotten, why some
+        do not know it.
     sentence
         Why the run failed or was stopped.
+    kept
+        Whether there is something to go on with, or to give up.
     """
 
     run: str
@@ -42,6 +49,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     parties: list[str] = []
     away: dict[str, str] = {}
     sentence: str = ""
+    kept: bool = True
 
     def to_plain(self) -> dict[str, Any]:
         """As values that JSON can hold."""
@@ -67,6 +75,8 @@ class Progress:
         self._parties: tuple[str, ...] = ()
         self._away: dict[str, str] = {}
         self._next_line = 0.0
+        #: The last iteration, if the diary does not have it yet.
+        self._untold: Record | None = None
 
     def begin(self, parties: tuple[str, ...]) -> None:
         """All parties take part."""
@@ -82,15 +92,27 @@ class Progress:
             before, self._away = self._away, told
         for party in told.keys() - before.keys():
             log.info("run %s: %s is away: it %s", self.run, party, told[party])
+        self._untold = record
         if time.monotonic() > self._next_line:
             self._next_line = time.monotonic() + _LINES
-            log.info("run %s: %s", self.run, _line(record))
+            self._tell()
 
-    def end(self, state: State, sentence: str = "") -> None:
-        """The run is over, for now or for good."""
+    def end(
+        self, state: State, sentence: str = "", away: Mapping[str, Failure] | None = None
+    ) -> None:
+        """The run is over, for now or for good; ``away``: who does not know it, if it matters."""
         with self._lock:
             self._state, self._sentence = state, sentence
+            if away is not None:
+                self._away = {party: failure.reason for party, failure in away.items()}
+        self._tell()
         log.info("run %s: %s%s", self.run, state, f": {sentence}" if sentence else "")
+
+    def _tell(self) -> None:
+        """Let the diary have the last iteration."""
+        if self._untold is not None:
+            log.info("run %s: %s", self.run, _line(self._untold))
+            self._untold = None
 
     def since(self, number: int = 0) -> Report:
         """How it is getting on, with the iterations from that number."""

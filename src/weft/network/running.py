@@ -13,8 +13,9 @@ import msgspec
 from weft.algorithms.base import Record
 from weft.coordination import Outcome, coordinate
 from weft.drafts import building
-from weft.errors import ConfigError
+from weft.errors import ConfigError, ProtocolError
 from weft.network.channel import NetworkChannel, Timeouts
+from weft.network.forgetting import SUBMITTER, TASK, delete_folder
 from weft.network.journal import Journal
 from weft.network.post import Post
 from weft.network.progress import Progress
@@ -24,12 +25,16 @@ from weft.storage import locked, replacing
 
 log = logging.getLogger("weft.coordinator")
 
-#: Names in the folder of a run.
-_TASK, _SECRET, _JOURNAL = "task.json", "run", "journal.weft"
+#: More names in the folder of a run.
+_SECRET, _JOURNAL = "run", "journal.weft"
 
 
 def coordinate_run(
-    open_post: Callable[[tuple[str, ...]], Post], folder: Path, task: Task, progress: Progress
+    open_post: Callable[[tuple[str, ...]], Post],
+    folder: Path,
+    task: Task,
+    progress: Progress,
+    submitter: str = "",
 ) -> None:
     """Bring a run to its end, from wherever it was left.
 
@@ -39,9 +44,11 @@ def coordinate_run(
         Makes the post to some parties.
     folder
         Of this run: everything that must outlive this process lies there. The results are in its
-        ``results`` when the run is over.
+        ``results`` when the run is over. A run that could not begin leaves no folder.
     progress
         Is told how it gets on; its name is that of the run.
+    submitter
+        Who may give the run up.
 
     Raises
     ------
@@ -50,8 +57,8 @@ def coordinate_run(
     """
     _make(folder)
     # A server that was killed leaves a coordinator behind for some seconds.
-    with locked(folder / _TASK):
-        task = _kept_task(folder, task)
+    with locked(folder / TASK):
+        task = _kept_task(folder, task, submitter)
         # With a journal it was killed before all parties knew that it is over.
         if (folder / PARCEL).is_dir() and not (folder / _JOURNAL).exists():
             log.info("run %s: was over already", progress.run)
@@ -65,8 +72,13 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
     channel = NetworkChannel(post, progress.run, journal, timeouts)
     if len(journal):
         log.info("run %s: goes on after %d exchanges", progress.run, len(journal) - 1)
+    begun = True
     try:
-        channel.hello(task.told(), task.timeout)
+        try:
+            channel.hello(task.told(), task.timeout)
+        except ProtocolError:
+            begun = len(journal) > 0
+            raise
         progress.begin(post.parties)
 
         def tell(record: Record) -> None:
@@ -85,6 +97,9 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
     finally:
         channel.close()
         journal.close()
+        if not begun:
+            # Parties that would have taken part were told so; there is nothing to go on with.
+            delete_folder(folder)
     # It holds ciphertext, and nobody needs it any more.
     Journal(folder / _JOURNAL).delete()
 
@@ -104,10 +119,11 @@ def _make(folder: Path) -> None:
         ) from None
 
 
-def _kept_task(folder: Path, task: Task) -> Task:
+def _kept_task(folder: Path, task: Task, submitter: str) -> Task:
     """The task that a run began with; ``task`` must be the same, but for who is connected now."""
-    path = folder / _TASK
+    path = folder / TASK
     if not path.exists():
+        _write(folder / SUBMITTER, submitter.encode())
         _write(path, task.to_json().encode())
         return task
     kept = Task.from_json(path.read_text(encoding="utf-8"))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
+from nvflare.apis.job_def import JobMetaKey
 from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 from nvflare.fuel.f3.mpm import MainProcessMonitor
@@ -18,10 +19,12 @@ from weft.network.bonds import BondedPost
 from weft.network.credentials import Credential
 from weft.network.engine.diary import keep_diary
 from weft.network.engine.jobs import OUTCOME, PROGRESS, task_file
+from weft.network.engine.notes import ending_file
 from weft.network.engine.post import NvflarePost
+from weft.network.forgetting import forget_run
 from weft.network.kits.reading import Kit, packed_json
 from weft.network.post import Stopped
-from weft.network.progress import Progress
+from weft.network.progress import Progress, Report
 from weft.network.results import FILES, PARCEL
 from weft.network.running import coordinate_run
 from weft.network.task import Task, check_run
@@ -42,11 +45,13 @@ class CoordinatorController(Controller):
     ----------
     run
         Name of the run.
+    forget
+        Give the run up.
     """
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, forget: bool = False) -> None:
         super().__init__()
-        self.run = run
+        self.run, self.forget = run, forget
         self._progress = Progress(run)
 
     def start_controller(self, fl_ctx: FLContext) -> None:
@@ -62,14 +67,10 @@ class CoordinatorController(Controller):
         job = fl_ctx.get_job_id()
         kit = Kit.look(workspace.get_root_dir())
         keep_diary(kit)
-        log.info("run %s: begins", self.run)
-        folder = kit.runs / self.run
+        log.info("run %s: %s", self.run, "is given up" if self.forget else "begins")
         try:
             # A job's config comes from outside: its run must not name another folder.
-            check_run(self.run)
-            task = Task.from_json(
-                task_file(Path(workspace.get_app_dir(job))).read_text(encoding="utf-8")
-            )
+            folder = kit.runs / check_run(self.run)
             credential = Credential.of(kit)
 
             def open_post(parties: tuple[str, ...]) -> BondedPost:
@@ -78,8 +79,15 @@ class CoordinatorController(Controller):
                 )
                 return BondedPost(carrier, credential)
 
-            coordinate_run(open_post, folder, task, self._progress)
-            self._progress.end("over")
+            submitter = _submitter(workspace, job)
+            if self.forget:
+                deaf = forget_run(open_post, folder, self.run, submitter)
+                self._progress.end("forgotten", away=deaf)
+            else:
+                path = task_file(Path(workspace.get_app_dir(job)))
+                task = Task.from_json(path.read_text(encoding="utf-8"))
+                coordinate_run(open_post, folder, task, self._progress, submitter)
+                self._progress.end("over")
         except Stopped as error:
             self._progress.end("stopped", str(error))
         except WeftError as error:
@@ -90,7 +98,7 @@ class CoordinatorController(Controller):
                 "failed",
                 f"the coordinator broke down ({type(error).__name__}: {error}); its diary says why",
             )
-        self._hand_out(folder, Path(workspace.get_run_dir(job)))
+        self._hand_out(kit, job, Path(workspace.get_run_dir(job)))
 
     def process_result_of_unknown_task(self, *_: Any, **__: Any) -> None:
         """There are no tasks in the engine's sense."""
@@ -99,14 +107,33 @@ class CoordinatorController(Controller):
         since = data.get("since", 0) if isinstance(data, dict) else 0
         return self._progress.since(since).to_plain()
 
-    def _hand_out(self, folder: Path, run_dir: Path) -> None:
+    def _hand_out(self, kit: Kit, job: str, run_dir: Path) -> None:
         """Put what may leave into the job's folder, which the engine gives to the submitter."""
-        told = msgspec.structs.replace(self._progress.since(), records=[])
-        (run_dir / OUTCOME).write_bytes(packed_json(told.to_plain()))
-        for name in FILES:
-            found = folder / PARCEL / name
-            if told.state == "over" and found.exists():
-                (run_dir / name).write_bytes(found.read_bytes())
+        told = self._ended(kit)
+        packed = packed_json(told.to_plain())
+        (run_dir / OUTCOME).write_bytes(packed)
+        ending = ending_file(kit, job)
+        ending.parent.mkdir(mode=0o700, exist_ok=True)
+        ending.write_bytes(packed)
+        if told.state == "over":
+            for name in FILES:
+                found = kit.runs / self.run / PARCEL / name
+                if found.exists():
+                    (run_dir / name).write_bytes(found.read_bytes())
+
+    def _ended(self, kit: Kit) -> Report:
+        """How the run ended, without its iterations."""
+        try:
+            kept = (kit.runs / check_run(self.run)).is_dir()
+        except WeftError:
+            kept = False
+        return msgspec.structs.replace(self._progress.since(), records=[], kept=kept)
+
+
+def _submitter(workspace: Workspace, job: str) -> str:
+    """Who handed this job in, by the certificate that the server has seen."""
+    meta = msgspec.json.decode(Path(workspace.get_job_meta_path(job)).read_bytes())
+    return str(meta.get(JobMetaKey.SUBMITTER_NAME.value, ""))
 
 
 def _end_soon() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from weft.network.task import Task
+from weft.network.engine.notes import FORGETS
+
+if TYPE_CHECKING:
+    from weft.network.task import Task
 
 #: Topic of the question how a run gets on, and the file that says how it ended.
 PROGRESS, OUTCOME = "weft.progress", "outcome.json"
@@ -24,8 +28,13 @@ def task_file(app: Path) -> Path:
     return app / "config" / "task.json"
 
 
-def write_job(folder: Path, run: str, task: Task) -> Path:
+def write_job(folder: Path, run: str, task: Task | None) -> Path:
     """Write a run's job below ``folder``.
+
+    Parameters
+    ----------
+    task
+        What the run does; None: the run is given up.
 
     Returns
     -------
@@ -35,11 +44,17 @@ def write_job(folder: Path, run: str, task: Task) -> Path:
     job = folder / run
     config = job / _APP / "config"
     config.mkdir(parents=True)
-    _write(
-        job / "meta.json",
-        {"name": run, "resource_spec": {}, "deploy_map": {_APP: ["server", _NOBODY]}},
-    )
-    controller = {"id": _APP, "path": _CONTROLLER, "args": {"run": run}}
+    meta: dict[str, object] = {
+        "name": run,
+        "resource_spec": {},
+        "deploy_map": {_APP: ["server", _NOBODY]},
+    }
+    arguments: dict[str, object] = {"run": run}
+    if task is None:
+        meta |= {FORGETS: True}
+        arguments |= {"forget": True}
+    _write(job / "meta.json", meta)
+    controller = {"id": _APP, "path": _CONTROLLER, "args": arguments}
     _write(
         config / "config_fed_server.json",
         {"format_version": 2, "workflows": [controller], "components": []},
@@ -47,7 +62,8 @@ def write_job(folder: Path, run: str, task: Task) -> Path:
     _write(
         config / "config_fed_client.json", {"format_version": 2, "executors": [], "components": []}
     )
-    task_file(job / _APP).write_text(task.to_json(), encoding="utf-8")
+    if task is not None:
+        task_file(job / _APP).write_text(task.to_json(), encoding="utf-8")
     return job
 
 

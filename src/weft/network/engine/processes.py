@@ -13,6 +13,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from threading import Thread
 from types import FrameType
 from typing import Any, NoReturn
@@ -72,6 +73,7 @@ def join(kit: Kit, site: Site, wait: float) -> NoReturn:
 
     kit.prepare()
     conn_manager.MAX_WAIT = _RECONNECT
+    _listen_to_nobody()
     PartyComponent.site = BondedSite(site, Credential.of(kit), kit.name, kit.host)
 
     def start() -> None:
@@ -94,6 +96,23 @@ def join(kit: Kit, site: Site, wait: float) -> NoReturn:
             PartyComponent.client.close()
 
     _run(kit, start, leave)
+
+
+def _listen_to_nobody() -> None:
+    """Keep the engine from opening its door for job processes, of which a site has none.
+
+    It is a port of the loopback, in clear text, on which any process of the machine could claim to
+    be anybody.
+    """
+    from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+
+    begin = CoreCell.__init__
+
+    @wraps(begin)
+    def closed(cell: Any, *args: Any, **options: Any) -> None:
+        begin(cell, *args, **{**options, "create_internal_listener": False})
+
+    CoreCell.__init__ = closed
 
 
 def _arguments(kit: Kit, *options: str, **more: Any) -> Namespace:

@@ -13,30 +13,45 @@ import logging
 from types import MethodType
 from typing import Any
 
+import msgspec
 from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import Job, JobMetaKey
 from nvflare.apis.job_scheduler_spec import DispatchInfo
+from nvflare.apis.storage import StorageException
+from nvflare.apis.utils.job_utils import get_event_job_id
 from nvflare.app_common.job_schedulers.job_scheduler import (
     SCHEDULE_RESULT_OK,
     DefaultJobScheduler,
 )
+from nvflare.private.defs import ClientType
+
+from weft.network.engine.notes import ENDING, FORGETS, ending_file
+from weft.network.kits.reading import Kit
 
 log = logging.getLogger("weft.server")
 
 _SERVER = "server"
-#: What the diary says of a party at which event.
-_NEWS = {
-    EventType.CLIENT_REGISTER_PROCESSED: "is connected",
-    EventType.CLIENT_QUIT: "has left",
-}
+#: Events about whoever is at the other end of a connection.
+_COMING, _LIVING, _LEAVING = (
+    EventType.CLIENT_REGISTER_PROCESSED,
+    EventType.CLIENT_HEARTBEAT_RECEIVED,
+    EventType.CLIENT_QUIT,
+)
 
 
 class RunScheduler(DefaultJobScheduler):
     """Schedules jobs for the server alone, as soon as there is room for one.
 
-    Being the server's one component of ours, it also tells the diary who comes and goes.
+    One that gives a run up need not wait until there is room. Being the server's one component of
+    ours, it also tells the diary who comes and goes, and notes how runs ended.
     """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        #: Parties that the diary knows to be connected.
+        self._there: set[str] = set()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_START:
@@ -44,10 +59,35 @@ class RunScheduler(DefaultJobScheduler):
             runner._start_run = MethodType(_start_run, runner)
             # What a server that died left behind as running cannot be running now.
             runner.update_abnormal_finished_jobs([], fl_ctx)
-        elif event_type in _NEWS:
-            who = fl_ctx.get_peer_context() or fl_ctx
-            log.info("%s %s", who.get_identity_name(default="a party"), _NEWS[event_type])
+        elif event_type in (_COMING, _LIVING, _LEAVING):
+            self._see(event_type, fl_ctx)
+        elif event_type == EventType.JOB_COMPLETED:
+            _note_ending(get_event_job_id(fl_ctx), fl_ctx)
         super().handle_event(event_type, fl_ctx)
+
+    def _see(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Tell the diary who is there. Parties that outlive a server only go on to show life."""
+        who = (fl_ctx.get_peer_context() or fl_ctx).get_identity_name(default="somebody")
+        if event_type == _COMING and fl_ctx.get_prop(FLContextKey.CLIENT_TYPE) == ClientType.ADMIN:
+            log.info("submitter %s is connected", who)
+        elif event_type == _LEAVING:
+            if who in self._there:
+                self._there.remove(who)
+                log.info("%s has left", who)
+        elif event_type == _COMING or who not in self._there:
+            self._there.add(who)
+            log.info("%s is connected", who)
+
+    def _do_schedule_job(
+        self, job_candidates: list[Job], fl_ctx: FLContext, failed_jobs: Any, blocked_jobs: Any
+    ) -> Any:
+        if super()._exceed_max_jobs(fl_ctx):
+            job_candidates = [job for job in job_candidates if job.meta.get(FORGETS)]
+        return super()._do_schedule_job(job_candidates, fl_ctx, failed_jobs, blocked_jobs)
+
+    def _exceed_max_jobs(self, fl_ctx: FLContext) -> bool:
+        """Whoever waits for room is not among the candidates."""
+        return False
 
     def _try_job(
         self, job: Job, fl_ctx: FLContext
@@ -55,6 +95,19 @@ class RunScheduler(DefaultJobScheduler):
         app = next(iter(job.deploy_map))
         only = DispatchInfo(app_name=app, resource_requirements={}, token=None)
         return SCHEDULE_RESULT_OK, {_SERVER: only}, ""
+
+
+def _note_ending(job: str, fl_ctx: FLContext) -> None:
+    """Put down in the engine's notes what a job has said of its run's end."""
+    engine = fl_ctx.get_engine()
+    path = ending_file(Kit.look(engine.get_workspace().get_root_dir()), job)
+    try:
+        told = msgspec.json.decode(path.read_bytes())
+        engine.job_def_manager.update_meta(job, {ENDING: told}, fl_ctx)
+    except (OSError, ValueError, StorageException) as error:
+        # Its process died, or whoever gave the run up has deleted the job meanwhile.
+        logging.getLogger(__name__).info("the end of job %s is not noted (%s)", job, error)
+    path.unlink(missing_ok=True)
 
 
 def _start_run(runner: Any, job_id: str, job: Job, client_sites: Any, fl_ctx: FLContext) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from nvflare.fuel.flare_api.api_spec import (
@@ -32,9 +32,12 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 from weft.errors import ConfigError, WeftError
 from weft.network.engine.doors import Unreachable, knock
 from weft.network.engine.jobs import OUTCOME, PROGRESS, write_job
+from weft.network.engine.notes import ENDING, FORGETS
 from weft.network.kits.reading import Kit
 from weft.network.progress import Report
-from weft.network.task import Task
+
+if TYPE_CHECKING:
+    from weft.network.task import Task
 
 #: Seconds to get a session.
 _LOGIN = 10.0
@@ -62,12 +65,18 @@ class RunInfo:
         In the engine's words, such as ``RUNNING`` or ``FINISHED:COMPLETED``.
     submitted
         When, in words.
+    ending
+        How the run ended; None: it goes on, or its process died.
+    forgets
+        Whether it gives the run up.
     """
 
     run: str
     job: str
     status: str
     submitted: str
+    ending: Report | None = None
+    forgets: bool = False
 
     @property
     def ended(self) -> bool:
@@ -76,6 +85,10 @@ class RunInfo:
     @property
     def words(self) -> str:
         """The status in ours."""
+        if self.ending is not None:
+            return self.ending.state
+        if self.forgets:
+            return "is being given up"
         return _WORDS.get(self.status, self.status.lower())
 
 
@@ -119,8 +132,8 @@ class Session:
         with _worded(), _quiet():
             return sorted(client.name for client in self._engine.get_connected_client_list())
 
-    def submit(self, run: str, task: Task) -> str:
-        """Hand in a run, or one that is to be gone on with; the job's id."""
+    def submit(self, run: str, task: Task | None) -> str:
+        """Hand in a run, or one that is to be gone on with; None: to be given up. The job's id."""
         with tempfile.TemporaryDirectory() as folder, _worded(), _quiet():
             return str(self._engine.submit_job(str(write_job(Path(folder), run, task))))
 
@@ -148,6 +161,11 @@ class Session:
         """End a job; its run can be resumed."""
         with _worded(), _quiet():
             self._engine.abort_job(job)
+
+    def delete(self, job: str) -> None:
+        """Let the server forget a job that is over."""
+        with _worded(), _quiet():
+            self._engine.delete_job(job)
 
     def fetch(self, job: str, names: tuple[str, ...], into: Path) -> Report | None:
         """Bring the named files of a job that is over into a folder; how the run ended.
@@ -180,7 +198,16 @@ def _info(entry: dict[str, Any]) -> RunInfo:
         job=str(entry["job_id"]),
         status=str(entry["status"]),
         submitted=_moment(entry.get("submit_time")),
+        ending=_ending(entry.get(ENDING)),
+        forgets=bool(entry.get(FORGETS)),
     )
+
+
+def _ending(told: Any) -> Report | None:
+    try:
+        return msgspec.convert(told, Report)
+    except msgspec.ValidationError:
+        return None
 
 
 def _moment(stamp: Any) -> str:

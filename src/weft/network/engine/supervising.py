@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from weft.errors import ProtocolError, WeftError
+from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine.doors import Unreachable, knock_until
 from weft.network.engine.session import NoCoordinator, Session, is_over
 from weft.network.kits.reading import Kit
@@ -104,6 +104,8 @@ class Supervisor:
         """A job of this run that is still at it."""
         for found in session.runs():
             if found.run == self.run and not found.ended:
+                if found.forgets:
+                    raise ConfigError(f"run {self.run} is being given up; submit a new run")
                 return found.job
         return None
 

@@ -1,0 +1,218 @@
+"""Runs that are given up: nothing is kept of them anywhere, and nobody can take them up again."""
+
+from types import SimpleNamespace
+
+import pytest
+from toys import MemoryPost, Place
+
+from weft.algorithms.settings import Settings
+from weft.channels import pack
+from weft.errors import ConfigError, ProtocolError
+from weft.network.channel import NetworkChannel
+from weft.network.engine import forgetting as asking
+from weft.network.engine.forgetting import Forgetting
+from weft.network.engine.session import RunInfo
+from weft.network.envelope import End, Failed, Hello, Welcome, decode_reply, encode
+from weft.network.forgetting import SUBMITTER, TASK, drop_run, forget_run
+from weft.network.journal import Journal
+from weft.network.progress import Progress, Report
+from weft.network.register import Register
+from weft.network.running import coordinate_run
+from weft.network.task import Task
+from weft.preparation import Preparation
+
+RUN, ANNA = "two-clinics-1", "anna@north.example"
+NAMES = ("north", "south")
+
+
+def task(**more):
+    settings = Settings(lam=0.1, gap=1e-3)
+    return Task(name="t", parties=NAMES, settings=settings, preparation=Preparation(), **more)
+
+
+@pytest.fixture
+def scene(tmp_path):
+    """A run after its first exchange, whose coordinator and submitter have gone home."""
+    places = {name: Place(name, tmp_path / name) for name in NAMES}
+    post = MemoryPost(places.values())
+    folder = tmp_path / "coordinator" / RUN
+    journal = Journal(folder / "journal.weft")
+    (folder / TASK).write_text(task(timeout=1.0).to_json())
+    (folder / SUBMITTER).write_text(ANNA)
+    channel = NetworkChannel(post, RUN, journal)
+    channel.hello({"about": "a test"})
+    channel.ask("work.a", {name: {"n": 1} for name in NAMES})
+    channel.close()
+    journal.close()
+    return SimpleNamespace(places=places, post=post, folder=folder)
+
+
+def forget(scene, who=ANNA):
+    return forget_run(lambda parties: scene.post, scene.folder, RUN, who)
+
+
+def kept(place):
+    return (place.folder / "runs" / RUN).exists()
+
+
+def hello(place):
+    return decode_reply(place.site.answer(encode(Hello(RUN, pack({"about": "a test"})))))
+
+
+def test_a_run_that_is_given_up_is_deleted_everywhere_and_cannot_be_taken_up_again(scene):
+    assert all(kept(place) for place in scene.places.values())
+    assert forget(scene) == {}
+    assert not scene.folder.exists()
+    for place in scene.places.values():
+        assert not kept(place)
+        assert place.toy.closed
+        place.kill()
+        reply = hello(place)
+        assert isinstance(reply, Failed)
+        assert "given up" in reply.reason
+
+
+def test_who_was_away_is_named_and_can_drop_the_run_alone(scene):
+    scene.post.fate = lambda party, letter: "lost" if party == "south" else "fine"
+    deaf = forget(scene)
+    assert {party: failure.kind for party, failure in deaf.items()} == {"south": "late"}
+    assert not scene.folder.exists()
+    south = scene.places["south"]
+    assert kept(south)
+    south.site.close()
+    drop_run(south.folder, RUN)
+    assert not kept(south)
+    south.start()
+    reply = hello(south)
+    assert isinstance(reply, Failed)
+    assert "dropped by its owner" in reply.reason
+
+
+def test_one_submitter_does_not_give_up_the_runs_of_another(scene):
+    asked = len(scene.post.sent)
+    with pytest.raises(ConfigError, match="is not bert@south"):
+        forget(scene, "bert@south.example")
+    assert len(scene.post.sent) == asked
+    assert scene.folder.exists()
+
+
+def test_parties_that_missed_the_end_of_a_run_hear_that_it_is_over(scene):
+    (scene.folder / "results").mkdir()
+    assert forget(scene) == {}
+    told = [envelope for _, envelope in scene.post.sent if isinstance(envelope, End)]
+    assert [end.over for end in told] == [True, True]
+    assert Register(scene.places["north"].folder).get(RUN).how == "over"
+
+
+def test_nobody_is_asked_about_a_run_of_which_nothing_is_kept(scene):
+    forget(scene)
+    asked = len(scene.post.sent)
+    assert forget(scene) == {}
+    assert len(scene.post.sent) == asked
+
+
+def test_a_site_drops_no_run_that_it_does_not_have_and_no_run_twice(scene):
+    north = scene.places["north"]
+    north.site.close()
+    with pytest.raises(ConfigError, match="takes no part in a run 'other'"):
+        drop_run(north.folder, "other")
+    drop_run(north.folder, RUN)
+    ended = Register(north.folder).get(RUN)
+    drop_run(north.folder, RUN)
+    assert Register(north.folder).get(RUN) == ended
+
+
+def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path):
+    def refuse(opening):
+        raise ConfigError("no runs on a Sunday")
+
+    places = [
+        Place("north", tmp_path / "north"),
+        Place("south", tmp_path / "south", make=refuse),
+    ]
+    post = MemoryPost(places)
+    folder = tmp_path / "coordinator" / RUN
+    with pytest.raises(ProtocolError, match="no runs on a Sunday"):
+        coordinate_run(lambda parties: post, folder, task(), Progress(RUN), ANNA)
+    assert not folder.exists()
+    assert not any(kept(place) for place in places)
+    # North may be asked for it anew.
+    assert isinstance(hello(places[0]), Welcome)
+
+
+class Server:
+    """A session with a server that is played: jobs end when they are stopped or submitted."""
+
+    def __init__(self, *jobs, told=None, parties=NAMES):
+        self.jobs = {job.job: job for job in jobs}
+        self.told, self.parties = told, list(parties)
+        self.stopped, self.deleted = [], []
+
+    def runs(self):
+        return list(self.jobs.values())
+
+    def connected(self):
+        return self.parties
+
+    def stop(self, job):
+        self.stopped.append(job)
+
+    def status(self, job):
+        going = job in self.jobs and not self.jobs[job].ended and job not in self.stopped
+        return "RUNNING" if going else "FINISHED:COMPLETED"
+
+    def submit(self, run, task):
+        assert (run, task) == (RUN, None)
+        return "new"
+
+    def fetch(self, job, names, into):
+        assert (job, names) == ("new", ())
+        return self.told
+
+    def delete(self, job):
+        self.deleted.append(job)
+
+
+def job(number, status, run=RUN):
+    return RunInfo(run, number, status, "today")
+
+
+def test_a_run_is_stopped_given_up_and_its_jobs_are_deleted(monkeypatch):
+    monkeypatch.setattr(asking, "_LOOK", 0.0)
+    told = Report(run=RUN, state="forgotten", away={"south": "is not connected"})
+    server = Server(
+        job("1", "FINISHED:ABORTED"), job("2", "RUNNING"), job("3", "RUNNING", "other"), told=told
+    )
+    assert Forgetting(server, RUN).do() == {"south": "is not connected"}
+    assert server.stopped == ["2"]
+    assert server.deleted == ["1", "2", "new"]
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (Server(job("1", "RUNNING", "other")), "knows no run"),
+        (Server(job("1", "FINISHED:ABORTED"), parties=()), "no party is connected"),
+        (Server(job("1", "FINISHED:ABORTED")), "its process died"),
+        (
+            Server(
+                job("1", "FINISHED:ABORTED"),
+                told=Report(run=RUN, state="failed", sentence="it is not yours"),
+            ),
+            "could not be given up: it is not yours",
+        ),
+    ],
+    ids=["unknown", "nobody there", "died", "refused"],
+)
+def test_what_cannot_be_given_up_is_one_sentence_and_nothing_is_deleted(server, words):
+    with pytest.raises((ConfigError, ProtocolError), match=words):
+        Forgetting(server, RUN).do()
+    assert server.deleted == []
+
+
+def test_a_coordinator_that_takes_too_long_is_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(asking, "_LOOK", 0.0)
+    server = Server(job("1", "RUNNING"))
+    server.stop = lambda job: None
+    with pytest.raises(ProtocolError, match="has not given run"):
+        Forgetting(server, RUN, patience=0.01).do()
