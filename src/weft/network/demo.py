@@ -5,6 +5,7 @@ Its last act is the same run in one process, with the same parties away at the s
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -106,8 +107,8 @@ def run_network_demo(folder: Path, say: Say) -> Figures:
         config = _write_config(folder, trial)
         for name in (COORDINATOR, *trial.parties):
             trial.start(name)
-        _, rehearsed = _timed(lambda: _rehearse(config, example, trial))
-        say(f"rehearsed in one process, so that compiled loops are there, in {rehearsed:.1f} s")
+        say("processes start; the run is rehearsed in one meanwhile, to compile its loops once")
+        _rehearse(config, example, trial)
         trial.wait_connected(seconds=_LONG)
         say(f"started: a coordinator and {len(trial.parties)} parties, connected by mutual TLS")
         seen.look(trial)
@@ -119,10 +120,11 @@ def run_network_demo(folder: Path, say: Say) -> Figures:
         if code != 0:
             raise ProtocolError(f"the run did not come to its end: {trial.log('submit')}")
         took = time.monotonic() - submitted
+        say(f"the run went on after {_resumed_after(trial)} exchanges that its journal had kept")
         seen.look(trial)
     model = load_model(folder / "results" / "model.npz")
     presence = Presence.load(folder / "results" / "presence.json")
-    say(f"the run is over after {took:.1f} s, and every process is ended")
+    say(f"the run is over, {took:.1f} s after it was submitted; every process is ended")
     task = _task(config, trial)
     repeated, alone = _timed(lambda: _in_one_process(task, example, trial, presence))
     equal = same(model, repeated.model)
@@ -202,6 +204,14 @@ def _disturb(trial: Trial, config: Path, out: Path, seen: _Seen, say: Say) -> in
     return away
 
 
+def _resumed_after(trial: Trial) -> int:
+    """How many exchanges the second coordinator found; refuses a run that began anew."""
+    found = re.search(r"goes on after (\d+) exchange", trial.log(COORDINATOR))
+    if found is None:
+        raise ProtocolError("the second coordinator did not go on with the run of the first")
+    return int(found[1])
+
+
 class _Run:
     """A run that is going on, seen through a session of our own."""
 
@@ -225,11 +235,11 @@ class _Run:
         until = time.monotonic() + _LONG
         while True:
             report = self._ask()
-            if report is not None:
+            over = report is not None and report.state not in ("starting", "running")
+            if report is not None and not over:
                 self.records += [Record(**record) for record in report.records]
                 if self.records and reached(report):
                     return self.newest
-            over = report is not None and report.state not in ("starting", "running")
             if over or time.monotonic() > until or not self._trial.is_running("submit"):
                 raise ProtocolError(
                     "the run was over, or stuck, before the demo came to its next step: "
