@@ -11,11 +11,13 @@ from dataclasses import asdict, replace
 from importlib import import_module
 
 import pytest
-from kitted import ANNA, kit_of, sentence, write
+from kitted import ANNA, kit_of, refusal, sentence, write
 
 from weft.algorithms.base import Record
+from weft.algorithms.settings import Settings
 from weft.cli import network
 from weft.keys import new_keys
+from weft.ledger.account import Ledger
 from weft.network.engine import processes
 from weft.network.engine.session import RunInfo
 from weft.network.joining import (
@@ -27,8 +29,11 @@ from weft.network.joining import (
     write_settings,
 )
 from weft.network.kits.reading import Kit
+from weft.network.member import load_member
 from weft.network.progress import Report
 from weft.network.register import Register
+from weft.network.task import Task
+from weft.preparation import Preparation
 from weft.storage import StorageError
 
 #: The module; its package has the command under that name.
@@ -289,6 +294,27 @@ def test_a_sites_owner_sees_its_runs_and_drops_one(place, site, weft):
     told = json.loads(weft("status", kit, "--json")[1])["runs"]
     assert [run["how"] for run in told] == ["over", "dropped by its owner"]
     assert "takes no part in a run 'c-1'" in sentence(weft("join", kit, "--forget", "c-1"))
+
+
+def test_what_a_site_refuses_by_its_policy_names_no_file(site):
+    policy = write(site / "of-doctor-jones.toml", 'solvers = ["lbfgs"]\n')
+    member = load_member(
+        "south",
+        [site / "table.csv"],
+        id_column="id",
+        label="y",
+        keys=site / "keys",
+        ledger=Ledger(site / "ledger", "two clinics"),
+        policy=policy,
+    )
+    task = Task(
+        name="t",
+        parties=("north", "south"),
+        settings=Settings(lam=0.1, gap=0.1, solver="hyfdca"),
+        preparation=Preparation(),
+    )
+    said = refusal(lambda: member.open_party(task.told(), {}))
+    assert said.endswith("(its own policy says so)")
 
 
 def test_two_processes_do_not_work_with_one_sites_kit(place, site, weft, monkeypatch):

@@ -78,7 +78,7 @@ class Consent:
         if roster is not None:
             self._join(roster)
         if policy is not None:
-            title = f"its own policy {policy.source}"
+            title = f"its own policy {policy.source}".rstrip()
             self._sources.append(_Source(title, policy.terms, policy.limits))
         self._sources.append(_Source("", terms, Limits()))
         #: The strictest of all.

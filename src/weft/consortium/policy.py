@@ -30,7 +30,7 @@ class SitePolicy:
         Runs that the site takes part in over a network, all in all; None: no limit. Kept by
         `weft.network.site`, which counts them.
     source
-        Name of the file, for messages.
+        Name of the file, for messages; empty where they go to others.
     """
 
     terms: Terms = OPEN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weft.channels import Message
@@ -102,4 +102,6 @@ def load_member(
     rows = sum(tile.n for tile in tiles)
     labelled = any(tile.labelled.any() for tile in tiles)
     consent.check_own(found.identity.public, rows, labels=labelled)
-    return Member(name, tiles, found, read_public(keys).members, ledger, signed, own)
+    # From here on what it refuses is told to others, whom names of files are no business of.
+    kept = None if own is None else replace(own, source="")
+    return Member(name, tiles, found, read_public(keys).members, ledger, signed, kept)
