@@ -180,7 +180,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
         say("No run yet.")
     for entry in entries:
         where = f" · {entry['progress']}" if entry["progress"] else ""
-        why = f": {entry['sentence']}" if entry["sentence"] else ""
+        why = f": {entry['sentence']}" if entry["state"] == "failed" else ""
         say(f"{entry['run']}: {entry['state']}, submitted {entry['submitted']}{where}{why}")
 
 

@@ -50,6 +50,7 @@ def submit(
     command is interrupted, the run goes on: --resume RUN follows it again, weft stop ends it.
     """
     import tempfile
+    from contextlib import ExitStack
 
     from weft.config.reading import read_config
     from weft.drafts import refuse_existing
@@ -70,13 +71,16 @@ def submit(
     from weft.network.engine.supervising import Supervisor
 
     run = new_run(plan) if resume is None else check_run(resume)
-    with Session(opened) as session:
+    with ExitStack() as stack:
+        session = stack.enter_context(Session(opened))
         task = task_of(plan, session.connected())
         if resume is not None and all(found.run != run for found in session.runs()):
             raise ConfigError(f"the coordinator knows no run '{run}'; weft status lists them")
+        # From here on it is the supervisor's.
+        stack.pop_all()
     with tempfile.TemporaryDirectory() as into, _Line(run, quiet=quiet or json) as line:
         line.say(f"run {run} with {', '.join(task.parties)}")
-        supervisor = Supervisor(opened, run, task, line.say, line.show)
+        supervisor = Supervisor(opened, run, task, line.say, line.show, session=session)
         try:
             ended = supervisor.see_through(Path(into))
         except KeyboardInterrupt:
@@ -98,7 +102,7 @@ def _why_not(ended: Report, kit: Path) -> str:
     if ended.state == "stopped":
         return f"run {run} was stopped; go on with --resume {run}"
     if not ended.kept:
-        return f"{ended.sentence} (nothing was begun; submit it anew then)"
+        return f"{ended.sentence} (nothing was begun; submit it anew when that is mended)"
     return (
         f"{ended.sentence} (run {run} is kept: --resume {run} goes on if that can be mended, weft "
         f"stop {kit} {run} --forget gives it up)"

@@ -107,6 +107,8 @@ class Progress:
                 self._away = {party: failure.reason for party, failure in away.items()}
         self._tell()
         log.info("run %s: %s%s", self.run, state, f": {sentence}" if sentence else "")
+        for party, failure in (away or {}).items():
+            log.info("run %s: %s does not know it: it %s", self.run, party, failure.reason)
 
     def _tell(self) -> None:
         """Let the diary have the last iteration."""

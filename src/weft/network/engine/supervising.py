@@ -37,6 +37,8 @@ class Supervisor:
         How often the run is handed in at most.
     patience
         Seconds to wait for a coordinator that is gone.
+    session
+        One that is open already, to begin with: another costs more than a second.
     """
 
     kit: Kit
@@ -46,6 +48,7 @@ class Supervisor:
     show: Callable[[Report], None]
     tries: int = 5
     patience: float = 300.0
+    session: Session | None = None
     #: Since when the coordinator does not answer.
     _lost: float | None = field(default=None, init=False)
 
@@ -65,7 +68,7 @@ class Supervisor:
         number = 0
         while number < self.tries:
             try:
-                with Session(self.kit) as session:
+                with self._open() as session:
                     self._lost = None
                     job = self._job(session)
                     if job is None:
@@ -82,6 +85,10 @@ class Supervisor:
             f"the coordinator of run {self.run} died {self.tries} times; look into its diary, then "
             f"go on with --resume {self.run}"
         )
+
+    def _open(self) -> Session:
+        given, self.session = self.session, None
+        return Session(self.kit) if given is None else given
 
     def _wait(self, error: WeftError) -> None:
         """Until the coordinator is back, but not for ever."""
