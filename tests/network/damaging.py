@@ -1,8 +1,9 @@
 """``weft`` as it is, but for letters that are damaged on their way to and from a site. No test.
 
 ``python damaging.py NOTES PREFIX NUMBER ARGUMENTS …`` runs ``weft ARGUMENTS``. Once the site has
-worked on exchange NUMBER of a run whose name begins with PREFIX, one bit of the next letter is
-changed before the site gets it, and one bit of the reply after that. NOTES, a file, says so.
+worked on exchange NUMBER, or a later one, of a run whose name begins with PREFIX, one bit of the
+next letter is changed before the site gets it, and one bit of the reply after that. NOTES, a file,
+says so.
 """
 
 import sys
@@ -24,12 +25,13 @@ def flipped(packed):
 def damage(notes, prefix, number):
     """Stand between the engine and the site from now on."""
     answer, wire = Site.answer, BondedSite.answer
-    due = []
+    to_come, due = ["letter", "reply"], []
 
     def inside(self, envelope):
         found = decode_envelope(envelope)
-        if isinstance(found, Work) and found.run.startswith(prefix) and found.number == number:
-            due.extend(["letter", "reply"])
+        if isinstance(found, Work) and found.run.startswith(prefix) and found.number >= number:
+            due.extend(to_come)
+            to_come.clear()
         return answer(self, envelope)
 
     def outside(self, letter):
