@@ -5,7 +5,8 @@ Two parts, each of which ``--only`` selects by its name:
 ``round trips``  one message to each of four parties and back, in four ways that take turns, from
                  the coordinator's job process to the parties' processes:
                  *Weft*, its channel with all that a run has (journals on both sides, written
-                 through to the disk, envelopes, checks), to a party that echoes;
+                 through to the disk, envelopes, checks, letters sealed from end to end), to a
+                 party that echoes;
                  *aux*, the engine's auxiliary call, ``send_aux_request``;
                  *cell*, a bare request between the engine's cells;
                  *gRPC*, a bare call to a server in the party's process. It goes straight there,
@@ -114,7 +115,11 @@ def let_echo(made: Trial) -> None:
                 component(
                     "weft_party",
                     "EchoParty",
-                    {"folder": str(folder), "coordinator": str(coordinator)},
+                    {
+                        "kit": str(made.kit(name)),
+                        "folder": str(folder),
+                        "coordinator": str(coordinator),
+                    },
                 )
             ]
         path.write_text(json.dumps(resources))

@@ -24,7 +24,9 @@ from nvflare.fuel.f3.message import Message as CellMessage
 from nvflare.private.aux_runner import AuxMsgTarget
 
 from weft.channels import Message, Request
+from weft.network.bonds import BondedPost, BondedSite
 from weft.network.channel import NetworkChannel
+from weft.network.credentials import Credential
 from weft.network.engine.party import PartyComponent
 from weft.network.engine.post import NvflarePost
 from weft.network.engine.wire import content_of, reply_with
@@ -56,23 +58,27 @@ class EchoParty(PartyComponent):
 
     Parameters
     ----------
+    kit
+        This party's.
     folder
         Where this party's site keeps its runs, and the port of its gRPC server.
     coordinator
         The coordinator's kit: its certificate is the only one that may be a server's.
     """
 
-    def __init__(self, folder: str, coordinator: str) -> None:
+    def __init__(self, kit: str, folder: str, coordinator: str) -> None:
         super().__init__()
-        self._folder, self._kit = Path(folder), Kit.look(coordinator)
+        self._kit, self._folder = Kit.look(kit), Path(folder)
+        self._coordinator = Kit.look(coordinator)
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         if event_type == EventType.SYSTEM_BOOTSTRAP:
-            PartyComponent.site = Site(self._folder, _open)
+            kit, site = self._kit, Site(self._folder, _open)
+            PartyComponent.site = BondedSite(site, Credential.of(kit), kit.name, kit.host)
             engine = fl_ctx.get_engine()
             engine.register_aux_message_handler(ECHO, _aux)
             engine.get_cell().register_request_cb(channel=ECHO, topic=ECHO, cb=_cell)
-            self._server = _grpc_server(self._kit, self._folder / "port")
+            self._server = _grpc_server(self._coordinator, self._folder / "port")
         super().handle_event(event_type, fl_ctx)
 
 
@@ -134,15 +140,16 @@ class RoundTrips(Controller):
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         engine = fl_ctx.get_engine()
         cell, names = engine.get_cell(), tuple(self._parties)
+        kit = Kit.look(engine.get_workspace().get_root_dir())
         journal = Journal(self._folder / "journal.weft")
         post = NvflarePost(cell, names, lambda: bool(abort_signal.triggered))
-        channel = NetworkChannel(post, "round-trips", journal)
+        channel = NetworkChannel(BondedPost(post, Credential.of(kit)), "round-trips", journal)
         channel.hello({})
         ways: dict[str, Callable[[Contents], Contents]] = {
             "weft": _through(channel),
             "aux": _by_aux(engine.run_manager.aux_runner, names, fl_ctx),
             "cell": _by_cells(cell.core_cell),
-            "grpc": self._by_grpc(Kit.look(engine.get_workspace().get_root_dir())),
+            "grpc": self._by_grpc(kit),
         }
         found = {size: _measure(ways, names, size, times) for size, times in self._sizes}
         channel.end()
