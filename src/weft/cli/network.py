@@ -84,7 +84,6 @@ def join(
     and weft join KIT --forget RUN drops one for good; nobody can take it up again.
     """
     from weft.network.engine import require_engine
-    from weft.network.joining import open_site, sole_use, write_settings
     from weft.network.kits.reading import Kit
 
     require_engine()
@@ -93,6 +92,9 @@ def join(
     if forget is not None:
         _drop(opened, forget)
         return
+    # It takes seconds: what is wrong with the kit is said before.
+    from weft.network.joining import open_site, sole_use, write_settings
+
     files = {"keys": keys, "roster": roster, "policy": policy}
     settings = _settled(
         opened,
@@ -268,8 +270,10 @@ def _forget(kit: Path, run: str | None) -> None:
 
 def _goes_on(session: Session, run: RunInfo) -> bool:
     """Whether there is something left to stop; a job outlives its run by seconds."""
-    report = None if run.ended else session.progress(run.job, 0)
-    return not run.ended and (report is None or report.state in ("starting", "running"))
+    if run.ended or run.forgets:
+        return False
+    report = session.progress(run.job, 0)
+    return report is None or report.state in ("starting", "running")
 
 
 def _session(kit: Path) -> Session:
