@@ -16,6 +16,7 @@ from weft.consortium.limits import Limits
 from weft.consortium.policy import SitePolicy
 from weft.consortium.refusals import (
     check_change,
+    check_labels,
     check_matching,
     check_sample_sums,
     check_scalars,
@@ -222,14 +223,11 @@ class Consent:
 
     def check_labels(self, parties: int) -> None:
         """Refuse to tell the coordinator the classes of too few parties."""
-        terms = self.terms
-        needed = 2 if terms.allow_pairs else terms.min_contributors
-        if parties < needed and not (parties == 1 and terms.allow_lone_labels):
-            raise ConfigError(
-                f"party {self.name} refuses to tell the classes of {parties} party(s) with labels: "
-                f"they must be {needed}; let more bring labels, or agree on "
-                f"{'allow_lone_labels' if parties == 1 else 'allow_pairs'} = true"
-            )
+        # Where no roster lists others, it may be the only party there is.
+        if parties == 1 and not self._others:
+            return
+        self._each(lambda source: check_labels(source.terms, parties, self.name))
+        check_labels(self.terms, parties, self.name)
 
     def check_seat(self, seat: Seat) -> None:
         """Refuse a seat whose sums would show too much."""

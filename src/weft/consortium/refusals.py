@@ -63,6 +63,19 @@ def check_sample_sums(terms: Terms, seat: Seat, party: str) -> None:
         )
 
 
+def check_labels(terms: Terms, parties: int, party: str) -> None:
+    """Classes go to the coordinator as those of several parties together."""
+    if terms.allows_scalars(parties):
+        return
+    flag = "allow_lone_labels" if parties == 1 else "allow_pairs"
+    told = "its classes" if parties == 1 else f"the classes of {parties} parties"
+    _refuse(
+        party,
+        f"to tell the coordinator {told}, which those of too few others hide; agree on {flag} = "
+        "true, or let more bring labels",
+    )
+
+
 def check_scalars(terms: Terms, seat: Seat, party: str) -> None:
     """Refuse scalars, such as losses, in sums over so few that the coordinator reads one's own."""
     if not terms.allows_scalars(seat.n_parties):
