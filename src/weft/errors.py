@@ -21,3 +21,7 @@ class ConfigError(WeftError):
 
 class ProtocolError(WeftError):
     """A message that does not fit the run: malformed, out of range or out of order."""
+
+
+class PartyAway(ProtocolError):
+    """A run cannot go on without a party that does not answer now; it may answer later."""

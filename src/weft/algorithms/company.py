@@ -12,7 +12,7 @@ from weft.algorithms.contributors import Contributors
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, Failure, Message, Request, participation_of
 from weft.crypto import Adder
-from weft.errors import ConfigError, ProtocolError
+from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.matching.roster import Roster
 from weft.sums.certificate import Certificate
 
@@ -80,7 +80,7 @@ class Company(ABC):
         """Nobody answered in this iteration; give up when that goes on."""
         self.silent_iterations += 1
         if self.participation.complete or self.silent_iterations > MOST_SILENT:
-            raise ProtocolError(
+            raise PartyAway(
                 f"no party answered in iteration {self.iteration} ({party}: {failure.reason}); "
                 "check that the parties are running"
             )

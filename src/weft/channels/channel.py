@@ -10,7 +10,7 @@ from typing import Literal
 
 from weft.channels.message import Message
 from weft.channels.meter import Meter
-from weft.errors import ProtocolError
+from weft.errors import PartyAway, ProtocolError
 
 #: What a party is to a channel: a phase and a message in, a reply out.
 Handler = Callable[[str, Message], Message]
@@ -42,7 +42,7 @@ class Replies:
         self.stop_on_refusal()
         if self.missing:
             party, failure = next(iter(self.missing.items()))
-            raise ProtocolError(
+            raise PartyAway(
                 f"{what} needs every party, but {party} did not answer ({failure.reason}); "
                 "bring it back and start again"
             )

@@ -75,14 +75,26 @@ class Progress:
         self._parties: tuple[str, ...] = ()
         self._away: dict[str, str] = {}
         self._next_line = 0.0
+        #: After how many exchanges it went on last.
+        self._exchanges = -1
         #: The last iteration, if the diary does not have it yet.
         self._untold: Record | None = None
 
     def begin(self, parties: tuple[str, ...]) -> None:
         """All parties take part."""
         with self._lock:
-            self._parties, self._state = parties, "running"
-        log.info("run %s: all parties are there: %s", self.run, ", ".join(parties))
+            before, self._state = self._state, "running"
+            self._parties = parties
+        if before != "running":
+            log.info("run %s: all parties are there: %s", self.run, ", ".join(parties))
+
+    def go_on(self, exchanges: int) -> None:
+        """It is repeated from its journal, and goes on after so many exchanges."""
+        with self._lock:
+            self._records, self._untold = [], None
+            before, self._exchanges = self._exchanges, exchanges
+        if before != exchanges:
+            log.info("run %s: goes on after %d exchanges", self.run, exchanges)
 
     def add(self, record: Record, away: Mapping[str, Failure]) -> None:
         """One more iteration is done."""

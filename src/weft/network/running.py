@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from secrets import token_bytes
@@ -13,7 +14,7 @@ import msgspec
 from weft.algorithms.base import Record
 from weft.coordination import Outcome, coordinate
 from weft.drafts import building
-from weft.errors import ConfigError, ProtocolError
+from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network.channel import NetworkChannel, Timeouts
 from weft.network.forgetting import SUBMITTER, TASK, delete_folder
 from weft.network.journal import Journal
@@ -25,6 +26,8 @@ from weft.storage import locked, replacing
 
 log = logging.getLogger("weft.coordinator")
 
+#: Seconds between two tries to go on with a party that was away.
+_WAIT = 1.0
 #: More names in the folder of a run.
 _SECRET, _JOURNAL = "run", "journal.weft"
 
@@ -63,7 +66,27 @@ def coordinate_run(
         if (folder / PARCEL).is_dir() and not (folder / _JOURNAL).exists():
             log.info("run %s: was over already", progress.run)
             return
-        _run(open_post(task.parties), folder, task, progress)
+        _see_through(open_post(task.parties), folder, task, progress)
+
+
+def _see_through(post: Post, folder: Path, task: Task, progress: Progress) -> None:
+    """Run, and where nothing goes on without a party that is away, wait for it and go on.
+
+    What it was missing from is not in the journal, and is asked again.
+    """
+    since, size = time.monotonic(), -1
+    while True:
+        try:
+            _run(post, folder, task, progress)
+            return
+        except PartyAway as away:
+            reached = (folder / _JOURNAL).stat().st_size
+            if reached != size:
+                since, size = time.monotonic(), reached
+                log.info("run %s: waits, for %s", progress.run, away)
+            if time.monotonic() - since > task.settings.patience:
+                raise
+            time.sleep(_WAIT)
 
 
 def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
@@ -71,7 +94,7 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
     timeouts = Timeouts(setup=task.setup, work=task.timeout)
     channel = NetworkChannel(post, progress.run, journal, timeouts)
     if len(journal):
-        log.info("run %s: goes on after %d exchanges", progress.run, len(journal) - 1)
+        progress.go_on(len(journal) - 1)
     begun = True
     try:
         try:

@@ -16,7 +16,7 @@ from weft.algorithms.settings import Settings
 from weft.channels import Channel, Failure, Message, Replies, Request
 from weft.channels.message import integer
 from weft.crypto import Adder
-from weft.errors import ProtocolError
+from weft.errors import PartyAway
 from weft.matching.roster import Roster
 from weft.sums.extremes import units_above
 from weft.sums.scalars import add_scalars
@@ -219,7 +219,7 @@ class RoundCoordinator(Coordinator):
         run.note_missing(replies.missing)
         if self.everyone:
             party, failure = next(iter(replies.missing.items()))
-            raise ProtocolError(
+            raise PartyAway(
                 f"solver '{run.settings.solver}' needs every party, but {party} did not answer "
                 f"({failure.reason}); bring it back and go on from the last checkpoint, or use "
                 "solver 'hyfdca'"

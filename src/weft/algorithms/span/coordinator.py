@@ -24,7 +24,7 @@ from weft.algorithms.span.span import Span, gaps_of
 from weft.algorithms.span.wanted import PartyMissing
 from weft.channels import Channel
 from weft.crypto import Adder
-from weft.errors import ProtocolError
+from weft.errors import PartyAway, ProtocolError
 from weft.matching.roster import Roster
 from weft.sums.bounds import Bounds
 from weft.sums.certificate import Certificate
@@ -97,7 +97,7 @@ class SpanCoordinator(Coordinator):
             return result
         except PartyMissing as missing:
             if span is None or not result.history:
-                raise ProtocolError(f"{missing}; bring it back and start again") from None
+                raise PartyAway(f"{missing}; bring it back and start again") from None
             result.gone = missing.parties
             _stop_here(span, missing, lam, result, clock)
         chosen = chosen_stage(result.stages, settings)

@@ -69,12 +69,12 @@ class Supervisor:
         while number < self.tries:
             try:
                 with self._open() as session:
-                    self._lost = None
                     job = self._job(session)
                     if job is None:
                         number += 1
                         job = session.submit(self.run, self.task)
                     self._follow(session, job)
+                    self._lost = None
                     ended = session.fetch(job, FILES, into)
                     if ended is not None:
                         return ended
@@ -125,6 +125,8 @@ class Supervisor:
                 if is_over(session.status(job)):
                     return
             else:
+                # An answer: not merely a session that opens.
+                self._lost = None
                 seen += len(report.records)
                 self.show(report)
                 if report.state not in ("starting", "running") and until == float("inf"):

@@ -45,6 +45,8 @@ _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _HOST = rf"(?=.{{1,64}}$)({_LABEL}\.)*{_LABEL}"
 #: Names that have another meaning: folders beside the kits, and the engine's own.
 _TAKEN = {COORDINATOR, "ca", "server"}
+#: What the engine reads as a truth value, or as a number, where it should read a name.
+_NO_NAMES = r"\d+|n|y|no|yes|on|off|t|f|true|false|none|null"
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,6 +161,12 @@ def _entry(values: Any, number: int, kind: Literal["site", "submitter"]) -> Reci
         raise ConfigError(f"{kind} {entry.name!r} cannot be called so; the engine takes {words}")
     if entry.name.lower() in _TAKEN:
         raise ConfigError(f"a {kind} cannot be called '{entry.name}', which means another thing")
+    for what, name in (("name", entry.name), ("organisation", entry.organisation)):
+        if re.fullmatch(_NO_NAMES, name, re.IGNORECASE):
+            raise ConfigError(
+                f"{kind} '{entry.name}' has {what} = {name!r}, which the engine takes for another "
+                "thing than a name; give a longer one, such as north_clinic"
+            )
     if not re.fullmatch(r"\w{1,64}", entry.organisation, re.ASCII):
         raise ConfigError(
             f"{kind} '{entry.name}' has organisation = {entry.organisation!r}; the engine takes 1 "

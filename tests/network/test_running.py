@@ -1,0 +1,60 @@
+"""A run that waits for a party, in the coordinator's process."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from weft.algorithms.settings import Settings
+from weft.errors import PartyAway, ProtocolError
+from weft.network import running
+from weft.network.progress import Progress
+from weft.network.task import Task
+from weft.preparation import Preparation
+
+TASK = Task(
+    name="a study",
+    parties=("north", "south"),
+    settings=Settings(lam=0.1, patience=30.0),
+    preparation=Preparation(),
+)
+
+
+@pytest.fixture
+def outcomes(monkeypatch):
+    """What comes of one try after the other; None: the run is over."""
+    told = []
+
+    def run(post, folder, task, progress):
+        (folder / "journal.weft").touch()
+        error = told.pop(0)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(running, "_run", run)
+    monkeypatch.setattr(running, "_WAIT", 0.0)
+    return told
+
+
+def go(folder, task=TASK):
+    running.coordinate_run(lambda parties: None, folder, task, Progress("a-run"))
+
+
+def test_who_is_away_is_waited_for(tmp_path, outcomes):
+    outcomes += [PartyAway("north is away"), PartyAway("north is away"), None]
+    go(tmp_path / "run")
+    assert outcomes == []
+
+
+def test_nobody_is_waited_for_longer_than_the_patience(tmp_path, outcomes):
+    outcomes += [PartyAway("north is away")] * 3
+    hasty = msgspec.structs.replace(TASK, settings=Settings(lam=0.1, patience=0.0))
+    with pytest.raises(PartyAway, match="north is away"):
+        go(tmp_path / "run", hasty)
+    assert outcomes
+
+
+def test_what_waiting_does_not_mend_ends_the_run(tmp_path, outcomes):
+    outcomes += [ProtocolError("north refuses")]
+    with pytest.raises(ProtocolError, match="north refuses"):
+        go(tmp_path / "run")
