@@ -96,7 +96,9 @@ def announce(
     """Let every party say on which terms it takes part, and collect the classes."""
     sorts = settings.make_loss().task != "regression"
     collect = sorts and preparation.classes is None
-    asked: Message = {"run": run, "classes": True} if collect else {"run": run}
+    asked: Message = {"run": run, "parties": len(channel.parties)}
+    if collect:
+        asked["classes"] = True
     replies = channel.ask("announce", {p: dict(asked) for p in channel.parties}).insist("starting")
     check_secrets(replies)
     _check_rosters(replies)

@@ -142,6 +142,8 @@ class Party:
         self._model = start
         self._bias: float | None = None
         self._classes: NDArray[Any] | None = None
+        #: How many take part, as it was told before anything else.
+        self._told_parties = 0
         #: The run's name and its own list of classes, until the lists are joined.
         self._listed = b"", b""
         self._targets: list[Floats] = []
@@ -218,6 +220,7 @@ class Party:
         """On which terms it takes part, and its classes, for the other parties alone."""
         reply = self._consent.announcement()
         reply["mark"] = self._keyring.mark(binary(message, "run"))
+        self._told_parties = integer(message, "parties")
         labels = [tile.labels[tile.labelled] for tile in self._tiles if tile.labels is not None]
         if "classes" in message and labels:
             name = binary(message, "run")
@@ -237,7 +240,7 @@ class Party:
             raise ProtocolError(
                 f"party {self.name} joins lists of classes once in a run, together with its own"
             )
-        self._consent.check_labels(len(boxes))
+        self._consent.check_labels(len(boxes), self._told_parties)
         self._listed = name, b""
         return {"classes": join_classes(boxes, self._keyring.run_secret, name)}
 
@@ -260,6 +263,11 @@ class Party:
             raise ProtocolError(f"party {self.name} has taken its seat in this run already")
         self._bias = number(message, "bias_value") if "bias_value" in message else None
         seat = self._matching.sit(message)
+        if self._told_parties not in (0, seat.n_parties):
+            raise ProtocolError(
+                f"party {self.name} was told of {self._told_parties} parties first, and of "
+                f"{seat.n_parties} now; stop this run"
+            )
         self._consent.check_seat(seat)
         self._scaling = self._half = self._table = None
         reply = self._matching.make_seeds(message, alone=self._consent.alone(seat))

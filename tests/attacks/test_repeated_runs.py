@@ -69,7 +69,7 @@ def boxed(*boxes):
 
 def test_classes_are_joined_once_and_never_those_of_another_alone():
     parties = {name: party(name, np.resize(LABELS[name], 60)) for name in COLUMNS}
-    asked = {"run": NAME, "classes": True}
+    asked = {"run": NAME, "parties": 3, "classes": True}
     boxes = {name: p.on("announce", asked)["classes"] for name, p in parties.items()}
     assert len({len(box) for box in boxes.values()}) == 1
     joiner = parties["a"]
@@ -85,7 +85,9 @@ def test_classes_are_joined_once_and_never_those_of_another_alone():
 
 def test_a_list_of_classes_is_of_one_run():
     parties = {name: party(name, np.resize(LABELS[name], 60)) for name in COLUMNS}
-    old = parties["b"].on("announce", {"run": b"another run", "classes": True})["classes"]
-    own = parties["a"].on("announce", {"run": NAME, "classes": True})["classes"]
+    old = parties["b"].on("announce", {"run": b"another run", "parties": 3, "classes": True})[
+        "classes"
+    ]
+    own = parties["a"].on("announce", {"run": NAME, "parties": 3, "classes": True})["classes"]
     with pytest.raises(ProtocolError, match="under the run secret"):
         parties["a"].on("classes", boxed(own, old))

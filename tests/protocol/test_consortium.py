@@ -457,10 +457,10 @@ def test_one_document_may_not_undo_the_other_for_lone_labels(patchwork, quick):
     held = patchwork(unlabelled=("east",))
     tiles = {name: held[name] for name in ("north", "east")}
     policies = {"north": SitePolicy(count, allow_exposure=True)}
-    for loss, what in (("hinge", "its classes"), ("squared", "its losses")):
+    for loss in ("hinge", "squared"):
         made = lambda: federation(tiles, drafted(flag), policies=policies)  # noqa: E731
         said = refusal(made, quick(loss=loss))
-        assert said.startswith(f"party north refuses to tell the coordinator {what}")
+        assert said.startswith("party north refuses to tell the coordinator its losses")
     federation(tiles, drafted(flag)).train(quick(iterations=2))
 
 
@@ -469,10 +469,10 @@ def test_a_party_believes_that_it_is_alone_unless_a_roster_lists_others(patchwor
     keys = keys_of({"west": IDENTITIES["west"]})
     Federation(tiles, keys=keys, terms=Terms()).train(quick(iterations=2, norms="cohort"))
     consents = {"west": Consent("west", roster=signed(drafted(Terms())))}
-    for loss, what in (("hinge", "its classes"), ("squared", "its losses")):
+    for loss in ("hinge", "squared"):
         made = lambda: Federation(tiles, keys=keys, consents=consents)  # noqa: E731
         said = refusal(made, quick(loss=loss))
-        assert said.startswith(f"party west refuses to tell the coordinator {what}")
+        assert said.startswith("party west refuses to tell the coordinator its losses")
         assert said.endswith("(the roster of 'four hospitals' says so)")
 
 

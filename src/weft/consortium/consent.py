@@ -221,13 +221,20 @@ class Consent:
         """Refuse a way of matching that keeps ids less secret than agreed."""
         self._each(lambda source: check_matching(source.terms, matching, self.name))
 
-    def check_labels(self, parties: int) -> None:
-        """Refuse to tell the coordinator the classes of too few parties."""
-        # Where no roster lists others, it may be the only party there is.
+    def check_labels(self, labelled: int, parties: int) -> None:
+        """Refuse to tell the coordinator the classes of too few parties.
+
+        Parameters
+        ----------
+        labelled
+            Parties whose classes are told together.
+        parties
+            All that take part.
+        """
         if parties == 1 and not self._others:
             return
-        self._each(lambda source: check_labels(source.terms, parties, self.name))
-        check_labels(self.terms, parties, self.name)
+        self._each(lambda source: check_labels(source.terms, labelled, parties, self.name))
+        check_labels(self.terms, labelled, parties, self.name)
 
     def check_seat(self, seat: Seat) -> None:
         """Refuse a seat whose sums would show too much."""

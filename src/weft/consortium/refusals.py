@@ -63,17 +63,12 @@ def check_sample_sums(terms: Terms, seat: Seat, party: str) -> None:
         )
 
 
-def check_labels(terms: Terms, parties: int, party: str) -> None:
-    """Classes go to the coordinator as those of several parties together."""
-    if terms.allows_scalars(parties):
-        return
-    flag = "allow_lone_labels" if parties == 1 else "allow_pairs"
-    told = "its classes" if parties == 1 else f"the classes of {parties} parties"
-    _refuse(
-        party,
-        f"to tell the coordinator {told}, which those of too few others hide; agree on {flag} = "
-        "true, or let more bring labels",
-    )
+def check_labels(terms: Terms, labelled: int, parties: int, party: str) -> None:
+    """Classes go to the coordinator under the same rule as losses: not those of too few."""
+    if not terms.allows_scalars(parties):
+        _refuse_scalars(terms, party, parties, "parties", "take part")
+    if not terms.allows_scalars(labelled):
+        _refuse_scalars(terms, party, labelled, "parties with labels", "bring labels")
 
 
 def check_scalars(terms: Terms, seat: Seat, party: str) -> None:

@@ -297,6 +297,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "announce": {
             ("run",): Meaning(Form.KEYS, "random name of the run"),
+            ("parties",): Meaning(Form.RECORD, "how many take part"),
             ("classes",): _WISH,
         },
         "classes": {

@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 import psutil
 import pytest
-from scene import (
+from deployed import (
     COLUMNS,
     GAP,
     HERE,
