@@ -32,6 +32,10 @@ ROOMS = {
         *("algorithms", "channels", "crypto", "guards", "keys", "losses", "matching", "storage"),
     },
     "ledger": {"algorithms", "crypto", "guards", "matching", "storage", "sums"},
+    "release": {"algorithms", "channels", "consortium", "crypto", "matching", "model"},
+    # Deployment stands on everything that trains and reports, and beside simulations of it.
+    "network": {"__version__", *(path.stem for path in ROOT.iterdir())}
+    - {"cli", "comparison", "estimators", "experiments"},
     # Experiments use all of Weft as a user would; only the command line lies above them.
     "experiments": {"__version__", *(path.stem for path in ROOT.iterdir())} - {"cli"},
 }
