@@ -8,7 +8,8 @@ NAME ?=
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[report,network,dev]"
+	# What is never imported need not be compiled.
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e ".[report,network,dev]"
 	touch $@
 
 demo: $(VENV)/ready
