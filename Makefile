@@ -6,9 +6,9 @@ NAME ?=
 
 .PHONY: demo demo-network test check bench clean
 
+# What is never imported need not be compiled.
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	# What is never imported need not be compiled.
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e ".[report,network,dev]"
 	touch $@
 
