@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import json as as_json
+from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -23,7 +24,7 @@ def say(*lines: str) -> None:
 
 def say_json(value: dict[str, Any]) -> None:
     """Print one JSON object to stdout; a number that there is not becomes null."""
-    print(json.dumps(finite(value), ensure_ascii=False, indent=2, allow_nan=False))
+    print(as_json.dumps(finite(value), ensure_ascii=False, indent=2, allow_nan=False))
 
 
 class ProgressLine:
@@ -78,3 +79,38 @@ def progress_text(record: Record) -> str:
         known = "no certificate yet"
     lam = "" if record.lam is None else f"λ = {record.lam:g} · "
     return f"{lam}iteration {record.iteration} · {known} · {record.round_trips} round trips"
+
+
+def tell_run(
+    folder: Path,
+    summary: dict[str, Any],
+    remarks: list[str],
+    *,
+    json: bool,
+    holds: str,
+    **more: str,
+) -> None:
+    """Say how a run ended, and what is in its results folder.
+
+    Parameters
+    ----------
+    holds
+        What the folder has, as the beginning of a sentence.
+    more
+        What the JSON object has besides the summary.
+    """
+    from weft.report.summary import certificate_sentence, shortfall
+
+    if json:
+        say_json({"folder": str(folder), **more, **summary})
+        return
+    cost = summary["cost"]
+    say(
+        f"{summary['name']}: {certificate_sentence(summary)}.",
+        *([] if summary["choice"] is None else [f"{summary['choice']}; see path.png."]),
+        f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
+        f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "
+        f"stopped by: {summary['stopped']}.",
+        *(f"- {note}" for note in [shortfall(summary), *summary["notes"], *remarks] if note),
+        f"{holds} are in {folder}.",
+    )

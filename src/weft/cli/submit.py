@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -52,6 +52,7 @@ def submit(
     import tempfile
     from contextlib import ExitStack
 
+    from weft.cli.console import tell_run
     from weft.config.reading import read_config
     from weft.drafts import refuse_existing
     from weft.errors import ConfigError, ProtocolError
@@ -93,7 +94,8 @@ def submit(
             raise ProtocolError(_why_not(ended, kit))
         summary, remarks = write_out(Path(into), folder, plan, keys, party)
     if not quiet or json:
-        _tell(folder, run, summary, remarks, json)
+        holds = "History, plot and summary"
+        tell_run(folder, summary, remarks, json=json, holds=holds, run=run)
 
 
 def _why_not(ended: Report, kit: Path) -> str:
@@ -106,25 +108,6 @@ def _why_not(ended: Report, kit: Path) -> str:
     return (
         f"{ended.sentence} (run {run} is kept: --resume {run} goes on if that can be mended, weft "
         f"stop {kit} {run} --forget gives it up)"
-    )
-
-
-def _tell(folder: Path, run: str, summary: dict[str, Any], remarks: list[str], json: bool) -> None:
-    from weft.cli.console import say, say_json
-    from weft.report.summary import certificate_sentence, shortfall
-
-    if json:
-        say_json({"folder": str(folder), "run": run, **summary})
-        return
-    cost = summary["cost"]
-    say(
-        f"{summary['name']}: {certificate_sentence(summary)}.",
-        *([] if summary["choice"] is None else [f"{summary['choice']}; see path.png."]),
-        f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
-        f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "
-        f"stopped by: {summary['stopped']}.",
-        *(f"- {note}" for note in [shortfall(summary), *summary["notes"], *remarks] if note),
-        f"History, plot and summary are in {folder}.",
     )
 
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -66,7 +66,7 @@ def train(
     """
     from weft.algorithms.base import Checkpointing
     from weft.channels.recording import Head
-    from weft.cli.console import ProgressLine
+    from weft.cli.console import ProgressLine, tell_run
     from weft.config.reading import read_config
     from weft.drafts import building
     from weft.federation import Federation
@@ -119,7 +119,7 @@ def train(
     if recorder is not None:
         remarks.append(f"every message is kept too: weft audit {folder}")
     if not quiet or json:
-        _tell(folder, summary, remarks, json)
+        tell_run(folder, summary, remarks, json=json, holds="Model, history, plot and summary")
 
 
 def _refuse_leftovers(folder: Path, store: Path) -> None:
@@ -155,22 +155,3 @@ def _checkpoints(store: Path, *, new: bool) -> Iterator[None]:
         if store.is_dir() and not any(store.iterdir()):
             store.rmdir()
         raise
-
-
-def _tell(folder: Path, summary: dict[str, Any], remarks: list[str], json: bool) -> None:
-    from weft.cli.console import say, say_json
-    from weft.report.summary import certificate_sentence, shortfall
-
-    if json:
-        say_json({"folder": str(folder), **summary})
-        return
-    cost = summary["cost"]
-    say(
-        f"{summary['name']}: {certificate_sentence(summary)}.",
-        *([] if summary["choice"] is None else [f"{summary['choice']}; see path.png."]),
-        f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
-        f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "
-        f"stopped by: {summary['stopped']}.",
-        *(f"- {note}" for note in [shortfall(summary), *summary["notes"], *remarks] if note),
-        f"Model, history, plot and summary are in {folder}.",
-    )
