@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 from pathlib import Path
 
 import nvflare
@@ -141,7 +142,7 @@ def test_the_coordinators_storage_lies_inside_its_kit_wherever_that_was_moved(pl
     stores = [resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"]]
     stores += [c["args"]["uri_root"] for c in resources["components"] if c["id"] == "job_manager"]
     assert [os.path.commonpath([kit.home, store]) for store in stores] == [str(kit.home)] * 2
-    assert "/tmp/nvflare" not in json.dumps(resources)
+    assert os.path.join(tempfile.gettempdir(), "nvflare") not in json.dumps(resources)
     for path in (kit.home, kit.runs, kit.home / "engine", kit.local / "resources.json"):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077
     kit.prepare()

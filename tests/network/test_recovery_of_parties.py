@@ -184,3 +184,16 @@ def test_a_run_with_every_fault_equals_one_process_with_its_presence(solver, tmp
     for record, other in zip(result.history, alone.result.history, strict=True):
         assert (record.round_trips, record.present) == (other.round_trips, other.present)
         assert (record.primal, record.dual) == (other.primal, other.dual)
+
+
+@pytest.mark.parametrize("rule", [0.5, {"cyclic": 2}, {"trace": [["r1c1", "r1c2"], ["r2c1"]]}])
+def test_who_takes_part_can_still_be_imposed_for_experiments(rule, tmp_path):
+    held = tiles()
+    settings = Settings(solver="hyfdca", lam=0.02, gap=None, iterations=9, participation=rule)
+    model, result, presence, *_ = run_with_faults(tmp_path, held, settings, {"fine": 1})
+    assert {record.present for record in result.history} <= {0, 1, 2}
+    alone = Federation(held, HOW).train(
+        settings, through=lambda channel: Attended(channel, presence)
+    )
+    np.testing.assert_array_equal(model.coef, alone.model.coef)
+    assert [r.present for r in result.history] == [r.present for r in alone.result.history]
