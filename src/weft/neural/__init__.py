@@ -1,0 +1,1 @@
+"""HyFEM: hybrid federated learning of networks (extra ``weft[neural]``)."""
