@@ -8,23 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from secrets import token_bytes
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from weft.algorithms.base import Checkpointing, Record, Result
 from weft.algorithms.registry import algorithm_of, check_cut, resolve
 from weft.algorithms.settings import Settings
+from weft.announcing.coordinator import Announced, announce
 from weft.channels import Channel, Message, Meter
-from weft.channels.message import array, binary, text
+from weft.channels.message import array, binary
 from weft.crypto import Adder
-from weft.errors import DataError, ProtocolError
+from weft.errors import ProtocolError
 from weft.guards.terms import Terms
-from weft.matching.meet import check_secrets, meet
+from weft.matching.meet import meet
 from weft.matching.roster import Roster
 from weft.preparation import Preparation
 from weft.release.head import Head
@@ -35,33 +34,6 @@ from weft.sums.scaling import agree_on_scaling
 _HOLDERS = 2
 #: Seconds between two tries to get the model from a party that does not answer.
 _PAUSE = 1.0
-
-
-@dataclass(frozen=True)
-class Announced:
-    """What the parties said of themselves before anything else.
-
-    Attributes
-    ----------
-    terms
-        The strictest of all.
-    recipients
-        To whom the model goes by all rosters that bind a party; None: there is no roster.
-    holders
-        Who holds a key for matching, in their order; None: there is no roster.
-    classes
-        The class values, None for a regression.
-    """
-
-    terms: Terms
-    recipients: tuple[str, ...] | None
-    holders: tuple[str, ...] | None
-    classes: NDArray[Any] | None
-
-    @property
-    def width(self) -> int:
-        """Weights per feature."""
-        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
 
 @dataclass
@@ -90,85 +62,13 @@ class Outcome:
     adder: Adder
 
 
-def announce(
+def announce_for(
     channel: Channel, preparation: Preparation, settings: Settings, run: bytes
 ) -> Announced:
-    """Let every party say on which terms it takes part, and collect the classes."""
+    """Announcements of a run with these settings, which may say the classes."""
     sorts = settings.make_loss().task != "regression"
-    collect = sorts and preparation.classes is None
-    asked: Message = {"run": run, "parties": len(channel.parties)}
-    if collect:
-        asked["classes"] = True
-    replies = channel.ask("announce", {p: dict(asked) for p in channel.parties}).insist("starting")
-    check_secrets(replies)
-    _check_rosters(replies)
-    terms = [_terms(party, reply) for party, reply in replies.items()]
-    classes = None
-    if collect:
-        classes = _collected(channel, replies)
-    elif sorts:
-        classes = np.array(preparation.classes)
-    if classes is not None:
-        _check_classes(classes)
-    return Announced(
-        terms=reduce(Terms.stricter, terms),
-        recipients=_common(replies, "recipients"),
-        holders=_common(replies, "holders"),
-        classes=classes,
-    )
-
-
-def _terms(party: str, reply: Message) -> Terms:
-    try:
-        return msgspec.json.decode(text(reply, "terms"), type=Terms)
-    except msgspec.MsgspecError:
-        raise ProtocolError(
-            f"party {party} announced terms that this version does not know; update both sides"
-        ) from None
-
-
-def _check_rosters(replies: Mapping[str, Message]) -> None:
-    """All parties that have a roster must have the same."""
-    found = {party: text(reply, "roster") for party, reply in replies.items() if "roster" in reply}
-    first = next(iter(found), "")
-    for party, fingerprint in found.items():
-        if fingerprint != found[first]:
-            raise ProtocolError(
-                f"parties {first} and {party} have different rosters ({found[first]} and "
-                f"{fingerprint}); let both use the one that all members signed last"
-            )
-
-
-def _common(replies: Mapping[str, Message], field: str) -> tuple[str, ...] | None:
-    """Names that all parties list which list any, in the order of the first."""
-    listed = [array(reply, field).tolist() for reply in replies.values() if field in reply]
-    if not listed:
-        return None
-    return tuple(name for name in listed[0] if all(name in names for names in listed))
-
-
-def _collected(channel: Channel, replies: Mapping[str, Message]) -> NDArray[Any]:
-    """One party with labels joins the lists of all; in an order that tells nothing."""
-    boxes = {party: binary(r, "classes") for party, r in replies.items() if "classes" in r}
-    if not boxes:
-        raise DataError("no party has labels; name the label column of at least one of them")
-    mixed = sorted(boxes.values())
-    message: Message = {
-        "boxes": b"".join(mixed),
-        "boxes.lengths": np.array([len(box) for box in mixed], np.int64),
-    }
-    joiner = next(iter(boxes))
-    told = channel.ask("classes", {joiner: message}).insist("collecting the classes")
-    return array(told[joiner], "classes")
-
-
-def _check_classes(classes: NDArray[Any]) -> None:
-    if len(classes) < 2:
-        only = f"only the label {classes.tolist()[0]!r}" if len(classes) else "no label"
-        raise DataError(
-            f"the label column holds {only}, but classification needs two classes; "
-            "check the label column, or use a regression loss such as 'squared'"
-        )
+    known = preparation.classes if sorts else None
+    return announce(channel, run, collect=sorts and known is None, classes=known)
 
 
 def settle(
@@ -238,7 +138,7 @@ def coordinate(
     warm, saves = start_lam is not None, checkpointing is not None
     # What no algorithm can do is refused before anybody is asked for anything.
     resolve(settings, saves=saves, warm=warm)
-    announced = announce(channel, preparation, settings, run)
+    announced = announce_for(channel, preparation, settings, run)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
     roster, adder = assemble(channel, preparation, settings, announced, run)
     check_cut(settings, roster)

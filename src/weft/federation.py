@@ -14,7 +14,7 @@ from weft.algorithms.base import Checkpointing, Record
 from weft.algorithms.settings import Settings
 from weft.channels import Channel, LocalChannel, Sink
 from weft.consortium.consent import Consent
-from weft.coordination import Outcome, announce, assemble, coordinate
+from weft.coordination import Outcome, announce_for, assemble, coordinate
 from weft.crypto import Adder
 from weft.crypto.cost import Cost, Spent
 from weft.crypto.secrets import Identity
@@ -115,7 +115,7 @@ class Federation:
     ) -> tuple[LocalChannel, Roster, Adder, NDArray[Any] | None]:
         """Make the parties, match their samples and features, agree on scaling."""
         channel, run = self._open(settings), token_bytes(16)
-        announced = announce(channel, self.preparation, settings, run)
+        announced = announce_for(channel, self.preparation, settings, run)
         roster, adder = assemble(channel, self.preparation, settings, announced, run)
         return channel, roster, adder, announced.classes
 

@@ -19,8 +19,9 @@ from weft.algorithms.ground import Ground
 from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
 from weft.algorithms.span.problems import folds_of
+from weft.announcing.party import AnnouncingParty
 from weft.channels import Message, pack
-from weft.channels.message import array, binary, integer, number, text
+from weft.channels.message import array, integer, number, text
 from weft.consortium.consent import Consent
 from weft.crypto.cost import Cost
 from weft.crypto.keyring import Keyring, Keys
@@ -33,13 +34,12 @@ from weft.errors import ConfigError, DataError, ProtocolError
 from weft.guards import Terms
 from weft.ledger.account import Account, Ledger, count_sums
 from weft.ledger.attendance import attendance
-from weft.matching.classes import NONCE, join_classes, lock_classes
 from weft.matching.party import MatchingParty
 from weft.matching.seat import Seat
 from weft.matching.tokens import encode_labels
 from weft.model import Model
 from weft.origin import insist_on_origin
-from weft.release.party import ReleaseParty, cut_boxes
+from weft.release.party import ReleaseParty
 from weft.shelf import Shelf
 from weft.sums.bounds import Bounds
 from weft.sums.extremes import answer_largest
@@ -142,10 +142,9 @@ class Party:
         self._model = start
         self._bias: float | None = None
         self._classes: NDArray[Any] | None = None
-        #: How many take part, as it was told before anything else.
-        self._told_parties = 0
-        #: The run's name and its own list of classes, until the lists are joined.
-        self._listed = b"", b""
+        self._announcing = AnnouncingParty(
+            name, self._consent, self._keyring, draws, labels=self._known_labels
+        )
         self._targets: list[Floats] = []
         roster = self._consent.roster
         self._release = ReleaseParty(self._consent, self._keyring, keys.identity, members, readers)
@@ -165,8 +164,7 @@ class Party:
         #: What the half answers, which may change in the course of a run.
         self._answers: dict[str, Callable[[Message], Message]] = {}
         self._phases: dict[str, Callable[[Message], Message]] = {
-            "announce": self._announce,
-            "classes": self._join_classes,
+            **self._announcing.phases,
             **self._matching.phases,
             "match.seat": self._take_seat,
             "scale.extremes": lambda m: self._scaler.extremes(m),
@@ -214,37 +212,10 @@ class Party:
         """What this party has spent on encryption."""
         return self._cipher.cost
 
-    # ── announcing ────────────────────────────────────────────────────────────────────────
-
-    def _announce(self, message: Message) -> Message:
-        """On which terms it takes part, and its classes, for the other parties alone."""
-        reply = self._consent.announcement()
-        reply["mark"] = self._keyring.mark(binary(message, "run"))
-        self._told_parties = integer(message, "parties")
-        labels = [tile.labels[tile.labelled] for tile in self._tiles if tile.labels is not None]
-        if "classes" in message and labels:
-            name = binary(message, "run")
-            nonce = self._draws.random("classes", NONCE)
-            self._listed = name, lock_classes(labels, self._keyring.run_secret, name, nonce)
-            reply["classes"] = self._listed[1]
-        return reply
-
-    def _join_classes(self, message: Message) -> Message:
-        """Join the lists of all parties, of which it cannot tell whose they are.
-
-        Once, and its own with them: else a coordinator could have each party's list joined alone.
-        """
-        boxes = cut_boxes(message)
-        name, own = self._listed
-        if own not in boxes:
-            raise ProtocolError(
-                f"party {self.name} joins lists of classes once in a run, together with its own"
-            )
-        self._consent.check_labels(len(boxes), self._told_parties)
-        self._listed = name, b""
-        return {"classes": join_classes(boxes, self._keyring.run_secret, name)}
-
     # ── matching ──────────────────────────────────────────────────────────────────────────
+
+    def _known_labels(self) -> list[NDArray[Any]]:
+        return [tile.labels[tile.labelled] for tile in self._tiles if tile.labels is not None]
 
     def _encode_labels(self, message: Message) -> list[Floats]:
         """Labels per tile as numbers, for the classes that were agreed on."""
@@ -263,11 +234,7 @@ class Party:
             raise ProtocolError(f"party {self.name} has taken its seat in this run already")
         self._bias = number(message, "bias_value") if "bias_value" in message else None
         seat = self._matching.sit(message)
-        if self._told_parties not in (0, seat.n_parties):
-            raise ProtocolError(
-                f"party {self.name} was told of {self._told_parties} parties first, and of "
-                f"{seat.n_parties} now; stop this run"
-            )
+        self._announcing.check_parties(seat.n_parties)
         self._consent.check_seat(seat)
         self._scaling = self._half = self._table = None
         reply = self._matching.make_seeds(message, alone=self._consent.alone(seat))

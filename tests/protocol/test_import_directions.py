@@ -32,6 +32,7 @@ ROOMS = {
         *("algorithms", "channels", "crypto", "guards", "keys", "losses", "matching", "storage"),
     },
     "ledger": {"algorithms", "crypto", "guards", "matching", "storage", "sums"},
+    "announcing": {"channels", "consortium", "crypto", "guards", "matching"},
     "release": {"algorithms", "channels", "consortium", "crypto", "matching", "model"},
     # Deployment stands on everything that trains and reports, and beside simulations of it.
     "network": {"__version__", *(path.stem for path in ROOT.iterdir())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +11,27 @@ from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
 
+
+class OnDevice(ABC):
+    """Numbers in the memory of an accelerator, which stay there as long as nothing has to travel.
+
+    A channel in one process hands them on as they are; as bytes, they are the array of
+    :meth:`to_host`, and an array is what the receiver finds then.
+    """
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+
+    @abstractmethod
+    def to_host(self) -> NDArray[Any]:
+        """A copy as an array."""
+
+
 #: A flat dictionary of arrays, bytes and scalars: trivially serialisable, and its size is
 #: what the meter counts. An absent field means "nothing of this kind for you".
-Value = NDArray[Any] | bytes | str | int | float | bool
+Value = NDArray[Any] | OnDevice | bytes | str | int | float | bool
 Message = dict[str, Value]
 
 
@@ -26,6 +45,8 @@ def size_of(message: Mapping[str, Value]) -> int:
             total += value.nbytes  # type: ignore[union-attr]
         elif kind is bytes or kind is str:
             total += len(value)  # type: ignore[arg-type]
+        elif isinstance(value, OnDevice):
+            total += value.nbytes
         else:
             total += 8
     return total
@@ -94,3 +115,14 @@ def floats(message: Mapping[str, Value], field: str, *shape: int | None) -> NDAr
             f"a message is malformed: '{field}' does not hold the numbers it should"
         )
     return found
+
+
+def cut_boxes(message: Message) -> list[bytes]:
+    """The boxes of a message, one by one."""
+    boxes, at, cut = binary(message, "boxes"), 0, []
+    for length in array(message, "boxes.lengths").tolist():
+        cut.append(boxes[at : at + length])
+        at += length
+    if at != len(boxes):
+        raise ProtocolError("a message is malformed: 'boxes' do not have the lengths told")
+    return cut

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from weft.channels.message import Message, Value
+from weft.channels.message import Message, OnDevice, Value
 from weft.errors import ProtocolError
 
 _VERSION = b"WEFT1"
@@ -33,7 +33,8 @@ class _Array(msgspec.Struct, array_like=True, frozen=True):
 def pack(message: Message) -> bytes:
     """Serialise a message."""
     fields: dict[str, Any] = {}
-    for name, value in message.items():
+    for name, held in message.items():
+        value = held.to_host() if isinstance(held, OnDevice) else held
         if isinstance(value, np.ndarray):
             if value.dtype.kind not in _KINDS:
                 raise ProtocolError(f"field '{name}' holds {value.dtype}, which cannot travel")

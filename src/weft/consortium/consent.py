@@ -18,6 +18,7 @@ from weft.consortium.refusals import (
     check_change,
     check_labels,
     check_matching,
+    check_networks,
     check_sample_sums,
     check_scalars,
     check_seat,
@@ -270,6 +271,10 @@ class Consent:
         """Refuse settings that go beyond what was agreed."""
         self.check_limits(settings)
         self._each(lambda source: check_settings(source.terms, settings, seat, self.name))
+
+    def check_neural(self) -> None:
+        """Refuse to show the coordinator the weights of its own network."""
+        self._each(lambda source: check_networks(source.terms, source.limits, self.name))
 
     def check_limits(self, settings: Settings) -> None:
         """Refuse to compute what is not allowed; this much is known before anybody is matched."""

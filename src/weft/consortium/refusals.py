@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
+from weft.consortium.limits import Limits
 from weft.errors import ConfigError
 from weft.guards.runs import Change
 from weft.guards.terms import MODES, Matching, Terms
@@ -140,6 +141,23 @@ def _refuse_few(terms: Terms, party: str, what: str, holders: NDArray[np.int64])
         f"sums over {what} that only {fewest} parties share; lower min_contributors = "
         f"{terms.min_contributors}, or bring more parties",
     )
+
+
+def check_networks(terms: Terms, limits: Limits, party: str) -> None:
+    """Refuse neural runs, unless it is agreed that the coordinator sees networks."""
+    allowed = MODES.index(terms.coordinator_sees) >= MODES.index("weights")
+    if not (allowed and terms.allow_networks):
+        _refuse(
+            party,
+            "neural runs, which show the coordinator the weights of its own network; agree on "
+            "allow_networks = true and coordinator_sees = 'weights' if that is meant",
+        )
+    if limits.solvers is not None and "hyfem" not in limits.solvers:
+        _refuse(
+            party,
+            f"neural runs, since only {' and '.join(limits.solvers)} may be used; add 'hyfem' to "
+            "solvers if that is meant",
+        )
 
 
 def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> None:

@@ -52,6 +52,10 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "a few samples may come or go between two runs, whose difference then shows them",
         "samples come and go between two runs in large groups, or not at all",
     ),
+    "allow_networks": _choice(
+        "the coordinator may see the weights of every party's own neural network",
+        "the coordinator sees no party's own neural network",
+    ),
     "coordinator_sees": lambda value: {
         "nothing": "the coordinator sees nothing of the model",
         "weights": "the coordinator may see the model's weights",

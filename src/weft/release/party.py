@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from weft.algorithms.settings import Settings
-from weft.channels.message import Message, array, binary, text
+from weft.channels.message import Message, array, cut_boxes, text
 from weft.consortium.consent import Consent
 from weft.crypto.keyring import Keyring
 from weft.crypto.secrets import Identity, PublicIdentity
@@ -101,14 +101,3 @@ class ReleaseParty:
         head = Head.from_json(text(message, "head"))
         head.insist_on(settings, classes)
         self.model = join_slices(slices, head, overlapping=whole is None)
-
-
-def cut_boxes(message: Message) -> list[bytes]:
-    """The boxes of a message, one by one."""
-    boxes, at, cut = binary(message, "boxes"), 0, []
-    for length in array(message, "boxes.lengths").tolist():
-        cut.append(boxes[at : at + length])
-        at += length
-    if at != len(boxes):
-        raise ProtocolError("a message is malformed: 'boxes' do not have the lengths told")
-    return cut
