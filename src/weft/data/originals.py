@@ -56,14 +56,22 @@ def pixel_names(side: int) -> Names:
 
 def mnist(folder: DataFolder, part: Literal["train", "test"] = "train") -> Table:
     """MNIST from its idx files, pixels divided by 255."""
+    images, labels = mnist_images(folder, part)
+    block = images.reshape(len(images), -1) / 255.0
+    ids = row_ids(len(block))
+    return Table(ids, pixel_names(28), block, labels, "classification", "mnist")
+
+
+def mnist_images(
+    folder: DataFolder, part: Literal["train", "test"]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """MNIST as it is: images (n, 28, 28) of bytes, and their labels."""
     if part not in ("train", "test"):
         raise DataError(f"mnist has no part {part!r}; choose 'train' or 'test'.")
     stem = "train" if part == "train" else "t10k"
     images = _read_idx(folder.file(f"mnist/{stem}-images-idx3-ubyte.gz"))
     labels = _read_idx(folder.file(f"mnist/{stem}-labels-idx1-ubyte.gz"))
-    block = images.reshape(len(images), -1) / 255.0
-    ids = row_ids(len(block))
-    return Table(ids, pixel_names(28), block, labels.astype(np.int64), "classification", "mnist")
+    return images, labels.astype(np.int64)
 
 
 def covtype(folder: DataFolder) -> Table:

@@ -1,0 +1,89 @@
+"""The scenes there are, by name."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from weft.data.files import DataFolder
+from weft.errors import DataError
+from weft.neural.scenes import colour, digits
+from weft.neural.scenes.scene import Scene
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A scene as the list of them shows it.
+
+    Attributes
+    ----------
+    about
+        One line on its data and its parties.
+    needs
+        Which files, where in the data directory.
+    loader
+        Makes it from a data folder.
+    """
+
+    about: str
+    needs: str
+    loader: Callable[..., Scene]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the loader takes besides the folder."""
+        return tuple(o for o in inspect.signature(self.loader).parameters if o != "folder")
+
+
+def load_scene(name: str, data_dir: str | os.PathLike[str] | None = None, **options: Any) -> Scene:
+    """A scene by name.
+
+    Parameters
+    ----------
+    name
+        One of `SCENES`.
+    data_dir
+        Directory with the original files; without it the environment variable WEFT_DATA names it.
+    **options
+        ``samples`` and ``test_samples``: at most so many, drawn by ``seed`` so that classes keep
+        their shares; and what the scene takes besides.
+    """
+    if name not in SCENES:
+        near = get_close_matches(name, SCENES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(SCENES)}."
+        raise DataError(f"there is no scene {name!r}; {hint}")
+    entry = SCENES[name]
+    for option in options:
+        if option not in entry.options:
+            raise DataError(
+                f"scene {name!r} has no option {option!r}; it takes {', '.join(entry.options)}."
+            )
+    return entry.loader(DataFolder.of(name, data_dir), **options)
+
+
+SCENES: dict[str, Entry] = {
+    "mnist": Entry(
+        "MNIST in 4 quadrants; 6 parties with 3 quadrants of 5 classes, 2 quadrants common",
+        "mnist/{train,t10k}-*-ubyte.gz",
+        digits.mnist,
+    ),
+    "mfeat": Entry(
+        "Multiple Features in 6 views; 6 parties with 3 views of 5 classes, 1 view common",
+        "mfeat/mfeat-*.csv.gz",
+        digits.mfeat,
+    ),
+    "cifar10": Entry(
+        "CIFAR-10 in 12 blocks, quadrant by colour; 9 parties with 6 to 8 blocks of 5 classes",
+        "cifar10/ with data_batch_1 to 5 and test_batch, as .png, .bin or Python batches",
+        colour.cifar10,
+    ),
+    "cifar10-quadrants": Entry(
+        "CIFAR-10 in 4 quadrants; 6 parties as in Table 4, 2 quadrants common",
+        "cifar10/ with data_batch_1 to 5 and test_batch, as .png, .bin or Python batches",
+        colour.cifar10_quadrants,
+    ),
+}
