@@ -40,13 +40,15 @@ def _assign_freely(costs: Floats, openings: Floats) -> Ints:
 
     Only pairs that cost less than a new row matter. Neurons and rows that no chain of such pairs
     connects do not compete, so that each connected part is solved alone: a part with one neuron
-    takes its minimum.
+    takes its minimum. Where all minima are in different rows, they are the solution.
     """
     neurons, rows = costs.shape
+    best = costs.argmin(axis=1)
+    best[costs[np.arange(neurons), best] >= openings] = NEW
+    if np.bincount(best + 1, minlength=2)[1:].max() <= 1:
+        return best
     chosen = np.full(neurons, NEW, dtype=np.int64)
     one, other = np.nonzero(costs < openings[:, None])
-    if not len(one):
-        return chosen
     graph = coo_array(
         (np.ones(len(one), dtype=bool), (one, neurons + other)), shape=(neurons + rows,) * 2
     )
@@ -55,7 +57,7 @@ def _assign_freely(costs: Floats, openings: Floats) -> Ints:
     candidates = np.flatnonzero(np.bincount(one, minlength=neurons))
     sizes = np.bincount(at[candidates], minlength=part.max() + 1)
     alone = candidates[sizes[at[candidates]] == 1]
-    chosen[alone] = costs[alone].argmin(axis=1)
+    chosen[alone] = best[alone]
     for crowd in np.flatnonzero(sizes > 1):
         members, choices = np.flatnonzero(at == crowd), np.flatnonzero(part_of_row == crowd)
         block = np.minimum(costs[np.ix_(members, choices)], openings[members, None])

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.neural.matching import kernels
 from weft.neural.matching.classifiers import Classifier, Floats, Ints, with_bias
 from weft.neural.matching.costs import Others
 
@@ -51,9 +52,9 @@ def others_of(
         row = np.searchsorted(existing, own)
         users[row, number] = 1
         common = np.flatnonzero(at >= 0)
-        values = other.layers[layer][:, common] * dtype.type(shares[number])
-        sums[np.ix_(row, rank[at[common]])] += values
-    totals = (users * shares) @ holders[:, order[starts]]
+        share = dtype.type(shares[number])
+        kernels.scatter(sums, row, rank[at[common]], other.layers[layer], common, share)
+    totals = (users * shares) @ holders[:, order[starts[:-1]]]
     return Others(
         rows=existing,
         order=order,
@@ -65,10 +66,12 @@ def others_of(
 
 
 def _grouped(holders: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """An order of the columns in which those with the same holders are neighbours."""
+    """An order of the columns in which those with the same holders are neighbours, and where
+    each such group begins, and the end.
+    """
     _, pattern = np.unique(np.packbits(holders, axis=0), axis=1, return_inverse=True)
     order = np.argsort(pattern, kind="stable")
-    starts = np.flatnonzero(np.diff(pattern[order], prepend=-1))
+    starts = np.flatnonzero(np.diff(pattern[order], prepend=-1, append=-1))
     return order, starts
 
 
@@ -81,22 +84,24 @@ def averaged(
     entries that no party has are 0.
     """
     first = parties[0].layers
+    here = [party for party in parties if not party.away]
     shapes = zip([*sizes, len(first[-1])], [n_inputs, *sizes], strict=True)
     layers = []
     for layer, (height, width) in enumerate(shapes):
         dtype = first[layer].dtype
-        sums, kept = np.zeros((2, height, width + 1), dtype=dtype)
-        weights = np.zeros((height, width + 1))
+        sums = np.zeros((height, width + 1), dtype=dtype)
+        users, holders = np.zeros((height, len(here))), np.zeros((len(here), width + 1))
+        for number, party in enumerate(here):
+            down, across = _entries(party, layer, rows, width)
+            users[down, number], holders[number, across] = party.weight, 1
+            values, all_of_it = party.layers[layer], np.arange(len(across))
+            kernels.scatter(sums, down, across, values, all_of_it, dtype.type(party.weight))
+        weights = (users @ holders).astype(dtype)
+        kept = np.zeros_like(sums)
         for party in parties:
-            at = _entries(party, layer, rows, width)
             if party.away:
-                kept[at] = party.layers[layer]
-            else:
-                sums[at] += party.layers[layer] * dtype.type(party.weight)
-                weights[at] += party.weight
-        held = weights > 0
-        np.divide(sums, weights.astype(dtype), out=kept, where=held)
-        layers.append(kept)
+                kernels.place(kept, *_entries(party, layer, rows, width), party.layers[layer])
+        layers.append(np.divide(sums, weights, out=kept, where=weights > 0))
     return layers
 
 
@@ -108,14 +113,12 @@ def objective(parties: Sequence[Classifier], layers: Sequence[Floats], rows: Row
             continue
         for number, layer in enumerate(layers):
             at = _entries(party, number, rows, layer.shape[1] - 1)
-            gaps = np.square(party.layers[number] - layer[at])
-            sums[number] += party.weight * float(gaps.sum(dtype=np.float64))
+            sums[number] += party.weight * kernels.gap(layer, *at, party.layers[number])
     return sums
 
 
 def _entries(party: Classifier, layer: int, rows: Rows, bias: int) -> tuple[Ints, Ints]:
-    """Where a party's layer lies in the server's."""
+    """The server's rows and columns of a party's layer."""
     own = rows[party.name]
     height = own[layer] if layer < len(own) else np.arange(len(party.layers[layer]))
-    down, across = np.ix_(height, columns_of(party, layer, rows, bias))
-    return down, across
+    return height, columns_of(party, layer, rows, bias)

@@ -1,9 +1,9 @@
 """What it costs to match the neurons of one party with rows of the server: (20) of the 2024 text.
 
-All three costs have the form Σ_c (a_ic x_jc² − 2 b_ic x_jc) + k_i for neuron j and row i, since the
-means are those of the other parties. The factor a_ic depends on c only through which parties have
-column c, so that columns with the same holders share it: their squares are added first, and one
-product of matrices remains, x bᵀ.
+All three costs have the form Σ_c a_ic (x_jc − mean_ic)² for neuron j and row i, and a part that
+depends on the row alone. The factor a_ic depends on c only through which parties have column c, so
+that columns with the same holders share it: their squares are added first, and of the expanded
+square one product of matrices remains, x (a mean)ᵀ.
 
 The squares are expanded, which cancels where a neuron lies close to its row: float32 loses about
 10⁻⁷ of ‖x‖² + ‖mean‖². Columns are therefore centred first (what all neurons have in common does
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.neural.matching import kernels
 from weft.neural.matching.classifiers import Floats, Ints
 
 
@@ -31,11 +32,11 @@ class Others:
     order
         The party's columns in the order of ``sums``.
     starts
-        Where in that order columns with other holders begin: G groups.
+        Where in that order each of G groups of columns with the same holders begins, and the end.
     weights
         (rows, G): Σ p of the other parties that have row and column.
     sums
-        (rows, columns): Σ p x of the same.
+        (rows, columns): Σ p x of the same; costs are computed in its place.
     users
         How many other parties use each row.
     """
@@ -47,39 +48,38 @@ class Others:
     sums: Floats
     users: Ints
 
-    def spread(self, values: Floats) -> Floats:
-        """(rows, G) to (rows, columns)."""
-        sizes = np.diff(np.append(self.starts, len(self.order)))
-        return np.repeat(values, sizes, axis=1)
-
 
 def weighted_costs(neurons: Floats, weight: float, others: Others) -> Floats:
     """Σ_c pW/(p + W) (x_jc − mean_ic)²: by so much the layer's objective rises."""
     weights = others.weights
-    return _distances(neurons, weight * weights / (weight + weights), others)
+    costs = _squares(neurons, weight * weights / (weight + weights), _inverse(weights), others)
+    return np.maximum(costs, 0, out=costs)
 
 
 def squared_costs(neurons: Floats, others: Others) -> Floats:
     """Σ_c (x_jc − mean_ic)² over the columns that the others have in row i."""
-    return _distances(neurons, (others.weights > 0).astype(neurons.dtype), others)
-
-
-def _distances(neurons: Floats, factors: Floats, others: Others) -> Floats:
-    """Σ_c a_ic (x_jc − mean_ic)², (neurons, rows)."""
-    ordered = neurons[:, others.order]
-    centre = ordered.mean(axis=0)
-    ordered -= centre
     weights = others.weights
-    shares = np.divide(1, weights, out=np.zeros_like(weights), where=weights > 0)
-    means = others.sums * others.spread(shares) - centre
-    pulls = others.spread(factors) * means
-    constant = np.einsum("ic,ic->i", pulls, means)
-    squares = np.add.reduceat(np.square(ordered), others.starts, axis=1)
-    costs: Floats = ordered @ pulls.T
+    costs = _squares(neurons, (weights > 0).astype(weights.dtype), _inverse(weights), others)
+    return np.maximum(costs, 0, out=costs)
+
+
+def _inverse(weights: Floats) -> Floats:
+    return np.divide(1, weights, out=np.zeros_like(weights), where=weights > 0)
+
+
+def _squares(neurons: Floats, factors: Floats, shares: Floats, others: Others) -> Floats:
+    """Σ_c a_ic (x_jc − share_ic sum_ic)², (neurons, rows)."""
+    centre = neurons.mean(axis=0)[others.order]
+    ordered = np.empty_like(neurons)
+    squares = np.empty((len(neurons), factors.shape[1]), dtype=neurons.dtype)
+    kernels.centred(neurons, others.order, others.starts, centre, ordered, squares)
+    constant = np.empty(len(factors), dtype=neurons.dtype)
+    kernels.pulls(others.sums, others.starts, shares, factors, centre, constant)
+    costs: Floats = ordered @ others.sums.T
     costs *= -2
     costs += squares @ factors.T
     costs += constant
-    return np.maximum(costs, 0, out=costs)
+    return costs
 
 
 def pfnm_costs(
@@ -101,17 +101,12 @@ def pfnm_costs(
     others
         With precisions as weights.
     """
-    ordered = neurons[:, others.order]
     before = prior + others.weights
-    after = before + precision
-    pulls = others.sums * others.spread(precision / after)
-    squares = np.add.reduceat(np.square(ordered), others.starts, axis=1)
-    rest = np.square(others.sums) * others.spread(1 / before - 1 / after)
-    popularity = 2 * np.log(others.users / (parties - others.users))
-    costs: Floats = ordered @ pulls.T
-    costs *= -2
-    costs -= squares @ (precision**2 / after).T
-    costs += (rest.sum(axis=1) - popularity).astype(costs.dtype)
+    factors = -(precision**2) / (before + precision)
+    parts = np.add.reduceat(np.square(others.sums), others.starts[:-1], axis=1)
+    rest = (parts / before).sum(axis=1) - 2 * np.log(others.users / (parties - others.users))
+    costs = _squares(neurons, factors, np.full_like(factors, -1 / precision), others)
+    costs += rest.astype(costs.dtype)
     return costs
 
 

@@ -157,9 +157,10 @@ class _Procedure:
         total, count = 0.0, 0
         for party in self._parties:
             neurons = party.layers[layer]
+            sizes = np.einsum("jc,jc->c", neurons, neurons)
             if layer == 0:  # only columns that others have can be compared
-                neurons = neurons[:, np.append(holders[party.inputs] > 1, True)]
-            size = float(np.square(neurons).sum(dtype=np.float64))
+                sizes = sizes[np.append(holders[party.inputs] > 1, True)]
+            size = float(sizes.sum(dtype=np.float64))
             total += size if squared else party.weight * size / 2
             count += len(neurons)
         return total / count
