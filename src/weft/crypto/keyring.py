@@ -108,6 +108,12 @@ class Keyring:
         public = self._keys.identity.public.to_bytes()
         return {"public": public, "nonce": self._nonce, "mark": self.mark(run_id)}
 
+    def mask(self, party: int, *, alone: bool = False) -> None:
+        """Be ready for masked scalars, where a run adds up nothing else."""
+        self.cipher.party = party
+        if self.cipher.name != "plain":
+            self.cipher.masks = Masks(self._keys.identity, self._nonce, self._terms, alone=alone)
+
     def make(
         self,
         message: dict[str, Any],

@@ -1,0 +1,294 @@
+"""A party of a neural run: trains its own network, and shows nobody a sample or a label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.announcing.party import AnnouncingParty
+from weft.channels import Message, pack
+from weft.channels.message import array, binary, integer, number, text
+from weft.consortium.consent import Consent
+from weft.crypto.keyring import Keyring, Keys
+from weft.crypto.memory import Draws, Memory
+from weft.errors import DataError, ProtocolError
+from weft.matching.tokens import encode_labels
+from weft.neural.device import Device, device_of
+from weft.neural.holdings import Held, Holdings
+from weft.neural.local import Labelled, LocalNetwork
+from weft.neural.model import NeuralModel
+from weft.neural.scaling import Scaling, scaled
+from weft.neural.settings import Block, NeuralSettings
+from weft.neural.vectors import Vector, vector_of
+from weft.sums.scalars import pack_scalars
+
+
+class Source(Protocol):
+    """Where a party's samples come from."""
+
+    def labels(self) -> Sequence[NDArray[Any]]:
+        """All labels that there are."""
+
+    def holdings(self, blocks: Mapping[str, Block]) -> Holdings:
+        """Its part of these blocks."""
+
+
+class NeuralParty:
+    """One member of a neural run, as the channel sees it.
+
+    Parameters
+    ----------
+    name
+        Name in the federation.
+    source
+        What it trains on.
+    keys
+        Its identity, and the secret that the parties share and the coordinator never gets.
+    consent
+        What it takes part in.
+    cipher
+        What hides its losses, accuracies and column sums among those of others.
+    device
+        Where it computes.
+    memory
+        Keeps what it draws in this run: another party with this memory, made of the same things,
+        is brought to the same state by the same messages.
+
+    Attributes
+    ----------
+    own, received
+        Its network after its last steps, and the copy of the server's that it got at the end; None
+        before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        *,
+        keys: Keys,
+        consent: Consent | None = None,
+        cipher: str = "pad",
+        device: Device = "auto",
+        memory: Memory | None = None,
+    ) -> None:
+        self.name = name
+        self._source = source
+        self._consent = consent or Consent.open(name)
+        self._device = device_of(device)
+        self._draws = Draws(memory)
+        self._keyring = Keyring(keys, cipher, self._consent.terms, self._draws)
+        self._cipher = self._keyring.cipher
+        self._announcing = AnnouncingParty(
+            name, self._consent, self._keyring, self._draws, labels=source.labels
+        )
+        self._settings: NeuralSettings | None = None
+        self._held: Holdings | None = None
+        self._blocks: dict[str, Block] = {}
+        self._classes: NDArray[Any] = np.zeros(0)
+        self._scaling: Scaling | None = None
+        self._agreed: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self._local: LocalNetwork | None = None
+        self._replays = False
+        self._skipped: Message | None = None
+        self.own: NeuralModel | None = None
+        self.received: NeuralModel | None = None
+        self._phases: dict[str, Callable[[Message], Message]] = {
+            **self._announcing.phases,
+            "neural.plan": self._plan,
+            "neural.scale": self._scale,
+            "neural.build": self._build,
+            "neural.train": self._train,
+            "neural.finish": self._finish,
+        }
+
+    def on(self, phase: str, message: Message) -> Message:
+        """Answer one phase."""
+        handler = self._phases.get(phase)
+        if handler is None:
+            raise ProtocolError(f"phase '{phase}' is not known in a neural run")
+        if self._draws.lasting:
+            self._draws.hear(phase, pack(message))
+        self._consent.check_company(message)
+        self._cipher.begin(message)
+        return handler(message)
+
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """While the messages of before an interruption come again: all but the last."""
+        with self._draws.replaying():
+            self._replays = True
+            try:
+                yield
+            finally:
+                self._replays = False
+
+    def close(self) -> None:
+        """The run is over; nothing is left open."""
+
+    # ── beginning ─────────────────────────────────────────────────────────────────────────
+
+    def _plan(self, message: Message) -> Message:
+        """What is to be trained; tells which blocks it has, and of how many samples."""
+        if self._settings is not None:
+            raise ProtocolError(f"party {self.name} was told the plan of this run already")
+        settings = NeuralSettings.from_json(text(message, "settings"))
+        parties = integer(message, "parties")
+        self._announcing.check_parties(parties)
+        self._consent.check_neural()
+        self._consent.check_cipher(self._cipher.name)
+        held = self._source.holdings(settings.blocks)
+        held = held.sharing(settings.test_share, settings.seed, self.name)
+        self._check_enough(len(held))
+        self._settings, self._held = settings, held
+        self._classes = array(message, "classes")
+        self._blocks = {
+            name: msgspec.structs.replace(block, shape=held.blocks[name].shape[1:])
+            for name, block in settings.blocks.items()
+            if name in held.blocks
+        }
+        run = binary(message, "run")
+        card = self._keyring.announce(run)
+        self._keyring.mask(integer(message, "number"), alone=parties == 1)
+        return {
+            **card,
+            "held": msgspec.json.encode(self._told(held, run)).decode(),
+            "samples": len(held),
+        }
+
+    def _told(self, held: Holdings, run: bytes) -> list[Held]:
+        told = []
+        for name in self._blocks:
+            block = held.blocks[name]
+            columns = f"columns {run.hex()} {list(held.columns.get(name, ()))}"
+            mark = self._keyring.run_secret.fingerprint(columns)
+            told.append(Held(name, block.shape[1:], block.dtype == np.uint8, mark))
+        return told
+
+    def _check_enough(self, samples: int) -> None:
+        least = self._consent.terms.min_batch
+        if samples < least:
+            raise DataError(
+                f"party {self.name} has {samples} sample(s) to train on, fewer than min_batch = "
+                f"{least}; bring more, or leave it out"
+            )
+
+    def _scale(self, message: Message) -> Message:
+        """Its part of the sums of columns."""
+        if integer(message, "step") == 0:
+            names, widths = (array(message, field).tolist() for field in ("blocks", "widths"))
+            self._scaling = Scaling(self._holdings, dict(zip(names, widths, strict=True)))
+        if self._scaling is None:
+            raise ProtocolError("columns are to be scaled, but nobody said which")
+        return {"sums": self._pack(message, *self._scaling.answer(message).tolist())}
+
+    def _build(self, message: Message) -> Message:
+        """Make the network; tells its sizes, and the first weights of blocks that it is asked."""
+        if self._settings is None or self._local is not None:
+            raise ProtocolError(f"party {self.name} builds one network in a run, after its plan")
+        if self._scaling is not None:
+            self._agreed = self._scaling.take(message)
+        held = self._holdings
+        self._local = LocalNetwork(
+            self.name,
+            self._settings,
+            self._blocks,
+            self._classes,
+            self._labelled(held),
+            None if held.test is None else self._labelled(held.test),
+            self._device,
+        )
+        # The samples are in the device's memory now, as the network reads them.
+        self._held = None
+        net = self._local.net
+        reply: Message = {
+            "features": np.array(list(net.features.values()), np.int64),
+            "sizes": np.array(list(net.sizes.values()), np.int64),
+        }
+        given = array(message, "give").tolist()
+        if given:
+            reply["extractors"] = self._local.extractors_of(given)
+        return reply
+
+    def _labelled(self, held: Holdings) -> Labelled:
+        every = np.ones(len(held), bool)
+        labels = encode_labels(held.labels, every, self._classes, f"party {self.name}")
+        return Labelled(scaled(held, self._agreed), labels.astype(np.int64))
+
+    @property
+    def _holdings(self) -> Holdings:
+        if self._held is None:
+            raise ProtocolError(
+                f"party {self.name} was not told the plan of this run, or is past it"
+            )
+        return self._held
+
+    # ── rounds ────────────────────────────────────────────────────────────────────────────
+
+    def _train(self, message: Message) -> Message:
+        """Local steps from the server's weights; tells its own weights after them."""
+        local = self._network
+        if self._replays and self._settings is not None and self._settings.begin == "server":
+            # What these steps would lead to is overwritten by the next message, unless none comes.
+            self._skipped = message
+            return {}
+        self._skipped = None
+        before = self._take(message)
+        loss = local.train(integer(message, "turn"))
+        if not isfinite(loss):
+            raise ProtocolError(
+                f"party {self.name}: its loss is no number any more in round "
+                f"{integer(message, 'turn')}; lower rate"
+            )
+        sums = [number(message, "weight") * loss]
+        if "evaluate" in message:
+            sums += [*_scores(before), *_scores(local.measured())]
+        extractors, classifier = local.weights()
+        return {
+            "extractors": extractors,
+            "classifier": classifier,
+            "sums": self._pack(message, *sums),
+        }
+
+    def _finish(self, message: Message) -> Message:
+        """The server's last weights: the party keeps its own network, and its copy of theirs."""
+        if self._skipped is not None:
+            self._take(self._skipped)
+            self._network.train(integer(self._skipped, "turn"))
+            self._skipped = None
+        self.own = self._network.model(self._agreed)
+        self._take(message)
+        self.received = self._network.model(self._agreed)
+        return {}
+
+    def _take(self, message: Message) -> float | None:
+        """Take over the weights in a message; the accuracy with them, if it is measured."""
+        net = self._network.net
+        found: list[Vector | None] = []
+        for field, flat in (
+            ("extractors", net.extractor_weights),
+            ("classifier", net.classifier_weights),
+        ):
+            given = field in message
+            found.append(vector_of(message, field, len(flat)) if given else None)
+        return self._network.take(*found, measure="evaluate" in message)
+
+    @property
+    def _network(self) -> LocalNetwork:
+        if self._local is None:
+            raise ProtocolError(f"party {self.name} has no network yet")
+        return self._local
+
+    def _pack(self, message: Message, *values: float) -> bytes:
+        return pack_scalars(self._cipher, message, "sums", *values)
+
+
+def _scores(accuracy: float | None) -> tuple[float, float, float]:
+    """Whether there is an accuracy, it and its square: sums that give mean and spread."""
+    return (0.0, 0.0, 0.0) if accuracy is None else (1.0, accuracy, accuracy**2)

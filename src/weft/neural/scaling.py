@@ -1,0 +1,165 @@
+"""Zero mean and unit variance of columns over all who hold them, from masked sums.
+
+Every party adds to the sums of all columns, with zeros where it has none: nobody but the parties
+knows who added what. A party is told the means of its own columns only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.channels import Channel, Message
+from weft.channels.message import floats, integer
+from weft.crypto import Adder
+from weft.errors import ProtocolError
+from weft.neural.holdings import Holdings
+from weft.sums.scalars import add_scalars
+
+Floats = NDArray[np.float64]
+
+#: A column that varies by less, relative to its size, is constant: centred, not blown up.
+_CONSTANT = 1e-12
+
+
+class Scaling:
+    """A party's half.
+
+    Parameters
+    ----------
+    held
+        Its samples.
+    widths
+        Columns of all scaled blocks of the run, in their order.
+    """
+
+    def __init__(self, held: Holdings, widths: Mapping[str, int]) -> None:
+        self._widths = dict(widths)
+        self._own = {
+            name: np.asarray(held.blocks[name], np.float64).reshape(len(held), -1)
+            for name in widths
+            if name in held.blocks
+        }
+
+    def answer(self, message: Message) -> Floats:
+        """Counts and sums of all columns, then sums of squares about the means."""
+        if integer(message, "step") == 0:
+            return self._spread({n: np.concatenate(_moments(x)) for n, x in self._own.items()}, 2)
+        means = cut(floats(message, "mean", self._own_width), self._own_widths)
+        return self._spread({n: _squares(x, means[n]) for n, x in self._own.items()}, 1)
+
+    @property
+    def _own_widths(self) -> dict[str, int]:
+        return {name: x.shape[1] for name, x in self._own.items()}
+
+    @property
+    def _own_width(self) -> int:
+        return sum(self._own_widths.values())
+
+    def take(self, message: Message) -> dict[str, tuple[Floats, Floats]]:
+        """Mean and deviation by block of its own."""
+        mean = cut(floats(message, "mean", self._own_width), self._own_widths)
+        deviation = cut(floats(message, "deviation", self._own_width), self._own_widths)
+        if any((part <= 0).any() for part in deviation.values()):
+            raise ProtocolError("a message is malformed: 'deviation' holds one that is not above 0")
+        return {name: (mean[name], deviation[name]) for name in self._own}
+
+    def _spread(self, own: Mapping[str, Floats], times: int) -> Floats:
+        """Its numbers among those of all blocks, zeros elsewhere."""
+        parts = [own.get(name, np.zeros(times * width)) for name, width in self._widths.items()]
+        return np.concatenate(parts)
+
+
+def _moments(x: Floats) -> tuple[Floats, Floats]:
+    return (~np.isnan(x)).sum(axis=0).astype(np.float64), np.nansum(x, axis=0)
+
+
+def _squares(x: Floats, mean: Floats) -> Floats:
+    found: Floats = np.nansum(np.square(x - mean), axis=0)
+    return found
+
+
+def cut(numbers: Floats, widths: Mapping[str, int]) -> dict[str, Floats]:
+    """Numbers by block."""
+    ends = np.cumsum(list(widths.values()))[:-1]
+    return dict(zip(widths, np.split(numbers, ends), strict=True))
+
+
+def agree_on_columns(
+    channel: Channel, adder: Adder, widths: Mapping[str, int], holders: Mapping[str, list[str]]
+) -> dict[str, tuple[Floats, Floats]]:
+    """Coordinator: mean and deviation of the columns of all scaled blocks.
+
+    Parameters
+    ----------
+    widths
+        Columns by scaled block.
+    holders
+        Per party, which of those blocks it has.
+    """
+    total = sum(widths.values())
+    if not total:
+        return {}
+    begin: Message = {
+        "step": 0,
+        "blocks": np.array(list(widths), dtype=str),
+        "widths": np.array(list(widths.values()), np.int64),
+    }
+    first = _ask(channel, adder, dict.fromkeys(channel.parties, begin), 2 * total)
+    mean, counts = {}, {}
+    for name, both in cut(first, {name: 2 * width for name, width in widths.items()}).items():
+        counts[name], sums = np.split(both, 2)
+        counts[name] = np.maximum(counts[name], 1.0)
+        mean[name] = sums / counts[name]
+    told: dict[str, Message] = {
+        party: {"step": 1, "mean": own_numbers(mean, own)} for party, own in holders.items()
+    }
+    squares = cut(_ask(channel, adder, told, total), widths)
+    return {
+        name: (mean[name], _deviation(squares[name] / counts[name], mean[name])) for name in mean
+    }
+
+
+def own_numbers(by_block: Mapping[str, Floats], own: list[str]) -> Floats:
+    """Numbers of a party's own columns."""
+    return np.concatenate([by_block[name] for name in own]) if own else np.zeros(0)
+
+
+def _deviation(variance: Floats, mean: Floats) -> Floats:
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    constant = deviation <= _CONSTANT * np.maximum(np.abs(mean), 1e-300)
+    return np.where(constant, 1.0, deviation)
+
+
+def _ask(channel: Channel, adder: Adder, told: Mapping[str, Message], count: int) -> Floats:
+    asked = adder.open(told)
+    adder.mask(asked)
+    for party, message in asked.items():
+        message.update(told[party])
+    replies = channel.ask("neural.scale", asked).insist("scaling columns")
+    totals = add_scalars(replies, "sums", count, asked)
+    if totals is None:
+        raise ProtocolError("a party fell silent while columns were scaled; start again")
+    return np.array(totals)
+
+
+def scaled(
+    held: Holdings, agreed: Mapping[str, tuple[Floats, Floats]]
+) -> dict[str, NDArray[np.float32]]:
+    """All blocks as networks read them: columns scaled, pixels from −1 to 1, blanks 0."""
+    return {name: as_input(block, agreed.get(name)) for name, block in held.blocks.items()}
+
+
+def as_input(
+    block: NDArray[np.generic], agreed: tuple[Floats, Floats] | None
+) -> NDArray[np.float32]:
+    """One block as a network reads it."""
+    if block.dtype == np.uint8:
+        return (block.astype(np.float32) / np.float32(127.5)) - np.float32(1)
+    if agreed is None:
+        return np.nan_to_num(block.astype(np.float32), copy=False)
+    mean, deviation = agreed
+    flat = (block.reshape(len(block), -1).astype(np.float64) - mean) / deviation
+    return np.nan_to_num(flat).astype(np.float32).reshape(block.shape)
