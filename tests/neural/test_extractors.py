@@ -146,10 +146,11 @@ def test_what_does_not_fit_is_refused_in_one_sentence(name, shape, options, sent
     assert "\n" not in str(refusal.value)
 
 
-def test_options_are_read_without_torch():
+def test_options_are_read_and_scenes_loaded_without_torch():
     assert read_extractor_options("cnn", {"channels": [8]}).channels == (8,)
     code = (
         "import sys; sys.modules['torch'] = None\n"
+        "import weft.neural.scenes\n"
         "from weft.errors import ConfigError\n"
         "from weft.neural.extractors import make_extractor, read_extractor_options\n"
         "assert read_extractor_options('resnet18', {}).stem == 'auto'\n"

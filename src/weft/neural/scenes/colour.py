@@ -1,4 +1,4 @@
-"""Scenes of colour images: CIFAR-10 in quadrants, or in quadrants and colours."""
+"""Scenes of colour images, CIFAR-10 and EuroSAT, in quadrants, or in quadrants and colours."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from weft.neural.scenes.cifar10 import CLASSES, read_cifar10
 from weft.neural.scenes.cutting import (
     QUADRANT_COLOURS,
     QUADRANTS,
+    part,
     quadrants,
     quadrants_by_colour,
     thin,
 )
 from weft.neural.scenes.deals import colour_deal, table4
+from weft.neural.scenes.folders import class_folders, list_images
 from weft.neural.scenes.scene import Ints, Scene
 from weft.neural.scenes.sources import Bytes, subfolder
 
 Images = tuple[Bytes, Ints]
+
+#: Its authors publish no test part.
+_EUROSAT_TEST_SHARE = 0.2
 
 
 def cifar10(
@@ -42,6 +47,44 @@ def cifar10_quadrants(
     train, test = _read_cifar10(folder)
     parts = _thinned(train, test, samples, test_samples, seed)
     return _by_quadrant("cifar10-quadrants", *parts, CLASSES)
+
+
+def eurosat(
+    folder: DataFolder,
+    *,
+    samples: int | None = None,
+    test_samples: int | None = None,
+    seed: int = 0,
+) -> Scene:
+    """EuroSAT in twelve blocks of 32 × 32 pixels, quadrant by colour, at nine parties."""
+    train, test, classes = _read_eurosat(folder, samples, test_samples, seed)
+    return _by_colour("eurosat", train, test, classes)
+
+
+def eurosat_quadrants(
+    folder: DataFolder,
+    *,
+    samples: int | None = None,
+    test_samples: int | None = None,
+    seed: int = 0,
+) -> Scene:
+    """EuroSAT in four blocks of 3 × 32 × 32, two of them at all six parties (Appendix C.1)."""
+    train, test, classes = _read_eurosat(folder, samples, test_samples, seed)
+    return _by_quadrant("eurosat-quadrants", train, test, classes)
+
+
+def _read_eurosat(
+    folder: DataFolder, samples: int | None, test_samples: int | None, seed: int
+) -> tuple[Images, Images, tuple[str, ...]]:
+    classes = class_folders(subfolder(folder, "eurosat", "a folder of each class"), 10)
+    listed = list_images(classes)
+    rows, test_rows = part(listed.labels, _EUROSAT_TEST_SHARE, seed)
+    train, test = listed.rows(rows), listed.rows(test_rows)
+    train = train.rows(thin(train.labels, samples, seed, "samples"))
+    test = test.rows(thin(test.labels, test_samples, seed, "test_samples"))
+    images, test_images = (one.images(0, "RGB", (64, 64)) for one in (train, test))
+    names = tuple(path.name for path in classes)
+    return (images, train.labels), (test_images, test.labels), names
 
 
 def _read_cifar10(folder: DataFolder) -> tuple[Images, Images]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.data.files import DataFolder
 from weft.errors import DataError
-from weft.neural.scenes import colour, digits
+from weft.neural.scenes import colour, digits, heritage, objects
 from weft.neural.scenes.scene import Scene
 
 
@@ -65,6 +65,8 @@ def load_scene(name: str, data_dir: str | os.PathLike[str] | None = None, **opti
     return entry.loader(DataFolder.of(name, data_dir), **options)
 
 
+_MODELNET40 = "modelnet40/CLASS/{train,test}/ with views OBJECT_001.png to OBJECT_012.png"
+
 SCENES: dict[str, Entry] = {
     "mnist": Entry(
         "MNIST in 4 quadrants; 6 parties with 3 quadrants of 5 classes, 2 quadrants common",
@@ -85,5 +87,40 @@ SCENES: dict[str, Entry] = {
         "CIFAR-10 in 4 quadrants; 6 parties as in Table 4, 2 quadrants common",
         "cifar10/ with data_batch_1 to 5 and test_batch, as .png, .bin or Python batches",
         colour.cifar10_quadrants,
+    ),
+    "eurosat": Entry(
+        "EuroSAT in 12 blocks, quadrant by colour; 9 parties with 6 to 8 blocks of 5 classes",
+        "eurosat/ with a folder of .jpg images for each of the 10 classes",
+        colour.eurosat,
+    ),
+    "eurosat-quadrants": Entry(
+        "EuroSAT in 4 quadrants; 6 parties as in Table 4, 2 quadrants common",
+        "eurosat/ with a folder of .jpg images for each of the 10 classes",
+        colour.eurosat_quadrants,
+    ),
+    "modelnet40-1": Entry(
+        "4 views of ModelNet40; 4 parties with 3 views of 20 of 40 classes",
+        _MODELNET40,
+        objects.modelnet40_1,
+    ),
+    "modelnet40-2": Entry(
+        "12 views of ModelNet40; 8 parties with 6 views of 15 of 40 classes, 12 % at nobody",
+        _MODELNET40,
+        objects.modelnet40_2,
+    ),
+    "modelnet40-common": Entry(
+        "4 views of ModelNet40; 6 parties as in Table 3, 2 views common",
+        _MODELNET40,
+        objects.modelnet40_common,
+    ),
+    "modelnet40-2020": Entry(
+        "4 views of ModelNet40; 4 parties with 3 views of 30 of 40 classes, as in the 2020 text",
+        _MODELNET40,
+        objects.modelnet40_2020,
+    ),
+    "herigraph": Entry(
+        "HeriGraph, posts with up to 4 feature blocks; 6 parties with 2 blocks of 6 of 9 classes",
+        "herigraph/herigraph.npz, or herigraph/labels.csv and a CSV file for each block",
+        heritage.herigraph,
     ),
 }
