@@ -34,6 +34,10 @@ ROOMS = {
     "ledger": {"algorithms", "crypto", "guards", "matching", "storage", "sums"},
     "announcing": {"channels", "consortium", "crypto", "guards", "matching"},
     "release": {"algorithms", "channels", "consortium", "crypto", "matching", "model"},
+    "neural": {
+        *("announcing", "channels", "consortium", "crypto", "data", "keys", "matching", "storage"),
+        "sums",
+    },
     # Deployment stands on everything that trains and reports, and beside simulations of it.
     "network": {"__version__", *(path.stem for path in ROOT.iterdir())}
     - {"cli", "comparison", "estimators", "experiments"},
@@ -96,6 +100,23 @@ SECRET = {
         *("bfv", "paillier", "oprf", "ristretto", "letters"),
     )
 }
+
+
+#: What works without PyTorch: all that is no network, and the coordinator of neural runs.
+TORCH_FREE = (
+    *("weft", "weft.cli", "weft.federation", "weft.network.running"),
+    *("weft.neural.coordination", "weft.neural.server", "weft.neural.vectors"),
+    *("weft.neural.history", "weft.neural.model", "weft.neural.matching"),
+    *("weft.neural.settings", "weft.neural.scenes"),
+)
+
+
+def test_nobody_but_those_who_train_networks_loads_torch():
+    code = f"import sys\nimport {', '.join(TORCH_FREE)}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert set(TORCH_FREE) <= set(loaded)
+    assert not [module for module in loaded if module.split(".")[0] == "torch"]
 
 
 @pytest.mark.parametrize("cipher", CIPHERS)

@@ -36,6 +36,9 @@ ANY_PHASE = "in any phase"
 
 _MOST_WORDS = 5
 
+#: What the coordinator may see where the parties agreed to show it weights.
+_SHOWN = (Form.CLEAR, Form.WEIGHTS)
+
 
 @dataclass
 class Line:
@@ -85,7 +88,7 @@ class Line:
             return "UNKNOWN"
         if coordinator and self.readable:
             return "READABLE"
-        if self.meaning.form is Form.CLEAR:
+        if self.meaning.form in _SHOWN:
             return "agreed"
         if not self.meaning.form.hides:
             return "public" if coordinator else "told"
@@ -283,7 +286,7 @@ class _Auditor:
 
     def _agreed(self, meaning: Meaning | None) -> bool:
         """Whether the parties agreed to show the coordinator such numbers."""
-        clear = meaning is not None and meaning.form is Form.CLEAR
+        clear = meaning is not None and meaning.form in _SHOWN
         return clear and self.result.head.sees == "weights"
 
     def _line(self, entry: Entry, name: str, meaning: Meaning | None) -> Line:

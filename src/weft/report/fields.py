@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from weft.channels.message import Value
+from weft.channels.message import OnDevice, Value
 from weft.channels.recording import Direction
 from weft.crypto.labels import SCALAR_BYTES
 
@@ -33,6 +33,7 @@ class Form(Enum):
     TEXTS = "names and settings", False
     COEFFICIENTS = "coefficients", False
     CLEAR = "in the clear", False
+    WEIGHTS = "weights of networks, in the clear", False
 
     def __init__(self, title: str, hides: bool) -> None:
         self.title = title
@@ -49,6 +50,9 @@ class Form(Enum):
             return isinstance(value, np.ndarray) and value.dtype == np.uint64
         if self is Form.KEYS:
             return isinstance(value, bytes | str | int)
+        if self is Form.WEIGHTS:
+            there = isinstance(value, np.ndarray) and value.dtype == np.float32
+            return there or isinstance(value, OnDevice)
         if self is Form.CLEAR or self is Form.COEFFICIENTS:
             return isinstance(value, np.ndarray) and value.dtype == np.float64
         if self is Form.TEXTS:
@@ -130,6 +134,10 @@ _TOTALS: dict[tuple[str, ...], Meaning] = {
 }
 _ANNOUNCED = Meaning(Form.TEXTS, "on which terms it takes part, and who gets the model")
 _KEEP = Meaning(Form.RECORD, "which model and dual vector to keep")
+_NETWORK: dict[tuple[str, ...], Meaning] = {
+    ("extractors",): Meaning(Form.WEIGHTS, "extractors of its blocks"),
+    ("classifier",): Meaning(Form.WEIGHTS, "its classifier"),
+}
 
 _SEAT = (
     *("party", "n_parties", "label_parties", "n_samples"),
@@ -280,6 +288,19 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "measure.norms": {("bound",): _scalars("its part of ‖λw(α)‖²")},
         "joint.size": {("flags",): _FLAGS},
         "joint.partial": {("z",): _block("its part of the scores")},
+        "neural.plan": {
+            ("public",): Meaning(Form.KEYS, "to seal for it, and to know it by"),
+            ("nonce",): Meaning(Form.KEYS, "random bytes that its masks depend on"),
+            ("mark",): Meaning(Form.KEYS, "fingerprint of the run secret"),
+            ("held",): Meaning(Form.TEXTS, "which blocks it has, of which shapes"),
+            ("samples",): Meaning(Form.RECORD, "how many samples it trains on"),
+        },
+        "neural.scale": {("sums",): _scalars("its counts and sums of columns")},
+        "neural.build": {
+            ("features", "sizes"): Meaning(Form.RECORD, "sizes of its extractors"),
+            ("extractors",): Meaning(Form.WEIGHTS, "first weights of blocks"),
+        },
+        "neural.train": {("sums",): _scalars("its loss and accuracies"), **_NETWORK},
         "release": {
             ("readers",): Meaning(Form.TEXTS, "who gets the model"),
             ("boxes",): Meaning(Form.BOXES, "its part of the model, for those who get it"),
@@ -475,6 +496,29 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "joint.partial": {("unit",): _UNIT},
         "joint.scores": {("z",): _block("scores of its samples")},
+        "neural.plan": {
+            ("run",): Meaning(Form.KEYS, "random name of the run"),
+            ("settings",): Meaning(Form.TEXTS, "settings of the run"),
+            ("classes",): Meaning(Form.TEXTS, "class names"),
+            ("parties", "number"): Meaning(Form.RECORD, "how many take part, and its number"),
+        },
+        "neural.scale": {
+            ("step", "widths"): _WISH,
+            ("blocks",): Meaning(Form.TEXTS, "blocks whose columns are scaled"),
+            ("mean",): Meaning(Form.COEFFICIENTS, "means of its columns"),
+        },
+        "neural.build": {
+            ("give",): Meaning(Form.TEXTS, "blocks whose first weights it gives"),
+            ("mean", "deviation"): Meaning(
+                Form.COEFFICIENTS, "means and deviations of its columns"
+            ),
+        },
+        "neural.train": {
+            ("turn", "evaluate"): _WISH,
+            ("weight",): Meaning(Form.NUMBERS, "how much it weighs"),
+            **_NETWORK,
+        },
+        "neural.finish": _NETWORK,
         "release": {("model", "everything"): _KEEP},
         "release.model": {
             ("head",): Meaning(Form.TEXTS, "all of the model but its weights"),
