@@ -32,9 +32,17 @@ def insist_on_origin(
     keys: Keys,
     cipher: str,
     consent: Consent,
-    start: Model | None,
+    start: Model | None = None,
+    *,
+    digits: bytes = b"",
 ) -> None:
-    """Refuse to take up a run with anything else than it began with."""
+    """Refuse to take up a run with anything else than it began with.
+
+    Parameters
+    ----------
+    digits
+        What else last digits depend on, besides this process's linear algebra.
+    """
     digest = blake2b(digest_size=32, person=b"weft origin")
     for tile in tiles:
         add_tile(digest.update, tile)
@@ -52,7 +60,7 @@ def insist_on_origin(
         roster and roster.fingerprint,
     )
     known = (keys.identity.public.to_bytes(), keys.run.fingerprint("origin"))
-    digest.update(repr((__version__, cipher, rules, known)).encode() + last_digits())
+    digest.update(repr((__version__, cipher, rules, known)).encode() + last_digits() + digits)
     draws.insist(
         "origin",
         digest.digest(),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from secrets import token_bytes
-from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -21,8 +20,8 @@ from weft.channels import Channel, Message, participation_of
 from weft.channels.message import array, binary, integer, text
 from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
+from weft.neural.held import Held
 from weft.neural.history import NeuralOutcome, Round, mean_and_spread
-from weft.neural.holdings import Held
 from weft.neural.scaling import agree_on_columns, own_numbers
 from weft.neural.server import Assembly, Server
 from weft.neural.settings import NeuralSettings
@@ -258,9 +257,9 @@ class _Rounds:
             message |= {"turn": turn, "weight": self._server.assembly.weights[party]}
             if evaluates:
                 message["evaluate"] = True
-        began = perf_counter()
+        began = self._channel.elapsed
         replies = self._channel.ask("neural.train", asked)
-        trained = perf_counter() - began
+        trained = self._channel.elapsed - began
         replies.stop_on_refusal()
         self._count_missing(replies.missing, bool(replies.answered))
         spent = dict(self._server.seconds)

@@ -11,7 +11,6 @@ from hashlib import blake2b
 from math import prod
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -68,23 +67,6 @@ class Holdings:
     def widths(self) -> dict[str, int]:
         """How many numbers a sample has in every block."""
         return {name: prod(block.shape[1:]) for name, block in self.blocks.items()}
-
-
-class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a party tells the coordinator of a block that it has.
-
-    Attributes
-    ----------
-    pixels
-        Whether it consists of bytes, which are not scaled.
-    mark
-        The same at parties with the same columns, whose names it does not tell.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    pixels: bool
-    mark: str
 
 
 def holdings_of(tiles: Sequence[Tile], blocks: Mapping[str, Block], party: str) -> Holdings:

@@ -20,7 +20,8 @@ from weft.crypto.memory import Draws, Memory
 from weft.errors import DataError, ProtocolError
 from weft.matching.tokens import encode_labels
 from weft.neural.device import Device, device_of
-from weft.neural.holdings import Held, Holdings
+from weft.neural.held import Held
+from weft.neural.holdings import Holdings
 from weft.neural.local import Labelled, LocalNetwork
 from weft.neural.model import NeuralModel
 from weft.neural.scaling import Scaling, scaled
@@ -234,6 +235,9 @@ class NeuralParty:
     def _train(self, message: Message) -> Message:
         """Local steps from the server's weights; tells its own weights after them."""
         local = self._network
+        if "classifier" not in message:
+            # Its steps go on from its own classifier, which nobody else has.
+            self._catch_up()
         if self._replays and self._settings is not None and self._settings.begin == "server":
             # What these steps would lead to is overwritten by the next message, unless none comes.
             self._skipped = message
@@ -258,14 +262,20 @@ class NeuralParty:
 
     def _finish(self, message: Message) -> Message:
         """The server's last weights: the party keeps its own network, and its copy of theirs."""
-        if self._skipped is not None:
-            self._take(self._skipped)
-            self._network.train(integer(self._skipped, "turn"))
-            self._skipped = None
-        self.own = self._network.model(self._agreed)
+        if self.own is None:
+            # One that was not heard is told once more.
+            self._catch_up()
+            self.own = self._network.model(self._agreed)
         self._take(message)
         self.received = self._network.model(self._agreed)
         return {}
+
+    def _catch_up(self) -> None:
+        """Take the steps that were skipped while the party was brought back."""
+        if self._skipped is not None:
+            message, self._skipped = self._skipped, None
+            self._take(message)
+            self._network.train(integer(message, "turn"))
 
     def _take(self, message: Message) -> float | None:
         """Take over the weights in a message; the accuracy with them, if it is measured."""

@@ -7,6 +7,7 @@ knows who added what. A party is told the means of its own columns only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,11 @@ from weft.channels import Channel, Message
 from weft.channels.message import floats, integer
 from weft.crypto import Adder
 from weft.errors import ProtocolError
-from weft.neural.holdings import Holdings
 from weft.sums.scalars import add_scalars
+
+if TYPE_CHECKING:
+    # The coordinator's half needs no table.
+    from weft.neural.holdings import Holdings
 
 Floats = NDArray[np.float64]
 
