@@ -173,6 +173,28 @@ def test_sweeps_with_weighted_costs_lower_objective_and_penalties(seed, penalty)
     assert (np.diff(values) <= 1e-9).all()
 
 
+@settings(max_examples=30, deadline=None)
+@given(SEEDS)
+def test_many_sweeps_end_where_another_changes_nothing(seed):
+    """Each sweep lowers a bounded sum over finitely many selections, or is the last."""
+    random = np.random.default_rng(seed)
+    classifiers, inputs, weights = unrelated(random, widest=4)
+    matched = None
+    for sweeps in (60, 1):
+        before = matched
+        matched = match_classifiers(
+            classifiers,
+            inputs,
+            6,
+            weights,
+            settings=Matching(penalty=2.0, sweeps=sweeps),
+            previous=before,
+            random=random,
+        )
+    for name, rows in before.rows.items():
+        np.testing.assert_array_equal(matched.rows[name][0], rows[0])
+
+
 def small_scene():
     """Three parties with the same two inputs; rows as far apart as can be."""
     random = np.random.default_rng(5)

@@ -102,8 +102,15 @@ def test_the_squared_cost_is_the_distance_from_the_mean_of_the_others(seed):
 
 @settings(max_examples=30, deadline=None)
 @given(SEEDS)
-def test_pfnm_costs_are_those_of_the_published_formula(seed):
-    """(8) of Yurochkin et al. 2019 with μ₀ = 0, in loops; a missing column has no terms in sums."""
+def test_pfnm_costs_are_the_rise_of_the_negative_log_posterior(seed):
+    """Twice that of N(0, 1/q₀) rows, N(row, 1/q) neurons and m : J − m odds of use, in loops, each
+    row at its best value; less q‖x‖². A column that a party lacks has no term of that party.
+    """
+
+    def least(pairs):
+        best = sum(p * x for p, x in pairs) / (prior + sum(p for p, _ in pairs))
+        return prior * best**2 + sum(p * (x - best) ** 2 for p, x in pairs)
+
     (mine, *rest), rows = scene(seed)
     parties, prior, gamma = [mine, *rest], 0.7, 1.3
     precision = weights_of(parties)
@@ -116,16 +123,15 @@ def test_pfnm_costs_are_those_of_the_published_formula(seed):
         cost = 0.0
         for value, column in zip(neuron, columns, strict=True):
             there = cells.get((row, column), [])
-            s, t = sum(p * x for p, x in there), sum(p for p, _ in there)
-            cost -= (q * value + s) ** 2 / (prior + q + t) - s**2 / (prior + t)
+            cost += least([*there, (q, value)]) - least(there) - q * value**2
         users = sum(row in rows[party.name][0] for party in rest)
         cost -= 2 * np.log(users / (count - users))
         assert costs[j, i] == pytest.approx(cost, abs=1e-8)
     openings, steps = pfnm_openings(mine.layers[0], q, prior), pfnm_steps(3, gamma, count)
     for j, neuron in enumerate(mine.layers[0]):
         for new in (1, 2, 3):
-            gain = sum((q * x) ** 2 / (prior + q) for x in neuron)
-            cost = -gain + 2 * np.log(new) - 2 * np.log(gamma / count)
+            rise = sum(least([(q, x)]) - q * x**2 for x in neuron)
+            cost = rise + 2 * np.log(new) - 2 * np.log(gamma / count)
             assert openings[j] + steps[new - 1] == pytest.approx(cost)
 
 

@@ -43,7 +43,7 @@ def _assign_freely(costs: Floats, openings: Floats) -> Ints:
     takes its minimum. Where all minima are in different rows, they are the solution.
     """
     neurons, rows = costs.shape
-    best = costs.argmin(axis=1)
+    best: Ints = costs.argmin(axis=1)
     best[costs[np.arange(neurons), best] >= openings] = NEW
     if np.bincount(best + 1, minlength=2)[1:].max() <= 1:
         return best
