@@ -81,14 +81,6 @@ def read_run(path: Path) -> RunFile:
         raise DataError(f"{path} is no run that can be read ({error}); delete it") from None
 
 
-def read_runs(out: Path, experiment: str) -> dict[str, RunFile]:
-    """All runs of an experiment in an output folder, by name; those that broke off are left out."""
-    found = {
-        path.stem: read_run(path) for path in sorted((out / experiment / "runs").glob("*.json"))
-    }
-    return {name: run for name, run in found.items() if run.finished}
-
-
 def check_same(path: Path, found: Plan, wanted: Plan) -> None:
     """A run that is there already must be the one that is wanted."""
     old, new = (msgspec.to_builtins(plan) for plan in (found, wanted))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import ConfigError, WeftError
-from weft.experiments.hyfem_results import check_same, read_run, run_path
 from weft.experiments.hyfem_setup import KINDS, Plan, Setup, experiments, setup
+from weft.experiments.hyfem_study import check_folder, done_before
 from weft.neural.history import Round
 
 
@@ -38,17 +38,17 @@ def _run(told: argparse.Namespace) -> None:
         samples=told.samples,
         test_samples=told.test_samples,
     )
+    check_folder(told.out)
     scene = chosen.load(told.data_dir)
     for plan in _plans(chosen, told, scene.parties, scene.common_blocks()):
-        path = run_path(told.out, plan)
-        if path.exists():
-            found = read_run(path)
-            if found.finished:
-                check_same(path, found.plan, plan)
-                print(f"{plan.experiment} {plan.run}: done before", file=sys.stderr)
-                continue
+        if done_before(told.out, chosen, plan) is not None:
+            print(f"{plan.experiment} {plan.run}: done before", file=sys.stderr)
+            continue
         run = train_run(chosen, plan, scene, told.out, device=told.device, progress=tell)
-        print(f"{path}: {run.rounds} rounds in {run.seconds:.0f} s", file=sys.stderr)
+        print(
+            f"{plan.experiment} {plan.run}: {run.rounds} rounds in {run.seconds:.0f} s",
+            file=sys.stderr,
+        )
 
 
 def _plans(

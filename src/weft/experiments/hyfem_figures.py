@@ -1,0 +1,225 @@
+"""Figures 4, 5, 9, 10, 13 and 14 of the 2024 text: accuracy of the server and of the parties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.experiments.hyfem_results import RunFile
+from weft.experiments.hyfem_study import Found
+from weft.report.drawing import BLUE, INK, ORANGE, new_figure, not_drawn, polish
+
+Floats = NDArray[np.float64]
+
+#: Okabe and Ito's green, beside the colours that all plots share.
+GREEN = "#009E73"
+#: Of several runs of HyFEM, from weak to strong.
+_BLUES = ("#7FB8DA", "#2F8FC4", "#004F7F")
+#: Height of a label in parts of the axis.
+_LABEL = 0.058
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Accuracy by rounds, in per cent; with a spread it has a band."""
+
+    label: str
+    colour: str
+    rounds: Floats
+    values: Floats
+    spread: Floats | None = None
+    style: str = "solid"
+    width: float = 1.8
+
+
+def plot_experiment(found: Found, path: Path) -> str | None:
+    """The server's side and the parties' side, next to each other.
+
+    Returns
+    -------
+    str or None
+        None when the file was written, else a sentence on how to get it.
+    """
+    figure = new_figure(11.5, 4.8)
+    if figure is None:
+        return not_drawn("HyFEM")
+    sides = figure.subplots(1, 2, sharey=True, sharex=True)
+    for axis, curves, title in zip(
+        sides,
+        (server_curves(found), party_curves(found)),
+        ("Server: all blocks of the test samples", "Parties: mean over parties ± their spread"),
+        strict=True,
+    ):
+        _draw(axis, curves)
+        axis.set_title(title, loc="left", fontsize=10.5, color=INK)
+        axis.set_xlabel("round")
+    sides[0].set_ylabel("test accuracy")
+    _scale(sides[0], [*server_curves(found), *party_curves(found)])
+    for axis, curves in zip(sides, (server_curves(found), party_curves(found)), strict=True):
+        _label(axis, curves)
+    trial = "" if found.trial is None else f"\n{found.trial}"
+    text = found.setup.experiment.text
+    figure.suptitle(
+        f"{found.setup.experiment.title} ({text}){trial}",
+        x=0.012,
+        ha="left",
+        fontsize=12.5,
+        fontweight="bold",
+    )
+    figure.savefig(path)
+    return None
+
+
+def server_curves(found: Found) -> list[Curve]:
+    """As in Figure 4, and FedProx as in Figure 9."""
+    curves = [
+        _curve(run, label, colour, "server_accuracy", width=2.4)
+        for run, label, colour in _variants(found)
+    ]
+    curves += [_curve(run, "central", INK, style="dashed") for run in found.of("central")]
+    curves += [
+        _curve(run, "FedProx, common blocks", GREEN, "server_accuracy")
+        for run in found.of("fedprox")
+    ]
+    return _known([*curves, *_alone(found, band=False)])
+
+
+def party_curves(found: Found) -> list[Curve]:
+    """As in Figure 5, and FedProx as in Figure 10."""
+    curves = [
+        _curve(run, label, colour, spread="local_spread", width=2.4)
+        for run, label, colour in _variants(found)
+    ]
+    curves += [_curve(run, "central", INK, style="dashed") for run in found.of("central")]
+    curves += [
+        _curve(run, "FedProx, common blocks", GREEN, spread="local_spread")
+        for run in found.of("fedprox")
+    ]
+    curves += _alone(found, band=True)
+    if len(found.of("hyfem")) == 1:
+        # What parties get from the server knows all classes; local steps forget some again.
+        received = _curve(found.of("hyfem")[0], "received", _BLUES[0], "received_accuracy")
+        curves.append(received)
+    return _known(curves)
+
+
+def _variants(found: Found) -> list[tuple[RunFile, str, str]]:
+    runs = found.of("hyfem")
+    shades = (BLUE,) if len(runs) == 1 else _BLUES
+    return [(run, run.plan.label, shades[at % len(shades)]) for at, run in enumerate(runs)]
+
+
+def _alone(found: Found, *, band: bool) -> list[Curve]:
+    """Mean over the parties that trained alone."""
+    runs = found.of("alone")
+    if not runs:
+        return []
+    curves = [_curve(run, "alone", ORANGE) for run in runs]
+    length = min(len(curve.values) for curve in curves)
+    values = np.array([curve.values[:length] for curve in curves])
+    parties = len(runs[0].parties)
+    label = "alone" if len(runs) == parties else f"alone, {len(runs)} of {parties}"
+    spread = values.std(axis=0) if band else None
+    return [Curve(label, ORANGE, curves[0].rounds[:length], values.mean(axis=0), spread)]
+
+
+def _curve(
+    run: RunFile,
+    label: str,
+    colour: str,
+    field: str = "local_accuracy",
+    *,
+    spread: str | None = None,
+    style: str = "solid",
+    width: float = 1.8,
+) -> Curve:
+    rows = [row for row in run.history if row[field] is not None]
+
+    def column(name: str) -> Floats:
+        return np.array([row[name] for row in rows], np.float64)
+
+    band = None if spread is None else 100 * column(spread)
+    return Curve(label, colour, column("turn"), 100 * column(field), band, style, width)
+
+
+def _known(curves: Sequence[Curve]) -> list[Curve]:
+    return [curve for curve in curves if len(curve.values)]
+
+
+def _draw(axis: Any, curves: Sequence[Curve]) -> None:
+    polish(axis)
+    for curve in curves:
+        marker = "o" if len(curve.values) < 3 else None
+        axis.plot(
+            curve.rounds,
+            curve.values,
+            color=curve.colour,
+            linewidth=curve.width,
+            linestyle=curve.style,
+            marker=marker,
+            markersize=4,
+        )
+        if curve.spread is not None:
+            low, high = curve.values - curve.spread, curve.values + curve.spread
+            axis.fill_between(
+                curve.rounds,
+                low.clip(0, 100),
+                high.clip(0, 100),
+                color=curve.colour,
+                alpha=0.13,
+                linewidth=0,
+            )
+
+
+def _scale(axis: Any, curves: Sequence[Curve]) -> None:
+    """From a round ten below everything to 100."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    lowest = min((float(np.nanmin(curve.values)) for curve in curves), default=0.0)
+    axis.set_ylim(max(0.0, 10 * np.floor(lowest / 10)), 100)
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _label(axis: Any, curves: Sequence[Curve]) -> None:
+    """Names and last values at the ends of the curves, pushed apart where they would meet."""
+    low, high = axis.get_ylim()
+    ends = [(float(curve.values[-1]) - low) / (high - low) for curve in curves]
+    for curve, end, place in zip(curves, ends, apart(ends, _LABEL), strict=True):
+        axis.annotate(
+            f"{curve.label}  {curve.values[-1]:.1f}",
+            xy=(1.0, end),
+            xytext=(1.03, place),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=curve.colour,
+            fontsize=9,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": curve.colour, "linewidth": 0.6, "alpha": 0.6},
+        )
+
+
+def apart(places: Sequence[float], least: float) -> list[float]:
+    """Places on a line as near as can be to those given, ``least`` apart or more, in their order.
+
+    Groups that would overlap are spread around their mean, as in isotonic regression.
+    """
+    order = sorted(range(len(places)), key=lambda at: places[at])
+    groups: list[tuple[float, int]] = []
+    for rank, at in enumerate(order):
+        # Without the room that those before it take, the places need only rise.
+        groups.append((places[at] - rank * least, 1))
+        while len(groups) > 1 and groups[-2][0] > groups[-1][0]:
+            (a, n), (b, m) = groups[-2:]
+            groups[-2:] = [((n * a + m * b) / (n + m), n + m)]
+    level = [mean for mean, count in groups for _ in range(count)]
+    found = [0.0] * len(places)
+    for rank, at in enumerate(order):
+        found[at] = level[rank] + rank * least
+    return found
