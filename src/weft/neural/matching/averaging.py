@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from weft.neural.matching import kernels
 from weft.neural.matching.classifiers import Classifier, Floats, Ints, with_bias
 from weft.neural.matching.costs import Others
+from weft.neural.matching.lanes import by_rows
 
 Rows = dict[str, list[Ints]]
 
@@ -53,7 +55,7 @@ def others_of(
         users[row, number] = 1
         common = np.flatnonzero(at >= 0)
         share = dtype.type(shares[number])
-        kernels.scatter(sums, row, rank[at[common]], other.layers[layer], common, share)
+        _scatter(sums, row, rank[at[common]], other.layers[layer], common, share)
     totals = (users * shares) @ holders[:, order[starts[:-1]]]
     return Others(
         rows=existing,
@@ -63,6 +65,15 @@ def others_of(
         sums=sums,
         users=users.sum(axis=1).astype(np.int64),
     )
+
+
+def _scatter(out: Floats, rows: Ints, to: Ints, values: Floats, at: Ints, weight: Any) -> None:
+    """As the kernel does: no two neurons of a party have the same row."""
+
+    def some(part: slice) -> None:
+        kernels.scatter(out, rows[part], to, values[part], at, weight)
+
+    by_rows(len(rows), len(to), some)
 
 
 def _grouped(holders: NDArray[np.bool_]) -> tuple[Ints, Ints]:
@@ -95,7 +106,7 @@ def averaged(
             down, across = _entries(party, layer, rows, width)
             users[down, number], holders[number, across] = party.weight, 1
             values, all_of_it = party.layers[layer], np.arange(len(across))
-            kernels.scatter(sums, down, across, values, all_of_it, dtype.type(party.weight))
+            _scatter(sums, down, across, values, all_of_it, dtype.type(party.weight))
         weights = (users @ holders).astype(dtype)
         kept = np.zeros_like(sums)
         for party in parties:

@@ -19,6 +19,7 @@ import numpy as np
 
 from weft.neural.matching import kernels
 from weft.neural.matching.classifiers import Floats, Ints
+from weft.neural.matching.lanes import by_rows
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,19 @@ def _squares(neurons: Floats, factors: Floats, shares: Floats, others: Others) -
     centre = neurons.mean(axis=0)[others.order]
     ordered = np.empty_like(neurons)
     squares = np.empty((len(neurons), factors.shape[1]), dtype=neurons.dtype)
-    kernels.centred(neurons, others.order, others.starts, centre, ordered, squares)
+    order, starts, sums = others.order, others.starts, others.sums
+
+    def order_some(part: slice) -> None:
+        kernels.centred(neurons[part], order, starts, centre, ordered[part], squares[part])
+
+    def pull_some(part: slice) -> None:
+        own = shares[part], factors[part]
+        kernels.pulls(sums[part], starts, *own, centre, constant[part])
+
+    by_rows(len(neurons), neurons.shape[1], order_some)
     constant = np.empty(len(factors), dtype=neurons.dtype)
-    kernels.pulls(others.sums, others.starts, shares, factors, centre, constant)
-    costs: Floats = ordered @ others.sums.T
+    by_rows(len(sums), sums.shape[1], pull_some)
+    costs: Floats = ordered @ sums.T
     costs *= -2
     costs += squares @ factors.T
     costs += constant

@@ -9,7 +9,7 @@ import numba
 _FAST = {"reassoc", "contract", "nsz"}
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def scatter(out: Any, rows: Any, to: Any, values: Any, at: Any, weight: Any) -> None:
     """out[rows[j], to[k]] += weight · values[j, at[k]]."""
     for j in range(rows.shape[0]):
@@ -18,7 +18,7 @@ def scatter(out: Any, rows: Any, to: Any, values: Any, at: Any, weight: Any) -> 
             target[to[k]] += weight * source[at[k]]
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def place(out: Any, rows: Any, to: Any, values: Any) -> None:
     """out[rows[j], to[k]] = values[j, k]."""
     for j in range(rows.shape[0]):
@@ -27,7 +27,7 @@ def place(out: Any, rows: Any, to: Any, values: Any) -> None:
             target[to[k]] = source[k]
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def gap(layer: Any, rows: Any, columns: Any, values: Any) -> float:
     """Σ (values[j, k] − layer[rows[j], columns[k]])², added up in double precision."""
     total = 0.0
@@ -39,7 +39,7 @@ def gap(layer: Any, rows: Any, columns: Any, values: Any) -> float:
     return total
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def centred(values: Any, order: Any, starts: Any, centre: Any, ordered: Any, squares: Any) -> None:
     """Columns in another order, less ``centre``, and the sums of their squares by group."""
     groups = starts.shape[0] - 1
@@ -54,7 +54,7 @@ def centred(values: Any, order: Any, starts: Any, centre: Any, ordered: Any, squ
             squares[j, g] = total
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def pulls(sums: Any, starts: Any, shares: Any, factors: Any, centre: Any, constant: Any) -> None:
     """Turn sums s into a·(mean − centre) where mean = share·s; constant_i = Σ_c a (mean − centre)².
 
