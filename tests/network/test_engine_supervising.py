@@ -19,12 +19,12 @@ from weft.network.engine.session import NoCoordinator, RunInfo
 from weft.network.engine.supervising import Supervisor
 from weft.network.kits.reading import Kit
 from weft.network.progress import Progress, Report
-from weft.network.task import Task
+from weft.network.task import LinearTask, Task
 from weft.preparation import Preparation
 
 RUN = "two-clinics-1"
 SETTINGS = Settings(lam=0.1, gap=1e-3)
-TASK = Task(
+TASK = LinearTask(
     name="two clinics", parties=("north", "south"), settings=SETTINGS, preparation=Preparation()
 )
 OVER = Report(run=RUN, state="over")

@@ -18,7 +18,7 @@ from weft.network.journal import Journal
 from weft.network.progress import Progress, Report
 from weft.network.register import Register
 from weft.network.running import coordinate_run
-from weft.network.task import Task
+from weft.network.task import LinearTask
 from weft.preparation import Preparation
 
 RUN, ANNA = "two-clinics-1", "anna@north.example"
@@ -27,7 +27,7 @@ NAMES = ("north", "south")
 
 def task(**more):
     settings = Settings(lam=0.1, gap=1e-3)
-    return Task(name="t", parties=NAMES, settings=settings, preparation=Preparation(), **more)
+    return LinearTask(name="t", parties=NAMES, settings=settings, preparation=Preparation(), **more)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from weft.network.kits.reading import Kit
 from weft.network.member import load_member
 from weft.network.progress import Report
 from weft.network.register import Register
-from weft.network.task import Task
+from weft.network.task import LinearTask
 from weft.preparation import Preparation
 from weft.storage import StorageError
 
@@ -144,7 +144,15 @@ def test_a_submission_with_half_a_reader_or_a_full_folder_is_refused(place, weft
 
 def test_a_line_about_a_run_says_who_answers_and_what_it_cost():
     record = asdict(Record(3, 1, 9, 2e6, 1e6, 0.0, 0.0, primal=0.5, gap=0.01, certified_at=2))
-    line = network.report_text(record, ["north", "south"], {"south": "is not connected"})
+    line = network.report_text(
+        Report(
+            run="a",
+            state="running",
+            records=[record],
+            parties=["north", "south"],
+            away={"south": "is not connected"},
+        )
+    )
     for part in ("iteration 3", "loss 0.5", "9 round trips", "3.0 MB", "1 of 2", "without south"):
         assert part in line
 
@@ -307,7 +315,7 @@ def test_what_a_site_refuses_by_its_policy_names_no_file(site):
         ledger=Ledger(site / "ledger", "two clinics"),
         policy=policy,
     )
-    task = Task(
+    task = LinearTask(
         name="t",
         parties=("north", "south"),
         settings=Settings(lam=0.1, gap=0.1, solver="hyfdca"),

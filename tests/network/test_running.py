@@ -9,10 +9,10 @@ from weft.algorithms.settings import Settings
 from weft.errors import PartyAway, ProtocolError
 from weft.network import running
 from weft.network.progress import Progress
-from weft.network.task import Task
+from weft.network.task import LinearTask
 from weft.preparation import Preparation
 
-TASK = Task(
+TASK = LinearTask(
     name="a study",
     parties=("north", "south"),
     settings=Settings(lam=0.1, patience=30.0),

@@ -47,6 +47,15 @@ class Record:
     gap_estimate: float | None = None
     lam: float | None = None
 
+    @property
+    def line(self) -> str:
+        """It in a few words, for a diary."""
+        known = "" if self.gap is None else f", certified gap {self.gap:.2e}"
+        return (
+            f"iteration {self.iteration}, {self.present} parties answered, {self.round_trips} "
+            f"round trips{known}"
+        )
+
     def modelled_seconds(self, latency: float) -> float:
         """Seconds over a network: the slowest party's computing, and so much a round trip."""
         return self.compute_seconds + latency * self.round_trips

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from weft.network.engine.session import RunInfo, Session
     from weft.network.joining import JoinSettings
     from weft.network.kits.reading import Kit
+    from weft.network.progress import Report
 
 KitFolder = Annotated[
     Path, typer.Argument(metavar="KIT", help="Start-up kit, from 'weft federation new'.")
@@ -291,7 +292,7 @@ def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
     report = None if run.ended else session.progress(run.job, 0)
     progress = ""
     if report is not None and report.records:
-        progress = report_text(report.records[-1], report.parties, report.away)
+        progress = report_text(report)
     # A job outlives its run by seconds, in which it answers itself.
     ending = run.ending if report is None else report
     return {
@@ -303,13 +304,20 @@ def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
     }
 
 
-def report_text(record: dict[str, Any], parties: list[str], away: dict[str, str]) -> str:
+def report_text(report: Report) -> str:
     """Where a deployed run stands, in one line."""
-    from weft.algorithms.base import Record
-    from weft.cli.console import progress_text
+    from weft.cli.console import progress_text, round_text
 
-    known = Record(**record)
-    size = (known.bytes_down + known.bytes_up) / 1e6
+    record, parties, away = report.records[-1], report.parties, report.away
+    if report.kind == "neural":
+        from weft.neural.history import Round
+
+        told = round_text(Round(**record))
+    else:
+        from weft.algorithms.base import Record
+
+        told = progress_text(Record(**record))
+    size = (record["bytes_down"] + record["bytes_up"]) / 1e6
     there = len(parties) - len(away)
     missing = f", without {', '.join(sorted(away))}" if away else ""
-    return f"{progress_text(known)} · {size:.1f} MB · {there} of {len(parties)} parties{missing}"
+    return f"{told} · {size:.1f} MB · {there} of {len(parties)} parties{missing}"

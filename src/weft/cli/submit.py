@@ -13,6 +13,8 @@ import typer
 from weft.cli.network import KitFolder
 
 if TYPE_CHECKING:
+    from weft.config.neural import NeuralConfig
+    from weft.config.reading import Config
     from weft.network.progress import Report
 
 
@@ -40,11 +42,12 @@ def submit(
     """Train over the network, with the parties that joined.
 
     The config is that of weft train without files: [data], [model], [solver], [privacy], and
-    [[party]] with names only, to take some of the parties that are connected.
+    [[party]] with names only, to take some of the parties that are connected. With [neural] in the
+    place of [model] and [solver], as for weft neural run, networks are trained.
 
     Follows the run and brings back its history, plot and summary; and the model, if --keys and
     --party are those of a party that gets it. Parties that get the model have it on their sites in
-    any case.
+    any case. The server's model of a neural run is sealed to nobody, and always comes along.
 
     If the coordinator's process dies, the run is handed in again and goes on where it was. If this
     command is interrupted, the run goes on: --resume RUN follows it again, weft stop ends it.
@@ -53,7 +56,6 @@ def submit(
     from contextlib import ExitStack
 
     from weft.cli.console import tell_run
-    from weft.config.reading import read_config
     from weft.drafts import refuse_existing
     from weft.errors import ConfigError, ProtocolError
     from weft.network.engine import require_engine
@@ -65,7 +67,7 @@ def submit(
     opened = Kit.open(kit, "submitter")
     if (keys is None) != (party is None):
         raise ConfigError("--keys and --party belong together: name both, or neither")
-    plan = read_config(config, deployed=True)
+    plan = _read(config)
     folder = out or Path("results") / plan.folder_name
     refuse_existing(folder)
     from weft.network.engine.session import Session
@@ -96,6 +98,19 @@ def submit(
     if not quiet or json:
         holds = "History, plot and summary"
         tell_run(folder, summary, remarks, json=json, holds=holds, run=run)
+
+
+def _read(config: Path) -> Config | NeuralConfig:
+    """A config of either kind."""
+    from weft.config.federation import read_toml
+
+    if "neural" in read_toml(config):
+        from weft.config.neural import read_neural_config
+
+        return read_neural_config(config, deployed=True)
+    from weft.config.reading import read_config
+
+    return read_config(config, deployed=True)
 
 
 def _why_not(ended: Report, kit: Path) -> str:
@@ -155,9 +170,9 @@ class _Line:
         from weft.cli.network import report_text
 
         if report.records:
-            self._told = report_text(report.records[-1], report.parties, report.away)
+            self._told = report_text(report)
         elif report.state == "running" and self._told == "starting":
-            self._told = "matching samples"
+            self._told = "matching samples" if report.kind == "linear" else "making networks"
         if self._live:
             self._status.update(f"{self._run}: {self._told}")
         elif monotonic() > self._next:

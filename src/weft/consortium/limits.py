@@ -11,6 +11,9 @@ from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
 from weft.losses import LOSSES
 
+#: Stands for all neural runs among solvers.
+NETWORKS = "hyfem"
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits on what is computed; None: no limit.
@@ -31,7 +34,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for what, given, known in (
             ("losses", self.losses, LOSSES),
-            ("solvers", self.solvers, ALGORITHMS),
+            ("solvers", self.solvers, (*ALGORITHMS, NETWORKS)),
         ):
             if given is None:
                 continue

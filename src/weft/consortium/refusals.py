@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.algorithms.registry import algorithm_of
 from weft.algorithms.settings import Settings
-from weft.consortium.limits import Limits
+from weft.consortium.limits import NETWORKS, Limits
 from weft.errors import ConfigError
 from weft.guards.runs import Change
 from weft.guards.terms import MODES, Matching, Terms
@@ -152,11 +152,11 @@ def check_networks(terms: Terms, limits: Limits, party: str) -> None:
             "neural runs, which show the coordinator the weights of its own network; agree on "
             "allow_networks = true and coordinator_sees = 'weights' if that is meant",
         )
-    if limits.solvers is not None and "hyfem" not in limits.solvers:
+    if limits.solvers is not None and NETWORKS not in limits.solvers:
         _refuse(
             party,
-            f"neural runs, since only {' and '.join(limits.solvers)} may be used; add 'hyfem' to "
-            "solvers if that is meant",
+            f"neural runs, since only {' and '.join(limits.solvers)} may be used; add "
+            f"'{NETWORKS}' to solvers if that is meant",
         )
 
 

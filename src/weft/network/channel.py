@@ -25,8 +25,8 @@ from weft.network.outcome import (
 from weft.network.post import Post
 from weft.network.presence import How, Missed, Presence
 
-#: Rooms of phases that work on whole tables: they get the long timeout.
-_SETUP = ("match", "scale")
+#: What phases that work on whole tables begin with: they get the long timeout.
+_SETUP = ("match.", "scale.", "neural.plan", "neural.scale", "neural.build")
 #: Seconds to wait for a party's first hello, and between two.
 _FIRST_HELLO, _PAUSE = 2.0, 0.5
 
@@ -41,8 +41,7 @@ class Timeouts:
 
     def of(self, phases: Iterable[str]) -> float:
         """For an envelope with these phases."""
-        rooms = {phase.split(".")[0] for phase in phases}
-        return self.setup if rooms.intersection(_SETUP) else self.work
+        return self.setup if any(phase.startswith(_SETUP) for phase in phases) else self.work
 
 
 class NetworkChannel(Channel):

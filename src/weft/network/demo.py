@@ -32,8 +32,8 @@ from weft.network.kits.reading import Kit
 from weft.network.loopback import look
 from weft.network.presence import Attended, Missed, Moment, Presence
 from weft.network.progress import Report
-from weft.network.submitting import task_of
-from weft.network.task import Task
+from weft.network.submitting import linear_task
+from weft.network.task import LinearTask
 from weft.network.trial import SUBMITTER, Trial
 from weft.network.verdict import Figures, figures_of, same
 
@@ -262,11 +262,13 @@ def _followed(trial: Trial) -> Iterator[_Run]:
 # ── in one process ────────────────────────────────────────────────────────────────────────────────
 
 
-def _task(config: Path, trial: Trial) -> Task:
-    return task_of(read_config(config, deployed=True), trial.parties)
+def _task(config: Path, trial: Trial) -> LinearTask:
+    return linear_task(read_config(config, deployed=True), trial.parties)
 
 
-def _in_one_process(task: Task, example: Example, trial: Trial, presence: Presence) -> Trained:
+def _in_one_process(
+    task: LinearTask, example: Example, trial: Trial, presence: Presence
+) -> Trained:
     """A run in this process, from which the same parties are missing."""
     roster = read_roster(trial.roster)
     federation = Federation(

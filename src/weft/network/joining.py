@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,8 +27,17 @@ try:
 except ImportError:  # pragma: no cover - Windows has none.
     fcntl = None  # type: ignore[assignment]
 
+if TYPE_CHECKING:
+    from weft.neural.model import NeuralModel
+    from weft.neural.party import NeuralParty
+
 log = logging.getLogger("weft.site")
 
+#: After which phases a party has which models, and how the files end that keep them.
+_KEPT = {
+    "release.model": (("model", ".npz"),),
+    "neural.finish": (("own", ".npz"), ("received", ".received.npz")),
+}
 #: Name of the file in a kit's ``local``; it stays on the site.
 _SETTINGS = "weft.json"
 
@@ -152,29 +162,33 @@ def _writing(path: Path) -> Iterator[None]:
 class _Keeping:
     """A party that keeps the model on its site, where it gets one.
 
-    Where the disk is full, the party is asked once more, and keeps the model then. One that is
-    brought back has kept it before: then a full disk is no obstacle.
+    Of a neural run it keeps its own network too, and its copy of the server's beside it.
+
+    Where the disk is full, the party is asked once more, and keeps the models then. One that is
+    brought back has kept them before: then a full disk is no obstacle.
     """
 
-    def __init__(self, party: Party, path: Path) -> None:
+    def __init__(self, party: Party | NeuralParty, path: Path) -> None:
         self._party, self._path = party, path
         self.replaying = party.replaying
         self.close = party.close
 
     def on(self, phase: str, message: Message) -> Message:
         reply = self._party.on(phase, message)
-        if phase == "release.model" and self._party.model is not None:
-            self._keep(self._party.model)
+        for name, suffix in _KEPT.get(phase, ()):
+            model: Model | NeuralModel | None = getattr(self._party, name)
+            if model is not None:
+                self._keep(model, self._path.with_suffix(suffix))
         return reply
 
-    def _keep(self, model: Model) -> None:
+    def _keep(self, model: Model | NeuralModel, path: Path) -> None:
         try:
-            with _writing(self._path):
-                self._path.parent.mkdir(mode=0o700, exist_ok=True)
-                model.save(self._path)
+            with _writing(path):
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                model.save(path)
         except StorageError as error:
-            if not self._path.exists():
+            if not path.exists():
                 raise
-            log.warning("the model in %s is the one from before (%s)", self._path, error)
+            log.warning("the model in %s is the one from before (%s)", path, error)
         else:
-            log.info("the model is in %s", self._path)
+            log.info("the model is in %s", path)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weft.channels import Message
 from weft.channels.message import text
 from weft.config.policies import read_policy
 from weft.consortium import Consent, SignedRoster, SitePolicy, read_roster
+from weft.crypto.memory import Draws
 from weft.crypto.secrets import PublicIdentity
 from weft.data.labels import two_classes
-from weft.data.tile import Tile, settle_missing
+from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards.terms import OPEN, Terms
 from weft.keys import PartyKeys, load_keys, read_public
 from weft.ledger.account import Ledger
 from weft.network.offering import read_offered
-from weft.network.task import Task
+from weft.network.task import LinearTask, NeuralTask, Task
+from weft.neural.requirement import require_torch
+from weft.origin import insist_on_origin
 from weft.party import Party
+
+if TYPE_CHECKING:
+    from weft.neural.device import Device
+    from weft.neural.party import NeuralParty
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class Member:
         Public keys of all members, from its own folder of keys.
     roster, policy
         What was agreed by all, and what its owner insists on.
+    device
+        Where networks are trained.
     """
 
     name: str
@@ -41,8 +51,9 @@ class Member:
     ledger: Ledger
     roster: SignedRoster | None = None
     policy: SitePolicy | None = None
+    device: Device = "auto"
 
-    def open_party(self, told: Message, memory: MutableMapping[str, bytes]) -> Party:
+    def open_party(self, told: Message, memory: MutableMapping[str, bytes]) -> Party | NeuralParty:
         """Take part in a run, or refuse with a reason.
 
         Parameters
@@ -58,12 +69,22 @@ class Member:
             # Nobody but the one who submits has said anything: then careful terms count.
             terms = Terms().stricter(terms)
         consent = Consent(self.name, terms, roster=self.roster, policy=self.policy)
+        if isinstance(task, NeuralTask):
+            return self._open_neural(task, consent, memory)
+        return self._open_linear(task, consent, memory)
+
+    def _open_linear(
+        self, task: LinearTask, consent: Consent, memory: MutableMapping[str, bytes]
+    ) -> Party:
         consent.check_limits(task.settings)
         consent.check_cipher(task.settings.cipher)
         consent.check_matching(task.preparation.matching)
+        tiles = self.tiles
+        if task.positive is not None:
+            tiles = tuple(two_classes(tile, task.positive) for tile in tiles)
         return Party(
             self.name,
-            [self._prepared(tile, task) for tile in self.tiles],
+            self._settled(tiles, task.preparation.missing),
             keys=self.keys,
             cipher=task.settings.cipher,
             consent=consent,
@@ -72,10 +93,33 @@ class Member:
             memory=memory,
         )
 
-    def _prepared(self, tile: Tile, task: Task) -> Tile:
-        if task.positive is not None:
-            tile = two_classes(tile, task.positive)
-        return settle_missing(tile, task.preparation.missing, self.name)
+    def _open_neural(
+        self, task: NeuralTask, consent: Consent, memory: MutableMapping[str, bytes]
+    ) -> NeuralParty:
+        settings = task.settings
+        consent.check_neural()
+        consent.check_cipher(settings.cipher)
+        require_torch()
+        # PyTorch takes seconds to load, which only neural runs are worth.
+        from weft.neural.digits import network_digits
+        from weft.neural.party import NeuralParty
+        from weft.neural.sources import TableSource
+
+        tiles = self._settled(self.tiles, task.missing)
+        digits = network_digits(self.device)
+        insist_on_origin(Draws(memory), tiles, self.keys, settings.cipher, consent, digits=digits)
+        return NeuralParty(
+            self.name,
+            TableSource(self.name, tiles),
+            keys=self.keys,
+            consent=consent,
+            cipher=settings.cipher,
+            device=self.device,
+            memory=memory,
+        )
+
+    def _settled(self, tiles: Sequence[Tile], missing: MissingPolicy) -> list[Tile]:
+        return [settle_missing(tile, missing, self.name) for tile in tiles]
 
 
 def load_member(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -15,8 +15,8 @@ from weft.report.plain import finite
 
 if TYPE_CHECKING:
     # Whoever asks how a run gets on need not load what runs it.
-    from weft.algorithms.base import Record
     from weft.channels import Failure
+    from weft.network.task import Kind
 
 log = logging.getLogger("weft.coordinator")
 
@@ -27,11 +27,23 @@ State = Literal["starting", "running", "over", "failed", "stopped", "forgotten"]
 _LINES = 5.0
 
 
+class Told(Protocol):
+    """One iteration, as a dataclass of plain values: of either kind of run."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def line(self) -> str:
+        """It in a few words, for the diary."""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """An answer to the question how a run is getting on.
 
     Attributes
     ----------
+    kind
+        What it trains, on which depends what its records say.
     records
         Iterations from the one that was asked for.
     parties, away
@@ -45,6 +57,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     state: State
+    kind: Kind = "linear"
     records: list[dict[str, Any]] = []
     parties: list[str] = []
     away: dict[str, str] = {}
@@ -71,20 +84,21 @@ class Progress:
         self._lock = Lock()
         self._state: State = "starting"
         self._sentence = ""
-        self._records: list[Record] = []
+        self._kind: Kind = "linear"
+        self._records: list[Told] = []
         self._parties: tuple[str, ...] = ()
         self._away: dict[str, str] = {}
         self._next_line = 0.0
         #: After how many exchanges it went on last.
         self._exchanges = -1
         #: The last iteration, if the diary does not have it yet.
-        self._untold: Record | None = None
+        self._untold: Told | None = None
 
-    def begin(self, parties: tuple[str, ...]) -> None:
+    def begin(self, parties: tuple[str, ...], kind: Kind = "linear") -> None:
         """All parties take part."""
         with self._lock:
             before, self._state = self._state, "running"
-            self._parties = parties
+            self._parties, self._kind = parties, kind
         if before != "running":
             log.info("run %s: all parties are there: %s", self.run, ", ".join(parties))
 
@@ -96,7 +110,7 @@ class Progress:
         if before != exchanges:
             log.info("run %s: goes on after %d exchanges", self.run, exchanges)
 
-    def add(self, record: Record, away: Mapping[str, Failure]) -> None:
+    def add(self, record: Told, away: Mapping[str, Failure]) -> None:
         """One more iteration is done."""
         told = {party: failure.reason for party, failure in away.items()}
         with self._lock:
@@ -125,7 +139,7 @@ class Progress:
     def _tell(self) -> None:
         """Let the diary have the last iteration."""
         if self._untold is not None:
-            log.info("run %s: %s", self.run, _line(self._untold))
+            log.info("run %s: %s", self.run, self._untold.line)
             self._untold = None
 
     def since(self, number: int = 0) -> Report:
@@ -134,16 +148,9 @@ class Progress:
             return Report(
                 run=self.run,
                 state=self._state,
+                kind=self._kind,
                 records=[asdict(record) for record in self._records[max(0, number) :]],
                 parties=list(self._parties),
                 away=dict(self._away),
                 sentence=self._sentence,
             )
-
-
-def _line(record: Record) -> str:
-    known = "" if record.gap is None else f", certified gap {record.gap:.2e}"
-    return (
-        f"iteration {record.iteration}, {record.present} parties answered, "
-        f"{record.round_trips} round trips{known}"
-    )

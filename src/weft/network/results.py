@@ -1,6 +1,6 @@
 """What a run leaves to whoever submitted it: a parcel from the coordinator, opened on its way in.
 
-The coordinator knows everything of it but the model, whose slices are sealed to its readers.
+The coordinator knows everything of it but a linear model, whose slices are sealed to its readers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 from weft.coordination import Outcome
 from weft.errors import ProtocolError
 from weft.network.presence import Presence
-from weft.network.task import Task
+from weft.network.task import LinearTask
 from weft.report.history import history_frame
 from weft.report.path import has_path, path_frame
 from weft.report.plain import finite
@@ -23,15 +23,17 @@ from weft.report.summary import summarise
 
 #: Folder of the parcel in that of a run.
 PARCEL = "results"
-_LETTERS, _SUMMARY, _HISTORY, _PATH, _PRESENCE = (
+_LETTERS, SUMMARY, HISTORY, _PATH, PRESENCE = (
     "letters.msgpack",
     "summary.json",
     "history.parquet",
     "path.csv",
     "presence.json",
 )
+#: The server's model of a neural run, which the coordinator knows.
+MODEL = "model.npz"
 #: Everything that may leave the coordinator with a parcel.
-FILES = (_LETTERS, _SUMMARY, _HISTORY, _PATH, _PRESENCE)
+FILES = (_LETTERS, SUMMARY, HISTORY, _PATH, PRESENCE, MODEL)
 
 
 class Letters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,19 +53,19 @@ class Letters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by_reader: dict[str, dict[str, bytes]]
 
 
-def write_parcel(folder: Path, outcome: Outcome, task: Task, presence: Presence) -> None:
+def write_parcel(folder: Path, outcome: Outcome, task: LinearTask, presence: Presence) -> None:
     """Write all that the coordinator knows of a run that is over."""
     sealed = Letters(
         outcome.run, outcome.head.to_json(), bool(outcome.result.gone), outcome.letters
     )
     (folder / _LETTERS).write_bytes(msgspec.msgpack.encode(sealed))
     summary = summarise(outcome, task.settings, task.name)
-    (folder / _SUMMARY).write_text(json.dumps(finite(summary)), encoding="utf-8")
-    history_frame(outcome.result.history).to_parquet(folder / _HISTORY, index=False)
+    (folder / SUMMARY).write_text(json.dumps(finite(summary)), encoding="utf-8")
+    history_frame(outcome.result.history).to_parquet(folder / HISTORY, index=False)
     if has_path(outcome.result):
         frame = path_frame(outcome.result, task.settings.make_loss().task)
         frame.to_csv(folder / _PATH, index=False)
-    presence.save(folder / _PRESENCE)
+    presence.save(folder / PRESENCE)
 
 
 class Parcel:
@@ -80,8 +82,8 @@ class Parcel:
     def __init__(self, folder: Path) -> None:
         try:
             self.letters = msgspec.msgpack.decode((folder / _LETTERS).read_bytes(), type=Letters)
-            self.summary: dict[str, Any] = json.loads((folder / _SUMMARY).read_text("utf-8"))
-            self.history = pd.read_parquet(folder / _HISTORY)
+            self.summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
+            self.history = pd.read_parquet(folder / HISTORY)
             found = folder / _PATH
             self.path = pd.read_csv(found) if found.exists() else None
         except (OSError, ValueError, msgspec.MsgspecError) as error:
@@ -89,7 +91,7 @@ class Parcel:
                 f"the results of the run came back damaged ({error}); resume the run to fetch "
                 "them again"
             ) from None
-        self.presence = Presence.load(folder / _PRESENCE)
+        self.presence = Presence.load(folder / PRESENCE)
 
     @property
     def readers(self) -> tuple[str, ...]:

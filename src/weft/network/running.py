@@ -11,17 +11,16 @@ from secrets import token_bytes
 
 import msgspec
 
-from weft.algorithms.base import Record
-from weft.coordination import Outcome, coordinate
 from weft.drafts import building
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network.channel import NetworkChannel, Timeouts
 from weft.network.forgetting import SUBMITTER, TASK, delete_folder
 from weft.network.journal import Journal
 from weft.network.post import Post
-from weft.network.progress import Progress
-from weft.network.results import PARCEL, write_parcel
+from weft.network.progress import Progress, Told
+from weft.network.results import PARCEL
 from weft.network.task import Task
+from weft.network.undertaking import Finished, undertaking_of
 from weft.storage import locked, replacing
 
 log = logging.getLogger("weft.coordinator")
@@ -84,7 +83,7 @@ def _see_through(post: Post, folder: Path, task: Task, progress: Progress) -> No
             if reached != size:
                 since, size = time.monotonic(), reached
                 log.info("run %s: waits, for %s", progress.run, away)
-            if time.monotonic() - since > task.settings.patience:
+            if time.monotonic() - since > task.patience:
                 raise
             time.sleep(_WAIT)
 
@@ -93,6 +92,7 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
     journal = Journal(folder / _JOURNAL)
     timeouts = Timeouts(setup=task.setup, work=task.timeout)
     channel = NetworkChannel(post, progress.run, journal, timeouts)
+    undertaking = undertaking_of(task)
     if len(journal):
         progress.go_on(len(journal) - 1)
     begun = True
@@ -102,21 +102,20 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
         except ProtocolError:
             begun = len(journal) > 0
             raise
-        progress.begin(post.parties)
+        progress.begin(post.parties, undertaking.kind)
 
-        def tell(record: Record) -> None:
+        def tell(record: Told) -> None:
             # What is repeated from the journal says who was away, not who is.
             progress.add(record, {} if channel.replaying else channel.away)
 
-        secret = _secret(folder)
-        outcome = coordinate(channel, task.preparation, task.settings, run=secret, progress=tell)
-        _write_results(folder, outcome, task, channel)
+        finished = undertaking.coordinate(channel, _secret(folder), tell)
+        _write_results(folder, finished, channel)
         for party, failure in channel.end().items():
-            outcome.result.notes.append(
+            finished.notes.append(
                 f"{party} does not know yet that the run is over ({failure.reason})"
             )
         # Who was late is known for certain only now.
-        _write_results(folder, outcome, task, channel)
+        _write_results(folder, finished, channel)
     finally:
         channel.close()
         journal.close()
@@ -127,9 +126,9 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
     Journal(folder / _JOURNAL).delete()
 
 
-def _write_results(folder: Path, outcome: Outcome, task: Task, channel: NetworkChannel) -> None:
+def _write_results(folder: Path, finished: Finished, channel: NetworkChannel) -> None:
     with building(folder / PARCEL, replace=True) as draft:
-        write_parcel(draft, outcome, task, channel.presence)
+        finished.write(draft, channel.presence)
 
 
 def _make(folder: Path) -> None:

@@ -6,38 +6,45 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from weft.config.federation import FederationConfig
 from weft.config.reading import Config
 from weft.drafts import building
 from weft.errors import ConfigError, ProtocolError
 from weft.keys import load_keys, read_public
 from weft.model import Model
-from weft.network.results import Parcel
-from weft.network.task import Task
+from weft.network.results import PRESENCE, Parcel
+from weft.network.task import LinearTask, NeuralTask, Task
 from weft.release.head import Head
 from weft.release.slices import join_slices, open_slice
 from weft.report.folder import write_files
 
+if TYPE_CHECKING:
+    from weft.config.neural import NeuralConfig
 
-def new_run(config: Config) -> str:
+
+def new_run(config: FederationConfig) -> str:
     """A name for a run that no other has."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", config.name).strip("-._")[:48]
     return f"{plain or 'run'}-{token_hex(4)}"
 
 
-def task_of(config: Config, connected: Sequence[str]) -> Task:
+def task_of(config: Config | NeuralConfig, connected: Sequence[str]) -> Task:
     """What a config asks for, of the parties that it names, else of all that are connected."""
-    named = tuple(party.name for party in config.parties)
-    parties = named or tuple(sorted(connected))
-    if not parties:
-        raise ConfigError(
-            f"no party is connected, and {config.path.name} names none; start them with 'weft join'"
-        )
+    return (
+        linear_task(config, connected)
+        if isinstance(config, Config)
+        else _neural_task(config, connected)
+    )
+
+
+def linear_task(config: Config, connected: Sequence[str]) -> LinearTask:
+    """The same for a config of a linear model."""
     positive = config.data.positive
-    return Task(
+    return LinearTask(
         name=config.name,
-        parties=parties,
+        parties=_parties(config, connected),
         settings=config.settings,
         preparation=config.preparation(),
         terms=config.terms,
@@ -47,8 +54,34 @@ def task_of(config: Config, connected: Sequence[str]) -> Task:
     )
 
 
+def _neural_task(config: NeuralConfig, connected: Sequence[str]) -> NeuralTask:
+    return NeuralTask(
+        name=config.name,
+        parties=_parties(config, connected),
+        settings=config.settings,
+        missing=config.data.missing,
+        terms=config.terms,
+        setup=config.network.setup,
+        timeout=config.network.timeout,
+    )
+
+
+def _parties(config: FederationConfig, connected: Sequence[str]) -> tuple[str, ...]:
+    named = tuple(party.name for party in config.parties)
+    parties = named or tuple(sorted(connected))
+    if not parties:
+        raise ConfigError(
+            f"no party is connected, and {config.path.name} names none; start them with 'weft join'"
+        )
+    return parties
+
+
 def write_out(
-    returned: Path, out: Path, config: Config, keys: Path | None, party: str | None
+    returned: Path,
+    out: Path,
+    config: Config | NeuralConfig,
+    keys: Path | None,
+    party: str | None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Make a results folder of what the coordinator gave.
 
@@ -57,13 +90,15 @@ def write_out(
     returned
         Folder with the coordinator's files.
     keys, party
-        Whose keys open the model; None: there will be none in the folder.
+        Whose keys open a linear model; None: there will be none in the folder.
 
     Returns
     -------
     summary, remarks
         As `weft.report.folder.write_results` does.
     """
+    if not isinstance(config, Config):
+        return _write_neural(returned, out, config)
     parcel = Parcel(returned)
     model, remarks = None, []
     if keys is None or party is None:
@@ -77,7 +112,22 @@ def write_out(
         remarks += write_files(
             draft, model, parcel.history, parcel.path, parcel.summary, config.settings, config.path
         )
-        parcel.presence.save(draft / "presence.json")
+        parcel.presence.save(draft / PRESENCE)
+    return parcel.summary, remarks
+
+
+def _write_neural(
+    returned: Path, out: Path, config: NeuralConfig
+) -> tuple[dict[str, Any], list[str]]:
+    from weft.network.neural_results import NeuralParcel
+    from weft.report.neural import write_neural_files
+
+    parcel = NeuralParcel(returned)
+    with building(out) as draft:
+        remarks = write_neural_files(
+            draft, parcel.model, parcel.history, parcel.summary, config.path
+        )
+        parcel.presence.save(draft / PRESENCE)
     return parcel.summary, remarks
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Self
+from typing import Literal
 
 import msgspec
 
@@ -13,14 +13,20 @@ from weft.algorithms.settings import Settings
 from weft.channels import Message
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
+from weft.neural.settings import NeuralSettings
 from weft.preparation import Preparation
 
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
+#: What a run trains: a linear model, or networks.
+Kind = Literal["linear", "neural"]
 
-class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     """What a run is to do, with nothing in it that is a secret or names a file.
+
+    It is one of two kinds, `LinearTask` and `NeuralTask`.
 
     Attributes
     ----------
@@ -30,28 +36,29 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Who takes part, in the order that counts everywhere.
     terms
         What whoever submits it insists on, besides the parties' own terms.
-    positive
-        Labels that count as 1, all others count as −1; None: labels as they are.
     setup, timeout
         Seconds that a party may take to match and scale, and for any other phase.
     """
 
     name: str
     parties: tuple[str, ...]
-    settings: Settings
-    preparation: Preparation
     terms: Terms = OPEN
-    positive: tuple[str | float, ...] | None = None
     setup: float = 600.0
     timeout: float = 60.0
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for a party without which nothing goes on."""
+        raise NotImplementedError
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
+    @staticmethod
+    def from_json(text: str) -> LinearTask | NeuralTask:
+        """Read a task of either kind."""
         try:
-            return msgspec.convert(json.loads(text), cls)
+            return msgspec.convert(json.loads(text), LinearTask | NeuralTask)
         except (ValueError, msgspec.MsgspecError) as error:
             raise ProtocolError(
                 f"a task cannot be read ({error}); use the same version of Weft everywhere"
@@ -59,9 +66,46 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def told(self) -> Message:
         """What a party is told before it decides whether it takes part."""
+        return {"task": self.to_json()}
+
+
+class LinearTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="linear"):
+    """A run that trains a linear model.
+
+    Attributes
+    ----------
+    positive
+        Labels that count as 1, all others count as −1; None: labels as they are.
+    """
+
+    settings: Settings
+    preparation: Preparation
+    positive: tuple[str | float, ...] | None = None
+
+    @property
+    def patience(self) -> float:
+        return self.settings.patience
+
+    def told(self) -> Message:
         settings, _ = resolve(self.settings)
-        told = msgspec.structs.replace(self, settings=settings)
-        return {"task": told.to_json()}
+        return {"task": msgspec.structs.replace(self, settings=settings).to_json()}
+
+
+class NeuralTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="neural"):
+    """A run that trains networks by HyFEM.
+
+    Attributes
+    ----------
+    missing
+        A blank cell of a table: ``error``, ``zero``, or ``mean`` of its column.
+    """
+
+    settings: NeuralSettings
+    missing: Literal["error", "zero", "mean"] = "error"
+
+    @property
+    def patience(self) -> float:
+        return self.settings.patience
 
 
 def check_run(run: str) -> str:

@@ -57,6 +57,15 @@ class Round:
     bytes_down: int
     bytes_up: int
 
+    @property
+    def line(self) -> str:
+        """It in a few words, for a diary."""
+        loss = "" if self.loss is None else f", loss {self.loss:.4g}"
+        return (
+            f"round {self.turn}, {self.present} parties answered, {self.round_trips} round trips"
+            f"{loss}"
+        )
+
 
 @dataclass
 class NeuralOutcome:

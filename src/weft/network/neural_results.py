@@ -1,0 +1,53 @@
+"""What a neural run leaves to whoever submitted it: nothing of it is sealed to the coordinator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from weft.errors import DataError, ProtocolError
+from weft.network.presence import Presence
+from weft.network.results import HISTORY, MODEL, PRESENCE, SUMMARY
+from weft.network.task import NeuralTask
+from weft.neural.history import NeuralOutcome
+from weft.neural.model import NeuralModel
+from weft.report.neural import rounds_frame, summarise_neural
+from weft.report.plain import finite
+
+
+def write_neural_parcel(
+    folder: Path, outcome: NeuralOutcome, task: NeuralTask, presence: Presence
+) -> None:
+    """Write all that the coordinator knows of a run that is over: also the server's model."""
+    outcome.model.save(folder / MODEL)
+    summary = summarise_neural(outcome, task.name)
+    (folder / SUMMARY).write_text(json.dumps(finite(summary)), encoding="utf-8")
+    rounds_frame(outcome.history).to_parquet(folder / HISTORY, index=False)
+    presence.save(folder / PRESENCE)
+
+
+class NeuralParcel:
+    """A parcel that came back.
+
+    Attributes
+    ----------
+    model
+        The server's.
+    summary, history, presence
+        How the run went.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self.model = NeuralModel.load(folder / MODEL)
+            self.summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
+            self.history = pd.read_parquet(folder / HISTORY)
+        except (OSError, ValueError, DataError) as error:
+            raise ProtocolError(
+                f"the results of the run came back damaged ({error}); resume the run to fetch "
+                "them again"
+            ) from None
+        self.presence = Presence.load(folder / PRESENCE)
