@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 GREEN = "#009E73"
 #: Of several runs of HyFEM, from weak to strong.
 _BLUES = ("#7FB8DA", "#2F8FC4", "#004F7F")
+#: The line from the end of a curve to a label that had to move.
+_LEADER = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "shrinkA": 1, "shrinkB": 1}
 #: Height of a label in parts of the axis.
 _LABEL = 0.058
 
@@ -62,17 +64,22 @@ def plot_experiment(found: Found, path: Path) -> str | None:
     _scale(sides[0], [*server_curves(found), *party_curves(found)])
     for axis, curves in zip(sides, (server_curves(found), party_curves(found)), strict=True):
         _label(axis, curves)
-    trial = "" if found.trial is None else f"\n{found.trial}"
-    text = found.setup.experiment.text
-    figure.suptitle(
-        f"{found.setup.experiment.title} ({text}){trial}",
-        x=0.012,
-        ha="left",
-        fontsize=12.5,
-        fontweight="bold",
-    )
+    trial = "" if found.trial is None else f" ({found.trial})"
+    title = f"{found.setup.experiment.title}{trial}"
+    figure.suptitle(title, x=0.012, ha="left", fontsize=12.5, fontweight="bold", color=INK)
+    figure.supxlabel(_caption(found), x=0.012, ha="left", fontsize=8.5, color="#6B6B6B")
     figure.savefig(path)
     return None
+
+
+def _caption(found: Found) -> str:
+    """Where it comes from, and what is not plain from the labels."""
+    told = [f"Experiment: {found.setup.experiment.text}"]
+    if found.of("fedprox"):
+        told.append("FedProx: on the blocks that all parties have")
+    if len(found.of("hyfem")) == 1:
+        told.append("as received: the server's model cut to a party's blocks")
+    return "   ·   ".join(told)
 
 
 def server_curves(found: Found) -> list[Curve]:
@@ -82,10 +89,7 @@ def server_curves(found: Found) -> list[Curve]:
         for run, label, colour in _variants(found)
     ]
     curves += [_curve(run, "central", INK, style="dashed") for run in found.of("central")]
-    curves += [
-        _curve(run, "FedProx, common blocks", GREEN, "server_accuracy")
-        for run in found.of("fedprox")
-    ]
+    curves += [_curve(run, "FedProx", GREEN, "server_accuracy") for run in found.of("fedprox")]
     return _known([*curves, *_alone(found, band=False)])
 
 
@@ -96,14 +100,13 @@ def party_curves(found: Found) -> list[Curve]:
         for run, label, colour in _variants(found)
     ]
     curves += [_curve(run, "central", INK, style="dashed") for run in found.of("central")]
-    curves += [
-        _curve(run, "FedProx, common blocks", GREEN, spread="local_spread")
-        for run in found.of("fedprox")
-    ]
+    curves += [_curve(run, "FedProx", GREEN, spread="local_spread") for run in found.of("fedprox")]
     curves += _alone(found, band=True)
     if len(found.of("hyfem")) == 1:
         # What parties get from the server knows all classes; local steps forget some again.
-        received = _curve(found.of("hyfem")[0], "received", _BLUES[0], "received_accuracy")
+        received = _curve(
+            found.of("hyfem")[0], "HyFEM, as received", _BLUES[0], "received_accuracy"
+        )
         curves.append(received)
     return _known(curves)
 
@@ -190,7 +193,7 @@ def _label(axis: Any, curves: Sequence[Curve]) -> None:
     """Names and last values at the ends of the curves, pushed apart where they would meet."""
     low, high = axis.get_ylim()
     ends = [(float(curve.values[-1]) - low) / (high - low) for curve in curves]
-    for curve, end, place in zip(curves, ends, apart(ends, _LABEL), strict=True):
+    for curve, end, place in zip(curves, ends, apart(ends, _LABEL, most=1.0), strict=True):
         axis.annotate(
             f"{curve.label}  {curve.values[-1]:.1f}",
             xy=(1.0, end),
@@ -201,12 +204,14 @@ def _label(axis: Any, curves: Sequence[Curve]) -> None:
             fontsize=9,
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": curve.colour, "linewidth": 0.6, "alpha": 0.6},
+            arrowprops=None
+            if abs(end - place) < _LABEL / 4
+            else {**_LEADER, "color": curve.colour},
         )
 
 
-def apart(places: Sequence[float], least: float) -> list[float]:
-    """Places on a line as near as can be to those given, ``least`` apart or more, in their order.
+def apart(places: Sequence[float], least: float, *, most: float) -> list[float]:
+    """Places up to ``most``, near to those given, ``least`` apart or more, and in their order.
 
     Groups that would overlap are spread around their mean, as in isotonic regression.
     """
@@ -221,5 +226,6 @@ def apart(places: Sequence[float], least: float) -> list[float]:
     level = [mean for mean, count in groups for _ in range(count)]
     found = [0.0] * len(places)
     for rank, at in enumerate(order):
-        found[at] = level[rank] + rank * least
+        above = len(places) - 1 - rank
+        found[at] = min(level[rank] + rank * least, most - above * least)
     return found
