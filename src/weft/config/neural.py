@@ -59,11 +59,11 @@ from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards import OPEN
 from weft.neural.extractors import read_extractor_options
-from weft.neural.holdings import Holdings
 from weft.neural.matching import Matching
 from weft.neural.scenes import SCENES, Scene, load_scene
 from weft.neural.settings import Block, NeuralSettings
 from weft.neural.sources import BlockSource, TableSource
+from weft.neural.staging import sources_of
 
 Source = TableSource | BlockSource
 
@@ -240,16 +240,6 @@ def blocks_of(scene: Scene, told: Mapping[str, Mapping[str, Any]]) -> dict[str, 
         name: _block(told.get(name, told.get(EVERY, {})), shape)
         for name, shape in scene.shapes().items()
     }
-
-
-def sources_of(scene: Scene) -> dict[str, BlockSource]:
-    """Every party's share of a scene, with its blocks of all test samples."""
-    found = {}
-    for party in scene.parties:
-        blocks, labels = scene.held(party)
-        held = Holdings(blocks, labels, test=Holdings(*scene.tested(party)))
-        found[party] = BlockSource(party, held)
-    return found
 
 
 def _told(name: str, told: object, where: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Scenes of handwritten digits: MNIST in quadrants, Multiple Features in views."""
+"""Scenes of handwritten digits: MNIST and a small set in quadrants, Multiple Features in views."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.neural.scenes.scaling import standardised
 from weft.neural.scenes.scene import Scene
 
 _DIGITS = tuple("0123456789")
-#: Of Multiple Features, whose authors publish no test part.
+#: Of sets whose authors publish no test part.
 _TEST_SHARE = 0.25
 
 
@@ -35,6 +35,37 @@ def mnist(
         labels[rows],
         quadrants(test_images[test_rows, None]),
         test_labels[test_rows],
+        _DIGITS,
+        quadrant_deal(QUADRANTS),
+    )
+
+
+def digits(
+    folder: DataFolder,
+    *,
+    samples: int | None = None,
+    test_samples: int | None = None,
+    seed: int = 0,
+) -> Scene:
+    """scikit-learn's digits, each image in four quadrants of 4 × 4 pixels; a quarter for testing.
+
+    They come with scikit-learn: the folder is not looked into.
+    """
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    # Sixteen greys become bytes.
+    images = np.round(found.images * (255 / 16)).astype(np.uint8)[:, None]
+    labels = np.asarray(found.target, dtype=np.int64)
+    rows, test_rows = part(labels, _TEST_SHARE, seed)
+    rows = rows[thin(labels[rows], samples, seed, "samples")]
+    test_rows = test_rows[thin(labels[test_rows], test_samples, seed, "test_samples")]
+    return Scene(
+        "digits",
+        quadrants(images[rows]),
+        labels[rows],
+        quadrants(images[test_rows]),
+        labels[test_rows],
         _DIGITS,
         quadrant_deal(QUADRANTS),
     )

@@ -68,6 +68,11 @@ def load_scene(name: str, data_dir: str | os.PathLike[str] | None = None, **opti
 _MODELNET40 = "modelnet40/CLASS/{train,test}/ with views OBJECT_001.png to OBJECT_012.png"
 
 SCENES: dict[str, Entry] = {
+    "digits": Entry(
+        "1,797 small digits in 4 quadrants; 6 parties with 3 quadrants of 5 classes, 2 common",
+        "nothing: they come with scikit-learn",
+        digits.digits,
+    ),
     "mnist": Entry(
         "MNIST in 4 quadrants; 6 parties with 3 quadrants of 5 classes, 2 quadrants common",
         "mnist/{train,t10k}-*-ubyte.gz",
