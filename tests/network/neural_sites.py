@@ -1,0 +1,133 @@
+"""Sites that train networks on tables of theirs, in one process. Not a test itself."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+import torch
+from toys import Killed, Place
+
+from weft.consortium import SitePolicy
+from weft.data import load
+from weft.guards import OPEN
+from weft.keys import ephemeral_keys
+from weft.ledger.account import Ledger
+from weft.network.joining import _Keeping
+from weft.network.member import Member
+from weft.network.memory import FileMemory
+from weft.network.task import NeuralTask
+from weft.neural.federation import NeuralFederation
+from weft.neural.settings import Block, NeuralSettings
+from weft.neural.sources import TableSource
+
+#: Columns of a real table by block, and the rows and blocks of every party.
+BLOCKS = {"size": slice(0, 4), "form": slice(4, 7), "edge": slice(7, 10)}
+HELD = {
+    "north": (slice(0, 90), ("size", "form")),
+    "east": (slice(60, 150), ("form", "edge")),
+    "south": (slice(130, 200), ("size", "edge")),
+}
+
+
+@cache
+def table():
+    return load("breast_cancer").to_tile()
+
+
+def tiles():
+    """What each party has."""
+    whole = table()
+    columns = {name: np.arange(whole.m)[part] for name, part in BLOCKS.items()}
+    return {
+        party: (
+            whole.rows(np.arange(whole.n)[rows]).columns(
+                np.concatenate([columns[name] for name in names])
+            ),
+        )
+        for party, (rows, names) in HELD.items()
+    }
+
+
+def settings(**changes):
+    """A run of a second."""
+    names = table().features
+    options = {"hidden": [], "features": 3}
+    blocks = {
+        name: Block(columns=tuple(names[part].tolist()), options=options)
+        for name, part in BLOCKS.items()
+    }
+    told = {
+        "coordinator_sees": "weights", "hidden": (8,), "rounds": 6, "steps": 4, "batch": 8,
+        "test_share": 0.2, "evaluate_every": 2, **changes,
+    }  # fmt: skip
+    return NeuralSettings(blocks=blocks, **told)
+
+
+def task(chosen=None, **changes):
+    return NeuralTask(
+        name="a study", parties=tuple(HELD), settings=chosen or settings(),
+        terms=changes.pop("terms", OPEN), **changes,
+    )  # fmt: skip
+
+
+class Mortal:
+    """A party that can be told to die in the middle of its work."""
+
+    def __init__(self, keeping):
+        self._keeping, self.dies = keeping, False
+        self.party = keeping._party
+        self.replaying, self.close = keeping.replaying, keeping.close
+
+    def on(self, phase, message):
+        reply = self._keeping.on(phase, message)
+        if self.dies:
+            raise Killed
+        return reply
+
+
+def site_of(name, keys, folder, **changes):
+    """What a site brings along; it allows neural runs."""
+    told = {"tiles": tiles()[name], "policy": SitePolicy(), **changes}
+    return Member(name=name, keys=keys[name], members={}, ledger=Ledger(folder, "one"), **told)
+
+
+def places(folder):
+    """All sites, each with a folder that outlives its processes."""
+    keys = ephemeral_keys(tuple(HELD))
+
+    def maker(name):
+        def make(opening):
+            site = site_of(name, keys, folder / name)
+            party = site.open_party(opening.plan, FileMemory(opening.folder / "memory"))
+            return Mortal(_Keeping(party, folder / name / "models" / f"{opening.run}.npz"))
+
+        return make
+
+    return [Place(name, folder / name, maker(name)) for name in HELD]
+
+
+def in_one_process(chosen, through):
+    """The same run by parties in this process."""
+    sources = {name: TableSource(name, held) for name, held in tiles().items()}
+    return NeuralFederation(sources, device="cpu").train(chosen, through=through)
+
+
+def numbers(model):
+    """All numbers of a model, to the bit."""
+    parts = [*model.extractors.values(), *model.classifier]
+    for mean, deviation in model.scaling.values():
+        parts += [mean, deviation]
+    return [(part.dtype.str, part.shape, part.tobytes()) for part in parts]
+
+
+@contextmanager
+def threads(count):
+    """PyTorch with another number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
