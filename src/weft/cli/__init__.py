@@ -20,6 +20,7 @@ from weft.cli.keys import keys
 from weft.cli.kits import kits
 from weft.cli.ledger import ledger
 from weft.cli.network import join, serve, status, stop
+from weft.cli.neural import neural
 from weft.cli.predict import predict
 from weft.cli.reproduce import reproduce
 from weft.cli.split import data_list, split
@@ -94,6 +95,7 @@ app.add_typer(data, name="data")
 app.add_typer(keys, name="keys")
 federation.add_typer(kits)
 app.add_typer(federation, name="federation")
+app.add_typer(neural, name="neural")
 app.add_typer(reproduce, name="reproduce")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as as_json
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -30,21 +31,20 @@ def say_json(value: dict[str, Any]) -> None:
     print(as_json.dumps(finite(value), ensure_ascii=False, indent=2, allow_nan=False))
 
 
-class ProgressLine:
-    """One line on stderr that follows a run; silent where stderr is not a terminal.
+class StatusLine:
+    """One line on stderr that changes; silent where stderr is not a terminal.
 
     Parameters
     ----------
-    title
-        What the line begins with, where there are several runs.
+    begin
+        What it says first.
     """
 
-    def __init__(self, *, quiet: bool = False, title: str = "") -> None:
+    def __init__(self, begin: str, *, quiet: bool = False) -> None:
         console = Console(stderr=True, highlight=False)
         self._status: Status | None = None
         if console.is_terminal and not quiet:
-            self._status = console.status(f"{title}matching samples …")
-        self._title = title
+            self._status = console.status(begin)
         self._next = 0.0
 
     def __enter__(self) -> Self:
@@ -61,12 +61,29 @@ class ProgressLine:
         if self._status is not None:
             self._status.stop()
 
-    def __call__(self, record: Record) -> None:
-        # Iterations may take a millisecond; a terminal need not hear of all of them.
+    def show(self, words: Callable[[], str]) -> None:
+        """Change it, unless it has just been changed: a terminal need not hear of everything."""
         if self._status is None or monotonic() < self._next:
             return
         self._next = monotonic() + 0.1
-        self._status.update(self._title + progress_text(record))
+        self._status.update(words())
+
+
+class ProgressLine(StatusLine):
+    """Follows a run, iteration by iteration.
+
+    Parameters
+    ----------
+    title
+        What the line begins with, where there are several runs.
+    """
+
+    def __init__(self, *, quiet: bool = False, title: str = "") -> None:
+        super().__init__(f"{title}matching samples …", quiet=quiet)
+        self._title = title
+
+    def __call__(self, record: Record) -> None:
+        self.show(lambda: self._title + progress_text(record))
 
 
 def progress_text(record: Record) -> str:
