@@ -39,13 +39,13 @@ class Curve:
     width: float = 1.8
 
 
-def plot_experiment(found: Found, path: Path) -> str | None:
+def plot_experiment(found: Found, *paths: Path) -> str | None:
     """The server's side and the parties' side, next to each other.
 
     Returns
     -------
     str or None
-        None when the file was written, else a sentence on how to get it.
+        None when the files were written, else a sentence on how to get it.
     """
     figure = new_figure(11.5, 4.8)
     if figure is None:
@@ -68,7 +68,8 @@ def plot_experiment(found: Found, path: Path) -> str | None:
     title = f"{found.setup.experiment.title}{trial}"
     figure.suptitle(title, x=0.012, ha="left", fontsize=12.5, fontweight="bold", color=INK)
     figure.supxlabel(_caption(found), x=0.012, ha="left", fontsize=8.5, color="#6B6B6B")
-    figure.savefig(path)
+    for path in paths:
+        figure.savefig(path)
     return None
 
 

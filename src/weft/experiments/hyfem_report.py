@@ -107,8 +107,7 @@ def write_report(out: Path, found: Sequence[Found], not_run: Mapping[str, str]) 
     for one in found:
         folder = out / one.setup.name
         _write_csv(folder / "curves.csv", pd.concat(_curve(run) for run in one.runs.values()))
-        remarks.add(plot_experiment(one, folder / "accuracy.png"))
-        remarks.add(plot_experiment(one, folder / "accuracy.svg"))
+        remarks.add(plot_experiment(one, folder / "accuracy.png", folder / "accuracy.svg"))
     summary = {
         "weft": __version__,
         "texts": "Zhang, Yin, Chen and Hong: HyFEM (2024), and its first version (2020)",

@@ -58,7 +58,7 @@ def train_run(
 
     def follow(found: Round) -> None:
         nonlocal kept
-        run.history.append(asdict(found))
+        run.history.append({**asdict(found), "rows": list(found.rows)})
         now = perf_counter()
         run.seconds = now - began
         if now - kept > _KEEP_EVERY:
