@@ -23,7 +23,7 @@ from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.neural.held import Held
 from weft.neural.history import NeuralOutcome, Round, mean_and_spread
 from weft.neural.scaling import agree_on_columns, own_numbers
-from weft.neural.server import Assembly, Server
+from weft.neural.server import Assembly, Server, sent_by
 from weft.neural.settings import NeuralSettings
 from weft.neural.vectors import Vector, vector_of
 from weft.sums.scalars import add_scalars
@@ -32,6 +32,8 @@ from weft.sums.scalars import add_scalars
 _MOST_SILENT = 20
 #: Seconds between two tries to reach a party that is away.
 _PAUSE = 1.0
+#: Bytes of a party's public key and of its nonce.
+_CARD = 64, 16
 
 Judge = Callable[[Server], float]
 
@@ -106,9 +108,9 @@ def _assemble(
         for number, party in enumerate(parties)
     }
     plans = channel.ask("neural.plan", told).insist("starting")
-    cards = [binary(plans[party], "public") + binary(plans[party], "nonce") for party in parties]
-    adder.meet(parties, cards, 0, b"")
+    adder.meet(parties, [_read_card(party, plans[party]) for party in parties], 0, b"")
     held = {party: _read_held(party, plans[party]) for party in parties}
+    samples = {party: _read_samples(party, plans[party]) for party in parties}
     common = _agree_on_blocks(held, settings)
     holders = {p: tuple(n for n in common if n in blocks) for p, blocks in held.items()}
     scaled = {
@@ -133,7 +135,6 @@ def _assemble(
         name: msgspec.structs.replace(settings.blocks[name], shape=block.shape)
         for name, block in common.items()
     }
-    samples = {party: integer(plans[party], "samples") for party in parties}
     assembly = Assembly(
         shaped,
         holders,
@@ -146,9 +147,27 @@ def _assemble(
     return Server(settings, assembly, _first_extractors(built, assembly, first))
 
 
+def _read_card(party: str, plan: Message) -> bytes:
+    with sent_by(party):
+        card = binary(plan, "public"), binary(plan, "nonce")
+    if tuple(map(len, card)) != _CARD:
+        raise ProtocolError(f"party {party} sent a key or a nonce of a wrong length")
+    return b"".join(card)
+
+
+def _read_samples(party: str, plan: Message) -> int:
+    with sent_by(party):
+        samples = integer(plan, "samples")
+    if samples < 1:
+        raise ProtocolError(f"party {party} trains on {samples} samples; leave it out")
+    return samples
+
+
 def _read_held(party: str, plan: Message) -> dict[str, Held]:
     try:
-        held = msgspec.json.decode(text(plan, "held"), type=list[Held])
+        with sent_by(party):
+            told = text(plan, "held")
+        held = msgspec.json.decode(told, type=list[Held])
     except msgspec.MsgspecError:
         raise ProtocolError(f"party {party} told its blocks in a way that cannot be read") from None
     return {block.name: block for block in held}
@@ -182,18 +201,31 @@ def _agree_on_sizes(
     built: Mapping[str, Message], holders: Mapping[str, tuple[str, ...]]
 ) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
     """Features and sizes of every block's extractor."""
-    features: dict[str, int] = {}
-    sizes: dict[str, tuple[int, int]] = {}
+    found: dict[str, tuple[str, tuple[int, int, int]]] = {}
     for party, names in holders.items():
-        counts, pairs = (array(built[party], f).tolist() for f in ("features", "sizes"))
-        for name, count, (size, kept) in zip(names, counts, pairs, strict=True):
-            known = features.setdefault(name, count), sizes.setdefault(name, (size, kept))
-            if known != (count, (size, kept)):
+        for name, own in zip(names, _read_sizes(party, built[party], len(names)), strict=True):
+            first, known = found.setdefault(name, (party, own))
+            if own != known:
                 raise ProtocolError(
-                    f"party {party} made another extractor for block {name} than others; use the "
-                    "same version of Weft everywhere"
+                    f"parties {first} and {party} made different extractors for block {name}; use "
+                    "the same version of Weft everywhere"
                 )
-    return features, sizes
+    features = {name: count for name, (_, (count, _, _)) in found.items()}
+    return features, {name: (size, kept) for name, (_, (_, size, kept)) in found.items()}
+
+
+def _read_sizes(party: str, reply: Message, blocks: int) -> list[tuple[int, int, int]]:
+    """Features, weights and statistics of every block of a party."""
+    with sent_by(party):
+        features, sizes = array(reply, "features"), array(reply, "sizes")
+    fits = features.shape == (blocks,) and sizes.shape == (blocks, 2)
+    whole = features.dtype == sizes.dtype == np.int64
+    if not (fits and whole and (features > 0).all() and (sizes >= 0).all()):
+        raise ProtocolError(f"party {party} told sizes of its extractors that cannot be")
+    return [
+        (count, size, kept)
+        for count, (size, kept) in zip(features.tolist(), sizes.tolist(), strict=True)
+    ]
 
 
 def _first_extractors(
@@ -204,9 +236,9 @@ def _first_extractors(
     for party, names in assembly.holders.items():
         given = [name for name in names if first[name] == party]
         if given:
-            found |= assembly.cut(
-                given, vector_of(built[party], "extractors", assembly.total(given))
-            )
+            with sent_by(party):
+                vector = vector_of(built[party], "extractors", assembly.total(given))
+            found |= assembly.cut(given, vector)
     return {name: found[name] for name in assembly.blocks}
 
 

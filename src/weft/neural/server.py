@@ -163,13 +163,13 @@ class Server:
 
     def _extractors_in(self, party: str, reply: Message) -> dict[str, Vector]:
         own = self.assembly.holders[party]
-        with _sent_by(party):
+        with sent_by(party):
             whole = vector_of(reply, "extractors", self.assembly.total(own))
         return self.assembly.cut(own, whole)
 
     def _layers_in(self, party: str, reply: Message) -> list[NDArray[np.float32]]:
         shapes = self._shapes[party]
-        with _sent_by(party):
+        with sent_by(party):
             vector = vector_of(reply, "classifier", size_of_layers(shapes))
         return split_layers(host(vector), shapes)
 
@@ -190,7 +190,7 @@ class Server:
 
 
 @contextmanager
-def _sent_by(party: str) -> Iterator[None]:
+def sent_by(party: str) -> Iterator[None]:
     """Say which party sent what cannot be used."""
     try:
         yield
