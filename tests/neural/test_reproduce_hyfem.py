@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.cli import main
+from weft.cli.reproduce_hyfem import EPILOG
 from weft.errors import ConfigError, DataError
 from weft.experiments import hyfem_run, hyfem_training
 from weft.experiments.hyfem_figures import apart
@@ -239,6 +241,11 @@ def test_the_command_runs_what_it_has_data_for_and_lists_the_rest(
     assert stop.value.code in (None, 0)
     assert "1 of 64 rounds" in said
     assert "not run: eurosat: no files of eurosat" in said
+    with pytest.raises(SystemExit):
+        main([*told, "--only", "c4-mfeat"])
+    table = pd.read_csv(tmp_path / "out" / "table.csv")
+    assert table["experiment"].tolist() == ["c4-mfeat"] * 3 + ["mfeat"]
+    capsys.readouterr()
     for rest, words in (
         (["--only", "eurosat"], "nothing was run; no files of eurosat"),
         (["--only", "mfeet"], "did you mean 'mfeat'?"),
@@ -248,6 +255,11 @@ def test_the_command_runs_what_it_has_data_for_and_lists_the_rest(
             main([*told, *rest])
         assert stop.value.code == 2
         assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_help_names_every_experiment():
+    named = re.findall(r"[\w-]+", EPILOG.partition("Experiments:")[2].partition("Example:")[0])
+    assert [name for name in named if name in experiments()] == list(experiments())
 
 
 def test_a_folder_with_something_else_stays_as_it_is(tmp_path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.reproduce_hyfem import hyfem
+from weft.cli.reproduce_hyfem import EPILOG, hyfem
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.experiments.fedhybrid_study import Outcome, Study
 
 reproduce = typer.Typer(no_args_is_help=True, help="The papers' experiments, run anew.")
-reproduce.command(epilog="Example: weft reproduce hyfem --only mfeat --out mfeat")(hyfem)
+reproduce.command(epilog=EPILOG)(hyfem)
 
 
 class Weigh(StrEnum):

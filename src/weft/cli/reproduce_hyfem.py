@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from weft.neural.history import Round
 
 
+#: Written out, since reading the experiments' files would slow down every command.
+EPILOG = """Experiments: mfeat, mnist-quadrants (ours); cifar10, eurosat, modelnet40-1,
+modelnet40-2, c1-cifar10, c1-eurosat, c1-modelnet40, herigraph, c4-modelnet40-2 (2024); c4-cifar10,
+c4-mfeat (ours, after 2024); 2020-m4, 2020-m8.
+
+Example: weft reproduce hyfem --only mfeat --out mfeat"""
+
+
 class Device(StrEnum):
     """Where networks are trained."""
 
@@ -60,14 +68,14 @@ def hyfem(
 
     What lacks its data is left out and listed. Each run keeps a file in the folder: when the
     command is given again, what is done is not run again. Runs made elsewhere by python -m
-    weft.experiments.hyfem_run are taken up. The folder gets a table (CSV), a summary, and for each
-    experiment its curves and a figure.
+    weft.experiments.hyfem_run are taken up. The folder gets a table (CSV) and a summary of all that
+    is done in it, and for each experiment its curves and a figure.
     """
     from weft.cli.console import say
     from weft.errors import ConfigError, DataError
     from weft.experiments.hyfem_report import rows_of, write_report
     from weft.experiments.hyfem_setup import KINDS, experiments, setup
-    from weft.experiments.hyfem_study import Study
+    from weft.experiments.hyfem_study import Study, seen
 
     given: dict[str, Any] = {"rounds": rounds, "seed": seed}
     changes = {name: value for name, value in given.items() if value is not None}
@@ -96,6 +104,8 @@ def hyfem(
                 ) from None
     if not found:
         raise DataError("nothing was run; " + " ".join(not_run.values()))
+    named = {one.name for one in setups}
+    found += [done for name in experiments() if name not in named and (done := seen(out, name))]
     remarks = write_report(out, found, not_run)
     _show([row for one in found for row in rows_of(one)])
     say(

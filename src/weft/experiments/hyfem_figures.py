@@ -21,7 +21,7 @@ GREEN = "#009E73"
 #: Of several runs of HyFEM, from weak to strong.
 _BLUES = ("#7FB8DA", "#2F8FC4", "#004F7F")
 #: The line from the end of a curve to a label that had to move.
-_LEADER = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "shrinkA": 1, "shrinkB": 1}
+_LEADER = {"arrowstyle": "-", "linewidth": 0.7, "alpha": 0.6, "relpos": (0.0, 0.5)}
 #: Height of a label in parts of the axis.
 _LABEL = 0.058
 

@@ -11,7 +11,7 @@ import msgspec
 
 from weft.errors import ConfigError, DataError
 from weft.experiments.hyfem_results import RunFile, check_same, read_run, run_path, write_run
-from weft.experiments.hyfem_setup import KINDS, Kind, Plan, Setup
+from weft.experiments.hyfem_setup import KINDS, Kind, Plan, Setup, setup
 
 if TYPE_CHECKING:
     from weft.experiments.hyfem_training import Progress
@@ -114,6 +114,15 @@ class Study:
             found.runs[plan.run] = train_run(
                 found.setup, plan, scene, self._out, device=self._device, progress=progress or None
             )
+
+
+def seen(out: Path, name: str) -> Found | None:
+    """What is finished of an experiment, however it was set; None: nothing."""
+    found = Found(setup(name))
+    runs = done_runs(out, found.setup)
+    for kind in KINDS:
+        found.runs |= {run: done for run, done in runs.items() if done.plan.kind == kind}
+    return found if runs else None
 
 
 def done_before(out: Path, setup: Setup, plan: Plan) -> RunFile | None:
