@@ -7,16 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.status import Status
 
 from weft.algorithms.base import Record
 from weft.report.plain import finite
-
-if TYPE_CHECKING:
-    from weft.neural.history import Round
 
 
 def say(*lines: str) -> None:
@@ -99,19 +96,6 @@ def progress_text(record: Record) -> str:
         known = "no certificate yet"
     lam = "" if record.lam is None else f"λ = {record.lam:g} · "
     return f"{lam}iteration {record.iteration} · {known} · {record.round_trips} round trips"
-
-
-def round_text(known: Round) -> str:
-    """Where a neural run stands."""
-    loss = "" if known.loss is None else f" · loss {known.loss:.4g}"
-    measured = (
-        ("server", known.server_accuracy),
-        ("parties", known.local_accuracy),
-        ("their copies", known.received_accuracy),
-    )
-    shares = ", ".join(f"{who} {share:.1%}" for who, share in measured if share is not None)
-    accuracy = f" · accuracy: {shares}" if shares else ""
-    return f"round {known.turn}{loss}{accuracy} · {known.round_trips} round trips"
 
 
 def tell_run(

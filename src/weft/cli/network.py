@@ -306,15 +306,15 @@ def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
 
 def report_text(report: Report) -> str:
     """Where a deployed run stands, in one line."""
-    from weft.cli.console import progress_text, round_text
-
     record, parties, away = report.records[-1], report.parties, report.away
     if report.kind == "neural":
+        from weft.cli.neural_words import round_text
         from weft.neural.history import Round
 
-        told = round_text(Round(**record))
+        told = f"{round_text(Round(**record))} · {record['round_trips']} round trips"
     else:
         from weft.algorithms.base import Record
+        from weft.cli.console import progress_text
 
         told = progress_text(Record(**record))
     size = (record["bytes_down"] + record["bytes_up"]) / 1e6

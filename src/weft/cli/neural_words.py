@@ -44,9 +44,9 @@ class RoundLine(StatusLine):
         return tell
 
 
-def round_text(found: Round, rounds: int) -> str:
-    """Where a run stands."""
-    parts = [f"round {found.turn} of {rounds}"]
+def round_text(found: Round, rounds: int | None = None) -> str:
+    """Where a run stands; of how many rounds, where that is known."""
+    parts = [f"round {found.turn}" + ("" if rounds is None else f" of {rounds}")]
     if found.loss is not None:
         parts.append(f"loss {found.loss:.3g}")
     for name, accuracy in (
@@ -67,11 +67,17 @@ def time_text(seconds: float) -> str:
 
 
 def tell_neural(
-    folder: Path | None, summary: dict[str, Any], remarks: list[str], *, json: bool
+    folder: Path | None, summary: dict[str, Any], remarks: list[str], *, json: bool, **more: str
 ) -> None:
-    """Say how a run ended, beside what it is compared with, and what its folder holds."""
+    """Say how a run ended, beside what it is compared with, and what its folder holds.
+
+    Parameters
+    ----------
+    more
+        What the JSON object has besides the summary.
+    """
     if json:
-        say_json({"folder": None if folder is None else str(folder), **summary})
+        say_json({"folder": None if folder is None else str(folder), **more, **summary})
         return
     _show(_grid(summary))
     cost = summary["cost"]

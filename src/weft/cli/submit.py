@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.config.neural import NeuralConfig
     from weft.config.reading import Config
     from weft.network.progress import Report
+    from weft.network.task import Task
 
 
 def submit(
@@ -55,7 +56,6 @@ def submit(
     import tempfile
     from contextlib import ExitStack
 
-    from weft.cli.console import tell_run
     from weft.drafts import refuse_existing
     from weft.errors import ConfigError, ProtocolError
     from weft.network.engine import require_engine
@@ -96,8 +96,7 @@ def submit(
             raise ProtocolError(_why_not(ended, kit))
         summary, remarks = write_out(Path(into), folder, plan, keys, party)
     if not quiet or json:
-        holds = "History, plot and summary"
-        tell_run(folder, summary, remarks, json=json, holds=holds, run=run)
+        _tell(task, folder, summary, remarks, json=json, run=run)
 
 
 def _read(config: Path) -> Config | NeuralConfig:
@@ -111,6 +110,23 @@ def _read(config: Path) -> Config | NeuralConfig:
     from weft.config.reading import read_config
 
     return read_config(config, deployed=True)
+
+
+def _tell(
+    task: Task, folder: Path, summary: dict[str, Any], remarks: list[str], *, json: bool, run: str
+) -> None:
+    """How the run ended."""
+    from weft.network.task import NeuralTask
+
+    if isinstance(task, NeuralTask):
+        from weft.cli.neural_words import tell_neural
+
+        tell_neural(folder, summary, remarks, json=json, run=run)
+        return
+    from weft.cli.console import tell_run
+
+    holds = "History, plot and summary"
+    tell_run(folder, summary, remarks, json=json, holds=holds, run=run)
 
 
 def _why_not(ended: Report, kit: Path) -> str:

@@ -14,7 +14,7 @@ from weft.network.results import HISTORY, MODEL, PRESENCE, SUMMARY
 from weft.network.task import NeuralTask
 from weft.neural.history import NeuralOutcome
 from weft.neural.model import NeuralModel
-from weft.report.neural import rounds_frame, summarise_neural
+from weft.report.neural import round_frame, summarise_neural
 from weft.report.plain import finite
 
 
@@ -25,7 +25,7 @@ def write_neural_parcel(
     outcome.model.save(folder / MODEL)
     summary = summarise_neural(outcome, task.name)
     (folder / SUMMARY).write_text(json.dumps(finite(summary)), encoding="utf-8")
-    rounds_frame(outcome.history).to_parquet(folder / HISTORY, index=False)
+    round_frame(outcome.history).to_parquet(folder / HISTORY, index=False)
     presence.save(folder / PRESENCE)
 
 

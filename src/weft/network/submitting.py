@@ -125,7 +125,7 @@ def _write_neural(
     parcel = NeuralParcel(returned)
     with building(out) as draft:
         remarks = write_neural_files(
-            draft, parcel.model, parcel.history, parcel.summary, config.path
+            draft, parcel.model, parcel.history, parcel.summary, config=config.path
         )
         parcel.presence.save(draft / PRESENCE)
     return parcel.summary, remarks
