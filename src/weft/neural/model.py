@@ -6,11 +6,13 @@ It is saved as an ``.npz`` file with no code in it.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -29,6 +31,12 @@ Floats = NDArray[np.float32]
 Scale = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 _FORMAT = "weft neural model 1"
+
+#: What reading a file that is damaged, or no model, may end in.
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, EOFError, NotImplementedError, RuntimeError),
+    *(BadZipFile, zlib.error, SyntaxError, msgspec.MsgspecError),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +109,12 @@ class NeuralModel:
         cuts = {name: len(v) - self.statistics[name] for name, v in self.extractors.items()}
         weights = [vector[: cuts[name]] for name, vector in self.extractors.items()]
         statistics = [vector[cuts[name] :] for name, vector in self.extractors.items()]
+        sizes = {name: own + kept for name, (own, kept) in net.sizes.items()}
+        if any(len(self.extractors[name]) != size for name, size in sizes.items()):
+            raise DataError(
+                "the weights of this model do not fit its extractors; it is damaged, or was made "
+                "by another version of Weft"
+            )
         with torch.no_grad():
             net.extractor_weights.copy_(torch.from_numpy(np.concatenate(weights + statistics)))
             net.classifier_weights.copy_(torch.from_numpy(join_layers(self.classifier)))
@@ -164,7 +178,7 @@ class NeuralModel:
         try:
             with np.load(path, allow_pickle=False) as found:
                 return cls._from(found)
-        except (OSError, ValueError, KeyError, EOFError, msgspec.MsgspecError) as error:
+        except _UNREADABLE as error:
             raise DataError(
                 f"{path} is no neural model that this version can read ({error}); name a model.npz "
                 "that weft neural run wrote"
@@ -172,25 +186,56 @@ class NeuralModel:
 
     @classmethod
     def _from(cls, found: Mapping[str, NDArray[Any]]) -> Self:
-        head = json.loads(str(found["head"]))
-        if head.get("format") != _FORMAT:
-            raise ValueError(f"its format is {head.get('format')!r}")
-        blocks = msgspec.convert(head["blocks"], dict[str, Block])
+        head = msgspec.json.decode(str(found["head"]), type=_Head)
+        if head.format != _FORMAT:
+            raise ValueError(f"its format is {head.format!r}")
+        blocks = head.blocks
         layers = sum(name.startswith("layer ") for name in found)
         scaling = {
             name: (found[f"mean {number}"], found[f"deviation {number}"])
             for number, name in enumerate(blocks)
             if f"mean {number}" in found
         }
-        return cls(
+        model = cls(
             blocks,
             found["classes"],
             {name: found[f"extractor {number}"] for number, name in enumerate(blocks)},
-            head["statistics"],
-            head["features"],
+            head.statistics,
+            head.features,
             [found[f"layer {number}"] for number in range(layers)],
             scaling,
         )
+        _check(model)
+        return model
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What a file says of its arrays."""
+
+    format: str
+    blocks: dict[str, Block]
+    statistics: dict[str, int]
+    features: dict[str, int]
+
+
+def _check(model: NeuralModel) -> None:
+    """Refuse arrays that do not fit together: they would fail, or answer nonsense, later."""
+    for vector in (*model.extractors.values(), *model.classifier):
+        if vector.dtype != np.float32 or not np.isfinite(vector).all():
+            raise ValueError("its weights are not all finite numbers of 32 bits")
+    for name, block in model.blocks.items():
+        if not 0 <= model.statistics[name] <= model.extractors[name].size or not block.shape:
+            raise ValueError(f"the weights of block '{name}' do not fit")
+        for numbers in model.scaling.get(name, ()):
+            if numbers.shape != (prod(block.shape),) or numbers.dtype != np.float64:
+                raise ValueError(f"the scaling of block '{name}' does not fit")
+    widths = [sum(model.features[name] for name in model.blocks)]
+    for layer in model.classifier:
+        if layer.ndim != 2 or layer.shape[1] != widths[-1] + 1:
+            raise ValueError("its layers do not fit each other")
+        widths.append(len(layer))
+    if len(widths) < 3 or model.classes.shape != (widths[-1],):
+        raise ValueError("its classes do not fit its layers")
 
 
 def input_columns(features: Mapping[str, int], chosen: Sequence[str]) -> NDArray[np.int64]:
