@@ -251,13 +251,17 @@ def scenes() -> None:
     """List the scenes: published data, cut into blocks and dealt to parties, to try things out."""
     from weft.neural.scenes import SCENES
 
-    grid = _grid("scene", "what it is", "files in the data directory", "options")
+    grid = _grid("scene", "what it is, and its files in the data directory")
+    common = set.intersection(*(set(entry.options) for entry in SCENES.values()))
     for name, entry in SCENES.items():
-        grid.add_row(name, entry.about, entry.needs, ", ".join(entry.options))
+        more = [option for option in entry.options if option not in common]
+        told = [entry.about, entry.needs, *([f"also takes {', '.join(more)}"] if more else [])]
+        grid.add_row(name, "\n".join(told), end_section=True)
     _show(
         grid,
-        'In a config: scene = "NAME" under [data], options under [data.options]. The data '
-        "directory is data_dir there, --data-dir, or what the environment variable WEFT_DATA says.",
+        f'In a config: scene = "NAME" under [data]; {", ".join(sorted(common))} and what else a '
+        "scene takes under [data.options]. The data directory is data_dir there, --data-dir, or "
+        "what the environment variable WEFT_DATA says.",
     )
 
 
@@ -273,7 +277,7 @@ def _grid(*titles: str) -> Table:
 
     grid = Table(box=SIMPLE_HEAD, pad_edge=False)
     for place, title in enumerate(titles):
-        grid.add_column(title, no_wrap=place == 0)
+        grid.add_column(title, no_wrap=place == 0, overflow="fold")
     return grid
 
 

@@ -59,6 +59,7 @@ from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards import OPEN
 from weft.neural.extractors import read_extractor_options
+from weft.neural.holdings import without_labels
 from weft.neural.matching import Matching
 from weft.neural.scenes import SCENES, Scene, load_scene
 from weft.neural.settings import Block, NeuralSettings
@@ -149,6 +150,10 @@ class NeuralConfig(FederationConfig):
         settings = self.settings
         _check_patterns(settings.blocks, tiles)
         sources = {party: TableSource(party, held) for party, held in tiles.items()}
+        for party, source in sources.items():
+            # Parties would refuse one by one, with what follows from too few labels first.
+            if not any(len(labels) for labels in source.labels()):
+                raise without_labels(party)
         return NeuralProblem(sources, settings)
 
     def _from_scene(self, data_dir: Path | None) -> NeuralProblem:
@@ -197,7 +202,9 @@ def read_neural_config(path: str | Path, *, deployed: bool = False) -> NeuralCon
         terms = terms_of(private, roster, deployed=deployed)
         if data.scene is not None and roster is None:
             terms = checked(type(OPEN), {**msgspec.to_builtins(OPEN), **private}, "[privacy]")
-        _settings(given, {name: _block(told) for name, told in blocks.items()} or _UNTOLD)
+        # Which extractors suit a scene's blocks is known when it is read.
+        known = {} if data.scene else {name: _block(told) for name, told in blocks.items()}
+        _settings(given, known or _UNTOLD)
     config = NeuralConfig(
         path=path,
         name=name_in(content, path),

@@ -26,10 +26,11 @@ class Demo:
     def compared(self) -> str:
         """What was compared, in words."""
         scene, settings = self.scene, self.trained.settings
+        common = " and ".join(scene.common_blocks())
         return (
             f"{len(scene.parties)} parties, each with 3 of 4 quadrants of the images of 5 of 10 "
-            f"digits ({len(scene.labels)} images in all); {' and '.join(scene.common_blocks())} are "
-            f"common to all. Each takes {settings.rounds} rounds of {settings.steps} steps. "
+            f"digits ({len(scene.labels)} images in all); {common} are common "
+            f"to all. Each takes {settings.rounds} rounds of {settings.steps} steps. "
             f"Accuracy is on all digits of {len(scene.test_labels)} other images; whoever knows 5 "
             "digits only gets half of them right at best."
         )

@@ -66,6 +66,14 @@ class Holdings:
         return {name: prod(block.shape[1:]) for name, block in self.blocks.items()}
 
 
+def without_labels(party: str) -> DataError:
+    """Why a party cannot take part that has nothing to learn from."""
+    return DataError(
+        f"party {party} has no labels, but every party of a neural run trains with its own; name "
+        "its label column, or leave it out"
+    )
+
+
 def holdings_of(tiles: Sequence[Tile], blocks: Mapping[str, Block], party: str) -> Holdings:
     """A party's tiles as blocks: samples of which it has all its blocks, and the label.
 
@@ -77,10 +85,7 @@ def holdings_of(tiles: Sequence[Tile], blocks: Mapping[str, Block], party: str) 
     found = gathered(tiles, blocks, f"party {party}")
     known = np.array([label is not None for label in found.labels.tolist()], bool)
     if not known.any():
-        raise DataError(
-            f"party {party} has no labels, but every party of a neural run trains with its own; "
-            "name its label column, or leave it out"
-        )
+        raise without_labels(party)
     chosen = known & found.whole
     if not chosen.any():
         raise DataError(

@@ -68,10 +68,11 @@ def plot_accuracy(
 
 def accuracy_curves(history: pd.DataFrame, rivals: pd.DataFrame | None) -> list[Curve]:
     """Server, received and own; then the rivals. What nobody measured is left out."""
+    whose = "" if rivals is None else "HyFEM "
     curves = [
-        _curve(history, "server", BLUE, "server_accuracy", width=2.6),
-        _curve(history, "received", _SKY, "received_accuracy"),
-        _curve(history, "own", ORANGE, "local_accuracy", spread="local_spread"),
+        _curve(history, f"{whose}server", BLUE, "server_accuracy", width=2.6),
+        _curve(history, f"{whose}received", _SKY, "received_accuracy"),
+        _curve(history, f"{whose}own", ORANGE, "local_accuracy", spread="local_spread"),
     ]
     if rivals is not None:
         look = {
