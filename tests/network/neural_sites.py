@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -22,6 +23,9 @@ from weft.neural.federation import NeuralFederation
 from weft.neural.settings import Block, NeuralSettings
 from weft.neural.sources import TableSource
 
+# Networks of tests are too small for more.
+torch.set_num_threads(1)
+
 #: Columns of a real table by block, and the rows and blocks of every party.
 BLOCKS = {"size": slice(0, 4), "form": slice(4, 7), "edge": slice(7, 10)}
 HELD = {
@@ -33,7 +37,8 @@ HELD = {
 
 @cache
 def table():
-    return load("breast_cancer").to_tile()
+    whole = load("breast_cancer").to_tile()
+    return replace(whole, ids=np.array([f"patient-{n:04d}" for n in range(whole.n)], object))
 
 
 def tiles():

@@ -16,13 +16,14 @@ from weft.report.plain import finite
 if TYPE_CHECKING:
     # Whoever asks how a run gets on need not load what runs it.
     from weft.channels import Failure
-    from weft.network.task import Kind
 
 log = logging.getLogger("weft.coordinator")
 
 #: ``starting`` → ``running`` → ``over``, ``failed`` (a sentence says why) or ``stopped``; one that
 #: is given up is ``forgotten``.
 State = Literal["starting", "running", "over", "failed", "stopped", "forgotten"]
+#: What a run trains: a linear model, or networks.
+Kind = Literal["linear", "neural"]
 #: Seconds between two lines about iterations in the diary.
 _LINES = 5.0
 

@@ -19,9 +19,6 @@ from weft.preparation import Preparation
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
-#: What a run trains: a linear model, or networks.
-Kind = Literal["linear", "neural"]
-
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     """What a run is to do, with nothing in it that is a secret or names a file.

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from weft.channels import Channel
 from weft.network.presence import Presence
-from weft.network.progress import Told
-from weft.network.task import Kind, LinearTask, NeuralTask, Task
+from weft.network.progress import Kind, Told
+from weft.network.task import LinearTask, NeuralTask, Task
 
 Tell = Callable[[Told], None]
 
