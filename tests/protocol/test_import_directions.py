@@ -84,6 +84,7 @@ import weft.matching.meet, weft.matching.roster
 import weft.sums.totals, weft.sums.boards, weft.sums.certificate, weft.sums.scaling
 import weft.channels, weft.crypto
 import weft.coordination, weft.network.running, weft.network.engine.coordinator
+import weft.neural.coordination
 cipher, public = sys.argv[1], bytes.fromhex(sys.argv[2])
 adder = weft.crypto.Adder(cipher)
 adder.meet(["a", "b"], [bytes(64), bytes(64)], 7, public)
