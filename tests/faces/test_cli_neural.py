@@ -337,6 +337,12 @@ def test_train_and_neural_run_point_to_each_other(weft, clinics, hospitals):
     assert "weft train" in weft("neural", "run", hospitals.write()).err
 
 
+def test_keys_are_made_for_the_parties_of_a_neural_config(weft, clinics, tmp_path):
+    done = weft("keys", "new", "keys", "--config", clinics.write(), "--json")
+    assert done.code == 0, done.err
+    assert list(json.loads(done.out)["parties"]) == list(HELD)
+
+
 def test_baselines_need_something_to_measure_with(weft, clinics):
     clinics.change("test_share = 0.25\n", "")
     done = weft("neural", "run", clinics.write(), "--baselines")

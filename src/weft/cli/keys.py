@@ -111,11 +111,9 @@ def _members(
 
 
 def _names_in(config: Path) -> list[str]:
-    from weft.config.reading import read_config
+    from weft.config.neural import read_either
 
-    plan = read_config(config)
-    # A config that cuts a named data set itself names no parties: the cut does.
-    return [section.name for section in plan.parties] or list(plan.problem().tiles)
+    return read_either(config).party_names()
 
 
 @keys.command(epilog="Example: weft keys show keys")

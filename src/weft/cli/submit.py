@@ -13,8 +13,6 @@ import typer
 from weft.cli.network import KitFolder
 
 if TYPE_CHECKING:
-    from weft.config.neural import NeuralConfig
-    from weft.config.reading import Config
     from weft.network.progress import Report
     from weft.network.task import Task
 
@@ -56,6 +54,7 @@ def submit(
     import tempfile
     from contextlib import ExitStack
 
+    from weft.config.neural import read_either
     from weft.drafts import refuse_existing
     from weft.errors import ConfigError, ProtocolError
     from weft.network.engine import require_engine
@@ -67,7 +66,7 @@ def submit(
     opened = Kit.open(kit, "submitter")
     if (keys is None) != (party is None):
         raise ConfigError("--keys and --party belong together: name both, or neither")
-    plan = _read(config)
+    plan = read_either(config, deployed=True)
     folder = out or Path("results") / plan.folder_name
     refuse_existing(folder)
     from weft.network.engine.session import Session
@@ -97,19 +96,6 @@ def submit(
         summary, remarks = write_out(Path(into), folder, plan, keys, party)
     if not quiet or json:
         _tell(task, folder, summary, remarks, json=json, run=run)
-
-
-def _read(config: Path) -> Config | NeuralConfig:
-    """A config of either kind."""
-    from weft.config.federation import read_toml
-
-    if "neural" in read_toml(config):
-        from weft.config.neural import read_neural_config
-
-        return read_neural_config(config, deployed=True)
-    from weft.config.reading import read_config
-
-    return read_config(config, deployed=True)
 
 
 def _tell(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +36,7 @@ class FileColumns(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FederationConfig:
+class FederationConfig(ABC):
     """A config file whose keys and values are known to make sense.
 
     Nothing but the config itself and its roster has been read.
@@ -57,6 +58,10 @@ class FederationConfig:
         """A party's files; relative ones are looked for beside the config."""
         names = party.files if party.file is None else [party.file]
         return [self.path.parent / name for name in names or ()]
+
+    @abstractmethod
+    def party_names(self) -> list[str]:
+        """Who takes part; where a config names nobody, what it cuts or deals is read for that."""
 
     def load_keys(
         self, parties: Iterable[str], folder: Path | None = None

@@ -53,6 +53,7 @@ from weft.config.federation import (
     section,
     terms_of,
 )
+from weft.config.reading import Config, read_config
 from weft.config.sections import NetworkSection
 from weft.config.sources import check_files, check_left_to_sites
 from weft.data.tile import MissingPolicy, Tile, settle_missing
@@ -127,6 +128,9 @@ class NeuralConfig(FederationConfig):
     def settings(self) -> NeuralSettings:
         """Those of a run on tables, whose blocks are all told."""
         return _settings(self.given, {name: _block(told) for name, told in self.blocks.items()})
+
+    def party_names(self) -> list[str]:
+        return [party.name for party in self.parties] or list(self.problem().sources)
 
     def problem(self, data_dir: Path | None = None) -> NeuralProblem:
         """Read the parties' files, or cut the scene.
@@ -221,9 +225,11 @@ def read_neural_config(path: str | Path, *, deployed: bool = False) -> NeuralCon
     return config
 
 
-def is_neural(path: Path) -> bool:
-    """Whether a config describes networks."""
-    return "neural" in read_toml(path)
+def read_either(path: Path, *, deployed: bool = False) -> Config | NeuralConfig:
+    """A config of networks if it has a section ``[neural]``, else of a linear model."""
+    if "neural" in read_toml(path):
+        return read_neural_config(path, deployed=deployed)
+    return read_config(path, deployed=deployed)
 
 
 # ── blocks ────────────────────────────────────────────────────────────────────────────────

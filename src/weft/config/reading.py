@@ -67,6 +67,9 @@ class Config(FederationConfig):
         """Where the parties count the sums that they show: ``folder``, else beside the config."""
         return Ledger(folder or self.path.parent / "ledger", self.name)
 
+    def party_names(self) -> list[str]:
+        return [party.name for party in self.parties] or list(self.problem().tiles)
+
     def problem(self) -> Problem:
         """Read the tiles."""
         data = self.data
