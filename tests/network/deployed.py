@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 import zipfile
@@ -15,6 +16,7 @@ import psutil
 
 from weft.channels import unpack
 from weft.channels.frames import CutOff, Damage, read_frames
+from weft.config.neural import read_neural_config
 from weft.config.policies import read_policy
 from weft.config.reading import read_config
 from weft.consortium import Consent, read_roster
@@ -28,6 +30,8 @@ from weft.network.kits.provisioning import provision
 from weft.network.outcome import Outcome, read_record
 from weft.network.presence import Attended, Presence
 from weft.network.trial import SUBMITTER, Trial
+from weft.neural.federation import NeuralFederation
+from weft.neural.sources import TableSource
 
 #: Rows and columns of a real table that each party holds; the last party does not offer its last.
 CUTS = {"north": ((0, 120), (0, 6)), "south": ((0, 120), (6, 12)), "west": ((100, 180), (0, 13))}
@@ -35,10 +39,12 @@ ROWS, COLUMNS = 180, 12
 LAM, GAP = 0.05, 1e-4
 #: What each site's owner insists on; OFFERED stands for the columns.
 POLICIES = {
-    "north": 'solvers = ["hyfdca"]',
+    "north": 'solvers = ["hyfdca", "hyfem"]',
     "south": 'ciphers = ["pad", "bfv"]',
-    "west": "columns = OFFERED\nmost_runs = 3",
+    "west": "columns = OFFERED\nmost_runs = 4",
 }
+#: Columns by block: the first two parties have one block each, the last one both.
+BLOCKS = {"first": (0, 6), "second": (6, 12)}
 #: In runs whose names begin so, from that exchange on, south's letters are damaged.
 HURT, DAMAGED_AT = "hurt", 70
 HERE = Path(__file__).parent
@@ -113,6 +119,21 @@ class Scene(Trial):
         )
         return path
 
+    def neural_config(self, config):
+        """One of a small neural run."""
+        path = self.folder / f"{config}.toml"
+        lines = [
+            f'name = "{config}"', "[neural]", 'coordinator_sees = "weights"', "hidden = [8]",
+            "rounds = 3", "steps = 8", "batch = 16", "test_share = 0.2", "[network]",
+            "timeout = 20.0",
+        ]  # fmt: skip
+        for name, (start, stop) in BLOCKS.items():
+            columns = msgspec.json.encode(table().features[start:stop].tolist()).decode()
+            lines += [f"[neural.blocks.{name}]", f"columns = {columns}"]
+        lines += [f'[[party]]\nname = "{party}"' for party in self.parties]
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
     def out(self, name):
         return self.folder / "results" / name
 
@@ -130,17 +151,21 @@ class Scene(Trial):
     def outcomes(self, name):
         """What the coordinator has written down so far, exchange by exchange."""
         try:
-            path = self.journal(name)
-            with path.open("rb") as file:
-                size = path.stat().st_size
-                file.readline()
-                records = []
-                with suppress(CutOff, Damage):
-                    records += (content for content, _ in read_frames(file, size))
+            return read_outcomes(self.journal(name))
         except (ValueError, FileNotFoundError):
             return []
-        read = [read_record(record) for record in records]
-        return [record for record in read if isinstance(record, Outcome)]
+
+    def keep_journal(self, name):
+        """A second name of the coordinator's journal, under which it is there after the run."""
+        kept = self.folder / f"{name}.weft"
+
+        def link():
+            with suppress(ValueError, FileNotFoundError):
+                os.link(self.journal(name), kept)
+            return kept.exists()
+
+        self.wait_for(f"the journal of {name}", link, needed=[name])
+        return kept
 
     def wait_for(self, what, condition, seconds=60.0, needed=()):
         """Look every few milliseconds whether something has come true, and return it."""
@@ -178,28 +203,61 @@ class Scene(Trial):
     def in_one_process(self, name):
         """The run once more, by parties in this process, with the same ones away."""
         config = read_config(self.folder / f"{name}.toml", deployed=True)
+        federation = Federation(
+            self._offered(),
+            config.preparation(),
+            keys=load_all(self.keys, self.parties),
+            consents=self._consents(config),
+        )
+        return federation.train(config.settings, through=self._attended(name))
+
+    def networks_in_one_process(self, name):
+        """The same for a neural run."""
+        config = read_neural_config(self.folder / f"{name}.toml", deployed=True)
+        federation = NeuralFederation(
+            {party: TableSource(party, held) for party, held in self._offered().items()},
+            device="cpu",
+            keys=load_all(self.keys, self.parties),
+            consents=self._consents(config),
+        )
+        return federation.train(config.settings, through=self._attended(name))
+
+    def _offered(self):
+        """Tiles without the column that its owner does not offer."""
         held = tiles()
         held["west"] = [tile.columns(np.arange(COLUMNS)) for tile in held["west"]]
+        return held
+
+    def _consents(self, config):
         signed = read_roster(self.roster)
-        consents = {
+        return {
             party: Consent(
                 party, config.terms, roster=signed, policy=read_policy(self.policy(party))
             )
             for party in self.parties
         }
+
+    def _attended(self, name):
         presence = Presence.load(self.out(name) / "presence.json")
-        federation = Federation(
-            held, config.preparation(), keys=load_all(self.keys, self.parties), consents=consents
-        )
-        return federation.train(
-            config.settings, through=lambda channel: Attended(channel, presence)
-        )
+        return lambda channel: Attended(channel, presence)
 
     def model(self, name):
         return load_model(self.out(name) / "model.npz")
 
     def summary(self, name):
         return msgspec.json.decode((self.out(name) / "summary.json").read_bytes())
+
+
+def read_outcomes(path):
+    """All exchanges that a coordinator's journal has."""
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        file.readline()
+        records = []
+        with suppress(CutOff, Damage):
+            records += (content for content, _ in read_frames(file, size))
+    read = [read_record(record) for record in records]
+    return [record for record in read if isinstance(record, Outcome)]
 
 
 @contextmanager

@@ -31,8 +31,10 @@ from deployed import (
     hidden_bytes,
     open_scene,
     other_run_secret,
+    read_outcomes,
     table,
 )
+from neural_sites import numbers
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -41,6 +43,7 @@ from weft.model import load_model
 from weft.network.kits.plan import COORDINATOR
 from weft.network.loopback import look
 from weft.network.presence import Presence
+from weft.neural.model import NeuralModel
 
 #: In the middle of training: before it come about forty exchanges, after it more than a hundred.
 MIDDLE = 60
@@ -63,6 +66,7 @@ def test_every_fault_ends_in_the_right_result_or_in_one_sentence(tmp_path, capsy
         agrees_with_scikit_learn(scene, "killed")
         keeps_no_ciphertext(scene, "killed", hidden)
         goes_on_through_sleep_damage_and_full_disks(scene)
+        trains_networks(scene)
         refuses_what_policies_forbid(scene)
         shows_no_traceback(scene)
     assert not list(scene.processes())
@@ -289,13 +293,47 @@ def full_disk(process, path):
         process.rlimit(psutil.RLIMIT_FSIZE, (most, most))
 
 
+# ── networks ──────────────────────────────────────────────────────────────────────────────────
+
+
+def trains_networks(scene):
+    """The networks of one process; and nothing but weights, sums and sizes has crossed."""
+    name = "networks"
+    scene.submit(scene.neural_config(name), scene.out(name), name=name)
+    journal = scene.keep_journal(name)
+    assert scene.wait(name, 60) == 0, scene.last_words()
+    trained = scene.networks_in_one_process(name)
+    assert numbers(NeuralModel.load(scene.out(name) / "model.npz")) == numbers(trained.model)
+    for party in scene.parties:
+        kept = scene.kit(party) / "weft" / "models" / f"{scene.run_name(name)}.npz"
+        received = kept.with_suffix(".received.npz")
+        assert numbers(NeuralModel.load(kept)) == numbers(trained.own[party])
+        assert numbers(NeuralModel.load(received)) == numbers(trained.received[party])
+    assert not scene.journal(name).exists()
+    outcomes = read_outcomes(journal)
+    assert len(outcomes) == trained.meter.round_trips
+    replies = [part for out in outcomes for got in out.got.values() for part in got.replies]
+    shows_no_sample(b"".join(replies))
+
+
+def shows_no_sample(crossed):
+    # Zeros side by side are everywhere.
+    cells = table().block[:ROWS, :COLUMNS].reshape(-1, 2)
+    cells = cells[cells.all(axis=1)]
+    for kind in ("<f8", "<f4"):
+        assert not any(two.tobytes() in crossed for two in cells.astype(kind))
+    for kind in ("<i8", "<i4", "u1", "<f8", "<f4"):
+        labels = table().labels[:ROWS].astype(kind)
+        assert not any(labels[at : at + 20].tobytes() in crossed for at in range(0, ROWS, 20))
+
+
 # ── policies, and what users see ──────────────────────────────────────────────────────────────
 
 
 def refuses_what_policies_forbid(scene):
     """Each site for a reason of its own, which whoever submits the run is told."""
     scene.start_run("policies", name="lbfgs", cipher="paillier")
-    pattern = "north .*solver.*south .*paillier.*west .*3 run"
+    pattern = "north .*solver.*south .*paillier.*west .*4 run"
     assert_refused(scene, "policies", pattern)
 
 
