@@ -9,7 +9,7 @@ NAME ?=
 # What is never imported need not be compiled.
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e ".[report,network,dev]"
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e ".[report,network,neural,dev]"
 	touch $@
 
 demo: $(VENV)/ready
