@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
+from typing import Any
+
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 #: Entries below which handing out work takes longer than the work.
 _SMALL = 1 << 19
 #: More threads than this wait for the memory.
 _MOST = 8
+_MOST_BLAS = 4
 
 
 def by_rows(rows: int, width: int, work: Callable[[slice], None]) -> None:
@@ -45,3 +50,24 @@ def _lanes() -> int:
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_lanes(), "weft-matching")
+
+
+@contextmanager
+def few_blas_threads() -> Iterator[None]:
+    """Let products of matrices use no more threads than the passes between them.
+
+    On a machine of 16 cores the libraries' own choice, all of them, took half as long again: their
+    threads wait by spinning, in the way of ours.
+    """
+    most = max((library.num_threads for library in _libraries()), default=1)
+    if most <= _MOST_BLAS:
+        yield
+        return
+    with threadpool_limits(_MOST_BLAS, user_api="blas"):
+        yield
+
+
+@cache
+def _libraries() -> list[Any]:
+    found = ThreadpoolController().select(user_api="blas")
+    return list(found.lib_controllers)

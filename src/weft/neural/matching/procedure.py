@@ -11,6 +11,7 @@ from weft.neural.matching import costs as pricing
 from weft.neural.matching.assignment import NEW, assign
 from weft.neural.matching.averaging import Rows, averaged, objective, others_of
 from weft.neural.matching.classifiers import Classifier, Floats, Ints, Matched, checked
+from weft.neural.matching.lanes import few_blas_threads
 from weft.neural.matching.settings import Matching
 
 
@@ -52,7 +53,8 @@ def match_classifiers(
         start = {} if previous is None else previous.rows
         known = {party.name for party in parties}
         rows = {name: list(own) for name, own in start.items() if name in known}
-        _Procedure(parties, rows, settings, n_inputs).run(random)
+        with few_blas_threads():
+            _Procedure(parties, rows, settings, n_inputs).run(random)
     sizes = _renumber(rows)
     layers = averaged(parties, rows, sizes, n_inputs)
     return Matched(layers=layers, rows=rows, objective=objective(parties, layers, rows))
