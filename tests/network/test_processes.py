@@ -24,6 +24,7 @@ from deployed import (
     GAP,
     HERE,
     LAM,
+    NEURAL,
     ROWS,
     all_bytes,
     borrowed_kit,
@@ -66,8 +67,9 @@ def test_every_fault_ends_in_the_right_result_or_in_one_sentence(tmp_path, capsy
         agrees_with_scikit_learn(scene, "killed")
         keeps_no_ciphertext(scene, "killed", hidden)
         goes_on_through_sleep_damage_and_full_disks(scene)
-        trains_networks(scene)
+        journal = begins_with_networks(scene)
         refuses_what_policies_forbid(scene)
+        trains_networks(scene, journal)
         shows_no_traceback(scene)
     assert not list(scene.processes())
 
@@ -296,15 +298,22 @@ def full_disk(process, path):
 # ── networks ──────────────────────────────────────────────────────────────────────────────────
 
 
-def trains_networks(scene):
+def begins_with_networks(scene):
+    """A run that may come to its end while something else is looked at; its journal."""
+    scene.submit(scene.neural_config("networks"), scene.out("networks"), name="networks")
+    journal = scene.keep_journal("networks")
+    begun = f"run {scene.run_name('networks')}: all parties are there: {', '.join(NEURAL)}"
+    scene.wait_for("networks", lambda: begun in scene.log(COORDINATOR), needed=["networks"])
+    return journal
+
+
+def trains_networks(scene, journal):
     """The networks of one process; and nothing but weights, sums and sizes has crossed."""
     name = "networks"
-    scene.submit(scene.neural_config(name), scene.out(name), name=name)
-    journal = scene.keep_journal(name)
     assert scene.wait(name, 60) == 0, scene.last_words()
     trained = scene.networks_in_one_process(name)
     assert numbers(NeuralModel.load(scene.out(name) / "model.npz")) == numbers(trained.model)
-    for party in scene.parties:
+    for party in NEURAL:
         kept = scene.kit(party) / "weft" / "models" / f"{scene.run_name(name)}.npz"
         received = kept.with_suffix(".received.npz")
         assert numbers(NeuralModel.load(kept)) == numbers(trained.own[party])
