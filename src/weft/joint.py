@@ -99,7 +99,7 @@ class JointParty:
     def _take_seat(self, message: Message) -> Message:
         seat = self._matching.sit(message)
         self._consent.check_sample_sums(seat)
-        reply = self._matching.make_seeds(message, alone=self._consent.alone(seat))
+        reply = self._matching.make_seeds(message, alone=self._consent.alone(seat.n_parties))
         tally = count_sums(self._cipher, seat)
         if self._account is not None:
             self._account.open(seat, self._matching.ids, tally)

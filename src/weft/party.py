@@ -237,7 +237,7 @@ class Party:
         self._announcing.check_parties(seat.n_parties)
         self._consent.check_seat(seat)
         self._scaling = self._half = self._table = None
-        reply = self._matching.make_seeds(message, alone=self._consent.alone(seat))
+        reply = self._matching.make_seeds(message, alone=self._consent.alone(seat.n_parties))
         # Without a ledger, sums that nothing hides need no counting: simulations of thousands.
         if self._account is not None or self._cipher.name != "plain":
             self.tally = count_sums(self._cipher, seat)

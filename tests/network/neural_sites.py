@@ -77,6 +77,10 @@ def task(chosen=None, **changes):
     )  # fmt: skip
 
 
+#: Minibatches depend on the secret in them: the same for sites and for one process.
+KEYS = ephemeral_keys(tuple(HELD))
+
+
 class Mortal:
     """A party that can be told to die in the middle of its work."""
 
@@ -100,7 +104,7 @@ def site_of(name, keys, folder, **changes):
 
 def places(folder):
     """All sites, each with a folder that outlives its processes."""
-    keys = ephemeral_keys(tuple(HELD))
+    keys = KEYS
 
     def maker(name):
         def make(opening):
@@ -116,7 +120,7 @@ def places(folder):
 def in_one_process(chosen, through):
     """The same run by parties in this process."""
     sources = {name: TableSource(name, held) for name, held in tiles().items()}
-    return NeuralFederation(sources, device="cpu").train(chosen, through=through)
+    return NeuralFederation(sources, device="cpu", keys=KEYS).train(chosen, through=through)
 
 
 def numbers(model):

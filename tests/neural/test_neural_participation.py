@@ -62,7 +62,8 @@ def test_a_party_that_gives_no_answer_is_left_out_of_the_round(kind):
     assert [turn.present for turn in lost.history] == [3, 2, 2, 3]
     # Masks of those who answered do not cancel.
     assert [turn.loss is None for turn in lost.history] == [False, True, True, False]
-    assert lost.notes == ["east did not answer in 2 of 4 rounds"]
+    how = "was late" if kind == "late" else "failed"
+    assert lost.notes == [f"east did not answer in 2 of 4 rounds (the last time it {how}: a storm)"]
     assert unasked.notes == []
 
 
@@ -113,8 +114,13 @@ def test_a_trace_may_name_nobody():
 
 
 def test_a_run_that_nobody_answers_gives_up():
-    with pytest.raises(PartyAway, match="no party answered"):
+    with pytest.raises(PartyAway, match=r"no party answered in 20 rounds .* failed: a storm"):
         trained(how=tiny(rounds=40), door=through(absent(*HELD)))
+
+
+def test_a_short_run_that_nobody_answers_leaves_no_model():
+    with pytest.raises(PartyAway, match="no party took part in any round"):
+        trained(how=tiny(rounds=2), door=through(absent(*HELD)))
 
 
 def test_who_is_away_at_the_end_is_told_of():

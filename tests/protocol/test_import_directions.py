@@ -35,8 +35,8 @@ ROOMS = {
     "announcing": {"channels", "consortium", "crypto", "guards", "matching"},
     "release": {"algorithms", "channels", "consortium", "crypto", "matching", "model"},
     "neural": {
-        *("announcing", "channels", "consortium", "crypto", "data", "keys", "matching", "storage"),
-        "sums",
+        *("announcing", "channels", "consortium", "crypto", "data", "guards", "keys", "matching"),
+        *("storage", "sums"),
     },
     # Deployment stands on everything that trains and reports, and beside simulations of it.
     "network": {"__version__", *(path.stem for path in ROOT.iterdir())}

@@ -58,6 +58,9 @@ class AnnouncingParty:
 
     def _announce(self, message: Message) -> Message:
         """On which terms it takes part, and its classes, for the other parties alone."""
+        if self._parties:
+            # Lists of classes are joined once, which a second beginning would undo.
+            raise ProtocolError(f"party {self._name} has announced itself in this run already")
         reply = self._consent.announcement()
         name = binary(message, "run")
         reply["mark"] = self._keyring.mark(name)

@@ -52,7 +52,7 @@ class Replies:
         """Raise the first refusal: going on without the party would hide a mistake."""
         for party, failure in self.missing.items():
             if failure.kind == "refused":
-                named = failure.reason.startswith(f"party {party} ")
+                named = failure.reason.startswith((f"party {party} ", f"party {party}:"))
                 raise ProtocolError(failure.reason if named else f"party {party}: {failure.reason}")
 
 

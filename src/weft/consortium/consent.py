@@ -232,7 +232,7 @@ class Consent:
         parties
             All that take part.
         """
-        if parties == 1 and not self._others:
+        if self.alone(parties):
             return
         self._each(lambda source: check_labels(source.terms, labelled, parties, self.name))
         check_labels(self.terms, labelled, parties, self.name)
@@ -248,18 +248,18 @@ class Consent:
         self._check_scalars(seat)
 
     def _check_scalars(self, seat: Seat) -> None:
-        if self.alone(seat):
+        if self.alone(seat.n_parties):
             return
         self._each(lambda source: check_scalars(source.terms, seat, self.name))
         # One document may allow a lone party by a flag, another by its count: both together do not.
         check_scalars(self.terms, seat, self.name)
 
-    def alone(self, seat: Seat) -> bool:
+    def alone(self, parties: int) -> bool:
         """Whether there is nobody whose numbers its own could be hidden among.
 
         Where a roster lists others, a coordinator that names none of them is not believed.
         """
-        return seat.n_parties == 1 and not self._others
+        return parties == 1 and not self._others
 
     def check_change(self, change_of: Callable[[int], Change | None]) -> None:
         """Refuse a run that differs from earlier ones by a few samples, as its ledger has them."""

@@ -116,6 +116,8 @@ class Member:
             cipher=settings.cipher,
             device=self.device,
             memory=memory,
+            expected=settings,
+            private=True,
         )
 
     def _settled(self, tiles: Sequence[Tile], missing: MissingPolicy) -> list[Tile]:

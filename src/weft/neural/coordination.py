@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.announcing.coordinator import announce
-from weft.channels import Channel, Message, participation_of
+from weft.channels import Channel, Failure, Message, participation_of
 from weft.channels.message import array, binary, integer, text
 from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
-from weft.neural.held import Held
+from weft.guards.terms import Terms
+from weft.neural.held import MOST_COLUMNS, MOST_FEATURES, Held
 from weft.neural.history import NeuralOutcome, Round, mean_and_spread
 from weft.neural.scaling import agree_on_columns, own_numbers
 from weft.neural.server import Assembly, Server, sent_by
@@ -64,6 +65,7 @@ def coordinate_neural(
     announced = announce(channel, run, collect=classes is None, classes=classes)
     if announced.classes is None:
         raise DataError("no party has labels; name the label column of every party")
+    _check_company(settings, channel.parties, announced.terms)
     adder = Adder(settings.cipher)
     server = _assemble(channel, adder, settings, run, announced.classes)
     rounds = _Rounds(channel, adder, settings, server, judge)
@@ -71,6 +73,8 @@ def coordinate_neural(
         found = rounds.take_turn(turn)
         if progress is not None:
             progress(found)
+    if not any(found.present for found in rounds.history):
+        raise PartyAway("no party took part in any round, so that there is no model; start again")
     notes = rounds.notes + _finish(channel, settings, server)
     if announced.recipients is not None:
         notes.append(
@@ -90,6 +94,21 @@ def coordinate_neural(
 
 
 # ── beginning ─────────────────────────────────────────────────────────────────────────────
+
+
+def _check_company(settings: NeuralSettings, parties: Sequence[str], terms: Terms) -> None:
+    """Refuse at once rounds with so few parties that their sums would not be masked."""
+    if settings.cipher == "plain" or len(parties) == 1:
+        return
+    rule = participation_of(settings.participation, parties, settings.seed)
+    counts = [len(rule.present(turn)) for turn in range(1, settings.rounds + 1)]
+    fewest = min((count for count in counts if count), default=len(parties))
+    if not terms.allows_scalars(fewest):
+        raise ConfigError(
+            f"a round with {fewest} part{'y' if fewest == 1 else 'ies'} would show their losses, "
+            f"which min_contributors = {terms.min_contributors} forbids; let more take part in "
+            "every round, or agree on allow_pairs = true"
+        )
 
 
 def _assemble(
@@ -140,7 +159,7 @@ def _assemble(
         holders,
         {name: features[name] for name in common},
         {name: sizes[name] for name in common},
-        _shares(samples, settings.weigh),
+        samples if settings.weigh == "samples" else dict.fromkeys(parties, 1),
         classes,
         scaling,
     )
@@ -170,6 +189,10 @@ def _read_held(party: str, plan: Message) -> dict[str, Held]:
         held = msgspec.json.decode(told, type=list[Held])
     except msgspec.MsgspecError:
         raise ProtocolError(f"party {party} told its blocks in a way that cannot be read") from None
+    for block in held:
+        lengths = block.shape
+        if not lengths or min(lengths) < 1 or prod(lengths) > MOST_COLUMNS:
+            raise ProtocolError(f"party {party} told a shape of block {block.name} that cannot be")
     return {block.name: block for block in held}
 
 
@@ -220,12 +243,16 @@ def _read_sizes(party: str, reply: Message, blocks: int) -> list[tuple[int, int,
         features, sizes = array(reply, "features"), array(reply, "sizes")
     fits = features.shape == (blocks,) and sizes.shape == (blocks, 2)
     whole = features.dtype == sizes.dtype == np.int64
-    if not (fits and whole and (features > 0).all() and (sizes >= 0).all()):
+    if not (fits and whole and (sizes >= 0).all() and _within(features, 1, MOST_FEATURES)):
         raise ProtocolError(f"party {party} told sizes of its extractors that cannot be")
     return [
         (count, size, kept)
         for count, (size, kept) in zip(features.tolist(), sizes.tolist(), strict=True)
     ]
+
+
+def _within(numbers: NDArray[np.int64], least: int, most: int) -> bool:
+    return bool(((numbers >= least) & (numbers <= most)).all())
 
 
 def _first_extractors(
@@ -240,13 +267,6 @@ def _first_extractors(
                 vector = vector_of(built[party], "extractors", assembly.total(given))
             found |= assembly.cut(given, vector)
     return {name: found[name] for name in assembly.blocks}
-
-
-def _shares(samples: Mapping[str, int], weigh: str) -> dict[str, float]:
-    """p_m, which add up to one."""
-    counts = {party: 1 if weigh == "parties" else max(1, n) for party, n in samples.items()}
-    total = sum(counts.values())
-    return {party: count / total for party, count in counts.items()}
 
 
 # ── rounds ────────────────────────────────────────────────────────────────────────────────
@@ -270,12 +290,14 @@ class _Rounds:
         )
         self._silent = 0
         self._missed: dict[str, int] = {}
+        self._why: dict[str, str] = {}
         self.history: list[Round] = []
 
     @property
     def notes(self) -> list[str]:
         return [
-            f"{party} did not answer in {count} of {self._settings.rounds} rounds"
+            f"{party} did not answer in {count} of {self._settings.rounds} rounds "
+            f"(the last time it {self._why[party]})"
             for party, count in self._missed.items()
         ]
 
@@ -286,14 +308,14 @@ class _Rounds:
         self._adder.mask(asked)
         for party, message in asked.items():
             message.update(self._server.copy_for(party))
-            message |= {"turn": turn, "weight": self._server.assembly.weights[party]}
+            message["turn"] = turn
             if evaluates:
                 message["evaluate"] = True
         began = self._channel.elapsed
         replies = self._channel.ask("neural.train", asked)
         trained = self._channel.elapsed - began
         replies.stop_on_refusal()
-        self._count_missing(replies.missing, bool(replies.answered))
+        self._count_missing(replies.missing, bool(replies.answered), len(asked))
         spent = dict(self._server.seconds)
         if replies.answered:
             self._server.take(replies.answered, turn)
@@ -301,17 +323,22 @@ class _Rounds:
         self.history.append(found)
         return found
 
-    def _count_missing(self, missing: Mapping[str, Any], answered: bool) -> None:
-        for party in missing:
+    def _count_missing(self, missing: Mapping[str, Failure], answered: bool, asked: int) -> None:
+        for party, failure in missing.items():
             self._missed[party] = self._missed.get(party, 0) + 1
-        self._silent = 0 if answered else self._silent + 1
-        if self._silent > _MOST_SILENT:
+            was = "was late" if failure.kind == "late" else "failed"
+            self._why[party] = f"{was}: {failure.reason}"
+        if answered or not asked:
+            self._silent = 0
+            return
+        party, reason = next(iter(self._why.items()))
+        self._silent += 1
+        if self._silent == _MOST_SILENT:
             raise PartyAway(
-                f"no party answered in {_MOST_SILENT} rounds in a row; bring them back, and start "
-                "again"
+                f"no party answered in {_MOST_SILENT} rounds in a row (party {party} {reason}); "
+                "bring them back, and start again"
             )
-        if not answered:
-            self._channel.pause(_PAUSE)
+        self._channel.pause(_PAUSE)
 
     def _round(
         self,
@@ -324,7 +351,7 @@ class _Rounds:
     ) -> Round:
         server = self._server
         sums = add_scalars(answered, "sums", 7 if evaluates else 1, asked) if answered else None
-        total = sum(server.assembly.weights[party] for party in answered)
+        total = sum(server.assembly.counts[party] for party in answered)
         received: tuple[float | None, float | None] = None, None
         local = received
         if sums is not None and evaluates:

@@ -49,7 +49,8 @@ class NeuralFederation:
     packed
         Let every message travel as bytes, as over a network.
     keys
-        The parties' keys, from files; None: made for every run.
+        The parties' keys, from files, on which minibatches then depend too; None: made for every
+        run.
     consents
         What each party takes part in; None: in anything, since all data is in one hand here.
     """
@@ -99,6 +100,7 @@ class NeuralFederation:
                 consent=self._consents[name],
                 cipher=settings.cipher,
                 device=self._device,
+                private=self._keys is not None,
             )
             for name, source in self._sources.items()
         }

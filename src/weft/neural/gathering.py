@@ -60,7 +60,7 @@ def gathered(tiles: Sequence[Tile], blocks: Mapping[str, Block], holder: str) ->
     for tile in tiles:
         rows = np.array([number[sample] for sample in tile.ids.tolist()], np.int64)
         if tile.labels is not None:
-            labels[rows[tile.labelled]] = tile.labels[tile.labelled]
+            _take_labels(labels, rows[tile.labelled], tile, holder)
         features = {feature: at for at, feature in enumerate(tile.features.tolist())}
         for name, own in names.items():
             here = [(k, features[column]) for k, column in enumerate(own) if column in features]
@@ -79,6 +79,22 @@ def gathered(tiles: Sequence[Tile], blocks: Mapping[str, Block], holder: str) ->
     }
     columns = {name: tuple(own) for name, own in names.items()}
     return Gathered(np.array(list(number), object), labels, shaped, columns, whole)
+
+
+def _take_labels(
+    labels: NDArray[np.object_], rows: NDArray[np.int64], tile: Tile, holder: str
+) -> None:
+    """Take over the labels of a tile, unless another tile says otherwise."""
+    if tile.labels is None:
+        return
+    told = tile.labels[tile.labelled].astype(object)
+    for row, label, sample in zip(rows.tolist(), told, tile.ids[tile.labelled], strict=True):
+        if labels[row] is not None and labels[row] != label:
+            raise DataError(
+                f"{holder}: sample {sample} has the labels {labels[row]} and {label} in two of its "
+                "files; correct one of them"
+            )
+        labels[row] = label
 
 
 def _columns(

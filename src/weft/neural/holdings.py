@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from hashlib import blake2b
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -30,12 +28,15 @@ class Holdings:
         By block, the names of its columns, where it comes from a table.
     test
         Samples to measure with, if there are any.
+    ids
+        Of the samples, where they have any.
     """
 
     blocks: Mapping[str, NDArray[Any]]
     labels: NDArray[Any]
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     test: Holdings | None = None
+    ids: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -43,27 +44,32 @@ class Holdings:
     def rows(self, index: NDArray[Any]) -> Holdings:
         """Some of the samples."""
         blocks = {name: block[index] for name, block in self.blocks.items()}
-        return replace(self, blocks=blocks, labels=self.labels[index], test=None)
+        ids = None if self.ids is None else self.ids[index]
+        return replace(self, blocks=blocks, labels=self.labels[index], ids=ids, test=None)
 
-    def sharing(self, share: float, seed: int, party: str) -> Holdings:
-        """Keep a share of the samples for measuring, unless there are some already."""
+    def sharing(self, share: float, drawing: bytes, party: str) -> Holdings:
+        """Keep a share of the samples for measuring, unless there are some already.
+
+        A sample with an id is kept at all parties or at none: else one would measure with what
+        another trained on.
+        """
         if self.test is not None or share == 0:
             return self
-        purpose = blake2b(f"{seed} test {party}".encode(), digest_size=8).digest()
-        order = np.random.default_rng(int.from_bytes(purpose, "big")).permutation(len(self))
-        kept = max(1, round(share * len(self)))
-        if kept >= len(self):
+        names = range(len(self)) if self.ids is None else self.ids.tolist()
+        owner = party if self.ids is None else ""
+        chosen = np.array([_lot(drawing, f"{owner} {name}") < share for name in names], bool)
+        if chosen.all() or not chosen.any():
             raise DataError(
                 f"party {party} has {len(self)} sample(s), too few to keep a test_share of "
-                f"{share:g} for measuring; lower it"
+                f"{share:g} for measuring; choose another"
             )
-        chosen, rest = np.sort(order[:kept]), np.sort(order[kept:])
-        return replace(self.rows(rest), test=self.rows(chosen))
+        return replace(self.rows(np.flatnonzero(~chosen)), test=self.rows(np.flatnonzero(chosen)))
 
-    @cached_property
-    def widths(self) -> dict[str, int]:
-        """How many numbers a sample has in every block."""
-        return {name: prod(block.shape[1:]) for name, block in self.blocks.items()}
+
+def _lot(drawing: bytes, name: str) -> float:
+    """A number from 0 to 1 that a sample draws."""
+    digest = blake2b(drawing + b" test " + name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
 
 
 def without_labels(party: str) -> DataError:
@@ -93,4 +99,4 @@ def holdings_of(tiles: Sequence[Tile], blocks: Mapping[str, Block], party: str) 
             f"{', '.join(found.blocks)}; leave one of them out for it"
         )
     shaped = {name: cells[chosen] for name, cells in found.blocks.items()}
-    return Holdings(shaped, found.labels[chosen], found.columns)
+    return Holdings(shaped, found.labels[chosen], found.columns, ids=found.ids[chosen])

@@ -10,13 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from weft.neural.device import Device, device_of, received
-from weft.neural.net import Net
+from weft.neural.net import Net, perceptron
 from weft.neural.scaling import as_input
 from weft.neural.server import Server
-from weft.neural.training import Samples
-
-#: Samples that are measured at once.
-_AT_ONCE = 2_000
+from weft.neural.training import Samples, share_right
 
 
 class ServerJudge:
@@ -55,12 +52,8 @@ class ServerJudge:
             statistics.copy_(whole[size:])
         layers = server.matched.layers if server.matched is not None else []
         tensors = [torch.from_numpy(np.asarray(w, np.float32)).to(self._device) for w in layers]
-        right = 0
-        for at in range(0, len(samples), _AT_ONCE):
-            inputs, labels = samples.some(slice(at, at + _AT_ONCE))
-            logits = _classified(tensors, net.extracted(inputs))
-            right += int((logits.argmax(dim=1) == labels).sum())
-        return right / max(1, len(samples))
+        rows = [(layer[:, :-1], layer[:, -1]) for layer in tensors]
+        return share_right(lambda inputs: perceptron(rows, net.extracted(inputs)), samples)
 
     def _prepared(self, server: Server) -> tuple[Net, Samples]:
         """The network without its classifier, whose rows may change, and the samples it reads."""
@@ -71,11 +64,3 @@ class ServerJudge:
             inputs = {name: as_input(self._blocks[name], scaling.get(name)) for name in blocks}
             self._samples = Samples(list(blocks), inputs, self._labels, self._device)
         return self._net, self._samples
-
-
-def _classified(layers: list[torch.Tensor], features: torch.Tensor) -> torch.Tensor:
-    for number, layer in enumerate(layers):
-        features = torch.nn.functional.linear(features, layer[:, :-1], layer[:, -1])
-        if number < len(layers) - 1:
-            features = torch.relu(features)
-    return features

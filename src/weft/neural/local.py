@@ -16,7 +16,7 @@ from weft.neural.model import NeuralModel, Scale
 from weft.neural.net import Net
 from weft.neural.settings import Block, NeuralSettings
 from weft.neural.training import Samples, Trainer, accuracy
-from weft.neural.vectors import Vector, host
+from weft.neural.vectors import LARGEST_WEIGHT, Vector, host
 
 Inputs = Mapping[str, NDArray[np.float32]]
 
@@ -42,6 +42,8 @@ class LocalNetwork:
         The class values.
     train, test
         Samples to train on, and to measure with.
+    drawing
+        What its minibatches depend on besides.
     """
 
     def __init__(
@@ -53,7 +55,10 @@ class LocalNetwork:
         train: Labelled,
         test: Labelled | None,
         device: torch.device,
+        *,
+        drawing: bytes = b"0",
     ) -> None:
+        self._drawing = drawing
         self._party, self._settings = party, settings
         self._blocks, self._classes = dict(blocks), classes
         owner = f" of {party}" if settings.start == "own" else ""
@@ -66,7 +71,9 @@ class LocalNetwork:
             device=device,
         )
         samples = Samples(self.net.names, train.inputs, train.labels, device)
-        self._trainer = Trainer(self.net, samples, pulls=settings.pulls, batch=settings.batch)
+        self._trainer = Trainer(
+            self.net, samples, pulls=settings.pulls, batch=settings.batch or None
+        )
         self._test = None
         if test is not None:
             self._test = Samples(self.net.names, test.inputs, test.labels, device)
@@ -91,15 +98,21 @@ class LocalNetwork:
             flat.copy_(old)
         return found
 
-    def train(self, turn: int, *, steps: int | None = None) -> float:
+    def train(self, turn: int) -> float:
         """Local steps of a round; returns their mean loss."""
         self._trained = True
         return self._trainer.run(
-            self._settings.steps if steps is None else steps,
+            self._settings.steps,
             self._settings.rate_at(turn),
-            self._settings.seed,
+            self._drawing,
             f"round {turn} of {self._party}",
         )
+
+    @property
+    def sound(self) -> bool:
+        """Whether all its weights are numbers that others can work with."""
+        flats = self.net.extractor_weights, self.net.classifier_weights
+        return all(bool((flat.abs() < LARGEST_WEIGHT).all()) for flat in flats)
 
     def measured(self) -> float | None:
         """Accuracy on the samples to measure with, if there are any."""

@@ -31,6 +31,8 @@ Floats = NDArray[np.float32]
 Scale = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 _FORMAT = "weft neural model 1"
+#: Samples that go through the network at once.
+_AT_ONCE = 2_000
 
 #: What reading a file that is damaged, or no model, may end in.
 _UNREADABLE = (
@@ -125,9 +127,12 @@ class NeuralModel:
         import torch
 
         read = [torch.from_numpy(self._input(inputs, name)) for name in self.blocks]
+        net, parts = self.net(), []
         with torch.no_grad():
-            logits = self.net()(read)
-            return np.asarray(torch.softmax(logits.double(), dim=1).numpy())
+            for at in range(0, max(1, len(read[0])), _AT_ONCE):
+                logits = net([block[at : at + _AT_ONCE] for block in read])
+                parts.append(torch.softmax(logits.double(), dim=1).numpy())
+        return np.concatenate(parts)
 
     def predict(self, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """The likeliest class of every sample."""

@@ -13,6 +13,7 @@ from itertools import chain, pairwise
 
 import torch
 from torch import nn
+from torch.nn.functional import linear
 
 from weft.neural.device import new_stream
 from weft.neural.extractors import feature_count, make_extractor
@@ -72,7 +73,7 @@ class Net(nn.Module):
             linears = [nn.Linear(a, b) for a, b in pairwise(widths)]
         made = {name: module.to(place) for name, module in made.items()}
         self.extractors = nn.ModuleList(made.values())
-        self.linears = nn.ModuleList(linear.to(place) for linear in linears)
+        self.linears = nn.ModuleList(layer.to(place) for layer in linears)
         self.sizes, self.extractor_weights = _flatten(made, place)
         _, self.classifier_weights = _flatten({"": self.linears}, place)
         self.pulled = (
@@ -117,12 +118,19 @@ class Net(nn.Module):
 
     def classify(self, features: torch.Tensor) -> torch.Tensor:
         """Logits from the extractors' outputs."""
-        last = len(self.linears) - 1
-        for number, linear in enumerate(self.linears):
-            features = linear(features)
-            if number < last:
-                features = torch.relu(features)
-        return features
+        layers = [layer for layer in self.linears if isinstance(layer, nn.Linear)]
+        return perceptron([(layer.weight, layer.bias) for layer in layers], features)
+
+
+def perceptron(
+    layers: Sequence[tuple[torch.Tensor, torch.Tensor]], features: torch.Tensor
+) -> torch.Tensor:
+    """Layers of weights and biases, with ReLU between them."""
+    for number, (weights, biases) in enumerate(layers):
+        features = linear(features, weights, biases)
+        if number < len(layers) - 1:
+            features = torch.relu(features)
+    return features
 
 
 def shape_of(name: str, block: Block) -> tuple[int, ...]:

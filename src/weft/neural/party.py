@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isfinite
+from math import prod
 from typing import Any, Protocol
 
 import msgspec
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from weft.announcing.party import AnnouncingParty
 from weft.channels import Message, pack
-from weft.channels.message import array, binary, integer, number, text
+from weft.channels.message import array, binary, integer, text
 from weft.consortium.consent import Consent
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.memory import Draws, Memory
 from weft.errors import DataError, ProtocolError
 from weft.matching.tokens import encode_labels
 from weft.neural.device import Device, device_of
-from weft.neural.held import Held
+from weft.neural.held import MOST_COLUMNS, Held
 from weft.neural.holdings import Holdings
 from weft.neural.local import Labelled, LocalNetwork
 from weft.neural.model import NeuralModel
@@ -28,6 +28,9 @@ from weft.neural.scaling import Scaling, scaled
 from weft.neural.settings import Block, NeuralSettings
 from weft.neural.vectors import Vector, vector_of
 from weft.sums.scalars import pack_scalars
+
+#: More than that is no loss of a network that learns.
+_LARGEST = 2.0**40
 
 
 class Source(Protocol):
@@ -60,6 +63,11 @@ class NeuralParty:
     memory
         Keeps what it draws in this run: another party with this memory, made of the same things,
         is brought to the same state by the same messages.
+    expected
+        The settings that it agreed to; None: any that it is told.
+    private
+        Draw minibatches and test samples with the run secret besides the seed, which the
+        coordinator knows.
 
     Attributes
     ----------
@@ -78,11 +86,14 @@ class NeuralParty:
         cipher: str = "pad",
         device: Device = "auto",
         memory: Memory | None = None,
+        expected: NeuralSettings | None = None,
+        private: bool = False,
     ) -> None:
         self.name = name
         self._source = source
         self._consent = consent or Consent.open(name)
         self._device = device_of(device)
+        self._expected, self._private = expected, private
         self._draws = Draws(memory)
         self._keyring = Keyring(keys, cipher, self._consent.terms, self._draws)
         self._cipher = self._keyring.cipher
@@ -98,6 +109,7 @@ class NeuralParty:
         self._local: LocalNetwork | None = None
         self._replays = False
         self._skipped: Message | None = None
+        self._turn = self._samples = 0
         self.own: NeuralModel | None = None
         self.received: NeuralModel | None = None
         self._phases: dict[str, Callable[[Message], Message]] = {
@@ -133,6 +145,13 @@ class NeuralParty:
     def close(self) -> None:
         """The run is over; nothing is left open."""
 
+    def _drawing(self, settings: NeuralSettings) -> bytes:
+        """What its draws depend on."""
+        seed = f"{settings.seed}".encode()
+        if not self._private:
+            return seed
+        return self._keyring.run_secret.derive("weft minibatches", seed).reveal()
+
     # ── beginning ─────────────────────────────────────────────────────────────────────────
 
     def _plan(self, message: Message) -> Message:
@@ -140,12 +159,17 @@ class NeuralParty:
         if self._settings is not None:
             raise ProtocolError(f"party {self.name} was told the plan of this run already")
         settings = NeuralSettings.from_json(text(message, "settings"))
+        if self._expected is not None and settings.to_json() != self._expected.to_json():
+            raise ProtocolError(
+                f"party {self.name} was told another plan than the one that it agreed to; stop "
+                "this run"
+            )
         parties = integer(message, "parties")
         self._announcing.check_parties(parties)
         self._consent.check_neural()
         self._consent.check_cipher(self._cipher.name)
         held = self._source.holdings(settings.blocks)
-        held = held.sharing(settings.test_share, settings.seed, self.name)
+        held = held.sharing(settings.test_share, self._drawing(settings), self.name)
         self._check_enough(len(held))
         self._settings, self._held = settings, held
         self._classes = array(message, "classes")
@@ -156,7 +180,7 @@ class NeuralParty:
         }
         run = binary(message, "run")
         card = self._keyring.announce(run)
-        self._keyring.mask(integer(message, "number"), alone=parties == 1)
+        self._keyring.mask(integer(message, "number"), alone=self._consent.alone(parties))
         return {
             **card,
             "held": msgspec.json.encode(self._told(held, run)).decode(),
@@ -182,12 +206,25 @@ class NeuralParty:
 
     def _scale(self, message: Message) -> Message:
         """Its part of the sums of columns."""
-        if integer(message, "step") == 0:
-            names, widths = (array(message, field).tolist() for field in ("blocks", "widths"))
-            self._scaling = Scaling(self._holdings, dict(zip(names, widths, strict=True)))
         if self._scaling is None:
-            raise ProtocolError("columns are to be scaled, but nobody said which")
-        return {"sums": self._pack(message, *self._scaling.answer(message).tolist())}
+            self._scaling = Scaling(self._holdings, self._scaled_blocks(message))
+        name, sums = self._scaling.answer(message)
+        return {"sums": pack_scalars(self._cipher, message, name, *sums.tolist())}
+
+    def _scaled_blocks(self, message: Message) -> dict[str, int]:
+        """Columns of all scaled blocks: those of the plan, its own as wide as they are."""
+        names, counts = array(message, "blocks").tolist(), array(message, "widths").tolist()
+        planned = {} if self._settings is None else self._settings.blocks
+        widths = dict(zip(names, counts, strict=False))
+        own = {name: prod(self._blocks[name].shape or ()) for name in names if name in self._blocks}
+        if (
+            not len(names) == len(counts) == len(widths)
+            or any(n not in planned or planned[n].scaling != "standard" for n in names)
+            or any(type(w) is not int or not 1 <= w <= MOST_COLUMNS for w in counts)
+            or any(widths[name] != width for name, width in own.items())
+        ):
+            raise ProtocolError("columns are to be scaled that are not those of the plan")
+        return widths
 
     def _build(self, message: Message) -> Message:
         """Make the network; tells its sizes, and the first weights of blocks that it is asked."""
@@ -204,7 +241,9 @@ class NeuralParty:
             self._labelled(held),
             None if held.test is None else self._labelled(held.test),
             self._device,
+            drawing=self._drawing(self._settings),
         )
+        self._samples = len(held)
         # The samples are in the device's memory now, as the network reads them.
         self._held = None
         net = self._local.net
@@ -213,6 +252,8 @@ class NeuralParty:
             "sizes": np.array(list(net.sizes.values()), np.int64),
         }
         given = array(message, "give").tolist()
+        if len(set(given)) < len(given) or not set(given) <= set(self._blocks):
+            raise ProtocolError("first weights are asked for of blocks that this party lacks")
         if given:
             reply["extractors"] = self._local.extractors_of(given)
         return reply
@@ -235,6 +276,7 @@ class NeuralParty:
     def _train(self, message: Message) -> Message:
         """Local steps from the server's weights; tells its own weights after them."""
         local = self._network
+        self._check_turn(integer(message, "turn"))
         if "classifier" not in message:
             # Its steps go on from its own classifier, which nobody else has.
             self._catch_up()
@@ -245,20 +287,33 @@ class NeuralParty:
         self._skipped = None
         before = self._take(message)
         loss = local.train(integer(message, "turn"))
-        if not isfinite(loss):
+        # As the coordinator weighs it, whom nobody need believe a weight.
+        weighs = self._settings is not None and self._settings.weigh == "samples"
+        total = loss * (self._samples if weighs else 1)
+        if not (abs(total) < _LARGEST and local.sound):
             raise ProtocolError(
-                f"party {self.name}: its loss is no number any more in round "
+                f"party {self.name}: its loss or weights are no sensible numbers any more in round "
                 f"{integer(message, 'turn')}; lower rate"
             )
-        sums = [number(message, "weight") * loss]
+        sums = [total]
         if "evaluate" in message:
             sums += [*_scores(before), *_scores(local.measured())]
         extractors, classifier = local.weights()
         return {
             "extractors": extractors,
             "classifier": classifier,
-            "sums": self._pack(message, *sums),
+            "sums": pack_scalars(self._cipher, message, "sums", *sums),
         }
+
+    def _check_turn(self, turn: int) -> None:
+        """Rounds come in order, and no more of them than agreed: each shows something."""
+        last = 0 if self._settings is None else self._settings.rounds
+        if not self._turn < turn <= last or self.own is not None:
+            raise ProtocolError(
+                f"party {self.name} was asked for round {turn} after round {self._turn} of {last}; "
+                "stop this run"
+            )
+        self._turn = turn
 
     def _finish(self, message: Message) -> Message:
         """The server's last weights: the party keeps its own network, and its copy of theirs."""
@@ -294,9 +349,6 @@ class NeuralParty:
         if self._local is None:
             raise ProtocolError(f"party {self.name} has no network yet")
         return self._local
-
-    def _pack(self, message: Message, *values: float) -> bytes:
-        return pack_scalars(self._cipher, message, "sums", *values)
 
 
 def _scores(accuracy: float | None) -> tuple[float, float, float]:

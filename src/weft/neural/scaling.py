@@ -7,13 +7,14 @@ knows who added what. A party is told the means of its own columns only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.channels import Channel, Message
-from weft.channels.message import floats, integer
+from weft.channels.message import binary, floats, integer
 from weft.crypto import Adder
 from weft.errors import ProtocolError
 from weft.sums.scalars import add_scalars
@@ -26,6 +27,7 @@ Floats = NDArray[np.float64]
 
 #: A column that varies by less, relative to its size, is constant: centred, not blown up.
 _CONSTANT = 1e-12
+_DIGEST = 16
 
 
 class Scaling:
@@ -41,18 +43,50 @@ class Scaling:
 
     def __init__(self, held: Holdings, widths: Mapping[str, int]) -> None:
         self._widths = dict(widths)
+        self._step = 0
         self._own = {
             name: np.asarray(held.blocks[name], np.float64).reshape(len(held), -1)
             for name in widths
             if name in held.blocks
         }
 
-    def answer(self, message: Message) -> Floats:
-        """Counts and sums of all columns, then sums of squares about the means."""
-        if integer(message, "step") == 0:
-            return self._spread({n: np.concatenate(_moments(x)) for n, x in self._own.items()}, 2)
+    def answer(self, message: Message) -> tuple[str, Floats]:
+        """Counts and sums of all columns, then sums of squares about the means; each once.
+
+        Returns
+        -------
+        name, numbers
+            Masks are made for the name, which tells what was asked: they cancel only if all
+            parties were asked the same. Else a coordinator could ask one of them for its sums and
+            the others for nothing, or for squares about other means.
+        """
+        step = integer(message, "step")
+        if step != self._step:
+            raise ProtocolError(f"step {step} of scaling columns comes twice, or too early")
+        self._step += 1
+        if step == 0:
+            own = {n: np.concatenate(_moments(x)) for n, x in self._own.items()}
+            return self._asked(step, b""), self._spread(own, 2)
         means = cut(floats(message, "mean", self._own_width), self._own_widths)
-        return self._spread({n: _squares(x, means[n]) for n, x in self._own.items()}, 1)
+        digests = binary(message, "digests")
+        self._check_digests(digests, means)
+        own = {n: _squares(x, means[n]) for n, x in self._own.items()}
+        return self._asked(step, digests), self._spread(own, 1)
+
+    def _asked(self, step: int, digests: bytes) -> str:
+        what = repr((step, list(self._widths.items()))).encode() + digests
+        return f"sums {blake2b(what, digest_size=16).hexdigest()}"
+
+    def _check_digests(self, digests: bytes, means: Mapping[str, Floats]) -> None:
+        """Those of its own blocks must be of the means that it was told."""
+        if len(digests) != _DIGEST * len(self._widths):
+            raise ProtocolError("a message is malformed: 'digests' is not of all scaled blocks")
+        for place, name in enumerate(self._widths):
+            told = digests[_DIGEST * place : _DIGEST * (place + 1)]
+            if name in means and digest_of(means[name]) != told:
+                raise ProtocolError(
+                    f"the means of block {name} are not those that others are told; stop this run"
+                )
 
     @property
     def _own_widths(self) -> dict[str, int]:
@@ -72,7 +106,10 @@ class Scaling:
 
     def _spread(self, own: Mapping[str, Floats], times: int) -> Floats:
         """Its numbers among those of all blocks, zeros elsewhere."""
-        parts = [own.get(name, np.zeros(times * width)) for name, width in self._widths.items()]
+        parts = [
+            own[name] if name in own else np.zeros(times * width)
+            for name, width in self._widths.items()
+        ]
         return np.concatenate(parts)
 
 
@@ -87,8 +124,15 @@ def _squares(x: Floats, mean: Floats) -> Floats:
 
 def cut(numbers: Floats, widths: Mapping[str, int]) -> dict[str, Floats]:
     """Numbers by block."""
+    if not widths:
+        return {}
     ends = np.cumsum(list(widths.values()))[:-1]
     return dict(zip(widths, np.split(numbers, ends), strict=True))
+
+
+def digest_of(mean: Floats) -> bytes:
+    """What those are told of a block's means who do not hold it."""
+    return blake2b(np.ascontiguousarray(mean).tobytes(), digest_size=_DIGEST).digest()
 
 
 def agree_on_columns(
@@ -117,8 +161,10 @@ def agree_on_columns(
         counts[name], sums = np.split(both, 2)
         counts[name] = np.maximum(counts[name], 1.0)
         mean[name] = sums / counts[name]
+    digests = b"".join(digest_of(mean[name]) for name in widths)
     told: dict[str, Message] = {
-        party: {"step": 1, "mean": own_numbers(mean, own)} for party, own in holders.items()
+        party: {"step": 1, "mean": own_numbers(mean, own), "digests": digests}
+        for party, own in holders.items()
     }
     squares = cut(_ask(channel, adder, told, total), widths)
     return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -43,8 +44,8 @@ class Assembly:
         Outputs of every block's extractor.
     sizes
         How many weights and statistics every block's extractor has.
-    weights
-        p_m.
+    counts
+        Samples of every party, or 1 where all parties weigh the same.
     scaling
         Mean and deviation of columns.
     """
@@ -53,9 +54,15 @@ class Assembly:
     holders: Mapping[str, tuple[str, ...]]
     features: Mapping[str, int]
     sizes: Mapping[str, tuple[int, int]]
-    weights: Mapping[str, float]
+    counts: Mapping[str, int]
     classes: NDArray[Any]
     scaling: Mapping[str, Scale]
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """p_m, which add up to one."""
+        total = sum(self.counts.values())
+        return {party: count / total for party, count in self.counts.items()}
 
     def total(self, names: Sequence[str]) -> int:
         """How many numbers the extractors of some blocks have together."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 import msgspec
@@ -12,6 +13,8 @@ from weft.neural.matching import Matching
 
 #: Layers and rows of a classifier that make sense; a message must not ask for more.
 _MOST_LAYERS, _WIDEST = 16, 65_536
+#: Weights between two hidden layers, and rounds, steps and samples of a step.
+_MOST_WEIGHTS, _MOST = 1 << 28, 1_000_000
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +68,7 @@ class NeuralSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     rounds, steps
         T and Q.
     batch
-        Samples of a local step.
+        Samples of a local step; 0: all of them.
     rate, decay, decay_every
         The learning rate; it is multiplied by ``decay`` after every so many rounds (0: never).
     begin
@@ -128,9 +131,15 @@ class NeuralSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             )
         if not all(1 <= width <= _WIDEST for width in self.hidden):
             raise ConfigError(f"hidden is {list(self.hidden)}; give widths from 1 to {_WIDEST}")
-        for name in ("rounds", "steps", "batch", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; give a whole number above 0")
+        if any(a * b > _MOST_WEIGHTS for a, b in pairwise(self.hidden)):
+            raise ConfigError(
+                f"hidden is {list(self.hidden)}, which is too large; lower the widths"
+            )
+        for name, least in (("rounds", 1), ("steps", 1), ("batch", 0), ("evaluate_every", 1)):
+            if not least <= getattr(self, name) <= _MOST:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}; give a whole number from {least} to {_MOST}"
+                )
         for name in ("mu1", "mu2", "patience", "decay_every"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is {getattr(self, name):g}; give 0 or more")

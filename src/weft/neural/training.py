@@ -6,7 +6,7 @@ w ← w − η (g + μ (w − c)), with μ1 for extractors and μ2 for the class
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -84,16 +84,16 @@ class Trainer:
         self._loss = torch.zeros((), device=self._device)
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def run(self, steps: int, rate: float, seed: int, purpose: str) -> float:
+    def run(self, steps: int, rate: float, drawing: bytes, purpose: str) -> float:
         """Take steps, pulled towards where :meth:`pull_here` was called; returns the mean loss.
 
-        Minibatches are drawn uniformly, depending on the seed and on what they are for.
+        Minibatches are drawn uniformly, depending on ``drawing`` and on what they are for.
         """
         self._net.train()
         self._step_size.fill_(-rate)
         for share, pull in zip(self._shares, self._pulls, strict=True):
             share.fill_(rate * pull)
-        drawn = self._drawn(steps, seed, purpose)
+        drawn = self._drawn(steps, drawing, purpose)
         if self._device.type == "cuda" and self._graph is None:
             self._graph = self._captured()
         self._loss.zero_()
@@ -110,10 +110,10 @@ class Trainer:
         for centre, flat in zip(self._centres, self._flats, strict=True):
             centre.copy_(flat)
 
-    def _drawn(self, steps: int, seed: int, purpose: str) -> torch.Tensor:
+    def _drawn(self, steps: int, drawing: bytes, purpose: str) -> torch.Tensor:
         if self._whole:
             return torch.arange(self._batch, device=self._device).expand(steps, -1)
-        digest = blake2b(f"{seed} {purpose}".encode(), digest_size=8).digest()
+        digest = blake2b(drawing + f" {purpose}".encode(), digest_size=8).digest()
         random = torch.Generator()
         random.manual_seed(int.from_bytes(digest, "big") >> 1)
         drawn = torch.randint(len(self._samples), (steps, self._batch), generator=random)
@@ -151,16 +151,15 @@ class Trainer:
 
 
 @torch.no_grad()
-def right_answers(net: Net, samples: Samples) -> int:
-    """How many samples the network puts into the right class."""
-    net.eval()
+def share_right(answer: Callable[[list[torch.Tensor]], torch.Tensor], samples: Samples) -> float:
+    """Share of the samples whose largest logit is that of their class."""
     right = torch.zeros((), dtype=torch.int64, device=samples.labels.device)
     for at in range(0, len(samples), _AT_ONCE):
         inputs, labels = samples.some(slice(at, at + _AT_ONCE))
-        right += (net(inputs).argmax(dim=1) == labels).sum()
-    return int(right)
+        right += (answer(inputs).argmax(dim=1) == labels).sum()
+    return int(right) / max(1, len(samples))
 
 
 def accuracy(net: Net, samples: Samples) -> float:
-    """Share of the samples in the right class."""
-    return right_answers(net, samples) / max(1, len(samples))
+    """Share of the samples that a network puts into the right class."""
+    return share_right(net.eval(), samples)

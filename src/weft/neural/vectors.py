@@ -19,6 +19,10 @@ from weft.errors import ProtocolError
 Floats32 = NDArray[np.float32]
 
 
+#: Larger weights are none of a network that learns, and their squares would overflow.
+LARGEST_WEIGHT = 1e15
+
+
 class DeviceVector(OnDevice):
     """A vector in an accelerator's memory, as far as the coordinator must know it."""
 
@@ -49,7 +53,7 @@ def vector_of(message: dict[str, Any], field: str, size: int) -> Vector:
     if isinstance(found, DeviceVector) and found.size == size:
         return found
     fits = isinstance(found, np.ndarray) and found.dtype == np.float32 and found.shape == (size,)
-    if isinstance(found, np.ndarray) and fits and np.isfinite(found).all():
+    if isinstance(found, np.ndarray) and fits and (np.abs(found) < LARGEST_WEIGHT).all():
         return found
     raise ProtocolError(
         f"a message is malformed: '{field}' does not hold the {size} finite weights of a network"

@@ -506,6 +506,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("step", "widths"): _WISH,
             ("blocks",): Meaning(Form.TEXTS, "blocks whose columns are scaled"),
             ("mean",): Meaning(Form.COEFFICIENTS, "means of its columns"),
+            ("digests",): Meaning(Form.KEYS, "digests of the means of all blocks"),
         },
         "neural.build": {
             ("give",): Meaning(Form.TEXTS, "blocks whose first weights it gives"),
@@ -515,7 +516,6 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         },
         "neural.train": {
             ("turn", "evaluate"): _WISH,
-            ("weight",): Meaning(Form.NUMBERS, "how much it weighs"),
             **_NETWORK,
         },
         "neural.finish": _NETWORK,

@@ -163,7 +163,8 @@ class _Procedure:
             if layer == 0:  # only columns that others have can be compared
                 sizes = sizes[np.append(holders[party.inputs] > 1, True)]
             size = float(sizes.sum(dtype=np.float64))
-            total += size if squared else party.weight * size / 2
+            # Unrelated neurons x and y are ‖x‖² + ‖y‖² apart: one that is less far shares a row.
+            total += 2 * size if squared else 2 * party.weight * size
             count += len(neurons)
         return total / count
 

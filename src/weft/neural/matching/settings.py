@@ -22,8 +22,10 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         weights it may make that sum rise. ``pfnm``: the MAP costs of Yurochkin et al. (2019).
     penalty
         What a new row costs, in the unit of ``cost``. ``auto`` takes, layer by layer, the mean of
-        p‖x‖²/2 over all neurons x (of ‖x‖² for ``squared``): two neurons share a row where what
-        they have in common outweighs what they have not. ``pfnm`` has costs of its own for that.
+        2p‖x‖² over all neurons x (of 2‖x‖² for ``squared``): about what it costs to share a row
+        with a neuron that has nothing to do with it. A row that one party has for itself is
+        averaged with nobody's and takes part in all that the server computes: where such rows
+        opened easily, they grew and ruined the server's model. ``pfnm`` has costs of its own.
     most
         A hidden layer of the server has at most so many times the rows of the widest party's, None
         for no bound. By default twice: parties that see half of the classes each need more neurons

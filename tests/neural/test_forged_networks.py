@@ -1,0 +1,221 @@
+"""A coordinator of a neural run that asks for more than its part: refused, or answered by noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_networks import HELD, WIDTHS, holdings, sources, tiny
+
+from weft.consortium.consent import Consent
+from weft.crypto import Adder
+from weft.errors import ConfigError, ProtocolError
+from weft.guards.terms import Terms
+from weft.keys import ephemeral_keys
+from weft.neural.coordination import coordinate_neural
+from weft.neural.party import NeuralParty
+from weft.neural.scaling import digest_of
+from weft.sums.scalars import add_scalars
+
+TERMS = Terms(allow_networks=True, coordinator_sees="weights")
+RUN = b"r" * 16
+
+
+class Forger:
+    """A coordinator that may put any message to any party."""
+
+    def __init__(self, *, how=None, names=tuple(HELD), told=None, **changes):
+        keys, self.how = ephemeral_keys(tuple(HELD)), how or tiny()
+        self.parties = {
+            name: NeuralParty(
+                name,
+                source,
+                keys=keys[name],
+                consent=Consent(name, TERMS),
+                device="cpu",
+                **changes,
+            )
+            for name, source in sources().items()
+            if name in names
+        }
+        self.adder = Adder("pad")
+        self._plan(told or len(self.parties))
+
+    def _plan(self, parties):
+        said = {}
+        for number, (name, party) in enumerate(self.parties.items()):
+            party.on("announce", {"run": RUN, "parties": parties})
+            plan = {"run": RUN, "settings": self.how.to_json(), "classes": np.arange(3)}
+            said[name] = party.on("neural.plan", {**plan, "parties": parties, "number": number})
+        cards = [reply["public"] + reply["nonce"] for reply in said.values()]
+        self.adder.meet(list(self.parties), cards, 0, b"")
+
+    def sums(self, phase, each, count):
+        """Totals of what all parties answer to a message of their own each."""
+        asked = self.adder.open(self.parties)
+        self.adder.mask(asked)
+        for name, message in asked.items():
+            message |= each(name)
+        replies = {name: self.parties[name].on(phase, message) for name, message in asked.items()}
+        return np.array(add_scalars(replies, "sums", count, asked))
+
+    def scale(self, widths=None):
+        """The first step of scaling, honestly."""
+        widths = widths or WIDTHS
+        first = {
+            "step": 0,
+            "blocks": np.array(list(widths)),
+            "widths": np.array([*widths.values()]),
+        }
+        return self.sums("neural.scale", lambda name: first, 2 * sum(widths.values()))
+
+    def build(self):
+        for party in self.parties.values():
+            party.on("neural.build", {"give": np.array([], dtype=str)})
+
+
+def means(name, value):
+    """Means of a party's own columns that are all the same, and the digests of them."""
+    own = {block: np.full(WIDTHS[block], value) for block in HELD[name]}
+    return np.concatenate([own[block] for block in WIDTHS if block in own])
+
+
+def digests(values):
+    return b"".join(digest_of(np.full(WIDTHS[block], values)) for block in WIDTHS)
+
+
+def test_sums_of_one_party_do_not_come_out_when_others_are_asked_for_nothing():
+    """Honestly asked, totals come out; where lists differ, masks do not cancel."""
+    honest = Forger().scale()
+    ct = np.concatenate([own.blocks["ct"] for own in holdings().values() if "ct" in own.blocks])
+    assert honest[5:10] == pytest.approx(ct.sum(axis=0))
+
+    odd = Forger()
+    asked = odd.adder.open(odd.parties)
+    odd.adder.mask(asked)
+    replies = {}
+    for name, message in asked.items():
+        own = {"ct": 5, "lab": 3} if name == "north" else {"lab": 3, "ct": 5}
+        told = {"blocks": np.array(list(own)), "widths": np.array([*own.values()])}
+        replies[name] = odd.parties[name].on("neural.scale", {**message, "step": 0, **told})
+    totals = np.array(add_scalars(replies, "sums", 16, asked))
+    assert (np.abs(totals) > 1e6).all()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "widths"),
+    [
+        (["zz"], [5]),
+        (["ct"], [4]),
+        (["ct", "ct"], [5, 5]),
+        (["gene"], [10**10]),
+        (["gene"], [-3]),
+        (["ct", "lab"], [5]),
+    ],
+)
+def test_only_columns_of_the_plan_are_scaled(blocks, widths):
+    with pytest.raises(ProtocolError, match="not those of the plan"):
+        Forger().sums(
+            "neural.scale",
+            lambda name: {"step": 0, "blocks": np.array(blocks), "widths": np.array(widths)},
+            1,
+        )
+
+
+def test_squares_are_taken_once_and_about_means_that_all_are_told():
+    forger = Forger()
+    forger.scale()
+    with pytest.raises(ProtocolError, match="comes twice"):
+        forger.scale()
+
+    def lying(name):
+        """Other means for north, under the digests that the others are told."""
+        value = 1.0 if name == "north" else 0.0
+        return {"step": 1, "mean": means(name, value), "digests": digests(0.0)}
+
+    with pytest.raises(ProtocolError, match="not those that others are told"):
+        forger.sums("neural.scale", lying, 12)
+    forger = Forger()
+    forger.scale()
+
+    def apart(name):
+        """Other means and other digests for north."""
+        value = 1.0 if name == "north" else 0.0
+        return {"step": 1, "mean": means(name, value), "digests": digests(value)}
+
+    assert (np.abs(forger.sums("neural.scale", apart, 12)) > 1e6).all()
+
+
+def test_rounds_come_in_order_and_no_more_of_them_than_agreed():
+    forger = Forger(how=tiny(rounds=2))
+    forger.build()
+
+    def turn(number):
+        def each(name):
+            extractors, classifier = forger.parties[name]._network.weights()
+            return {"turn": number, "extractors": extractors, "classifier": classifier}
+
+        return forger.sums("neural.train", each, 1)
+
+    turn(1)
+    for again in (1, 0, 3):
+        with pytest.raises(ProtocolError, match=f"asked for round {again} after round 1 of 2"):
+            turn(again)
+    for name, party in forger.parties.items():
+        extractors, classifier = party._network.weights()
+        party.on("neural.finish", {"extractors": extractors, "classifier": classifier})
+        with pytest.raises(ProtocolError, match="asked for round 2"):
+            forger.parties[name].on("neural.train", {"turn": 2})
+
+
+def test_a_party_that_knows_of_others_is_not_alone_because_somebody_says_so():
+    lone = Forger(names=("north",))
+    assert len(lone.scale({"ct": 5, "lab": 3})) == 16
+    keys = ephemeral_keys(("north",))
+    north = NeuralParty(
+        "north", sources()["north"], keys=keys["north"], consent=Consent("north", TERMS)
+    )
+    north._consent._others = frozenset({b"x" * 64})
+    north.on("announce", {"run": RUN, "parties": 1})
+    plan = {"run": RUN, "settings": tiny().to_json(), "classes": np.arange(3)}
+    north.on("neural.plan", {**plan, "parties": 1, "number": 0})
+    asked = {"round": 1, "peers": np.zeros(0, np.int32), "peers.keys": b"", "step": 0}
+    with pytest.raises((ConfigError, ProtocolError), match="would read its own"):
+        north.on("neural.scale", {**asked, "blocks": np.array(["ct"]), "widths": np.array([5])})
+
+
+def test_a_party_announces_itself_once():
+    forger = Forger()
+    with pytest.raises(ProtocolError, match="announced itself in this run already"):
+        forger.parties["north"].on("announce", {"run": RUN, "parties": 3, "classes": True})
+
+
+def test_a_party_keeps_to_the_plan_that_it_agreed_to():
+    with pytest.raises(ProtocolError, match="another plan"):
+        Forger(how=tiny(rounds=50), expected=tiny())
+    Forger(how=tiny(), expected=tiny())
+
+
+def test_minibatches_of_a_private_party_do_not_follow_from_the_seed():
+    known, private = Forger(), Forger(private=True)
+    draws = []
+    for forger in (known, private):
+        forger.build()
+        local = forger.parties["north"]._network
+        draws.append(local._trainer._drawn(4, local._drawing, "round 1 of north"))
+    expected = known.parties["north"]._network._trainer._drawn(4, b"0", "round 1 of north")
+    assert (draws[0] == expected).all()
+    assert not (draws[1] == expected).all()
+
+
+def test_too_few_parties_in_a_round_are_refused_before_anybody_is_told_a_plan():
+    from weft.channels import LocalChannel
+
+    keys = ephemeral_keys(tuple(HELD))
+    parties = {
+        name: NeuralParty(name, source, keys=keys[name], consent=Consent(name, TERMS))
+        for name, source in sources().items()
+    }
+    channel = LocalChannel({name: party.on for name, party in parties.items()}, record=True)
+    with pytest.raises(ConfigError, match="a round with 2 parties would show their losses"):
+        coordinate_neural(channel, tiny(participation=0.7))
+    assert {entry.phase for entry in channel.transcript} == {"announce", "classes"}
