@@ -213,6 +213,22 @@ def run(classifiers, inputs, weights, previous=None, **options):
     )
 
 
+def test_unrelated_neurons_share_rows_unless_a_row_of_their_own_is_cheap():
+    """A row that one party has for itself is averaged with nobody's, and can outgrow all others."""
+    random = np.random.default_rng(0)
+    own = {name: [random.normal(size=(8, 11)), random.normal(size=(3, 9))] for name in "abc"}
+    inputs, weights = dict.fromkeys(own, np.arange(10)), dict.fromkeys(own, 1 / 3)
+
+    def rows(**changes):
+        how = Matching(**changes)
+        found = match_classifiers(own, inputs, 10, weights, settings=how, random=random)
+        return len(found.layers[0])
+
+    assert rows() == 8
+    assert rows(penalty=1e-6) == 16
+    assert rows(penalty=1e-6, most=None) == 24
+
+
 def test_a_party_that_is_away_keeps_its_rows_and_what_only_it_has():
     classifiers, inputs, weights = small_scene()
     before = run(classifiers, inputs, weights)

@@ -216,6 +216,43 @@ def test_a_column_in_two_blocks_is_refused():
         tables()["east"].holdings(both)
 
 
+def test_parties_whose_columns_are_not_scaled_take_part_beside_others():
+    blocks = {
+        "ct": Block(extractor="mlp", scaling="standard"),
+        "lab": Block(extractor="mlp", scaling="none"),
+    }
+    settled = tiny()
+    how = type(settled)(blocks=blocks, coordinator_sees="weights", rounds=1, steps=1)
+    run = trained(tables(blanks=0.0), how)
+    assert set(run.model.scaling) == {"ct"}
+    assert run.last.present == len(HELD)
+
+
+def test_a_sample_is_kept_for_measuring_at_all_who_hold_it_or_at_none():
+    ids = [f"patient-{k}" for k in range(60)]
+    random = np.random.default_rng(0)
+    kept = []
+    for order in (np.arange(60), random.permutation(60)):
+        tile = Tile.make(
+            [ids[k] for k in order], COLUMNS["lab"], random.normal(size=(60, 2)), np.arange(60) % 2
+        )
+        held = TableSource("north", [tile]).holdings({"lab": Block()})
+        shared = held.sharing(0.3, b"0", f"party {order[0]}")
+        kept.append(set(shared.test.ids.tolist()))
+        assert not kept[-1] & set(shared.ids.tolist())
+        assert len(shared) + len(shared.test) == 60
+    assert kept[0] == kept[1]
+    assert 5 < len(kept[0]) < 35
+    assert set(held.sharing(0.3, b"1", "north").test.ids.tolist()) != kept[0]
+
+
+def test_a_sample_with_two_labels_is_refused_by_name():
+    one = Tile.make(["a", "b"], ["lab.iron"], np.ones((2, 1)), ["no", "yes"])
+    other = Tile.make(["b", "a"], ["lab.salt"], np.ones((2, 1)), ["no", "no"])
+    with pytest.raises(DataError, match="sample b has the labels yes and no in two of its files"):
+        TableSource("north", [one, other]).holdings({"lab": Block()})
+
+
 def test_too_few_samples_for_a_test_share_are_refused():
     own = {**tables(), "east": TableSource("east", [table("east", 1, rows=1)])}
     assert "test_share" in refused(own, tiny(COLUMNS, test_share=0.5))

@@ -18,13 +18,13 @@ from weft.cli import main
 from weft.cli.reproduce_hyfem import EPILOG
 from weft.errors import ConfigError, DataError
 from weft.experiments import hyfem_run, hyfem_training
-from weft.experiments.hyfem_figures import apart
 from weft.experiments.hyfem_report import rows_of, write_report
 from weft.experiments.hyfem_results import read_run, run_path, write_run
 from weft.experiments.hyfem_setup import Experiment, Setup, experiments, setup
 from weft.experiments.hyfem_study import Study, done_before
 from weft.neural.extractors.registry import read_extractor_options
 from weft.neural.scenes import SCENES, Scene, Share
+from weft.report.neural_curves import apart
 
 ROOT = Path(weft.__file__).parent
 BLOCKS = ("a", "b", "c")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.experiments.hyfem_results import RunFile
 from weft.experiments.hyfem_study import Found
-from weft.report.drawing import BLUE, INK, ORANGE, new_figure, not_drawn, polish
+from weft.report.drawing import BLUE, INK, ORANGE, new_figure, not_drawn
+from weft.report.neural_curves import (
+    Curve,
+    draw_curves,
+    label_ends,
+    per_cent,
+    whole_rounds,
+)
 
 Floats = NDArray[np.float64]
 
@@ -20,23 +25,6 @@ Floats = NDArray[np.float64]
 GREEN = "#009E73"
 #: Of several runs of HyFEM, from weak to strong.
 _BLUES = ("#7FB8DA", "#2F8FC4", "#004F7F")
-#: The line from the end of a curve to a label that had to move.
-_LEADER = {"arrowstyle": "-", "linewidth": 0.7, "alpha": 0.6, "relpos": (0.0, 0.5)}
-#: Height of a label in parts of the axis.
-_LABEL = 0.058
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Accuracy by rounds, in per cent; with a spread it has a band."""
-
-    label: str
-    colour: str
-    rounds: Floats
-    values: Floats
-    spread: Floats | None = None
-    style: str = "solid"
-    width: float = 1.8
 
 
 def plot_experiment(found: Found, *paths: Path) -> str | None:
@@ -57,13 +45,13 @@ def plot_experiment(found: Found, *paths: Path) -> str | None:
         ("Server: all blocks of the test samples", "Parties: mean over parties ± their spread"),
         strict=True,
     ):
-        _draw(axis, curves)
+        draw_curves(axis, curves, most=100)
         axis.set_title(title, loc="left", fontsize=10.5, color=INK)
-        axis.set_xlabel("round")
+        whole_rounds(axis)
     sides[0].set_ylabel("test accuracy")
-    _scale(sides[0], [*server_curves(found), *party_curves(found)])
+    per_cent(sides[0], [*server_curves(found), *party_curves(found)])
     for axis, curves in zip(sides, (server_curves(found), party_curves(found)), strict=True):
-        _label(axis, curves)
+        label_ends(axis, curves)
     trial = "" if found.trial is None else f" ({found.trial})"
     title = f"{found.setup.experiment.title}{trial}"
     figure.suptitle(title, x=0.012, ha="left", fontsize=12.5, fontweight="bold", color=INK)
@@ -153,80 +141,3 @@ def _curve(
 
 def _known(curves: Sequence[Curve]) -> list[Curve]:
     return [curve for curve in curves if len(curve.values)]
-
-
-def _draw(axis: Any, curves: Sequence[Curve]) -> None:
-    polish(axis)
-    for curve in curves:
-        marker = "o" if len(curve.values) < 3 else None
-        axis.plot(
-            curve.rounds,
-            curve.values,
-            color=curve.colour,
-            linewidth=curve.width,
-            linestyle=curve.style,
-            marker=marker,
-            markersize=4,
-        )
-        if curve.spread is not None:
-            low, high = curve.values - curve.spread, curve.values + curve.spread
-            axis.fill_between(
-                curve.rounds,
-                low.clip(0, 100),
-                high.clip(0, 100),
-                color=curve.colour,
-                alpha=0.13,
-                linewidth=0,
-            )
-
-
-def _scale(axis: Any, curves: Sequence[Curve]) -> None:
-    """From a round ten below everything to 100."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    lowest = min((float(np.nanmin(curve.values)) for curve in curves), default=0.0)
-    axis.set_ylim(max(0.0, 10 * np.floor(lowest / 10)), 100)
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _label(axis: Any, curves: Sequence[Curve]) -> None:
-    """Names and last values at the ends of the curves, pushed apart where they would meet."""
-    low, high = axis.get_ylim()
-    ends = [(float(curve.values[-1]) - low) / (high - low) for curve in curves]
-    for curve, end, place in zip(curves, ends, apart(ends, _LABEL, most=1.0), strict=True):
-        axis.annotate(
-            f"{curve.label}  {curve.values[-1]:.1f}",
-            xy=(1.0, end),
-            xytext=(1.03, place),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            color=curve.colour,
-            fontsize=9,
-            va="center",
-            annotation_clip=False,
-            arrowprops=None
-            if abs(end - place) < _LABEL / 4
-            else {**_LEADER, "color": curve.colour},
-        )
-
-
-def apart(places: Sequence[float], least: float, *, most: float) -> list[float]:
-    """Places up to ``most``, near to those given, ``least`` apart or more, and in their order.
-
-    Groups that would overlap are spread around their mean, as in isotonic regression.
-    """
-    order = sorted(range(len(places)), key=lambda at: places[at])
-    groups: list[tuple[float, int]] = []
-    for rank, at in enumerate(order):
-        # Without the room that those before it take, the places need only rise.
-        groups.append((places[at] - rank * least, 1))
-        while len(groups) > 1 and groups[-2][0] > groups[-1][0]:
-            (a, n), (b, m) = groups[-2:]
-            groups[-2:] = [((n * a + m * b) / (n + m), n + m)]
-    level = [mean for mean, count in groups for _ in range(count)]
-    found = [0.0] * len(places)
-    for rank, at in enumerate(order):
-        above = len(places) - 1 - rank
-        found[at] = min(level[rank] + rank * least, most - above * least)
-    return found

@@ -8,7 +8,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import torch
 
 from weft.errors import ConfigError
@@ -18,11 +17,10 @@ from weft.neural.baselines import train_alone, train_central, train_fedprox
 from weft.neural.device import Device, device_of
 from weft.neural.federation import NeuralFederation, NeuralTrained
 from weft.neural.history import Round
-from weft.neural.holdings import Holdings
 from weft.neural.judging import ServerJudge
 from weft.neural.scenes import Scene
 from weft.neural.settings import NeuralSettings
-from weft.neural.sources import BlockSource
+from weft.neural.staging import pool_of, source_of, sources_of
 
 #: Called after every round, with the seconds that the run will take yet.
 Progress = Callable[[Plan, Round, float], None]
@@ -93,28 +91,12 @@ def _train(
         if plan.party is None:
             raise ConfigError(f"run {plan.run} does not say who trains alone")
         return train_alone(plan.party, source_of(scene, plan.party), settings, **shared)
-    sources = {party: source_of(scene, party) for party in scene.parties}
+    sources = sources_of(scene)
     judge = ServerJudge(*scene.tested(None), device=device)
     if plan.kind == "fedprox":
         return train_fedprox(sources, scene.common_blocks(), settings, judge=judge, **shared)
     del shared["device"]
     return NeuralFederation(sources, device=device).train(settings, judge=judge, **shared)
-
-
-def source_of(scene: Scene, party: str) -> BlockSource:
-    """A party's samples; it is measured on all test samples that have its blocks."""
-    held, tested = scene.held(party), scene.tested(party)
-    return BlockSource(party, Holdings(*held, test=Holdings(*tested)))
-
-
-def pool_of(scene: Scene) -> Holdings:
-    """All samples that have all blocks, in one hand."""
-    test = Holdings(*scene.tested(None))
-    if not scene.having:
-        return Holdings(scene.blocks, scene.labels, test=test)
-    rows = np.flatnonzero(np.logical_and.reduce([*scene.having.values()]))
-    blocks = {name: block[rows] for name, block in scene.blocks.items()}
-    return Holdings(blocks, scene.labels[rows], test=test)
 
 
 def device_name(device: Device) -> str:

@@ -122,7 +122,7 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
         if not begun:
             # Parties that would have taken part were told so; there is nothing to go on with.
             delete_folder(folder)
-    # It holds ciphertext, and nobody needs it any more.
+    # It holds ciphertext, or weights of parties, and nobody needs it any more.
     Journal(folder / _JOURNAL).delete()
 
 

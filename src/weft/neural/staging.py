@@ -23,8 +23,8 @@ def source_of(scene: Scene, party: str) -> BlockSource:
 def pool_of(scene: Scene) -> Holdings:
     """All samples that have all blocks."""
     test = Holdings(*scene.tested())
-    rows = np.arange(len(scene.labels))
-    if scene.having:
-        rows = np.flatnonzero(np.logical_and.reduce([*scene.having.values()]))
+    if not scene.having:
+        return Holdings(scene.blocks, scene.labels, test=test)
+    rows = np.flatnonzero(np.logical_and.reduce([*scene.having.values()]))
     blocks = {name: block[rows] for name, block in scene.blocks.items()}
     return Holdings(blocks, scene.labels[rows], test=test)
