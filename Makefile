@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NAME ?=
 
-.PHONY: demo demo-network test kernels check bench clean
+.PHONY: demo demo-network test check bench clean
 
 # What is never imported need not be compiled.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -21,11 +21,6 @@ demo-network: $(VENV)/ready
 
 test: $(VENV)/ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
-
-# Tests that use most of the compiled functions: others find them compiled.
-kernels: $(VENV)/ready
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -k "theory or nobody_forged or pads_change_no_bit" \
-		tests/algorithms/test_every_method.py tests/attacks/test_forged_requests.py tests/protocol/test_cipher_identity.py
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .
