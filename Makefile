@@ -6,6 +6,9 @@ NAME ?=
 
 .PHONY: demo demo-network test check bench clean
 
+# What is imported is compiled once, whatever the machine says: tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What is never imported need not be compiled.
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
