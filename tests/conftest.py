@@ -21,6 +21,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the test that waits for other processes, so that others fill its pauses."""
+    items.sort(key=lambda item: "test_processes" not in item.nodeid)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The data directory; where there is one, a missing file fails a test, never skips it."""
