@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NAME ?=
+# A newer pip than Python brings along installs in two thirds of the time.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo demo-network test check bench clean
 
@@ -12,7 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # What is never imported need not be compiled.
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e ".[report,network,neural,dev]"
+	$(PIP) --upgrade pip setuptools
+	$(PIP) --no-build-isolation --no-compile -e ".[report,network,neural,dev]"
 	touch $@
 
 demo: $(VENV)/ready
