@@ -9,15 +9,19 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 from small_networks import HELD, WIDTHS, numbers, samples, tiny, trained
 
 from weft.errors import ConfigError, DataError
+from weft.neural.extractors import EXTRACTORS, register_extractor
 from weft.neural.model import NeuralModel
+from weft.neural.settings import Block
 
 
 @cache
@@ -228,3 +232,31 @@ def test_a_model_holds_no_code():
         assert all(name.endswith(".npy") for name in archive.namelist())
         assert all(b"(dp" not in archive.read(name)[:200] for name in archive.namelist())
     assert set(WIDTHS) == {name for names in HELD.values() for name in names}
+
+
+# ── networks of one's own ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_block_may_have_any_module_of_ones_own_beside_others():
+    """A recurrent network over a block's numbers, beside perceptrons on the other blocks."""
+
+    class Reading(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells = torch.nn.GRU(1, 3, batch_first=True)
+
+        def forward(self, block):
+            return self.cells(block.unsqueeze(2))[1][0]
+
+    register_extractor("reading", lambda shape, options: Reading(), about="reads number by number")
+    try:
+        with pytest.raises(ConfigError, match="'reading' already"):
+            register_extractor("reading", lambda shape, options: Reading())
+        usual = tiny()
+        blocks = {**usual.blocks, "ct": Block(extractor="reading")}
+        run = trained(how=msgspec.structs.replace(usual, blocks=blocks))
+        assert run.model.features == {"ct": 3, "lab": 4, "gene": 4}
+        assert len(run.model.extractors["ct"]) == 3 * (3 * 1 + 3 * 3 + 3 + 3)
+        assert run.last.present == len(HELD)
+    finally:
+        EXTRACTORS.pop("reading", None)

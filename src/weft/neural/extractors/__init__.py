@@ -9,6 +9,14 @@ from weft.neural.extractors.registry import (
     feature_count,
     make_extractor,
     read_extractor_options,
+    register_extractor,
 )
 
-__all__ = ["EXTRACTORS", "Entry", "feature_count", "make_extractor", "read_extractor_options"]
+__all__ = [
+    "EXTRACTORS",
+    "Entry",
+    "feature_count",
+    "make_extractor",
+    "read_extractor_options",
+    "register_extractor",
+]

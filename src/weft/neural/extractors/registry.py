@@ -179,3 +179,29 @@ EXTRACTORS: dict[str, Entry] = {
         _resnet("resnet34", (3, 4, 6, 3)),
     ),
 }
+
+
+def register_extractor(
+    name: str,
+    build: Callable[[Shape, Any], nn.Module],
+    *,
+    about: str = "",
+    options: type[msgspec.Struct] = IdentityOptions,
+) -> None:
+    """Let blocks name a network of your own: any module (n, \\*shape) → (n, features).
+
+    All who hold such a block must register it before the run, under the same name and from the same
+    code: what travels is its name and its weights.
+
+    Parameters
+    ----------
+    build
+        Makes it for the shape of one sample and the options of the block.
+    about
+        One line on what it is.
+    options
+        What it is told, with defaults; by default nothing.
+    """
+    if name in EXTRACTORS:
+        raise ConfigError(f"there is an extractor '{name}' already; choose another name")
+    EXTRACTORS[name] = Entry(about, options, build)
