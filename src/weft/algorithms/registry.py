@@ -15,7 +15,6 @@ from weft.matching.roster import Roster
 
 #: Lets loss and participation choose.
 AUTO = "auto"
-SOLVERS = (AUTO, *ALGORITHMS)
 #: Whoever changes one of these, and names no solver, wants HyFDCA.
 _HYFDCA_ONLY = ALGORITHMS["hyfdca"].reads
 
@@ -25,11 +24,10 @@ def algorithm_of(name: str) -> Algorithm:
     if name == AUTO:
         raise ConfigError("'auto' is no algorithm: it lets loss and participation choose one")
     if name not in ALGORITHMS:
-        close = get_close_matches(name, SOLVERS, 1)
+        known = sorted((AUTO, *ALGORITHMS))
+        close = get_close_matches(name, known, 1)
         hint = f" (the closest is '{close[0]}')" if close else ""
-        raise ConfigError(
-            f"unknown solver '{name}'{hint}; choose one of {', '.join(sorted(SOLVERS))}"
-        )
+        raise ConfigError(f"unknown solver '{name}'{hint}; choose one of {', '.join(known)}")
     return ALGORITHMS[name]
 
 

@@ -21,8 +21,6 @@ CENTRAL, ALONE = "central", "alone"
 #: What is no algorithm of the registry: the judge, and every party by itself.
 BASELINES = (CENTRAL, ALONE)
 EVERYTHING = "all"
-#: Settings that only some algorithms read.
-_SHARED = sorted({name for algorithm in ALGORITHMS.values() for name in algorithm.reads})
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,8 @@ def settings_for(name: str, settings: Settings, told: Mapping[str, Any]) -> Sett
     """What one algorithm reads of a config's settings, and what it alone is told."""
     algorithm = ALGORITHMS[name]
     defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
-    strange = {key: defaults[key] for key in _SHARED if key not in algorithm.reads}
+    shared_by_some = {key for other in ALGORITHMS.values() for key in other.reads}
+    strange = {key: defaults[key] for key in shared_by_some if key not in algorithm.reads}
     options, shared = divided(algorithm, told)
     given = settings.options if settings.solver == name else {}
     return msgspec.structs.replace(

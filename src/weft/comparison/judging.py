@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from weft.comparison.pooling import PooledTable
+from weft.errors import ConfigError
 from weft.losses import Loss
 from weft.matching.normal import normal_features
 from weft.model import Model
@@ -201,6 +202,11 @@ def _solve_kinked(problem: Problem, y: Floats) -> tuple[Floats, bool]:
     model: Any
     if loss.name == "hinge":
         model = LinearSVC(loss="hinge", dual=True, **common)
+    elif loss.name not in ("absolute", "epsilon_insensitive"):
+        raise ConfigError(
+            f'no solver outside Weft knows the loss "{loss.name}", so that there is nothing to '
+            "compare with; compare with a loss of Weft's own"
+        )
     else:
         model = LinearSVR(epsilon=getattr(loss, "epsilon", 0.0), dual=True, **common)
     with warnings.catch_warnings(record=True) as caught:

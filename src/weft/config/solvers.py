@@ -9,11 +9,13 @@ from weft.algorithms.registry import resolve
 from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
 
-#: Settings that not every solver reads, and those that do.
-_READERS = {
-    name: tuple(a.name for a in ALGORITHMS.values() if name in a.reads)
-    for name in sorted({name for a in ALGORITHMS.values() for name in a.reads})
-}
+
+def _readers() -> dict[str, tuple[str, ...]]:
+    """Settings that not every solver reads, and those that do."""
+    return {
+        name: tuple(a.name for a in ALGORITHMS.values() if name in a.reads)
+        for name in sorted({name for a in ALGORITHMS.values() for name in a.reads})
+    }
 
 
 def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> tuple[Settings, str]:
@@ -31,7 +33,7 @@ def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> t
     """
     chosen, reason = resolve(settings, saves=saves, warm=warm)
     defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
-    for name, readers in _READERS.items():
+    for name, readers in _readers().items():
         value = getattr(chosen, name)
         if value != defaults[name] and chosen.solver not in readers:
             known = " and ".join([", ".join(readers[:-1]), readers[-1]] if readers[1:] else readers)
@@ -45,7 +47,7 @@ def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> t
 def going_on(settings: Settings) -> Settings:
     """Let the others go on while a party is away, for it may come back, where a solver can."""
     chosen, _ = resolve(settings)
-    if chosen.solver not in _READERS["when_missing"]:
+    if chosen.solver not in _readers()["when_missing"]:
         # HyFDCA does so anyway.
         return settings
     return msgspec.structs.replace(settings, when_missing="hyfdca")

@@ -378,10 +378,12 @@ def check_older(marks: Labels, knots: list[tuple[int, ...]], label: int, kind: s
         refuse_newer(kind)
 
 
+#: Weft's own.
 CIPHERS = tuple(CIPHER_CODES)
 
 
 def check_cipher(name: str) -> None:
     """Refuse a cipher that does not exist."""
-    if name not in CIPHERS:
-        raise ConfigError(f"unknown cipher '{name}'; choose one of {', '.join(sorted(CIPHERS))}")
+    if name not in CIPHER_CODES:
+        known = ", ".join(sorted(CIPHER_CODES))
+        raise ConfigError(f"unknown cipher '{name}'; choose one of {known}")

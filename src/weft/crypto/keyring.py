@@ -19,10 +19,11 @@ from weft.crypto.masks import NONCE, Masks
 from weft.crypto.memory import Draws
 from weft.crypto.pad import Pad
 from weft.crypto.paillier import PaillierSecret
+from weft.crypto.payload import name_cipher
 from weft.crypto.roots import root_of
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.crypto.streams import Streams
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 
 Ints = NDArray[np.int64]
@@ -157,7 +158,7 @@ class Keyring:
         ]
         reply: dict[str, Any] = {}
         content = b""
-        if "deal" in message and self.cipher.name != "pad":
+        if "deal" in message and self.cipher.name in _DEALT:
             kind = BfvSecret if self.cipher.name == "bfv" else PaillierSecret
             content = self._draws.take("shared key", lambda: kind.new().to_bytes())
             self._shared = kind.from_bytes(content)
@@ -230,14 +231,15 @@ class Keyring:
         cipher = self.cipher
         if self._pad_key is None or not isinstance(cipher, Pad | BfvCipher):
             return
-        rows, columns = (Streams(self._pad_key, self._seeds[a], self._start[a]) for a in AXES)
+        made = cipher.streams if isinstance(cipher, Pad) else Streams
+        rows, columns = (made(self._pad_key, self._seeds[a], self._start[a]) for a in AXES)
         cipher.take_streams(rows, columns)
         if isinstance(cipher, BfvCipher) and isinstance(self._shared, BfvSecret):
             cipher.take_key(self._shared)
             cipher.take_places(self._pad_key.derive("weft checks"), *self._places)
         elif isinstance(cipher, PaillierCipher) and isinstance(self._shared, PaillierSecret):
             cipher.take_key(self._shared)
-        elif cipher.name != "pad":
+        elif cipher.name in _DEALT:
             raise ProtocolError(f"nobody sent party {self._keys.name} the shared key")
 
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
@@ -272,14 +274,46 @@ class Keyring:
         self._ready()
 
 
+_KINDS: dict[str, type[Cipher]] = {
+    kind.name: kind for kind in (Plain, Pad, BfvCipher, PaillierCipher)
+}
+#: Ciphers with a key that one party deals to all.
+_DEALT = ("bfv", "paillier")
+
+
 def _cipher_of(name: str) -> Cipher:
-    kinds: dict[str, type[Cipher]] = {
-        "plain": Plain,
-        "pad": Pad,
-        "bfv": BfvCipher,
-        "paillier": PaillierCipher,
-    }
-    return kinds[name]()
+    return _KINDS[name]()
+
+
+def register_cipher(kind: type[Pad], code: int) -> None:
+    """Let settings and terms name a cipher of your own: padded words, with pads of another make.
+
+    No terms allow it by themselves: every party must name it in its ``ciphers``, in its policy, in
+    the signed roster or in ``[privacy]``, and must have registered it, from the same code. A
+    coordinator on another machine has no party's half and calls
+    :func:`weft.crypto.payload.name_cipher` instead.
+
+    Parameters
+    ----------
+    kind
+        A subclass of :class:`Pad` with a ``name`` and ``streams`` of its own.
+    code
+        What stands for it in headers of blocks, 128 to 255.
+
+    Raises
+    ------
+    ConfigError
+        If name or code are taken, or it makes no pads of its own.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Pad)):
+        raise ConfigError(f"{kind!r} is no cipher of padded words; register a subclass of Pad")
+    if kind.streams is Streams or not issubclass(kind.streams, Streams):
+        raise ConfigError(
+            f"cipher '{kind.name}' makes the same pads as 'pad'; give it streams of its own, a "
+            "subclass of Streams"
+        )
+    name_cipher(kind.name, code)
+    _KINDS[kind.name] = kind
 
 
 def _spread(first: Ints, start: Ints) -> Ints:

@@ -32,6 +32,8 @@ class Pad(Cipher):
     """A party's half of ``pad``."""
 
     name = "pad"
+    #: What its pads come from.
+    streams: type[Streams] = Streams
 
     def __init__(self) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ pads that it carries; they follow the header, per slot (in runs) or per cohort.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
+from weft.guards.terms import admit_cipher
 
 Labels = NDArray[np.uint64]
 #: What to call a block in an error; a function where the words cost more than the block.
@@ -39,6 +41,8 @@ def _bad(where: Where, what: str) -> ProtocolError:
 
 
 CIPHER_CODES = {"plain": 1, "pad": 2, "bfv": 3, "paillier": 4}
+#: Codes below are Weft's own.
+_FIRST_FOREIGN = 128
 KIND_CODES = {"z": 1, "v": 2, "alpha": 3, "delta": 4}
 
 
@@ -145,6 +149,20 @@ def head_of(cipher: str, kind: str, key: int, label: int, count: int, width: int
 
 _CIPHERS = {code: name for name, code in CIPHER_CODES.items()}
 _KINDS = {code: name for name, code in KIND_CODES.items()}
+
+
+def name_cipher(name: str, code: int) -> None:
+    """Let headers name a cipher from outside; its code is the same at all parties."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ConfigError(f"'{name}' is no name for a cipher; use small letters, digits and _")
+    if not _FIRST_FOREIGN <= code < 256:
+        raise ConfigError(f"cipher '{name}' has code {code}; give {_FIRST_FOREIGN} to 255")
+    if name in CIPHER_CODES or code in _CIPHERS:
+        taken = _CIPHERS.get(code, name)
+        raise ConfigError(f"there is a cipher '{taken}' already; choose another name and code")
+    CIPHER_CODES[name] = code
+    _CIPHERS[code] = name
+    admit_cipher(name)
 
 
 def read_block(packed: object, where: Where) -> Block:

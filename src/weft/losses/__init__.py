@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from weft.errors import ConfigError
 from weft.losses.base import Loss
+from weft.losses.checking import check_kind, check_loss
 from weft.losses.classification import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from weft.losses.regression import Absolute, EpsilonInsensitive, Huber, Squared
 
@@ -30,23 +31,43 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "get_loss",
+    "register_loss",
 ]
 
-LOSSES: Mapping[str, type[Loss]] = MappingProxyType(
-    {
-        loss.name: loss
-        for loss in (
-            Hinge,
-            SmoothedHinge,
-            SquaredHinge,
-            Logistic,
-            Squared,
-            Absolute,
-            EpsilonInsensitive,
-            Huber,
-        )
-    }
-)
+_LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss
+    for loss in (
+        Hinge,
+        SmoothedHinge,
+        SquaredHinge,
+        Logistic,
+        Squared,
+        Absolute,
+        EpsilonInsensitive,
+        Huber,
+    )
+}
+LOSSES: Mapping[str, type[Loss]] = MappingProxyType(_LOSSES)
+
+
+def register_loss(kind: type[Loss]) -> type[Loss]:
+    """Let configs and settings name a loss of your own; may stand above its class.
+
+    Its formulas are held against each other on a grid first: the certificate of every run rests
+    on l and l* belonging together. Every party must register it before the run, from the same
+    code: what travels is its name and its parameters.
+
+    Raises
+    ------
+    ConfigError
+        If the name is taken, or something that is promised does not hold, and where.
+    """
+    check_kind(kind)
+    if kind.name in _LOSSES:
+        raise ConfigError(f'there is a loss "{kind.name}" already; choose another name')
+    check_loss(kind())
+    _LOSSES[kind.name] = kind
+    return kind
 
 
 def get_loss(name: str, **parameters: float) -> Loss:

@@ -1,8 +1,8 @@
 """Losses of one sample in machine code, for loops that cannot be vectorised.
 
-Every loss is one of four formulas with three numbers: g, the reciprocal of its smoothness; the
-largest |α|; and ε. Numba inlines what is called here, so that a pass over the samples costs the
-arithmetic and nothing else.
+Every loss of Weft's own is one of four formulas with three numbers: g, the reciprocal of its
+smoothness; the largest |α|; and ε. Numba inlines what is called here, so that a pass over the
+samples costs the arithmetic and nothing else.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numba
 
+from weft.errors import ConfigError
 from weft.losses.base import Loss
 from weft.losses.steps import FORMULAS
 
@@ -32,15 +33,29 @@ class Formula(NamedTuple):
     epsilon: float
 
 
+_FAMILIES = {
+    "hinge": MARGIN,
+    "smoothed_hinge": MARGIN,
+    "squared_hinge": MARGIN,
+    "logistic": LOGISTIC,
+    "squared": DEVIATION,
+    "huber": DEVIATION,
+    "absolute": TUBE,
+    "epsilon_insensitive": TUBE,
+}
+
+
 def formula_of(loss: Loss) -> Formula:
-    """The formula of a loss."""
+    """The formula of a loss; one from outside has none."""
+    if loss.name not in _FAMILIES:
+        raise ConfigError(
+            f'loss "{loss.name}" has no compiled formula, which this solver needs; use solver '
+            "'auto', 'hyfdca' or 'admm'"
+        )
+    family = _FAMILIES[loss.name]
     g = 0.0 if math.isinf(loss.smoothness) else 1.0 / loss.smoothness
-    if loss.name == "logistic":
-        return Formula(LOGISTIC, g, 1.0, 0.0)
-    if loss.name in ("absolute", "epsilon_insensitive"):
-        return Formula(TUBE, 0.0, 1.0, loss.parameters().get("epsilon", 0.0))
-    family = MARGIN if loss.task == "classification" else DEVIATION
-    return Formula(family, g, loss.lipschitz, 0.0)
+    bound = loss.lipschitz if family in (MARGIN, DEVIATION) else 1.0
+    return Formula(family, g, bound, loss.parameters().get("epsilon", 0.0))
 
 
 @numba.njit(cache=True)

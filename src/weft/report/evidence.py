@@ -20,8 +20,8 @@ _SMALL_SCALAR = 1 << 88
 _SCALAR = SCALAR_BYTES
 #: Axis of each kind of sum.
 _AXIS = {"z": "rows", "alpha": "rows", "delta": "rows", "v": "columns"}
-#: Ciphers whose blocks are 64-bit words.
-_WORDS = ("plain", "pad")
+#: Ciphers whose blocks are no 64-bit words.
+_CHUNKS = ("bfv", "paillier")
 
 
 class Words:
@@ -41,7 +41,7 @@ class Words:
             The coordinator's total, which is zero, and may be seen to be, where nobody has
             contributed yet.
         """
-        if block.cipher not in _WORDS:
+        if block.cipher in _CHUNKS:
             return False
         words = words_of(block, "a block").ravel()
         if total:
@@ -106,7 +106,7 @@ class Seats:
         if not isinstance(slots, np.ndarray) or slots.ndim != 1:
             return False
         # A cipher of whole chunks names slots that changed, and sends them with all others.
-        if block.cipher in _WORDS and len(slots) != block.slots:
+        if block.cipher not in _CHUNKS and len(slots) != block.slots:
             return False
         inside = bool(((slots >= 0) & (slots < shared)).all())
         return inside and len(np.unique(slots)) == len(slots)

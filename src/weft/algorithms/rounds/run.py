@@ -20,6 +20,8 @@ from weft.sums.certificate import Certificate
 from weft.sums.layout import Layout
 from weft.sums.totals import RunningTotals
 
+#: Phases, sums and scalars of an iteration that the table of what travels knows (report/fields.py).
+PHASES, KINDS, SCALARS = ("local", "merge"), ("v", "z", "delta"), ("objective", "residual")
 #: Iterations between certificates, where the settings do not say.
 CERTIFY_EVERY = 10
 
