@@ -2,6 +2,9 @@
 
 Every holder of a sample can compute who draws it, so nobody has to be told. A draw costs time
 in proportion to the samples drawn, never to the samples there are.
+
+Constants that are passed on get a type (``numba.int64``), since the compiler would compile the
+function anew for each.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ def _mix(x: np.uint64) -> np.uint64:
 
 
 @numba.njit(cache=True)
-def _draw(seed: int, iteration: int, stream: int, n: int, count: int, out: Any, at: int) -> None:
+def _draw(seed: int, iteration: int, stream: int, n: int, count: int, out: Any, at: Any) -> None:
     """``count`` different numbers below ``n`` into out[at:], by Floyd's algorithm."""
     golden = np.uint64(0x9E3779B97F4A7C15)
     state = _mix(np.uint64(seed) + golden)
@@ -87,7 +90,7 @@ def cohort_window(
     """``first``, then what ``ahead`` iterations draw from ``cohorts``, without repeats."""
     seen = _empty_set(first.shape[0] + ahead * cohorts[:, 3].sum())
     out = np.empty(first.shape[0] + ahead * cohorts[:, 3].sum(), np.int32)
-    at = _append(first, n_shared, seen, out, 0)
+    at = _append(first, n_shared, seen, out, numba.int64(0))
     for t in range(iteration, iteration + ahead):
         at = _append(cohort_draws(seed, t, cohorts), n_shared, seen, out, at)
     return out[:at]
@@ -98,7 +101,7 @@ def party_draw(seed: int, iteration: int, party: int, n: int, count: int) -> Any
     """Positions that a party draws among the ``n`` samples it has labels for."""
     out = np.empty(min(n, count), np.int32)
     # Parties and cohorts draw from different streams.
-    _draw(seed, iteration, party + (1 << 40), n, min(n, count), out, 0)
+    _draw(seed, iteration, party + (1 << 40), n, min(n, count), out, numba.int64(0))
     return out
 
 
@@ -136,7 +139,7 @@ def party_window(
             most += others[j, 2]
     seen = _empty_set(most * ahead)
     out = np.empty(most * ahead, np.int32)
-    at = _append(rows[:shared], n_shared, seen, out, 0)
+    at = _append(rows[:shared], n_shared, seen, out, numba.int64(0))
     for t in range(iteration, iteration + ahead):
         if t > iteration:
             later, _ = party_rows(seed, t, party, labelled, count, n_shared)
@@ -180,7 +183,7 @@ def _empty_set(most: int) -> Any:
 
 
 @numba.njit(cache=True)
-def _append(slots: Any, n_shared: int, seen: Any, out: Any, at: int) -> int:
+def _append(slots: Any, n_shared: int, seen: Any, out: Any, at: Any) -> Any:
     """Append the shared slots that are not in ``seen`` yet."""
     mask = seen.shape[0] - 1
     for slot in slots:

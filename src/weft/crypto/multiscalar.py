@@ -139,7 +139,7 @@ def _is_negative(a: Any) -> Any:
 
 
 @njit(cache=True)
-def _squared(a: Any, times: int) -> Any:
+def _squared(a: Any, times: Any) -> Any:
     for _ in range(times):
         a = _times(a, a)
     return a
@@ -147,19 +147,22 @@ def _squared(a: Any, times: int) -> Any:
 
 @njit(cache=True)
 def _power(z: Any) -> Any:
-    """z^((p − 5)/8), by the usual chain of squarings."""
+    """z^((p − 5)/8), by the usual chain of squarings.
+
+    Bare constants would have the compiler compile the squaring anew for each.
+    """
     z2 = _times(z, z)
-    z9 = _times(z, _squared(z2, 2))
+    z9 = _times(z, _squared(z2, np.int64(2)))
     z11 = _times(z2, z9)
     a5 = _times(z9, _times(z11, z11))  # z^(2^5 − 1), and so on
-    a10 = _times(a5, _squared(a5, 5))
-    a20 = _times(a10, _squared(a10, 10))
-    a40 = _times(a20, _squared(a20, 20))
-    a50 = _times(a10, _squared(a40, 10))
-    a100 = _times(a50, _squared(a50, 50))
-    a200 = _times(a100, _squared(a100, 100))
-    a250 = _times(a50, _squared(a200, 50))
-    return _times(z, _squared(a250, 2))
+    a10 = _times(a5, _squared(a5, np.int64(5)))
+    a20 = _times(a10, _squared(a10, np.int64(10)))
+    a40 = _times(a20, _squared(a20, np.int64(20)))
+    a50 = _times(a10, _squared(a40, np.int64(10)))
+    a100 = _times(a50, _squared(a50, np.int64(50)))
+    a200 = _times(a100, _squared(a100, np.int64(100)))
+    a250 = _times(a50, _squared(a200, np.int64(50)))
+    return _times(z, _squared(a250, np.int64(2)))
 
 
 # ── points ────────────────────────────────────────────────────────────────────────────────────
@@ -245,7 +248,7 @@ def _point(store: Any, i: int) -> Any:
 
 
 @njit(cache=True)
-def _keep(store: Any, i: int, point: Any) -> None:
+def _keep(store: Any, i: Any, point: Any) -> None:
     for k in range(4):
         for j in range(5):
             store[4 * i + k, j] = point[k][j]
@@ -278,7 +281,7 @@ def _buckets(elements: Any, digits: Any, bits: int, total: Any) -> bool:
             digit = digits[i, w]
             if digit == 0:
                 continue
-            b = abs(digit)
+            b = int(abs(digit))
             held = _point(store, b)
             plus, minus = _read(ready, 3 * i), _read(ready, 3 * i + 1)
             c = _times(held[3], _read(ready, 3 * i + 2))
@@ -295,7 +298,7 @@ def _buckets(elements: Any, digits: Any, bits: int, total: Any) -> bool:
             above = _sum(above, _point(store, b))
             inner = _sum(inner, above)
         result = _sum(result, inner)
-    _keep(total, 0, result)
+    _keep(total, np.int64(0), result)
     return True
 
 

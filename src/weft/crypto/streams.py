@@ -8,7 +8,7 @@ whose 128-bit key S_c takes 2^128 / (blocks seen) work to find.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from weft.errors import ProtocolError
 Words = NDArray[np.uint64]
 Slots = NDArray[np.int32]
 Floats = NDArray[np.float64]
+Number = TypeVar("Number", np.uint32, np.uint64)
 
 _NO_SLOTS = np.zeros(0, np.int32)
 _NO_LABELS = np.zeros(0, np.uint64)
@@ -115,15 +116,15 @@ class Streams:
             raise ProtocolError(f"{named(where)} names the pads of other cohorts than it covers")
         status = show_words(
             out,
-            words,
+            _read_only(words),
             _NO_SLOTS if slots is None else slots,
             self.cohort_of,
             self._book,
             self._keys,
             kind,
-            _NO_COUNTS if lengths is None else lengths,
-            _NO_COUNTS if counts is None else counts,
-            labels,
+            _read_only(_NO_COUNTS if lengths is None else lengths),
+            _read_only(_NO_COUNTS if counts is None else counts),
+            _read_only(labels),
             lengths is None,
             since,
             unit,
@@ -139,8 +140,16 @@ class Streams:
         leaves no bias to speak of.
         """
         out = np.zeros((labels.shape[1], width), np.uint64)
-        sum_residues(out, labels, self.cohort_of, self._book, self._keys, kind, MODULUS)
+        rows = np.ascontiguousarray(labels)
+        sum_residues(out, rows, self.cohort_of, self._book, self._keys, kind, MODULUS)
         return out
+
+
+def _read_only(array: NDArray[Number]) -> NDArray[Number]:
+    """A view that cannot be written to: loops are compiled once for these, once for others."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _explain(status: int, slots: int, where: str) -> None:

@@ -18,6 +18,9 @@ which the point slides upwards until a cut reaches 0 and leaves (``settle``). So
 stays well conditioned, whatever the cuts.
 
 Nothing here draws random numbers, uses threads or calls BLAS: equal input gives equal bits.
+
+Arrays are copied by loops, and constants that are passed on get a type (``numba.int64``): the
+compiler takes seconds over an assignment of slices, and compiles anew for every constant.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ from typing import Any, NamedTuple
 import numba
 
 _FAST = {"reassoc", "contract", "nsz"}
+# All but ``ascend`` are called from compiled code alone: entries from Python took a third of the
+# time to compile them.
+_INNER: Any = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 # A pivot of M below this share of H_kk + H_base,base makes k dependent on the cuts before it.
 # Rounding of a pivot is 1e-16 of that, times the growth in the elimination.
@@ -73,12 +79,13 @@ class State(NamedTuple):
     sine: Any
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**_INNER, fastmath=_FAST)
 def slopes(q: Any, scale: float) -> float:
     """Set slope = height − scale Hμ; return the objective (height + slope)ᵀμ/2."""
     n = q.mu.shape[0]
     slope = q.slope
-    slope[:] = q.height
+    for j in range(n):
+        slope[j] = q.height[j]
     for i in range(n):
         a = scale * q.mu[i]
         if a != 0.0:
@@ -91,14 +98,15 @@ def slopes(q: Any, scale: float) -> float:
     return 0.5 * value
 
 
-@numba.njit(cache=True)
+@numba.njit(**_INNER)
 def linear_gap(q: Any) -> float:
     """Return Σ_j μ_j (top of j's group − slope_j), top being the steepest slope of a group.
 
     The objective is concave, so no feasible point lies more than this above μ.
     """
     mu, slope, group, top = q.mu, q.slope, q.group, q.top
-    top[:] = slope[: top.shape[0]]
+    for g in range(top.shape[0]):
+        top[g] = slope[g]
     for j in range(mu.shape[0]):
         top[group[j]] = max(top[group[j]], slope[j])
     gap = 0.0
@@ -107,7 +115,7 @@ def linear_gap(q: Any) -> float:
     return gap
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**_INNER, fastmath=_FAST)
 def couple(q: Any, k: int) -> float:
     """Write cut k's row of the factor below the last, but for its diagonal; return the pivot."""
     m, factor = q.count[0], q.factor
@@ -130,7 +138,7 @@ def couple(q: Any, k: int) -> float:
     return pivot
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**_INNER, fastmath=_FAST)
 def remove(q: Any, at: int) -> None:
     """Take row ``at`` out of the factor.
 
@@ -155,7 +163,7 @@ def remove(q: Any, at: int) -> None:
     q.count[0] -= 1
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**_INNER, fastmath=_FAST)
 def back_solve(q: Any) -> None:
     """Solve factorᵀ p = direction in place."""
     direction = q.direction
@@ -167,7 +175,7 @@ def back_solve(q: Any) -> None:
             direction[k] -= p * row[k]
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**_INNER, fastmath=_FAST)
 def newton(q: Any) -> None:
     """Solve M direction = the slope in reduced coordinates."""
     direction = q.direction
@@ -181,7 +189,7 @@ def newton(q: Any) -> None:
     back_solve(q)
 
 
-@numba.njit(cache=True)
+@numba.njit(**_INNER)
 def spread(q: Any, k: int) -> int:
     """Set step from direction, k (if any) being its last entry; list free cuts; count them."""
     m = q.count[0]
@@ -205,7 +213,7 @@ def spread(q: Any, k: int) -> int:
     return total
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**_INNER, fastmath=_FAST)
 def images(q: Any, total: int) -> float:
     """Set product[i] = (H step)[free[i]]; return stepᵀH step."""
     free, moves = q.free, q.moves
@@ -222,7 +230,7 @@ def images(q: Any, total: int) -> float:
     return curvature
 
 
-@numba.njit(cache=True)
+@numba.njit(**_INNER)
 def release(q: Any, cut: int) -> None:
     """Fix a cut at 0. If it was a base, its group waits under a new one."""
     g = q.group[cut]
@@ -242,8 +250,8 @@ def release(q: Any, cut: int) -> None:
                 q.base[g] = j
 
 
-@numba.njit(cache=True)
-def advance(q: Any, scale: float, k: int) -> int:
+@numba.njit(**_INNER)
+def advance(q: Any, scale: float, k: Any) -> Any:
     """Go along direction to its maximum, or until a cut reaches 0; return that cut, if any."""
     total = spread(q, k)
     mu, slope, step, free = q.mu, q.slope, q.step, q.free
@@ -259,7 +267,7 @@ def advance(q: Any, scale: float, k: int) -> int:
 
     curvature = scale * images(q, total)
     length = rise / curvature if curvature > 0.0 else math.inf
-    blocker = INSIDE
+    blocker: Any = numba.int64(INSIDE)
     for i in range(total):
         j = free[i]
         if step[j] < 0.0 and mu[j] <= -step[j] * length:
@@ -277,7 +285,7 @@ def advance(q: Any, scale: float, k: int) -> int:
     return blocker
 
 
-@numba.njit(cache=True)
+@numba.njit(**_INNER)
 def settle(q: Any, scale: float, least: float) -> None:
     """Bring all waiting cuts into the factor, or slide until they need not be there."""
     while q.count[1] > 0:
@@ -289,7 +297,8 @@ def settle(q: Any, scale: float, least: float) -> None:
             pivot = couple(q, k)
             size = q.gram[k, k] + q.gram[o, o]
             if pivot <= max(_FLAT * size, least):
-                q.direction[:m] = -q.factor[m, :m]
+                for i in range(m):
+                    q.direction[i] = -q.factor[m, i]
                 back_solve(q)
                 q.direction[m] = 1.0
                 end = advance(q, scale, k)
@@ -304,7 +313,7 @@ def settle(q: Any, scale: float, least: float) -> None:
             break
 
 
-@numba.njit(cache=True)
+@numba.njit(**_INNER)
 def enter(q: Any, share: float) -> None:
     """Let the steepest cut of every group wait, if it rises by ``share`` of the steepest."""
     base, group, slope, steepest = q.base, q.group, q.slope, q.free
@@ -323,7 +332,7 @@ def enter(q: Any, share: float) -> None:
             q.count[1] += 1
 
 
-@numba.njit(cache=True)
+@numba.njit(**_INNER)
 def climb(q: Any, scale: float, least: float) -> None:
     """Take Newton steps until one ends inside: at the optimum, unless a pivot was raised."""
     while q.count[0] > 0:
@@ -336,12 +345,12 @@ def climb(q: Any, scale: float, least: float) -> None:
                 remove(q, i)
         if q.count[0] < before:
             continue
-        if advance(q, scale, -1) < 0:
+        if advance(q, scale, numba.int64(-1)) < 0:
             break
         settle(q, scale, least)
 
 
-@numba.njit(cache=True)
+@numba.njit(**_INNER)
 def balance(q: Any) -> None:
     """Take cuts at 0 out of the factor; bases make every group's sum 1 again, to rounding."""
     for i in range(q.count[0] - 1, -1, -1):
@@ -355,7 +364,7 @@ def balance(q: Any) -> None:
         q.mu[q.base[g]] = max(0.0, rest[g])
 
 
-@numba.njit(cache=True)
+@numba.njit(**_INNER)
 def start(q: Any) -> float:
     """Choose the largest cuts as bases, let others above 0 wait; return the least pivot."""
     mu, group, base = q.mu, q.group, q.base
