@@ -197,9 +197,9 @@ def hold_out(
         kept[name] = tuple(tile.rows(np.flatnonzero(~mask)) for tile, mask in pairs)
         out[name] = tuple(tile.rows(np.flatnonzero(mask)) for tile, mask in pairs)
         if not any(tile.n for tile in kept[name]):
-            raise DataError(f"party {name} has no sample left to train on; lower --test-share")
+            raise DataError(f"party {name} has no sample left to train on; hold out fewer samples")
     if not any(tile.labelled.any() for held in out.values() for tile in held):
-        raise DataError("no sample with a label is held out; raise --test-share, or leave it out")
+        raise DataError("no sample with a label is held out; hold out more samples, or none")
     return kept, out
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -15,7 +16,7 @@ from weft.algorithms.base import Record
 from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.settings import Settings
 from weft.comparison.choosing import ALONE, CENTRAL, Entry
-from weft.comparison.judging import Floats, Problem, score, solve, weights_of
+from weft.comparison.judging import Floats, Optimum, Problem, score, solve, weights_of
 from weft.comparison.pooling import (
     PooledTable,
     Tiles,
@@ -99,8 +100,6 @@ class Arena:
         Who holds what.
     train, test
         The pooled samples that are trained on, and those held out.
-    optimum
-        What the judge found on the former.
     """
 
     def __init__(
@@ -133,7 +132,11 @@ class Arena:
         self._check(settings)
         self._few = _some(self._seated, self.roster.n_samples, settings.seed)
         self.problem = Problem.of(self.train, settings.make_loss(), settings.lam)
-        self.optimum = solve(self.problem)
+
+    @cached_property
+    def optimum(self) -> Optimum:
+        """What the judge finds on the pooled table; it takes its time."""
+        return solve(self.problem)
 
     def _with_classes(self) -> Preparation:
         """Classes of all samples: one of them might be held out as a whole."""
@@ -168,8 +171,23 @@ class Arena:
 
     # ── algorithms ────────────────────────────────────────────────────────────────────────
 
-    def run(self, entry: Entry, progress: Callable[[Record], None] | None = None) -> Outcome:
-        """One algorithm; what goes wrong becomes a sentence."""
+    def run(
+        self,
+        entry: Entry,
+        progress: Callable[[Record], None] | None = None,
+        *,
+        opened: Callable[[Federation], None] | None = None,
+        warm_up: bool = True,
+    ) -> Outcome:
+        """One algorithm; what goes wrong becomes a sentence.
+
+        Parameters
+        ----------
+        opened
+            Gets the federation before it trains, to look at it meanwhile.
+        warm_up
+            Whether compiled loops are made first; not for one that has just run.
+        """
         whole = ALGORITHMS[entry.name].cut == "whole" and len(self.roster.parties) > 1
         outcome = Outcome(entry.name, "pooled" if whole else "federated", entry.settings)
         if entry.settings is None:
@@ -184,8 +202,9 @@ class Arena:
         try:
             # A method that diverges need not also warn.
             with np.errstate(all="ignore"):
-                self._warm_up(entry.settings, whole=whole)
-                trained = self._train(entry.settings, watch, whole=whole)
+                if warm_up:
+                    self._warm_up(entry.settings, whole=whole)
+                trained = self._train(entry.settings, watch, opened, whole=whole)
                 self._judge(outcome, trained)
         except WeftError as error:
             outcome.failure = str(error)
@@ -215,20 +234,29 @@ class Arena:
                 self._federation(self._few).train(short)
 
     def _train(
-        self, settings: Settings, watch: Callable[[Record], None], *, whole: bool
+        self,
+        settings: Settings,
+        watch: Callable[[Record], None],
+        opened: Callable[[Federation], None] | None,
+        *,
+        whole: bool,
     ) -> Trained:
-        if not whole:
-            return self._federation().train(settings, progress=watch)
+        federation = self._pooled_alone() if whole else self._federation()
+        if whole and settings.latency is not None:
+            settings = msgspec.structs.replace(settings, latency=0.0)
+        if opened is not None:
+            opened(federation)
+        return federation.train(settings, progress=watch)
+
+    def _pooled_alone(self) -> Federation:
+        """One party with the pooled table."""
         units = self.train.units
         how = Preparation(
             intercept=units.bias is not None,
             intercept_scaling=units.bias or 1.0,
             classes=None if units.classes is None else list(range(len(units.classes))),
         )
-        if settings.latency is not None:
-            settings = msgspec.structs.replace(settings, latency=0.0)
-        pooled_alone = Federation({_EVERYTHING: (self.train.to_tile(),)}, how)
-        return pooled_alone.train(settings, progress=watch)
+        return Federation({_EVERYTHING: (self.train.to_tile(),)}, how)
 
     def _judge(self, outcome: Outcome, trained: Trained) -> None:
         result = trained.result
