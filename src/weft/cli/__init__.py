@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
@@ -22,10 +23,12 @@ from weft.cli.ledger import ledger
 from weft.cli.network import join, serve, status, stop
 from weft.cli.neural import neural
 from weft.cli.predict import predict
+from weft.cli.report import report
 from weft.cli.reproduce import reproduce
 from weft.cli.split import data_list, split
 from weft.cli.submit import submit
 from weft.cli.train import train
+from weft.cli.tune import tune
 from weft.errors import WeftError
 
 __all__ = ["app", "main"]
@@ -75,9 +78,11 @@ app.command(epilog="Example: weft algorithms fedavg")(algorithms)
 app.command(epilog="Example: weft compare parties/config.toml --round-trips 200 --test-share 0.2")(
     compare
 )
+app.command(epilog="Example: weft tune parties/config.toml --algorithm fedavg --seconds 120")(tune)
 app.command(
     epilog="Example: weft predict results/digits/model.npz new.csv --id patient > predicted.csv"
 )(predict)
+app.command(epilog="Example: weft report results/digits --figures")(report)
 app.command(epilog="Example: weft audit results/digits --party r1c1")(audit)
 app.command(epilog="Example: weft ledger parties/ledger --party r1c1")(ledger)
 app.command(epilog="Example: weft serve kits/coordinator")(serve)
@@ -102,8 +107,9 @@ app.add_typer(reproduce, name="reproduce")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit code 2."""
     try:
-        given = None if arguments is None else list(arguments)
-        code = app(given, prog_name="weft", standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        # Reports say with which command they can be had again.
+        code = app(given, prog_name="weft", standalone_mode=False, obj=shlex.join(["weft", *given]))
     except WeftError as error:
         _stop(str(error))
     except _UsageError as error:

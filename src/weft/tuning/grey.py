@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 DISTINGUISHING = 1.0
 #: What is computed, in a line, for reports.
 FORMULA = (
-    "grade = mean over metrics of (Δmin + ξ·Δmax)/(Δ + ξ·Δmax), Δ = 1 − F, F from 0 to 1 (best)"
+    "grade: mean over metrics of (Δmin + ξΔmax)/(Δ + ξΔmax), Δ from 0 (best of the front) to 1"
 )
 
 

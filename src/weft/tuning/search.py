@@ -135,6 +135,7 @@ class Search:
             )
         self._eye, self._every, self._follow = eye, every, follow
         self._settings, self._iterations = settings, iterations
+        self.name = settings.solver
         self.space = tuple(space)
         self._check()
 
@@ -154,10 +155,9 @@ class Search:
         began = monotonic()
         if self._every is None:
             self._every = self._find_stride()
-        name = self._settings.solver
         trials: list[Trial] = []
         looking = spent = 0.0
-        options = draws(self.space, seed, name)
+        options = draws(self.space, seed, self.name)
 
         def left() -> float | None:
             return None if limits.seconds is None else limits.seconds - (monotonic() - began)
@@ -174,7 +174,7 @@ class Search:
             trials.append(self._try(number, settings, watch))
             spent, looking = spent + monotonic() - at, looking + watch.seconds
         return Found(
-            name,
+            self.name,
             self.space,
             trials,
             self._every,

@@ -121,7 +121,9 @@ def _lines(content: Mapping[str, Any], path: Sequence[str]) -> list[str]:
         title = ".".join(_key(part) for part in inner)
         for one in value if _is_sections(value) else [value]:
             brackets = f"[[{title}]]" if _is_sections(value) else f"[{title}]"
-            lines += ["", brackets, *_lines(one, inner)]
+            below = _lines(one, inner)
+            # A section that has nothing but sections needs no line of its own.
+            lines += below if below[:1] == [""] else ["", brackets, *below]
     return lines
 
 
