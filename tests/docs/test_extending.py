@@ -1,0 +1,295 @@
+"""The pages on extending Weft work as they stand; outside judges check what they build."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import sleep
+from unittest.mock import patch
+
+import msgspec
+import numpy as np
+import pytest
+from pages import blocks, executed, run
+from scipy.optimize import minimize
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import StandardScaler
+
+from weft import Federation, Settings
+from weft.algorithms.catalogue import ALGORITHMS
+from weft.algorithms.registering import register_algorithm
+from weft.algorithms.rounds.run import KINDS, PHASES, SCALARS, Phase
+from weft.channels import Request
+from weft.channels.recording import Head, entries_of
+from weft.crypto import keyring, payload
+from weft.crypto.keyring import register_cipher
+from weft.crypto.pad import Pad
+from weft.errors import ConfigError, ProtocolError, WeftError
+from weft.guards import Terms, terms
+from weft.losses import LOSSES, get_loss, register_loss
+from weft.losses.checking import check_loss
+from weft.report.audit import audit
+from weft.report.fields import meaning_of
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    """What a page registers is gone afterwards: other tests go over all that is listed."""
+    with (
+        patch.dict("weft.losses._LOSSES"),
+        patch.dict(ALGORITHMS),
+        patch.dict(payload.CIPHER_CODES),
+        patch.dict(payload._CIPHERS),
+        patch.dict(keyring._KINDS),
+        patch.object(terms, "_CIPHERS", [*terms._CIPHERS]),
+    ):
+        yield
+
+
+def standardised(data):
+    """The pooled table, by scikit-learn alone."""
+    return StandardScaler().fit_transform(data.data), np.asarray(data.target, float)
+
+
+def weights(model, data):
+    """Weights in standardised units in the order of scikit-learn's columns, then the constant's."""
+    place = {name: at for at, name in enumerate(model.features.tolist())}
+    order = [place[str(name)] for name in data.feature_names]
+    shift, factor = (part[order] for part in model.scaling)
+    coef = model.coef[0][order]
+    return coef / factor, model.intercept[0] + coef @ shift
+
+
+def logistic_optimum(x, y, lam):
+    """The minimiser without a constant, by scikit-learn."""
+    judge = LogisticRegression(C=1 / (lam * len(y)), fit_intercept=False, tol=1e-10, max_iter=5000)
+    return judge.fit(x, y).coef_[0]
+
+
+# ── a loss ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_loss_of_the_page_trains_to_the_optimum():
+    page = executed("extending/loss.md")
+    model, data = page["model"], load_diabetes()
+    x, y = standardised(data)
+    x = np.hstack([x, np.ones((len(x), 1))])
+    lam, epsilon, g = 1e-3, 20.0, 10.0
+
+    def objective(w):
+        """The formula of the docstring, written anew."""
+        r = x @ w - y
+        d = np.maximum(np.abs(r) - epsilon, 0.0)
+        losses = np.where(d <= g, d**2 / (2 * g), d - g / 2)
+        slope = np.sign(r) * np.minimum(d / g, 1.0)
+        return lam / 2 * w @ w + losses.mean(), lam * w + x.T @ slope / len(y)
+
+    best = minimize(objective, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", tol=1e-12).fun
+    found = objective(np.append(*weights(model.model_, data)))[0]
+    assert model.solver_ == "lbfgs"
+    assert best * (1 - 1e-9) <= found <= best / (1 - model.gap_)
+    assert model.gap_ <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "named"),
+    [
+        ("self.g / 2 * a", "self.g / 4 * a", "conjugate_inside"),
+        ("self.epsilon * np.abs(a) +", "", "conjugate_inside"),
+        ("np.clip(alpha, -1.0, 1.0)", "np.clip(alpha, -0.5, 0.5)", "project"),
+        ("lipschitz: ClassVar[float] = 1.0", "lipschitz: ClassVar[float] = 0.7", "lipschitz"),
+        ("return 1 / self.g\n", "return 0.5 / self.g\n", "smoothness"),
+        ("(d - curved / 2)", "(d - curved)", "value"),
+        ("np.where((d > 0) & (d < self.g), 1 / self.g, 0.0)", "0.0 * d", "curvature"),
+        ("/ (q + self.g)", "/ (q + 1.2 * self.g)", "dual_step"),
+        ('"regression"', '"ranking"', "task"),
+        ("epsilon: float = 0.1", "epsilon: float", "defaults"),
+        ('name: ClassVar[str] = "smooth_tube"', 'name: ClassVar[str] = "huber"', "already"),
+    ],
+)
+def test_a_loss_with_a_slip_is_refused_with_the_place(right, wrong, named):
+    code = blocks("extending/loss.md", "python")[0]
+    assert right in code
+    with pytest.raises(ConfigError, match=named) as refused:
+        run(code.replace(right, wrong), "a slip", {})
+    assert str(refused.value).count(". ") == 0
+    assert "smooth_tube" not in LOSSES
+
+
+def test_what_is_no_loss_is_refused():
+    for kind in (int, "hinge", type("Bare", (type(get_loss("hinge")).__mro__[2],), {})):
+        with pytest.raises(ConfigError, match=r"is no loss|lacks"):
+            register_loss(kind)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_weft_pass_the_check_of_those_from_outside(name):
+    check_loss(get_loss(name))
+
+
+def test_compiled_methods_refuse_a_loss_that_they_have_no_formula_for():
+    page = executed("extending/loss.md")
+    settings = Settings(loss="smooth_tube", lam=1e-2, solver="fedavg", iterations=2)
+    with pytest.raises(WeftError, match='loss "smooth_tube" has no compiled formula'):
+        Federation(page["split"].parties).train(settings)
+
+
+# ── an algorithm ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def nesterov():
+    """The page once for all tests of it; its entry is registered anew where it is needed."""
+    with patch.dict(ALGORITHMS):
+        return {**executed("extending/algorithm.md"), "entry": ALGORITHMS["nesterov"]}
+
+
+def test_the_algorithm_of_the_page_trains_to_the_optimum(nesterov):
+    trained, data = nesterov["trained"], load_breast_cancer()
+    x, y = standardised(data)
+    y = 2 * y - 1
+
+    def objective(w):
+        return 5e-3 * w @ w + np.logaddexp(0, -y * (x @ w)).mean()
+
+    best = objective(logistic_optimum(x, y, 1e-2))
+    found = objective(weights(trained.model, data)[0])
+    certificate = trained.result.certificate
+    assert best * (1 - 1e-9) <= found <= best * (1 + 1.1e-4)
+    assert certificate.gap <= 1e-4
+    assert certificate.dual[0] <= best * (1 + 1e-9)
+    assert certificate.primal[0] == pytest.approx(found, rel=1e-6)
+
+
+def test_an_audit_of_the_algorithm_knows_all_and_finds_nothing_readable(nesterov):
+    trained = nesterov["trained"]
+    head = Head("page", list(trained.roster.parties), "pad")
+    found = audit(head, entries_of(trained.channel.transcript))
+    assert not found.findings
+
+
+def test_everything_that_registering_admits_is_in_the_table_of_what_travels():
+    for phase in PHASES:
+        for kind in KINDS:
+            assert meaning_of("up", f"rounds.{phase}", kind) is not None
+            assert meaning_of("down", f"rounds.{phase}", kind) is not None
+        for scalar in SCALARS:
+            assert meaning_of("up", f"rounds.{phase}", scalar) is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"name": "auto"}, "already"),
+        ({"name": "lbfgs"}, "already"),
+        ({"name": "Big Steps"}, "no name"),
+        ({"guarantee": " "}, "guarantee"),
+        ({"parties_see": ""}, "parties_see"),
+        ({"ours": True}, "recommends"),
+        ({"reads": ("speed",)}, "no setting"),
+        ({"coordinator": dict}, "no Coordinator"),
+        ({"options": msgspec.defstruct("Loose", [("rate", float, 1.0)])}, "misspelt"),
+        ({"options": msgspec.defstruct("Bare", [("rate", float)])}, "no default"),
+        ({"phases": (Phase("guess", gets=("v",)),)}, "phase 'guess' that no audit knows"),
+        ({"phases": (Phase("local", gives=("w",)),)}, "sum 'w' that no audit knows"),
+        ({"phases": (Phase("local", scalars=(("norm", 1),)),)}, "scalar 'norm'"),
+    ],
+)
+def test_an_algorithm_that_says_too_little_is_refused(nesterov, change, named):
+    entry = replace(nesterov["entry"], name="other")
+    if "phases" in change:
+        change = {"coordinator": type("Odd", (entry.coordinator,), change)}
+    with pytest.raises(ConfigError, match=named) as refused:
+        register_algorithm(replace(entry, **change))
+    assert str(refused.value).count(". ") == 0
+
+
+# ── a cipher ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_cipher_of_the_page_hides_and_trains_to_the_optimum():
+    page = executed("extending/cipher.md")
+    trained, data = page["hashed"], load_diabetes()
+    x, y = standardised(data)
+    judge = Ridge(alpha=1e-2 * len(y), fit_intercept=False).fit(x, y)
+    found = weights(trained.model, data)[0]
+    assert np.linalg.norm(found - judge.coef_) < 0.02 * np.linalg.norm(judge.coef_)
+    head = Head("page", list(trained.roster.parties), "hashed")
+    seen = audit(head, entries_of(trained.channel.transcript))
+    assert not seen.findings
+    # Whoever has not agreed to it refuses, under careful terms and under none.
+    for how in (Terms(allow_pairs=True), terms.OPEN):
+        settings = Settings(loss="squared", lam=1e-2, cipher="hashed", iterations=2)
+        with pytest.raises(ProtocolError, match="refuses cipher = 'hashed'"):
+            Federation(page["split"].parties, terms=how).train(settings)
+
+    def changed(channel):
+        """One word of one block is off by one on its way down."""
+        exchange, done = channel.exchange, []
+
+        def between(requests):
+            for request in requests:
+                for message in request.messages.values():
+                    if not done and request.phase == "span.search" and "z" in message:
+                        block = bytearray(message["z"])
+                        block[-8] ^= 1
+                        message["z"] = bytes(block)
+                        done.append(request)
+            return exchange(requests)
+
+        channel.exchange = between
+        return channel
+
+    with pytest.raises(ProtocolError, match="fails its check"):
+        page["train"]("hashed", through=changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "named"),
+    [("pad", 200, "already"), ("odd", 2, "128 to 255"), ("Odd!", 200, "no name")],
+)
+def test_a_cipher_needs_a_name_and_code_of_its_own(name, code, named):
+    class Other(Pad.streams):
+        pass
+
+    kind = type("Odd", (Pad,), {"name": name, "streams": Other})
+    with pytest.raises(ConfigError, match=named):
+        register_cipher(kind, code)
+
+
+def test_a_cipher_must_make_pads_of_its_own():
+    with pytest.raises(ConfigError, match="the same pads"):
+        register_cipher(type("Copy", (Pad,), {"name": "copy"}), 200)
+    with pytest.raises(ConfigError, match="no cipher of padded words"):
+        register_cipher(keyring.Plain, 200)
+
+
+# ── a channel ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_channel_of_the_page_carries_a_run_and_reports_failures():
+    page = executed("extending/channel.md")  # which asserts the same bits itself
+    trained, data = page["threaded"], load_breast_cancer()
+    x, y = standardised(data)
+    found, expected = x @ weights(trained.model, data)[0], x @ logistic_optimum(x, y, 1e-2)
+    assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
+
+    def refuse(phase, message):
+        raise ConfigError("no")
+
+    def slow(phase, message):
+        sleep(0.1 if phase == "one" else 0.0)
+        return {"phase": phase}
+
+    handlers = {"a": lambda p, m: {"phase": p}, "b": refuse, "c": lambda p, m: 1 / 0, "d": slow}
+    channel = page["Threads"](handlers, timeout=0.03)
+    first, second = channel.exchange([Request(p, {n: {} for n in "abcdx"}) for p in ("one", "two")])
+    assert {n: f.kind for n, f in first.missing.items()} == {
+        "b": "refused", "c": "failed", "d": "late", "x": "unknown",
+    }  # fmt: skip
+    assert first.missing == second.missing
+    assert second.answered == {"a": {"phase": "two"}}
+    # What was late is thrown away, and not taken for the answer to what comes next.
+    sleep(0.15)
+    assert channel.ask("three", {"d": {}}).answered == {"d": {"phase": "three"}}
+    assert channel.meter.round_trips == 2
