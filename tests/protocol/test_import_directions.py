@@ -41,6 +41,10 @@ ROOMS = {
     # Deployment stands on everything that trains and reports, and beside simulations of it.
     "network": {"__version__", *(path.stem for path in ROOT.iterdir())}
     - {"cli", "comparison", "estimators", "experiments"},
+    # Tuning tries algorithms out as comparisons do, and follows them as experiments do.
+    "tuning": {
+        *("algorithms", "comparison", "config", "experiments", "federation"),
+    },
     # Experiments use all of Weft as a user would; only the command line lies above them.
     "experiments": {"__version__", *(path.stem for path in ROOT.iterdir())} - {"cli"},
 }

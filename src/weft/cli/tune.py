@@ -273,8 +273,8 @@ def _tell(
     rules = tuning.choices[0].rules
     say(
         "",
-        "* chosen; ms: mean of an iteration at 0/0.2575/0.8 s a round trip; loss: mean of the",
-        "last five; vol.: volatility of the loss; it90: iterations to 90% of the way down;",
+        "#: trial, * chosen; ms: mean of an iteration at 0/0.2575/0.8 s a round trip; loss: mean",
+        "of the last five; vol.: volatility of the loss; it90: iterations to 90% of the way down;",
         f"{FORMULA}; ξ = {rules.distinguishing:g}",
     )
     say(*(line for remark in remarks for line in item(remark)))
@@ -286,7 +286,8 @@ def _search_words(choice: Choice) -> list[str]:
     """What was searched, and what became of it."""
     found = choice.found
     searched = ", ".join(f"{b.name} {b.low:.3g}–{b.high:.3g}" for b in found.space)
-    fates = [f"{len(choice.diverged)} diverged"]
+    refused = any(choice.standing(trial) == "refused" for trial in choice.failed)
+    fates = [f"{len(choice.failed)} diverged{' or were refused' if refused else ''}"]
     if choice.rules.least_progress > 0:
         fates.append(
             f"{len(choice.idle)} made less than {choice.rules.least_progress:.0%} of the best's "
@@ -315,7 +316,7 @@ def _grid(choice: Choice, score: str, *, wide: bool) -> Table:
         pad_edge=False,
     )
     names = [bound.name for bound in choice.found.space]
-    titles = ("trial", *names, "ms", "loss", "acc." if score == "accuracy" else score)
+    titles = ("#", *names, "ms", "loss", "acc." if score == "accuracy" else score)
     for title in (*titles, "vol.", "it90", "grade"):
         grid.add_column(title, justify="right", overflow="fold")
     pairs = list(zip(choice.front, choice.graded.grades.tolist(), strict=True))[:_MOST_ROWS]

@@ -61,7 +61,7 @@ class Tuning:
                 "algorithm": choice.found.algorithm,
                 **_plain(trial),
                 "standing": choice.standing(trial),
-                "why": trial.diverged or None,
+                "why": trial.failure or None,
             }
             for choice in self.choices
             for trial in choice.found.trials
@@ -121,7 +121,8 @@ def _result(choice: Choice) -> dict[str, Any]:
         "algorithm": found.algorithm,
         "bounds": {b.name: [b.low, b.high] for b in found.space},
         "trials": len(found.trials),
-        "diverged": len(choice.diverged),
+        "diverged": sum(not trial.refused for trial in choice.failed),
+        "refused": sum(trial.refused for trial in choice.failed),
         "idle": len(choice.idle),
         "front": len(choice.front),
         "iterations": found.iterations,

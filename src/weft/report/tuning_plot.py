@@ -87,14 +87,14 @@ def _draw_trials(axis: Any, choice: Choice) -> None:
         "front": "on the Pareto front",
         "dominated": "another is nowhere worse",
         "idle": f"hardly moved: under {share} of the best's way down",
-        "diverged": "diverged",
     }
     for kind, look in looks.items():
         some = kinds.get(kind, [])
         if some:
             label = f"{words[kind]} ({len(some) + (kind == 'front')})" if kind in words else None
             axis.scatter(*_places(some), label=label, linewidth=0.8, **look)
-    _cross(axis, kinds.get("diverged", []), words["diverged"])
+    both = " or refused" if "refused" in kinds else ""
+    _cross(axis, choice.failed, f"diverged{both}")
     _ring(axis, choice, alone="front" not in kinds)
     axis.set_xlabel("milliseconds of an iteration: slowest party's computing, without latency")
     axis.set_ylabel(f"loss, mean of the last five; it begins at {found.start:.3g}")

@@ -76,15 +76,16 @@ class Choice:
         return self.front[0]
 
     @property
-    def diverged(self) -> list[Trial]:
-        return [trial for trial in self.found.trials if trial.diverged]
+    def failed(self) -> list[Trial]:
+        """Those that diverged or were refused."""
+        return [trial for trial in self.found.trials if trial.failure]
 
     def standing(self, trial: Trial) -> str:
         """What became of a trial, in a word."""
         if trial.number == self.chosen.number:
             return "chosen"
-        if trial.diverged:
-            return "diverged"
+        if trial.failure:
+            return "refused" if trial.refused else "diverged"
         if trial.number in self.idle:
             return "idle"
         return "front" if trial in self.front else "dominated"

@@ -104,14 +104,15 @@ def grey_relational_analysis(
             f"the distinguishing coefficient is {distinguishing:g}; give a number above 0 and at "
             "most 1"
         )
-    share = _shares(weights, table.shape[1])
+    counts = _checked(weights, table.shape[1])
     normalised = _normalised(np.where(np.asarray(larger_is_better, bool), table, -table))
     distance = 1.0 - normalised
     reach = distinguishing * distance.max()
     coefficients = np.ones_like(distance)
     if reach > 0:
         coefficients = (distance.min() + reach) / (distance + reach)
-    return Grades(normalised, coefficients, np.minimum(coefficients @ share, 1.0))
+    grades = np.minimum(coefficients @ counts / counts.sum(), 1.0)
+    return Grades(normalised, coefficients, grades)
 
 
 def _normalised(table: Floats) -> Floats:
@@ -124,15 +125,14 @@ def _normalised(table: Floats) -> Floats:
     return found
 
 
-def _shares(weights: ArrayLike | None, metrics: int) -> Floats:
-    """Weights with a sum of one."""
+def _checked(weights: ArrayLike | None, metrics: int) -> Floats:
+    """Weights of all metrics."""
     if weights is None:
-        return np.full(metrics, 1.0 / metrics)
+        return np.ones(metrics)
     given = np.array(weights, np.float64)
     fine = given.shape == (metrics,) and bool(np.isfinite(given).all()) and bool((given >= 0).all())
-    total = float(given.sum()) if fine else 0.0
-    if not 0 < total < math.inf:
+    if not fine or not 0 < float(given.sum()) < math.inf:
         raise ConfigError(
             f"the weights of {metrics} metrics are as many numbers of at least 0, not all of them 0"
         )
-    return given / total
+    return given

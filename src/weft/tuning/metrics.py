@@ -62,23 +62,11 @@ class Metrics:
         return astuple(self)
 
 
-#: What each metric is called where there is little room.
-WORDS = {
-    "seconds_near": "s/it. at 0",
-    "seconds_far": "at 0.2575",
-    "seconds_satellite": "at 0.8",
-    "loss": "loss",
-    "score": "score",
-    "volatility": "volatility",
-    "progress": "it. to 90%",
-}
 NAMES = tuple(field.name for field in fields(Metrics))
 LARGER_IS_BETTER = tuple(name == "score" for name in NAMES)
 
 
-def metrics_of(
-    records: Sequence[Record], points: Sequence[Point], *, travels: bool = True
-) -> Metrics:
+def metrics_of(records: Sequence[Record], points: Sequence[Point]) -> Metrics:
     """Judge a run.
 
     Parameters
@@ -87,12 +75,10 @@ def metrics_of(
         Its iterations, at least two; costs of setting up, before the first one ends, do not count.
     points
         Points on its way, the first at iteration 0, the last at its end.
-    travels
-        Whether messages cross a network; not where all is at one party.
     """
     losses = np.array([point.loss for point in points])
     scores = [point.score for point in points if point.iteration and point.score is not None]
-    near, far, satellite = (pace_of(records, seconds * travels) for seconds in LATENCIES)
+    near, far, satellite = (pace_of(records, seconds) for seconds in LATENCIES)
     return Metrics(
         seconds_near=near,
         seconds_far=far,

@@ -42,9 +42,11 @@ class Trial:
     settings
         All that the run was told.
     metrics
-        What it is judged by; None where it diverged.
-    diverged
+        What it is judged by; None where it does not count.
+    failure
         Why it does not count, in words; empty: it does.
+    refused
+        Whether it was refused, rather than diverged.
     seconds
         Mean seconds of an iteration without any latency; nan where it did not come to a second one.
     points
@@ -55,9 +57,10 @@ class Trial:
     told: dict[str, Any]
     settings: Settings
     metrics: Metrics | None
-    diverged: str
     seconds: float
     points: tuple[Point, ...]
+    failure: str = ""
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,8 +146,7 @@ class Search:
         """Refuse options that the algorithm would refuse in mid-search."""
         for place in (0.0, 1.0):
             self._told({bound.name: bound.at(place) for bound in self.space})
-        if ALGORITHMS[self._settings.solver].cut != "whole":
-            check_cut(self._settings, self._arena.roster)
+        check_cut(self._settings, self._arena.roster)
 
     @property
     def _arena(self) -> Arena:
@@ -211,32 +213,27 @@ class Search:
         entry = Entry(settings.solver, self._short(settings, self._iterations))
         outcome = self._arena.run(entry, watch, opened=watch.open, warm_up=number == 1)
         told = {bound.name: _value(settings, bound.name) for bound in self.space}
-        diverged = self._why_not(outcome, watch)
+        failure, refused = self._failure(outcome, watch)
+        if refused and number == 1:
+            raise ConfigError(failure)
         points, metrics = tuple(watch.points), None
-        if not diverged:
+        if not failure:
             end = Point(self._iterations, outcome.primal or 0.0, _score(outcome))
             points = (*points, end)
-            metrics = metrics_of(watch.records, points, travels=outcome.kind == "federated")
+            metrics = metrics_of(watch.records, points)
         pace = pace_of(watch.records, 0.0)
-        return Trial(number, told, settings, metrics, diverged, pace, points)
+        return Trial(number, told, settings, metrics, pace, points, failure, refused)
 
-    def _why_not(self, outcome: Outcome, watch: Watch) -> str:
-        """Why a run does not count; empty: it does.
-
-        Raises
-        ------
-        ConfigError
-            Where the run failed for another reason than that it diverged.
-        """
+    def _failure(self, outcome: Outcome, watch: Watch) -> tuple[str, bool]:
+        """Why a run does not count (empty: it does), and whether somebody refused it."""
         if outcome.failure:
-            if "grow without end" in outcome.failure or "diverged" in outcome.failure:
-                return "the weights grow without end"
-            raise ConfigError(outcome.failure)
+            grew = "grow without end" in outcome.failure or "diverged" in outcome.failure
+            return ("the weights grow without end", False) if grew else (outcome.failure, True)
         if not all(math.isfinite(point.loss) for point in watch.points):
-            return "a loss is not finite"
+            return "a loss is not finite", False
         if outcome.primal is None or outcome.primal > self._eye.start:
-            return "the loss at the end is above that of the start"
-        return ""
+            return "the loss at the end is above that of the start", False
+        return "", False
 
 
 def _score(outcome: Outcome) -> float:
