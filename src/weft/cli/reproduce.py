@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.reproduce_hyfem import EPILOG, hyfem
+from weft.cli import reproduce_hyfdca, reproduce_hyfem
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from weft.experiments.fedhybrid_study import Outcome, Study
 
 reproduce = typer.Typer(no_args_is_help=True, help="The papers' experiments, run anew.")
-reproduce.command(epilog=EPILOG)(hyfem)
+reproduce.command(epilog=reproduce_hyfdca.EPILOG)(reproduce_hyfdca.hyfdca)
+reproduce.command(epilog=reproduce_hyfem.EPILOG)(reproduce_hyfem.hyfem)
 
 
 class Weigh(StrEnum):

@@ -51,8 +51,8 @@ class FedavgParty(RoundParty):
         atom = np.where(exposed, self.seat.row_cohort, -1).astype(np.int64)
         self._guard = Batches(atom, self.seat.min_batch) if self.guarded else None
         self._full_steps = self.options.gradient == "full"
-        #: Where this party's share of a change is put together.
-        self._change = np.empty((self.seat.n_shared_columns, self.classes))
+        #: This party's share of the last change, of shared columns.
+        self.change = np.empty((self.seat.n_shared_columns, self.classes))
         self._pulls = (settings.lam, self.options.pull)
         self._moved = np.zeros_like(self.w)
         if not self._full_steps:
@@ -60,7 +60,7 @@ class FedavgParty(RoundParty):
             rows = (cells.indptr, cells.indices, cells.data, self._own, ground.labels)
             self._fixed = (*rows, *formula_of(self.loss), settings.seed)
             # Without a guard nobody looks at what was used.
-            places = (self._cohort, np.zeros_like(ground.labels), self._moved, self._change)
+            places = (self._cohort, np.zeros_like(ground.labels), self._moved, self.change)
             steps = (self.seat.party, self._steps)
             self._always = (*self._fixed, *steps, *self._pulls, *places)
 
@@ -98,7 +98,7 @@ class FedavgParty(RoundParty):
         if weights.shape != (self._cohorts,) or weights.dtype != np.int64:
             raise _malformed()
         mean = (weight, weights, *self._limits(weight))
-        change, shared = self._change, len(self._change)
+        change, shared = self.change, len(self.change)
         if self._guard is None and not self._full_steps:
             rate = self._rate / (self.options.b + math.sqrt(self.iteration))
             moved = self._moved

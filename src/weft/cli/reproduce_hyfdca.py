@@ -1,0 +1,229 @@
+"""``weft reproduce hyfdca``: the experiments of the HyFDCA paper."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from weft.experiments.hyfdca.analysis import Findings
+    from weft.experiments.hyfdca.cases import Plan
+
+EPILOG = """Example: weft reproduce hyfdca --scale small --out results/hyfdca; later, into the same
+folder, with --scale medium: what is long enough is not run again."""
+
+
+def hyfdca(
+    scale: Annotated[
+        str,
+        typer.Option(
+            metavar="tiny|small|medium|full|SHARE",
+            help="Share of the paper's iterations and modelled seconds: 0.002, 0.02, 0.2 or 1, or "
+            "any number; every figure says it.",
+        ),
+    ] = "small",
+    effects: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Another share for the 18 settings that are in Figures 6 to 8 only; 0: not run.",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA",
+            help="Only this one: mnist, newsgroups or covtype; may be given several times.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of draws, participation and samples held out.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs side by side; default: one for each core.")
+    ] = None,
+    alone: Annotated[
+        bool,
+        typer.Option(
+            "--alone",
+            help="Also measure what iterations cost with one run at a time, in all settings.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for results; runs done there stay.")
+    ] = Path("results/hyfdca"),
+) -> None:
+    """HyFDCA against FedAvg and HyFEM: Tables 5 to 8, Figures 3 to 8, and the 72 comparisons.
+
+    Runs the settings of Overman, Blum and Klabjan (2022) on MNIST, 20 newsgroups (in the place of
+    News20) and Covertype, from the folder that WEFT_DATA names, as federations in this machine's
+    processes, with the paper's hyper-parameters: HyFDCA under encryption that is measured, FedAvg
+    and HyFEM in the clear. Weft's own step rule ('safe') and the solver that it would choose are
+    run besides.
+
+    On two cores small takes up to 20 minutes, medium some hours. An interrupted command goes on
+    where it was when it is given again. The folder gets a page (README.md) with all tables beside
+    the paper's, the figures, the comparisons and curves (CSV), and every run (JSON).
+    """
+    from weft.cli.console import say
+    from weft.experiments.hyfdca.analysis import Findings
+    from weft.experiments.hyfdca.archive import Archive
+    from weft.experiments.hyfdca.report import note_of, write_report
+    from weft.experiments.hyfdca.workers import cores, measure_all, run_all
+
+    plan, not_run = _plan(scale, effects, only, seed)
+    archive = Archive(out)
+    with _Bar() as bar:
+        run_all(plan, archive, bar, workers=workers or cores())
+        if alone:
+            measure_all(plan, archive, bar)
+    findings = Findings(plan, archive)
+    remarks = write_report(out, findings, command=_command(scale, effects, only, seed))
+    _show(findings)
+    say(
+        note_of(plan),
+        *(f"not run: {name}: {reason}" for name, reason in not_run.items()),
+        *(f"- {remark}" for remark in remarks),
+        f"Page, tables, figures and runs are in {out}: begin with {out / 'README.md'}.",
+    )
+
+
+def _plan(
+    scale: str, effects: float | None, only: list[str] | None, seed: int
+) -> tuple[Plan, dict[str, str]]:
+    """What is to be run, and what lacks its data."""
+    from weft.errors import ConfigError, DataError
+    from weft.experiments.hyfdca.cases import SCALES, Plan
+    from weft.experiments.hyfdca.ground import check_data
+    from weft.experiments.hyfdca.paper import data_sets
+
+    share, others = SCALES.get(scale, (0.0, 0.0))
+    if scale not in SCALES:
+        try:
+            share = others = float(scale)
+        except ValueError:
+            share = 0.0
+        if not 0 < share <= 1:
+            raise ConfigError(
+                f"--scale {scale} is neither {', '.join(SCALES)} nor a number above 0 and at most 1"
+            )
+    for name in only or ():
+        if name not in data_sets():
+            raise ConfigError(f"--only {name}: choose one of {', '.join(data_sets())}")
+    wanted = tuple(only or data_sets())
+    not_run = {name: reason for name in wanted if (reason := check_data(name))}
+    data = tuple(name for name in wanted if name not in not_run)
+    if not data:
+        raise DataError("nothing can be run; " + " ".join(not_run.values()))
+    return Plan(share, others if effects is None else effects, data, seed), not_run
+
+
+def _command(scale: str, effects: float | None, only: list[str] | None, seed: int) -> str:
+    """What gives the same results elsewhere."""
+    parts = ["weft reproduce hyfdca", f"--scale {scale}"]
+    if effects is not None:
+        parts.append(f"--effects {effects:g}")
+    parts += [f"--only {name}" for name in only or ()]
+    return " ".join([*parts, f"--seed {seed}"])
+
+
+class _Bar:
+    """A bar on stderr with the time left; silent where that is no terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._progress: Progress | None = None
+        if sys.stderr.isatty():
+            self._progress = Progress(
+                BarColumn(24),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[left]}"),
+                TextColumn("{task.description}"),
+                console=Console(stderr=True, highlight=False),
+                transient=True,
+            )
+            self._task = self._progress.add_task("reading …", total=1.0, left="")
+
+    def __enter__(self) -> _Bar:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __call__(self, words: str, share: float, left: float | None) -> None:
+        if self._progress is not None:
+            told = "" if left is None else f"{_minutes(left)} left ·"
+            self._progress.update(self._task, description=words, completed=share, left=told)
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _show(findings: Findings) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(_counts(findings))
+    console.print(_ends(findings))
+
+
+def _counts(findings: Findings) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from weft.experiments.hyfdca.analysis import MODES, SERIES, count
+    from weft.experiments.hyfdca.cases import TITLES
+    from weft.experiments.hyfdca.paper import WINS
+
+    title = "ahead of FedAvg and HyFEM, in loss and accuracy"
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for name in ("", "equal iterations", "equal time", "both"):
+        grid.add_column(name, justify="right" if name else "left")
+    grid.add_row("HyFDCA, in the paper", *(f"{won} of 36" for won in WINS), f"{sum(WINS)} of 72")
+    for method in SERIES:
+        won = [count(list(findings.comparisons(method)), mode) for mode in MODES]
+        all_, of = (sum(values) for values in zip(*won, strict=True))
+        grid.add_row(TITLES[method], *(f"{a} of {n}" for a, n in won), f"{all_} of {of}")
+    return grid
+
+
+def _ends(findings: Findings) -> Table:
+    """Where the methods end at equal iterations."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from weft.experiments.hyfdca.cases import TITLES
+    from weft.experiments.hyfdca.paper import data_sets
+
+    title = "relative loss, accuracy after equal iterations"
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    grid.add_column("", no_wrap=True)
+    for name in TITLES.values():
+        grid.add_column(name, justify="right")
+    for data in findings.plan.data:
+        paper = data_sets()[data]
+        for setting in paper.compared:
+            number = paper.settings.index(setting)
+            cells = []
+            for method in TITLES:
+                line = findings.line(findings.case(data, number, method), "iterations")
+                if line is None:
+                    cells.append("–")
+                elif line.diverged:
+                    cells.append("diverged")
+                else:
+                    cells.append(f"{line.end['loss']:.2g} {line.end['accuracy']:.1%}")
+            grid.add_row(f"{paper.title} {setting.label}", *cells)
+    return grid

@@ -1,0 +1,166 @@
+"""Which runs there are: a data set, a setting and a method each, and how long it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from weft.algorithms.settings import Settings
+from weft.experiments.hyfdca.paper import WALL_SECONDS, DataSet, Setting, data_sets
+
+Method = Literal["hyfdca", "unit", "safe", "auto", "fedavg", "hyfem"]
+
+#: As figures and tables name them.
+TITLES: dict[Method, str] = {
+    "hyfdca": "HyFDCA",
+    "unit": "HyFDCA, ‖x‖ ≤ 1",
+    "safe": "HyFDCA safe",
+    "auto": "Weft auto",
+    "fedavg": "FedAvg",
+    "hyfem": "HyFEM",
+}
+#: Data sets of which rows are longer than 1.
+_LONG_ROWS = ("mnist", "covtype")
+#: Where ``auto`` ends: a certified gap, or so many round trips.
+_AUTO_GAP, _AUTO_TRIPS = 1e-3, 400
+_NEVER = 10**9
+
+
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One run.
+
+    Attributes
+    ----------
+    number
+        Of the setting, in the order of the paper's tables.
+    """
+
+    data: str
+    number: int
+    method: Method
+    seed: int = 0
+
+    @property
+    def paper(self) -> DataSet:
+        return data_sets()[self.data]
+
+    @property
+    def setting(self) -> Setting:
+        return self.paper.settings[self.number]
+
+    @property
+    def key(self) -> str:
+        """Name of its files."""
+        return f"{self.data}-{self.setting.key}-{self.method}-{self.seed}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.paper.title}, {self.setting.label}, {TITLES[self.method]}"
+
+    @property
+    def save_every(self) -> int:
+        """Iterations after which a run saves itself."""
+        return self.paper.iterations // 20
+
+    @property
+    def encrypts(self) -> bool:
+        """FedAvg and HyFEM send weights in the clear, as in the paper."""
+        return self.method not in ("fedavg", "hyfem")
+
+    def settings(self, lam: float, iterations: int | None, cipher: str = "plain") -> Settings:
+        """Hyper-parameters of the paper, whatever comes of them."""
+        setting, method = self.setting, self.method
+        given: dict[str, Any] = {"lam": lam, "seed": self.seed, "cipher": cipher}
+        if method == "auto":
+            # Everybody takes part: it is what a federation does that can afford that.
+            limits: dict[str, Any] = {
+                "gap": _AUTO_GAP,
+                "iterations": iterations,
+                "round_trips": _AUTO_TRIPS,
+            }
+            return Settings(solver="auto", **limits, **given)
+        given |= {"participation": setting.fraction, "gap": None, "iterations": iterations}
+        if method in ("hyfdca", "unit", "safe"):
+            local: Any = "safe" if method == "safe" else "practical"
+            # Whether its steps are short enough, ``safe`` sees by its certificates.
+            every = None if method == "safe" else _NEVER
+            iic = setting.hyfdca.iic
+            return Settings(local=local, iic=iic, certify_every=every, **given)
+        options = msgspec.to_builtins(getattr(setting, method))
+        iic = options.pop("iic")
+        known = {name: value for name, value in options.items() if value is not None}
+        return Settings(solver=method, iic=iic, options=known, certify_every=_NEVER, **given)
+
+
+class Target(NamedTuple):
+    """How far a run goes: until both are reached.
+
+    Attributes
+    ----------
+    iterations
+        Of the experiments of equal iterations.
+    seconds
+        Modelled ones, of the experiments of equal time.
+    """
+
+    iterations: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of the paper is run.
+
+    Attributes
+    ----------
+    scale
+        Share of the paper's iterations and seconds.
+    effects
+        Share of them for settings that are not compared, but only in Figures 6 to 8; 0: not run.
+    """
+
+    scale: float
+    effects: float
+    data: tuple[str, ...] = ("mnist", "newsgroups", "covtype")
+    seed: int = 0
+
+    def cases(self) -> list[Case]:
+        """All of them."""
+        return [case for name in self.data for case in self._of(name)]
+
+    def _of(self, name: str) -> Iterable[Case]:
+        paper = data_sets()[name]
+        for number, setting in enumerate(paper.settings):
+            if setting in paper.compared:
+                for method in TITLES:
+                    if method != "unit" or name in _LONG_ROWS:
+                        yield Case(name, number, method, self.seed)
+            elif self.effects:
+                yield Case(name, number, "hyfdca", self.seed)
+
+    def compared(self, case: Case) -> bool:
+        return case.setting in case.paper.compared
+
+    def target(self, case: Case) -> Target:
+        """How far a case goes."""
+        compared = self.compared(case)
+        share = self.scale if compared else self.effects
+        iterations = max(10, round(share * case.paper.iterations))
+        return Target(iterations, share * WALL_SECONDS if compared else 0.0)
+
+    def window(self, case: Case) -> int:
+        """Iterations that curves of equal iterations are smoothed over."""
+        share = self.target(case).iterations / case.paper.iterations
+        return max(1, round(share * case.paper.window))
+
+
+#: Share of the paper's lengths for settings that are compared, and for the others.
+SCALES: dict[str, tuple[float, float]] = {
+    "tiny": (0.002, 0.0),
+    "small": (0.02, 0.01),
+    "medium": (0.2, 0.1),
+    "full": (1.0, 1.0),
+}

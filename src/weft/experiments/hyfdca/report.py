@@ -1,0 +1,119 @@
+"""What ``weft reproduce hyfdca`` leaves behind, besides its runs: page, tables and figures."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from weft import __version__
+from weft.experiments.hyfdca.analysis import MODES, SERIES, Findings, count
+from weft.experiments.hyfdca.cases import TITLES, Plan
+from weft.experiments.hyfdca.figures import draw_all
+from weft.experiments.hyfdca.page import to_markdown
+from weft.experiments.hyfdca.paper import WALL_SECONDS, WINS
+from weft.report.plain import finite
+from weft.storage import replacing
+
+
+def note_of(plan: Plan) -> str:
+    """How far the runs go, in a sentence."""
+    if plan.scale == plan.effects == 1.0:
+        return (
+            f"Full length: all iterations of the paper, and {WALL_SECONDS:,.0f} modelled seconds."
+        )
+    effects = ""
+    if plan.effects and plan.effects != plan.scale:
+        effects = f", and {plan.effects:.3g} for settings that are in Figures 6 to 8 only"
+    return f"Shortened: {plan.scale:.3g} of the paper's iterations and modelled seconds{effects}."
+
+
+def write_report(folder: Path, findings: Findings, *, command: str) -> list[str]:
+    """Write page, comparisons, curves, summary and figures; returns what could not be."""
+    note = note_of(findings.plan)
+    about = [
+        f"with seed {findings.plan.seed}, Weft {__version__}, Python {platform.python_version()} "
+        f"and numpy {np.__version__}.",
+        "",
+    ]
+    remarks = draw_all(findings, folder, note)
+    page = to_markdown(findings, command=command, about=about, note=note)
+    comparisons_frame(findings).to_csv(folder / "comparisons.csv", index=False)
+    curves_frame(findings).to_csv(folder / "curves.csv", index=False, float_format="%.6g")
+    text = json.dumps(finite(_summary(findings, command)), ensure_ascii=False, indent=1)
+    for name, content in (("summary.json", text + "\n"), ("README.md", page)):
+        with replacing(folder / name) as draft:
+            draft.write_text(content, encoding="utf-8")
+    return remarks
+
+
+def comparisons_frame(findings: Findings) -> pd.DataFrame:
+    """All comparisons of all our methods."""
+    return pd.DataFrame(
+        {
+            "method": TITLES[method],
+            "data": comparison.case.paper.title,
+            "setting": comparison.case.setting.label,
+            "against": TITLES[comparison.against],
+            "equal": comparison.mode,
+            "in": comparison.measure,
+            "ours": comparison.ours,
+            "theirs": comparison.theirs,
+            "ahead": comparison.ahead,
+            "run": comparison.case.key,
+        }
+        for method in SERIES
+        for comparison in findings.comparisons(method)
+    )
+
+
+def curves_frame(findings: Findings) -> pd.DataFrame:
+    """All curves, smoothed as the figures show them."""
+    frames = []
+    for case in findings.plan.cases():
+        for mode in MODES:
+            line = findings.line(case, mode)
+            if line is None or (mode == "time" and not findings.plan.compared(case)):
+                continue
+            frames.append(
+                pd.DataFrame(
+                    {
+                        "run": case.key,
+                        "equal": mode,
+                        "iteration": line.iterations.astype(int),
+                        "modelled_seconds": line.seconds,
+                        "relative_loss": line.relative_loss,
+                        "accuracy": line.accuracy,
+                    }
+                )
+            )
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def _summary(findings: Findings, command: str) -> dict[str, Any]:
+    plan = findings.plan
+    wins = {}
+    for method in SERIES:
+        found = list(findings.comparisons(method))
+        wins[method] = {mode: count(found, mode) for mode in MODES}
+    return {
+        "weft": __version__,
+        "paper": "Overman, Blum and Klabjan 2022, HyFDCA",
+        "command": command,
+        "scale": plan.scale,
+        "effects": plan.effects,
+        "seed": plan.seed,
+        "ahead": wins,
+        "ahead_in_the_paper": dict(zip(MODES, WINS, strict=True)),
+        "central": {data: findings.central(data) for data in plan.data},
+        "costs": {
+            case.key: msgspec.to_builtins(costs)
+            for case in plan.cases()
+            if (costs := findings.costs(case))
+        },
+    }
