@@ -75,8 +75,8 @@ def _words(findings: Findings) -> list[str]:
         "- `HyFDCA` is the paper's practical local method, which takes ‖x‖ ≤ 1 for granted; rows "
         "of MNIST here are up to 20 long. `HyFDCA, ‖x‖ ≤ 1` is the same method on the same "
         "problem in other units: cells divided by the longest ‖x‖, λ by its square. `HyFDCA safe` "
-        "is Weft's own step rule at the paper's IIC, on the data as they are. `Weft auto` is what Weft does "
-        "where everybody takes part: a point in the figures where its curve ends.",
+        "is Weft's own step rule at the paper's IIC, on the data as they are. `Weft auto` is what "
+        "Weft does where everybody takes part: a point in the figures where its curve ends.",
         "- HyFDCA is encrypted (`pad`) and what that takes is measured; FedAvg and HyFEM send "
         "weights in the clear, as in the paper. Modelled seconds of an iteration: the slowest "
         "party's computing and encryption, the coordinator's work, and "
