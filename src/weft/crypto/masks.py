@@ -58,11 +58,11 @@ class Masks:
         round_ = message.get("round")
         if type(peers) is not np.ndarray or type(keys) is not bytes or type(round_) is not int:
             raise ProtocolError(f"a request for '{field}' does not say who shares the masks")
-        if peers.ndim != 1 or peers.dtype.kind != "i" or party in peers:
+        if peers.ndim != 1 or peers.dtype.kind != "i" or party in peers.tolist():
             raise ProtocolError(f"a request for '{field}' names neighbours that are none")
         if len(keys) != _KEY * len(peers):
             raise ProtocolError(f"a request for '{field}' names neighbours without their keys")
-        if len(np.unique(peers)) != len(peers):
+        if len(set(peers.tolist())) != len(peers):
             raise ProtocolError(f"a request for '{field}' names a neighbour twice")
         # Neighbours are everybody else, or as many as terms can ask for.
         if not self._alone and not self._terms.allows_scalars(len(peers) + 1):
@@ -70,13 +70,14 @@ class Masks:
         name = f"request {label_of(epoch, round_, 0)} {field}".encode()
         if "context" in message:
             name = f"context {message['context']} {field}".encode()
-        totals = np.zeros((count, 3), np.int64)
-        for number, peer in enumerate(peers.tolist()):
-            pair = self._shared(keys[_KEY * number : _KEY * (number + 1)])
-            stream = shake_256(pair.reveal() + name).digest(_WIDTH * count)
-            mask = unpacked(stream)
-            totals += mask if peer > party else -mask
-        return totals
+        streams = [
+            shake_256(self._shared(keys[at : at + _KEY]).reveal() + name).digest(_WIDTH * count)
+            for at in range(0, len(keys), _KEY)
+        ]
+        masks = unpacked(b"".join(streams)).reshape(len(streams), count, 3)
+        signs = np.where(peers > party, 1, -1)
+        total: Limbs = (masks * signs[:, None, None]).sum(axis=0)
+        return total
 
     def _refuse(self, field: str, parties: int) -> None:
         own = "its own" if parties == 1 else "a sum of two"

@@ -51,14 +51,14 @@ def add_scalars(
     None when somebody did not answer: the masks of the others do not cancel then, and the
     values are given up.
     """
-    totals = np.zeros((count, 3), np.int64)
+    packs = []
     for party, reply in replies.items():
         pack = reply.get(field)
         if not isinstance(pack, bytes) or len(pack) != count * SCALAR_BYTES:
             raise ProtocolError(
                 f"party {party} sent a malformed field '{field}', or none; the run stops"
             )
-        totals = carried(totals + unpacked(pack))
+        packs.append(pack)
     if len(replies) < len(asked):
         return None
-    return floats_of(totals)
+    return floats_of(unpacked(b"".join(packs)).reshape(len(packs), count, 3).sum(axis=0))
