@@ -265,7 +265,7 @@ def _tell(
     # In a narrower window lines wrap, rather than lose digits.
     console.width = max(console.width, _NARROWEST)
     for choice in tuning.choices:
-        say("", *_search_words(choice))
+        say("", *_search_words(choice), "")
         console.print(_grid(choice, tuning.score, wide=console.width >= _WIDE))
         hidden = len(choice.front) - _MOST_ROWS
         if hidden > 0:
@@ -314,6 +314,7 @@ def _grid(choice: Choice, score: str, *, wide: bool) -> Table:
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
+        show_edge=False,
     )
     names = [bound.name for bound in choice.found.space]
     titles = ("#", *names, "ms", "loss", "acc." if score == "accuracy" else score)

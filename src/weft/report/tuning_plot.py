@@ -55,6 +55,9 @@ def plot_tuning(choice: Choice, paths: Sequence[Path], title: str, score: str) -
     _draw_grades(right, choice, score)
     name = choice.found.algorithm
     figure.suptitle(f"{name} tuned on {title}", fontsize=12, fontweight="bold")
+    # Where everything stands is known when it has been laid out.
+    figure.draw_without_rendering()
+    _label(left, choice)
     for path in paths:
         figure.savefig(path)
     return None
@@ -142,7 +145,7 @@ def _cross(axis: Any, trials: Sequence[Trial], word: str) -> None:
 
 
 def _ring(axis: Any, choice: Choice, *, alone: bool) -> None:
-    """The chosen trial, ringed, with its options beside it on the side that has room."""
+    """A ring around the chosen trial."""
     (seconds,), (loss,) = _places([choice.chosen])
     label = "on the Pareto front (1), chosen" if alone else None
     axis.scatter(
@@ -155,6 +158,11 @@ def _ring(axis: Any, choice: Choice, *, alone: bool) -> None:
         zorder=6,
         label=label,
     )
+
+
+def _label(axis: Any, choice: Choice) -> None:
+    """The options of the chosen trial beside it, on the side that has room."""
+    (seconds,), (loss,) = _places([choice.chosen])
     text = f"chosen: trial {choice.chosen.number}\n{options_text(choice.chosen, 'line')}"
     (x, y), across, up = _room(axis, choice, text)
     axis.annotate(
@@ -163,6 +171,7 @@ def _ring(axis: Any, choice: Choice, *, alone: bool) -> None:
         xytext=(x, y),
         textcoords="offset points",
         ha=across,
+        multialignment="left",
         va=up,
         fontsize=9,
         color=INK,
