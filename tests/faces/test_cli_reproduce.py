@@ -27,8 +27,9 @@ def test_quick_compares_all_methods_and_writes_what_it_found(weft, tmp_path):
         "table.csv",
         "curves.csv",
         "summary.json",
-        "tiny-methods.png",
-        "tiny-newton.png",
+        "README.md",
+        "figure-1.png",
+        "figure-2.png",
     }
     summary = json.loads((folder / "summary.json").read_text())
     rows = {row["method"]: row for row in summary["rows"]}

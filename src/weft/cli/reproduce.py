@@ -60,7 +60,8 @@ def fedhybrid(
     and 1e-6 from the optimum of outside solvers. One seed takes some minutes.
 
     Boston and mushroom are read from the folder that WEFT_DATA names; without their files they are
-    left out. The folder gets the table (CSV), every curve, a summary and two figures a set-up.
+    left out. The folder gets a page (README.md), the table (CSV), every curve, a summary and the
+    paper's Figures 1 to 4.
     """
     from weft.cli.console import say
     from weft.drafts import building, refuse_existing
@@ -83,15 +84,28 @@ def fedhybrid(
         for name in optima:
             _show(rows_of([outcome for outcome in outcomes if outcome.setup == name]))
     with building(out) as draft:
-        remarks = write_study(draft, outcomes, weigh=weigh.value, optima=optima, not_run=not_run)
+        remarks = write_study(
+            draft,
+            outcomes,
+            weigh=weigh.value,
+            optima=optima,
+            not_run=not_run,
+            command=_command(setup, weigh, seeds, quick),
+        )
     say(
         "An iteration is one round trip; an iteration of DiSCO is one exchange of its conjugate "
         "gradients, and updates are its Newton steps. Round trips include matching and setting up. "
         "Counted is the first time that a run is so near; it may rise again, as the figures show.",
         *(f"not run: {name}: {reason}" for name, reason in not_run.items()),
         *(f"- {remark}" for remark in remarks),
-        f"Table, curves, figures and summary are in {out}.",
+        f"Page, table, curves, figures and summary are in {out}.",
     )
+
+
+def _command(setup: str | None, weigh: Weigh, seeds: int, quick: bool) -> str:
+    parts = ["weft reproduce fedhybrid", *([f"--setup {setup}"] if setup else ())]
+    parts += [f"--weigh {weigh.value}", f"--seeds {seeds}", *(["--quick"] if quick else ())]
+    return " ".join(parts)
 
 
 def _studies(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,37 @@ _CEILING = 1e4
 _MOST_ITERATIONS = 200
 
 
-def plot_methods(outcomes: Sequence[Outcome], path: Path, *, title: str) -> str | None:
-    """Like Figures 1 and 3: FedAvg, DiSCO, FedH-N and some FedH-K.
+def draw_figures(outcomes: Sequence[Outcome], folder: Path) -> list[str]:
+    """Figures 1 to 4, as far as their set-ups were run; of any other, as Figures 1 and 2.
 
     Returns
     -------
-    str or None
-        None when the file was written, else a sentence on how to get it.
+    list of str
+        Sentences about what could not be drawn.
     """
+    run = dict.fromkeys(outcome.setup for outcome in outcomes)
+    strange = tuple(setup for setup in run if setup not in _PANELS)
+    remarks = set()
+    for number, (draw, setups) in _FIGURES.items():
+        shown = [setup for setup in setups if setup in run] or list(strange if number < 3 else ())
+        if not shown:
+            continue
+        figure = new_figure(5.6 * len(shown) + 1.2, 4.8)
+        if figure is None:
+            remarks.add(not_drawn("FedHybrid"))
+            continue
+        for axis, setup in zip(
+            figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True
+        ):
+            draw(axis, [outcome for outcome in outcomes if outcome.setup == setup])
+            axis.set_title(_PANELS.get(setup, setup), fontsize=11)
+        figure.suptitle(f"Figure {number}: {_TITLES[number % 2]}", fontsize=13, fontweight="bold")
+        figure.savefig(folder / f"figure-{number}.png", dpi=110)
+    return sorted(remarks)
+
+
+def _draw_methods(axis: Any, outcomes: Sequence[Outcome]) -> None:
+    """FedAvg, DiSCO, FedH-N and some FedH-K."""
     ladder = _ladder(outcomes)
     chosen = {ladder[len(ladder) // 3].label, ladder[2 * len(ladder) // 3].label, ladder[-1].label}
     drawn = [o for o in outcomes if o.label in {"FedAvg", "DiSCO", *chosen}]
@@ -41,14 +64,14 @@ def plot_methods(outcomes: Sequence[Outcome], path: Path, *, title: str) -> str 
             looks.append({"color": BLUE, "linewidth": 2.6})
         else:
             looks.append({"color": next(middle), "linewidth": 1.6})
-    return _plot(drawn, looks, path, title)
+    _draw(axis, drawn, looks)
 
 
-def plot_ladder(outcomes: Sequence[Outcome], path: Path, *, title: str) -> str | None:
-    """Like Figures 2 and 4: FedHybrid alone, with more and more Newton-type parties."""
+def _draw_ladder(axis: Any, outcomes: Sequence[Outcome]) -> None:
+    """FedHybrid alone, with more and more Newton-type parties."""
     drawn = _ladder(outcomes)
     looks = [{"color": shade, "linewidth": 1.8} for shade in _shades(len(drawn))]
-    return _plot(drawn, looks, path, title)
+    _draw(axis, drawn, looks)
 
 
 def _ladder(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -65,13 +88,7 @@ def _shades(count: int) -> list[str]:
     return [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0.85, 0.1, count))]
 
 
-def _plot(
-    outcomes: Sequence[Outcome], looks: Sequence[dict[str, Any]], path: Path, title: str
-) -> str | None:
-    figure = new_figure(7.5, 5)
-    if figure is None:
-        return not_drawn("FedHybrid")
-    axis = figure.subplots()
+def _draw(axis: Any, outcomes: Sequence[Outcome], looks: Sequence[dict[str, Any]]) -> None:
     longest = max(len(outcome.trial.distances) for outcome in outcomes)
     last = min(longest, _MOST_ITERATIONS)
     for outcome, look in zip(outcomes, looks, strict=True):
@@ -86,9 +103,23 @@ def _plot(
     axis.set_ylim(_FLOOR, min(2 * top, _CEILING))
     axis.set_xlim(0, last)
     axis.set_xlabel("iteration (one round trip each)")
-    axis.set_ylabel("relative distance to the optimum, (P − P*) / P*")
+    axis.set_ylabel("(P − P*) / P*")
     polish(axis)
     axis.legend(frameon=False, fontsize=9, loc="upper right")
-    figure.suptitle(title, fontsize=13, fontweight="bold")
-    figure.savefig(path)
-    return None
+
+
+#: What the paper's figures show, of which set-ups.
+_FIGURES: dict[int, tuple[Callable[[Any, Sequence[Outcome]], None], tuple[str, ...]]] = {
+    1: (_draw_methods, ("boston", "mushroom")),
+    2: (_draw_ladder, ("boston", "synthetic_logistic")),
+    3: (_draw_methods, ("synthetic_squares", "synthetic_logistic")),
+    4: (_draw_ladder, ("synthetic_squares", "mushroom")),
+}
+_TITLES = ("FedHybrid by the number of Newton-type parties", "FedAvg, DiSCO and FedHybrid")
+#: The paper's set-ups, by their numbers.
+_PANELS = {
+    "synthetic_squares": "(1) least squares, synthetic",
+    "boston": "(2) least squares, Boston",
+    "synthetic_logistic": "(3) logistic, synthetic",
+    "mushroom": "(4) logistic, mushroom",
+}

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from weft import __version__
-from weft.experiments.fedhybrid_figures import plot_ladder, plot_methods
+from weft.experiments.fedhybrid_figures import draw_figures
 from weft.experiments.fedhybrid_study import COARSE, FINE, Outcome
 from weft.report.plain import finite
 
@@ -84,8 +84,9 @@ def write_study(
     weigh: str,
     optima: Mapping[str, Mapping[str, Any]],
     not_run: Mapping[str, str],
+    command: str,
 ) -> list[str]:
-    """Table, runs, curves, summary and figures, into a folder that exists.
+    """Page, table, curves, summary and figures, into a folder that exists.
 
     Parameters
     ----------
@@ -93,6 +94,8 @@ def write_study(
         By set-up: P* of the first seed's data, and who found it.
     not_run
         Set-ups that were left out, and why.
+    command
+        What was typed to get it.
 
     Returns
     -------
@@ -117,7 +120,13 @@ def write_study(
     }
     text = json.dumps(finite(summary), ensure_ascii=False, indent=2, allow_nan=False)
     (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
-    return _figures(folder, outcomes)
+    first = min(outcome.seed for outcome in outcomes)
+    remarks = draw_figures([outcome for outcome in outcomes if outcome.seed == first], folder)
+    page = _page(rows_of(outcomes), command, weigh, not_run)
+    drawn = sorted(path.name for path in folder.glob("figure-*.png"))
+    page += "".join(f"![{name.removesuffix('.png')}]({name})\n\n" for name in drawn)
+    (folder / "README.md").write_text(page.rstrip() + "\n", encoding="utf-8")
+    return remarks
 
 
 def _curve(outcome: Outcome) -> pd.DataFrame:
@@ -135,15 +144,36 @@ def _curve(outcome: Outcome) -> pd.DataFrame:
     )
 
 
-def _figures(folder: Path, outcomes: Sequence[Outcome]) -> list[str]:
-    """Two for each set-up, of the first seed."""
-    first = min(outcome.seed for outcome in outcomes)
-    remarks = set()
-    for setup in dict.fromkeys(outcome.setup for outcome in outcomes):
-        drawn = [o for o in outcomes if o.setup == setup and o.seed == first]
-        name = setup.replace("_", " ")
-        title = f"{name}: FedAvg, DiSCO and FedHybrid"
-        remarks.add(plot_methods(drawn, folder / f"{setup}-methods.png", title=title))
-        title = f"{name}: FedHybrid by the number of Newton-type parties"
-        remarks.add(plot_ladder(drawn, folder / f"{setup}-newton.png", title=title))
-    return sorted(remark for remark in remarks if remark)
+def _page(rows: Sequence[Row], command: str, weigh: str, not_run: Mapping[str, str]) -> str:
+    """Table and figures, to read."""
+    lines = [
+        "# FedHybrid's experiments, run anew",
+        "",
+        "Niu and Wei, *FedHybrid: A Hybrid Primal-Dual Algorithm Framework for Federated "
+        "Optimization* (2021), section 5 and C. Written by",
+        "",
+        f"```\n{command}\n```",
+        "",
+        f"Weft {__version__}. Every method has the best steps of a search; {weigh} weigh the same. "
+        f"Iterations to a relative distance (P − P*)/P* of {COARSE:g} / {FINE:g}, and the distance "
+        "at the end. docs/fedhybrid.md says how the figures were got, and where the paper's claims "
+        "hold.",
+        "",
+    ]
+    setups = list(dict.fromkeys(row.setup for row in rows))
+    cells = {(row.setup, row.method): row for row in rows}
+    lines.append("| method | " + " | ".join(name.replace("_", " ") for name in setups) + " |")
+    lines.append("|---|" + "---|" * len(setups))
+    for method in dict.fromkeys(row.method for row in rows):
+        told = [_cell(cells.get((setup, method))) for setup in setups]
+        lines.append(f"| {method} | " + " | ".join(told) + " |")
+    lines += ["", *(f"Not run: {name}: {reason}" for name, reason in not_run.items()), ""]
+    return "\n".join(lines)
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    counts = (row.iterations_coarse, row.iterations_fine)
+    told = " / ".join("–" if count is None else str(count) for count in counts)
+    return f"{told} ({row.distance_at_end:.0e})"

@@ -39,6 +39,8 @@ _UNLIMITED = 10**9
 _POINTS = 60
 #: By which factor iterations grow from point to point afterwards.
 _GROWTH = 1.05
+#: About how many iterations the solver takes that Weft chooses.
+_AUTO_ITERATIONS = 50
 #: Iterations that say what one costs, where only that is wanted.
 _COUNTED = 20
 
@@ -107,7 +109,7 @@ def run(
     """
     ground = ground_of(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
     if case.method == "auto":
-        return _certified(case, ground, target, progress)
+        return _certified(case, ground, progress)
     return _Course(case, ground, target, folder, progress).run()
 
 
@@ -227,7 +229,7 @@ def _save(folder: Path, curve: Curve) -> None:
     draft.replace(folder / "curve.json")
 
 
-def _certified(case: Case, ground: Ground, target: Target, progress: Progress) -> Curve:
+def _certified(case: Case, ground: Ground, progress: Progress) -> Curve:
     """A run of the solver that Weft chooses: P where it is certified, the accuracy at its end."""
     curve, federation = Curve(ended=True), _federation(ground)
     scale = Scale(federation)
@@ -237,10 +239,10 @@ def _certified(case: Case, ground: Ground, target: Target, progress: Progress) -
         curve.length = record.iteration
         if record.primal is not None:
             curve.add(record.iteration, record.primal, math.nan, record.round_trips)
-        progress(record.iteration, target.iterations)
+        progress(record.iteration, _AUTO_ITERATIONS)
         scale.go_on()
 
-    settings = case.settings(ground.lam, target.iterations, "pad")
+    settings = case.settings(ground.lam, None, "pad")
     trained = federation.train(settings, progress=follow, through=scale.watch)
     w = _weights(trained.model, ground)
     last = trained.result.history[-1]
