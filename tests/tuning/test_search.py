@@ -201,6 +201,17 @@ def test_who_hardly_moves_is_left_out_unless_the_paper_is_followed():
     assert weighty.graded.grades[0] == pytest.approx((5 + 2 + 4 * 0.5) / 11)
 
 
+def test_what_weighs_nothing_does_not_decide():
+    """Not even who is on the front: seconds, which no two runs have the same, for example."""
+    free = dict.fromkeys(("seconds_near", "seconds_far", "seconds_satellite"), 0.0)
+    slower = trial(1, 9.0, 8.0, 7.0, 0.2, 0.9, 0.1, 5.0)
+    for first_ in (GOOD, slower):
+        choice = choose(
+            found_of(first_, trial(2, 3.0, 3.0, 3.0, 0.3, 0.9, 0.1, 5.0)), Rules(1.0, free)
+        )
+        assert [t.number for t in choice.front] == [1]
+
+
 def test_where_all_diverge_a_sentence_says_where_to_look():
     with pytest.raises(ConfigError, match=r"all 1 trials of 'fedavg' diverged.*a=1:2"):
         choose(found_of(LOST), Rules())

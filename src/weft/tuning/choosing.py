@@ -25,7 +25,8 @@ class Rules:
     Attributes
     ----------
     weights
-        Of metrics, in grades; those not named weigh 1.
+        Of metrics, in grades; those not named weigh 1, and with 0 one does not count for the front
+        either.
     least_progress
         Trials that lower the loss by less than this share of what the best one does are left out:
         a run that hardly moves is fast and steady, which would earn it a good grade. 0: none is.
@@ -111,7 +112,10 @@ def choose(found: Found, rules: Rules) -> Choice:
     moved = way >= rules.least_progress * way.max()
     idle = frozenset(t.number for t, fine in zip(sound, moved, strict=True) if not fine)
     table, sound = table[moved], [trial for trial in sound if trial.number not in idle]
-    front = np.flatnonzero(pareto_front(table, LARGER_IS_BETTER))
+    # What weighs nothing must not bring anybody onto the front either.
+    counts = np.flatnonzero(rules.shares)
+    better = np.array(LARGER_IS_BETTER)[counts].tolist()
+    front = np.flatnonzero(pareto_front(table[:, counts], better))
     graded = grey_relational_analysis(
         table[front],
         LARGER_IS_BETTER,
