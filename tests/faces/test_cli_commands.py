@@ -73,6 +73,7 @@ def test_split_check_train_predict(weft, tmp_path, name, suffix, cutting):
         "history.csv",
         "history.parquet",
         "convergence.png",
+        "report.html",
         "summary.json",
         "summary.md",
         "config.toml",

@@ -69,7 +69,8 @@ def test_algorithms_stand_side_by_side_with_the_judge(weft, hospitals, tmp_path,
     assert table_width(outcome.out) <= 80
     folder = tmp_path / "c"
     assert {path.name for path in folder.iterdir()} == {
-        *("comparison.csv", "histories.csv", "comparison.png", "summary.json", "config.toml")
+        *("comparison.csv", "histories.csv", "comparison.png"),
+        *("summary.json", "config.toml", "report.html"),
     }
     assert (folder / "comparison.png").read_bytes()[:4] == b"\x89PNG"
     summary = json.loads((folder / "summary.json").read_text())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -76,3 +77,7 @@ class Meter:
             sum(c.bytes_up for c in costs),
             sum(c.slowest for c in costs),
         )
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Costs by phase, in the order in which they first came, as plain values."""
+        return {phase: asdict(cost) for phase, cost in self.phases.items()}

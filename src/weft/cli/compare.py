@@ -28,6 +28,7 @@ _WIDE = 120
 
 
 def compare(
+    context: typer.Context,
     config: Annotated[Path, typer.Argument(help="The federation's config.toml.")],
     algorithms: Annotated[
         str | None,
@@ -97,7 +98,8 @@ def compare(
     The table has, for each: the loss P of its model on the pooled table, how far that is above the
     optimum that liblinear, scipy or scikit-learn finds there (central), the gap that the run itself
     has certified, accuracy or R², and what it cost. alone is what parties reach with their own rows
-    and columns. The folder gets comparison.csv, histories.csv, comparison.png and summary.json.
+    and columns. The folder gets comparison.csv, histories.csv, comparison.png, summary.json and
+    report.html, in which curves can be switched on and off and drawn against any cost.
     """
     from weft.comparison.choosing import named
     from weft.config.comparing import read_assignments
@@ -124,6 +126,7 @@ def compare(
         keys=keys,
         other_cipher=cipher is not None,
         quiet=quiet or json,
+        command=context.obj or "",
     )
     _insist_on_a_run(comparison)
     with building(folder) as draft:
@@ -201,6 +204,7 @@ def _compare(
     keys: Path | None,
     other_cipher: bool,
     quiet: bool,
+    command: str,
 ) -> Comparison:
     from weft.comparison.choosing import ALONE, entries_of
     from weft.comparison.running import Arena
@@ -228,7 +232,13 @@ def _compare(
     if names is None or ALONE in names:
         outcomes += arena.alone()
     return Comparison.of(
-        arena, outcomes, name=plan.name, settings=settings, left_out=left_out, latency=latency
+        arena,
+        outcomes,
+        name=plan.name,
+        settings=settings,
+        left_out=left_out,
+        latency=latency,
+        command=command,
     )
 
 
@@ -290,7 +300,7 @@ def _tell(folder: Path, comparison: Comparison, remarks: list[str], json: bool) 
     lines = [f"{o.name} failed: {o.failure}" for o in comparison.outcomes if o.failure]
     lines += [f"{name} left out: {_why(name, why)}" for name, why in comparison.left_out.items()]
     say(*(line for words in [*lines, *remarks] for line in item(words)))
-    say(f"Table, histories, plot and summary are in {folder}.")
+    say(f"Table, histories, plot, summary and report.html are in {folder}.")
 
 
 def _why(name: str, sentence: str) -> str:

@@ -9,9 +9,10 @@ import typer
 
 
 def demo(
+    context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Also write model, history and plot to this new folder.")
+        Path | None, typer.Option(help="Also write model, history and report to this new folder.")
     ] = None,
     cipher: Annotated[
         str,
@@ -44,7 +45,14 @@ def demo(
         done = run_demo(cipher, line, solver=solver)
     if out is not None:
         with building(out) as draft:
-            write_results(draft, done.trained, done.settings, name=NAME)
+            write_results(
+                draft,
+                done.trained,
+                done.settings,
+                name=NAME,
+                accuracy=done.accuracy(),
+                command=context.obj or "",
+            )
     figures = done.figures
     if json:
         say_json(figures.to_dict())
@@ -74,4 +82,4 @@ def demo(
         *(f"- {remark}" for remark in figures.remarks),
     )
     if out is not None:
-        say(f"Model, history and plot are in {out}.")
+        say(f"Model, history, plot and report.html are in {out}.")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def submit(
+    context: typer.Context,
     kit: KitFolder,
     config: Annotated[Path, typer.Argument(help="What to train, without any party's files.")],
     out: Annotated[
@@ -44,9 +45,10 @@ def submit(
     [[party]] with names only, to take some of the parties that are connected. With [neural] in the
     place of [model] and [solver], as for weft neural run, networks are trained.
 
-    Follows the run and brings back its history, plot and summary; and the model, if --keys and
-    --party are those of a party that gets it. Parties that get the model have it on their sites in
-    any case. The server's model of a neural run is sealed to nobody, and always comes along.
+    Follows the run and brings back its history, plot, summary and report.html; and the model, if
+    --keys and --party are those of a party that gets it. Parties that get the model have it on
+    their sites in any case. The server's model of a neural run is sealed to nobody, and always
+    comes along.
 
     If the coordinator's process dies, the run is handed in again and goes on where it was. If this
     command is interrupted, the run goes on: --resume RUN follows it again, weft stop ends it.
@@ -93,7 +95,9 @@ def submit(
             sys.exit(130)
         if ended.state != "over":
             raise ProtocolError(_why_not(ended, kit))
-        summary, remarks = write_out(Path(into), folder, plan, keys, party)
+        summary, remarks = write_out(
+            Path(into), folder, plan, keys, party, command=context.obj or ""
+        )
     if not quiet or json:
         _tell(task, folder, summary, remarks, json=json, run=run)
 
@@ -111,7 +115,7 @@ def _tell(
         return
     from weft.cli.console import tell_run
 
-    holds = "History, plot and summary"
+    holds = "History, plot, summary and report.html"
     tell_run(folder, summary, remarks, json=json, holds=holds, run=run)
 
 

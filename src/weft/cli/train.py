@@ -12,6 +12,7 @@ import typer
 
 
 def train(
+    context: typer.Context,
     config: Annotated[Path, typer.Argument(help="The federation's config.toml.")],
     out: Annotated[
         Path | None, typer.Option(help="New results folder; by default results/NAME.")
@@ -43,8 +44,9 @@ def train(
     """Train the model that a config describes, all parties in this process.
 
     Stops at the certified gap that the config asks for and writes the model, the history (CSV and
-    Parquet), a convergence plot, a summary and a copy of the config. The folder appears when
-    everything is in it.
+    Parquet), a convergence plot, a summary, a copy of the config and report.html, which shows all
+    of it and who holds what in a browser, without any network. The folder appears when everything
+    is in it.
 
     The solver is chosen by the loss and by who takes part, unless name in the config's [solver]
     section says otherwise; weft check tells which it will be. To have lambda chosen too, list
@@ -107,19 +109,33 @@ def train(
         )
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(settings, progress=line, checkpointing=saving)
+        known = exposure_remarks(plan.ledger(ledger), list(problem.tiles))
         with building(folder, replace=resume) as draft:
-            summary, remarks = write_results(
-                draft, trained, settings, name=plan.name, config=config
-            )
             if recorder is not None:
+                # Before the report, which looks into it.
                 place(recorder, draft)
+            summary, remarks = write_results(
+                draft,
+                trained,
+                settings,
+                name=plan.name,
+                config=config,
+                remarks=known,
+                command=context.obj or "",
+            )
     if saving is not None:
         shutil.rmtree(store, ignore_errors=True)
-    remarks += exposure_remarks(plan.ledger(ledger), list(problem.tiles))
+    remarks += known
     if recorder is not None:
         remarks.append(f"every message is kept too: weft audit {folder}")
     if not quiet or json:
-        tell_run(folder, summary, remarks, json=json, holds="Model, history, plot and summary")
+        tell_run(
+            folder,
+            summary,
+            remarks,
+            json=json,
+            holds="Model, history, plot, summary and report.html",
+        )
 
 
 def _refuse_leftovers(folder: Path, store: Path) -> None:

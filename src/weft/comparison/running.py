@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -57,6 +57,8 @@ class Outcome:
         Accuracy, or R² and RMSE, on the samples trained on and on those held out.
     failure
         Why there is no model, in a sentence; empty: there is one.
+    phases
+        What each phase of its messages cost.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Outcome:
     stopped: str = ""
     failure: str = ""
     notes: list[str] = field(default_factory=list)
+    phases: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def modelled_seconds(self, latency: float) -> float:
         """The slowest party's computing, and so much for every round trip."""
@@ -100,6 +103,8 @@ class Arena:
         Who holds what.
     train, test
         The pooled samples that are trained on, and those held out.
+    alone_scores
+        What each party that `alone` tried reaches, on those held out where there are any.
     """
 
     def __init__(
@@ -132,6 +137,7 @@ class Arena:
         self._check(settings)
         self._few = _some(self._seated, self.roster.n_samples, settings.seed)
         self.problem = Problem.of(self.train, settings.make_loss(), settings.lam)
+        self.alone_scores: dict[str, dict[str, float]] = {}
 
     @cached_property
     def optimum(self) -> Optimum:
@@ -262,7 +268,7 @@ class Arena:
         result = trained.result
         outcome.history = result.history
         outcome.settings, outcome.stopped = trained.settings, result.stopped
-        outcome.notes = result.notes
+        outcome.notes, outcome.phases = result.notes, trained.meter.to_dict()
         outcome.gap = None if result.certificate is None else result.certificate.gap
         self._measure(outcome, weights_of(trained.model, self.train))
 
@@ -309,6 +315,8 @@ class Arena:
             solved = solve(Problem.of(table, self.problem.loss, self.problem.lam))
             outcome.compute_seconds, outcome.stopped = solved.seconds, solved.how
             self._measure(outcome, _embedded(solved.w, table, self.train))
+            if outcome.primal is not None:
+                self.alone_scores[name] = outcome.test or outcome.train
             found.append(outcome)
         good = [outcome for outcome in found if outcome.primal is not None]
         if not good:

@@ -82,6 +82,8 @@ def write_out(
     config: Config | NeuralConfig,
     keys: Path | None,
     party: str | None,
+    *,
+    command: str = "",
 ) -> tuple[dict[str, Any], list[str]]:
     """Make a results folder of what the coordinator gave.
 
@@ -91,6 +93,8 @@ def write_out(
         Folder with the coordinator's files.
     keys, party
         Whose keys open a linear model; None: there will be none in the folder.
+    command
+        With which a linear model was asked for.
 
     Returns
     -------
@@ -100,6 +104,7 @@ def write_out(
     if not isinstance(config, Config):
         return _write_neural(returned, out, config)
     parcel = Parcel(returned)
+    parcel.summary["command"] = command
     model, remarks = None, []
     if keys is None or party is None:
         remarks.append(

@@ -17,9 +17,13 @@ from weft import __version__
 from weft.algorithms.settings import Settings
 from weft.comparison.choosing import CENTRAL
 from weft.comparison.running import Arena, Outcome
+from weft.report.cohorts import cohorts_of
 from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.history import certificates, history_frame
+from weft.report.holdings import kind_of
+from weft.report.page import PAGE, write_page
 from weft.report.plain import finite
+from weft.report.summary import versions
 
 #: Seconds of a round trip: none, across Europe with encryption on top, and across the world.
 LATENCIES = (0.0, 0.2575, 0.8)
@@ -40,6 +44,12 @@ class Comparison:
         Algorithms that do not fit, and why.
     latency
         Seconds of a round trip in budgets and plots.
+    kind, party_names, cohorts, terms
+        How the table is cut, who holds which part of it, and on which terms the parties ran.
+    alone
+        Scores of each party that tried alone.
+    command
+        With which the comparison was started.
     """
 
     name: str
@@ -55,6 +65,12 @@ class Comparison:
     outcomes: list[Outcome]
     left_out: dict[str, str]
     latency: float
+    kind: str
+    party_names: list[str]
+    cohorts: dict[str, Any]
+    terms: dict[str, Any]
+    alone: dict[str, dict[str, float]]
+    command: str = ""
 
     @classmethod
     def of(
@@ -66,6 +82,7 @@ class Comparison:
         settings: Settings,
         left_out: Mapping[str, str],
         latency: float,
+        command: str = "",
     ) -> Comparison:
         """Outcomes in order: the nearest to the optimum first, those without a model last."""
         optimum, judged_by = arena.optimum.primal, arena.optimum.how
@@ -89,6 +106,12 @@ class Comparison:
             outcomes=sorted(outcomes, key=lambda o: math.inf if o.primal is None else o.primal),
             left_out=dict(left_out),
             latency=latency,
+            kind=kind_of(arena.roster),
+            party_names=list(arena.roster.parties),
+            cohorts=cohorts_of(arena.roster),
+            terms=msgspec.to_builtins(arena.roster.terms),
+            alone=dict(arena.alone_scores),
+            command=command,
         )
 
     def distance(self, primal: float | None) -> float | None:
@@ -132,13 +155,14 @@ class Comparison:
             "failure": outcome.failure or None,
             "notes": outcome.notes,
             "options": {} if settings is None else settings.options,
+            "phases": outcome.phases,
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the histories, ready for JSON."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "outcomes"}
         plain["settings"] = msgspec.to_builtins(self.settings)
-        return {**plain, "results": self.rows(), "weft": __version__}
+        return {**plain, "results": self.rows(), "weft": __version__, "versions": versions()}
 
     def histories(self) -> pd.DataFrame:
         """All iterations of all runs, with modelled seconds and the distance of certificates."""
@@ -189,7 +213,7 @@ def _modelled(frame: pd.DataFrame, outcome: Outcome, latency: float) -> pd.Serie
 def write_comparison(
     folder: Path, comparison: Comparison, *, config: Path | None = None
 ) -> list[str]:
-    """Write table, histories, plot and summary into a folder that exists.
+    """Write table, histories, plot, summary and report into a folder that exists.
 
     Returns
     -------
@@ -208,6 +232,7 @@ def write_comparison(
     (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
+    write_page(folder, folder / PAGE)
     return [remark] if remark else []
 
 
@@ -218,6 +243,6 @@ def table_frame(comparison: Comparison) -> pd.DataFrame:
         scores = {f"train_{key}": value for key, value in row.pop("train").items()}
         scores |= {f"test_{key}": value for key, value in (row.pop("test") or {}).items()}
         seconds = row.pop("modelled_seconds")
-        del row["notes"], row["options"]
+        del row["notes"], row["options"], row["phases"]
         flat.append(row | scores | {f"seconds_at_{l}": value for l, value in seconds.items()})
     return pd.DataFrame(flat)

@@ -544,3 +544,12 @@ def meaning_of(direction: Direction, phase: str, field: str) -> Meaning | None:
     """What a field is; None: the table does not know it."""
     name = re.sub(r"\.\d+$", ".#", field)
     return _FLAT.get((direction, phase, name)) or _FLAT.get((direction, "*", name))
+
+
+def fields_of(direction: Direction, phase: str) -> dict[str, Meaning]:
+    """The fields that a message of a phase may have beside those of any phase."""
+    return {
+        field: meaning
+        for (way, where, field), meaning in _FLAT.items()
+        if (way, where) == (direction, phase)
+    }

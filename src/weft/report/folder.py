@@ -13,6 +13,7 @@ from weft.algorithms.settings import Settings
 from weft.federation import Trained
 from weft.model import Model
 from weft.report.history import history_frame, write_history
+from weft.report.page import PAGE, write_page
 from weft.report.path import edge_remark, has_path, path_frame
 from weft.report.path_plot import plot_path
 from weft.report.plots import plot_convergence
@@ -20,11 +21,22 @@ from weft.report.summary import summarise, to_markdown
 
 
 def write_results(
-    folder: Path, trained: Trained, settings: Settings, *, name: str, config: Path | None = None
+    folder: Path,
+    trained: Trained,
+    settings: Settings,
+    *,
+    name: str,
+    config: Path | None = None,
+    **more: Any,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Write model, history, plot and summary of a run into a folder that exists.
+    """Write model, history, plot, summary and report of a run into a folder that exists.
 
     A run over several λ or folds also gets a table of them, ``path.csv``, and its plot.
+
+    Parameters
+    ----------
+    more
+        What else `summarise` shall know.
 
     Returns
     -------
@@ -34,7 +46,7 @@ def write_results(
     """
     result = trained.result
     path = path_frame(result, settings.make_loss().task) if has_path(result) else None
-    summary = summarise(trained, settings, name)
+    summary = summarise(trained, settings, name, encryption=trained.encryption, **more)
     history = history_frame(result.history)
     return summary, write_files(folder, trained.model, history, path, summary, settings, config)
 
@@ -69,4 +81,5 @@ def write_files(
     (folder / "summary.md").write_text(to_markdown(summary), encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
+    write_page(folder, folder / PAGE)
     return [remark for remark in remarks if remark]

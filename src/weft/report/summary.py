@@ -3,25 +3,52 @@
 from __future__ import annotations
 
 import math
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from weft import __version__
 from weft.algorithms.settings import Settings
 from weft.coordination import Outcome, lost_features
+from weft.crypto.cost import Spent
 from weft.losses import get_loss
+from weft.report.cohorts import cohorts_of
 from weft.report.holdings import kind_of
 from weft.report.path import choice_sentence, has_path, path_frame
 
 
-def summarise(trained: Outcome, settings: Settings, name: str) -> dict[str, Any]:
+def summarise(
+    trained: Outcome,
+    settings: Settings,
+    name: str,
+    *,
+    encryption: Spent | None = None,
+    accuracy: dict[str, Any] | None = None,
+    remarks: Sequence[str] = (),
+    command: str = "",
+) -> dict[str, Any]:
     """A run as plain values, ready for JSON.
 
     ``certificate`` is a proof about the released model, or None; ``estimate`` is what the
     coordinator last guessed and proves nothing, or None. ``solver`` is the one that ran, while
     ``settings`` are as they were given. ``path`` has an entry for every λ of a run over several λ
-    or folds, else None, and ``choice`` says which of them is released.
+    or folds, else None, and ``choice`` says which of them is released. ``phases`` are the meter's
+    counts, and ``cohorts`` say who holds how much, without any id.
+
+    Parameters
+    ----------
+    encryption
+        What the parties spent on it; None: they have told nobody.
+    accuracy
+        What is known of it from outside: ``where``, ``federated``, ``central`` and ``alone``.
+    remarks
+        Sentences about the run that it does not know itself, such as those of ledgers.
+    command
+        With which the run was started.
     """
     result, roster, head = trained.result, trained.roster, trained.head
     return {
@@ -34,6 +61,9 @@ def summarise(trained: Outcome, settings: Settings, name: str) -> dict[str, Any]
         "certificate": _certificate(trained),
         "estimate": _estimate(trained),
         "cost": _cost(trained),
+        "phases": trained.meter.to_dict(),
+        "encryption": _encryption(trained, encryption),
+        "accuracy": accuracy,
         "federation": {
             "kind": kind_of(roster),
             "parties": list(roster.parties),
@@ -43,11 +73,22 @@ def summarise(trained: Outcome, settings: Settings, name: str) -> dict[str, Any]
             "overlap": roster.overlap,
             "recipients": head.info["recipients"],
         },
+        "cohorts": cohorts_of(roster),
         "classes": head.classes,
         "settings": msgspec.to_builtins(settings),
+        "terms": msgspec.to_builtins(roster.terms),
+        "gone": list(result.gone),
         "notes": list(result.notes),
+        "remarks": list(remarks),
+        "command": command,
         "weft": __version__,
+        "versions": versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Of all that decides on the bits of a result."""
+    return {"weft": __version__, "python": platform.python_version(), "numpy": np.__version__}
 
 
 def _features(trained: Outcome) -> int:
@@ -101,6 +142,14 @@ def _cost(trained: Outcome) -> dict[str, Any]:
         "compute_seconds": last.compute_seconds,
         "wall_seconds": last.wall_seconds,
     }
+
+
+def _encryption(trained: Outcome, spent: Spent | None) -> dict[str, Any]:
+    """What encryption has cost; the parties' part is None where only a coordinator counted."""
+    sides = {"coordinator": trained.adder.cost, "parties": None, "slowest": None}
+    if spent is not None:
+        sides = {name: getattr(spent, name) for name in sides}
+    return {name: None if cost is None else asdict(cost) for name, cost in sides.items()}
 
 
 def shortfall(summary: dict[str, Any]) -> str | None:

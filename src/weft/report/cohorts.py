@@ -1,0 +1,90 @@
+"""Who holds which part of the table, for a picture: sizes and holders, and not one id.
+
+This is what a coordinator knows of a federation (`weft.matching.roster.Roster`), in a form that a
+summary can keep: a line for every group of samples and of features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from weft.matching.axis import Axis, Ints
+from weft.matching.roster import Roster
+
+#: Groups along an axis that a summary lists; of more, the largest.
+_MOST = 2000
+
+
+def cohorts_of(roster: Roster) -> dict[str, Any]:
+    """Groups of samples and of features with the tiles that they lie in, as plain values.
+
+    ``rows`` and ``columns`` list the groups in the coordinator's order, each with its ``size`` and
+    its ``tiles``, as `spelled` writes numbers; rows also with ``labels``, the parties that have
+    them. A cell lies in the tiles that its row and its column have in common. ``tile_party`` is the
+    party of each tile, None where every party has one. ``more_rows`` and ``more_columns`` count
+    what is not listed, None: nothing.
+    """
+    tiles = len(roster.rows.tile_cohorts)
+    owners = roster.tile_party[:tiles]
+    one_each = np.array_equal(owners, np.arange(len(roster.parties)))
+    rows, more_rows = _groups(roster.rows, np.arange(len(roster.rows.sizes)))
+    for group, cohort in zip(rows, _kept(roster.rows.sizes), strict=True):
+        group["labels"] = spelled(roster.rows.marked[cohort].tolist())
+    columns, more_columns = _groups(roster.columns, _without_constant(roster))
+    return {
+        "tile_party": None if one_each else owners.tolist(),
+        "rows": rows,
+        "columns": columns,
+        "more_rows": more_rows,
+        "more_columns": more_columns,
+    }
+
+
+def _without_constant(roster: Roster) -> Ints:
+    """Column cohorts but for that of the constant column, which nobody holds."""
+    cohorts = np.arange(len(roster.columns.sizes))
+    start = roster.columns.start
+    held = (start[:-1] <= roster.bias_slot) & (roster.bias_slot < start[1:])
+    kept: Ints = cohorts[~held]
+    return kept
+
+
+def _groups(axis: Axis, cohorts: Ints) -> tuple[list[dict[str, Any]], dict[str, int] | None]:
+    """The largest cohorts of some, and how many and how much is left."""
+    sizes = axis.sizes[cohorts]
+    kept = _kept(sizes)
+    listed = [
+        {"size": int(axis.sizes[c]), "tiles": spelled(axis.tiles[c].tolist())}
+        for c in cohorts[kept].tolist()
+    ]
+    left = len(cohorts) - len(kept)
+    rest = {"groups": left, "size": int(sizes.sum() - sizes[kept].sum())}
+    return listed, rest if left else None
+
+
+def _kept(sizes: Ints) -> Ints:
+    """Positions of the largest, in order."""
+    kept: Ints = np.sort(np.argsort(-sizes, kind="stable")[:_MOST])
+    return kept
+
+
+def spelled(numbers: Iterable[int]) -> str:
+    """Rising numbers in one short line: ``0-4,7``."""
+    runs = []
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    return ",".join(runs)
+
+
+def read_numbers(text: str) -> list[int]:
+    """What `spelled` wrote."""
+    found: list[int] = []
+    for run in filter(None, text.split(",")):
+        first, _, last = run.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return found

@@ -1,0 +1,5 @@
+"""The report of a run or a comparison: one HTML file that needs nothing else."""
+
+from weft.report.page.writing import PAGE, write_page
+
+__all__ = ["PAGE", "write_page"]

@@ -1,0 +1,165 @@
+"""What a run cost, phase by phase."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from weft.report.page.markup import Html, el, section, table
+from weft.report.page.reading import Source
+from weft.report.page.words import count, seconds, size
+
+#: What the phases of a room are for.
+_ROOMS = {
+    "announce": "announcing terms and classes",
+    "classes": "announcing terms and classes",
+    "match": "matching samples and features",
+    "scale": "scaling the table",
+    "size": "agreeing on units",
+    "start": "starting",
+    "hyfdca": "iterations",
+    "span": "iterations",
+    "rounds": "iterations",
+    "certify": "certificates",
+    "measure": "certificates",
+    "checkpoint": "checkpoints",
+    "release": "handing out the model",
+}
+#: Bars that can be shown, each of one or two fields of a phase.
+METRICS = {
+    "bytes": ("bytes", ("bytes_down", "bytes_up")),
+    "slowest": ("seconds of the slowest party", ("slowest",)),
+    "total": ("seconds of all parties", ("total",)),
+    "calls": ("calls", ("calls",)),
+}
+
+
+def room_of(phase: str) -> str:
+    """What a phase is for."""
+    return _ROOMS.get(phase.split(".")[0], phase.split(".")[0])
+
+
+def costs_section(source: Source) -> Html:
+    """Of a run its phases, of a comparison those of each algorithm."""
+    if source.is_comparison:
+        rows = [row for row in source.summary["results"] if row.get("phases")]
+        if not rows:
+            return _unknown()
+        parts = [
+            el("details", el("summary", row["algorithm"]), _phases(row["phases"], row["algorithm"]))
+            for row in rows
+        ]
+        told = "Each algorithm's phases; point at a name to open its table."
+        return section("costs", "Costs", _choice(), el("p", told, cls="note"), *parts)
+    phases = source.summary.get("phases")
+    if not phases:
+        return _unknown()
+    return section(
+        "costs",
+        "Costs",
+        *(el("p", sentence) for sentence in _sentences(source.summary)),
+        _choice(),
+        _phases(phases, source.summary["name"]),
+    )
+
+
+def _unknown() -> Html:
+    told = "This folder does not say what each phase cost; it was written by an older Weft."
+    return section("costs", "Costs", el("p", told, cls="note"))
+
+
+def _choice() -> Html:
+    buttons = [
+        el("button", title, type="button", data_metric=key, aria_pressed=str(not i).lower())
+        for i, (key, (title, _)) in enumerate(METRICS.items())
+    ]
+    chips = [
+        el("span", el("svg", el("rect", width="100%", height="100%", cls=look), cls="chip"), words)
+        for look, words in (("f0", "to the parties"), ("f4", "from them"))
+    ]
+    return el(
+        "div",
+        el("div", *buttons, cls="choice", role="group", aria_label="Bars show"),
+        el("span", *chips, cls="key", id="cost-key"),
+        cls="controls",
+    )
+
+
+def _sentences(summary: dict[str, Any]) -> list[str]:
+    """What the whole cost, and how much of that encryption took."""
+    cost, phases = summary["cost"], summary["phases"].values()
+    said = [
+        f"{count(cost['round_trips'], 'round trip')}, {size(cost['bytes_down'])} to the parties "
+        f"and {size(cost['bytes_up'])} from them; {seconds(cost['compute_seconds'])} of computing "
+        f"if parties work side by side, {seconds(cost['wall_seconds'])} on the clock of this run."
+    ]
+    counted = sum(phase["bytes_down"] + phase["bytes_up"] for phase in phases)
+    if counted < cost["bytes_down"] + cost["bytes_up"]:
+        said.append("The run was interrupted and resumed: phases count from then on.")
+    spent = summary["encryption"]
+    everybody, coordinator = spent["parties"], spent["coordinator"]
+    cipher = summary["settings"]["cipher"]
+    if everybody is None:
+        said.append(
+            f"Encryption ({cipher}) took the coordinator {seconds(coordinator['seconds'])}; what "
+            "it took the parties only they know."
+        )
+    else:
+        total = sum(phase["total"] for phase in phases)
+        share = f", {everybody['seconds'] / total:.0%} of their computing" if total else ""
+        said.append(
+            f"Encryption ({cipher}) took all parties together {seconds(everybody['seconds'])}"
+            f"{share}, the slowest {seconds(spent['slowest']['seconds'])} and the coordinator "
+            f"{seconds(coordinator['seconds'])}: {count(everybody['encrypted'], 'value')} "
+            f"encrypted, {everybody['decrypted']:,} opened, {coordinator['added']:,} added, "
+            f"{size(everybody['bytes'] + coordinator['bytes'])}."
+        )
+    return said
+
+
+def _phases(phases: dict[str, dict[str, Any]], whose: str) -> Html:
+    most = {
+        key: max((sum(cost[f] for f in fields) for cost in phases.values()), default=0) or 1
+        for key, (_, fields) in METRICS.items()
+    }
+    rows, last = [], ""
+    for phase, cost in phases.items():
+        room = room_of(phase)
+        told = el("span", room, cls="room") if room != last else Html()
+        last = room
+        rows.append(
+            [
+                el("code", phase),
+                told,
+                _bar(cost, most),
+                f"{cost['calls']:,}",
+                size(cost["bytes_down"]),
+                size(cost["bytes_up"]),
+                seconds(cost["slowest"]),
+                seconds(cost["total"]),
+            ]
+        )
+    return table(
+        ["phase", "for", "share", "calls", "down", "up", "slowest party", "all parties"],
+        rows,
+        caption=f"Phases of {whose}",
+        numbers=(3, 4, 5, 6, 7),
+        cls="phases",
+    )
+
+
+def _bar(cost: dict[str, Any], most: dict[str, float]) -> Html:
+    """Widths for every metric; the script shows one, without it bytes stay."""
+    widths = {
+        key: [round(100 * cost[field] / most[key], 2) for field in fields]
+        for key, (_, fields) in METRICS.items()
+    }
+    down, up = widths["bytes"]
+    return el(
+        "svg",
+        el("rect", width=f"{down}%", height="100%", cls="f0"),
+        el("rect", x=f"{down}%", width=f"{up}%", height="100%", cls="f4"),
+        cls="bar",
+        aria_hidden="true",
+        data_widths=json.dumps(widths),
+    )

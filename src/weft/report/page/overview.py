@@ -1,0 +1,137 @@
+"""The head of a page: what was trained on what, and what is known of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.losses import get_loss
+from weft.report.page.markup import Html, el, facts, items, table
+from weft.report.page.reading import Source
+from weft.report.page.words import capital, count, seconds, size
+from weft.report.summary import certificate_sentence, shortfall
+
+
+def overview(source: Source) -> Html:
+    """Name, the sentence that matters most, and the figures."""
+    return _comparison(source.summary) if source.is_comparison else _run(source.summary)
+
+
+def _run(summary: dict[str, Any]) -> Html:
+    federation, cost = summary["federation"], summary["cost"]
+    proof = summary["certificate"]
+    shown: list[tuple[str, object]] = []
+    if proof is not None and proof["gap"] is not None:
+        shown.append(("certified gap", f"{proof['gap']:.2%}"))
+        shown.append(("loss", f"{proof['loss']:.6g}"))
+    shown += [
+        ("iterations", f"{summary['iterations']:,}"),
+        ("round trips", f"{cost['round_trips']:,}"),
+        ("travelled", size(cost["bytes_down"] + cost["bytes_up"])),
+        ("wall clock", seconds(cost["wall_seconds"])),
+    ]
+    trained = (
+        f"{capital(_model(summary['settings'], summary['lambda'], summary['classes']))} Trained "
+        f"by {summary['solver']} on {count(federation['samples'], 'sample')} × "
+        f"{count(federation['features'], 'feature')} "
+        f"{_cut(len(federation['parties']), federation['kind'])}."
+    )
+    notes = [*filter(None, [summary.get("choice"), shortfall(summary)]), *summary["notes"]]
+    return el(
+        "header",
+        el("p", "Weft · report of a run", cls="kind"),
+        el("h1", summary["name"]),
+        el("p", capital(certificate_sentence(summary)), cls="lead"),
+        el("p", trained),
+        facts(shown),
+        el("p", capital(f"stopped by: {summary['stopped']}"), cls="note"),
+        items(capital(note) for note in notes),
+    )
+
+
+def _model(settings: dict[str, Any], lam: float, classes: list[Any] | None) -> str:
+    task = "a regression" if classes is None else f"a classifier for {len(classes)} classes"
+    if classes is not None and len(classes) == 2:
+        task = f"a classifier, {classes[1]} against {classes[0]}"
+    return f"{task}, with the loss {settings['loss']} and λ = {lam:g}"
+
+
+def _cut(parties: int, kind: str) -> str:
+    """Who holds the table, in words."""
+    how = {
+        "horizontal": " that each hold some of the samples",
+        "vertical": " that each hold some of the features",
+        "hybrid": " that each hold some samples and some features",
+    }
+    return "of one party" if parties == 1 else f"of {parties:,} parties{how.get(kind, '')}"
+
+
+# ── comparisons ───────────────────────────────────────────────────────────────────────────────
+
+
+def _comparison(summary: dict[str, Any]) -> Html:
+    settings, rows = summary["settings"], summary["results"]
+    ran = [row for row in rows if row["kind"] == "federated" and row["distance"] is not None]
+    lead = f"The optimum of the pooled table is {summary['optimum']:.6g}, by {summary['judged_by']}"
+    if ran:
+        lead += (
+            f"; {ran[0]['algorithm']} comes nearest to it, {_power(ran[0]['distance'])} above, in "
+            f"{count(ran[0]['round_trips'], 'round trip')}"
+        )
+    tested = summary["test_samples"]
+    what = (
+        f"Loss {settings['loss']}, λ = {settings['lam']:g}, cipher {settings['cipher']}; "
+        f"{count(summary['samples'], 'sample')} × {count(summary['features'], 'feature')} "
+        f"{_cut(summary['parties'], summary.get('kind', ''))}"
+        + (f"; {count(tested, 'sample')} held out." if tested else ".")
+    )
+    failed = [f"{r['algorithm']} failed: {r['failure']}" for r in rows if r["failure"]]
+    left = [f"{name}: {why}" for name, why in summary["left_out"].items()]
+    aside = el("details", el("summary", f"{len(left)} algorithms do not fit"), items(left))
+    return el(
+        "header",
+        el("p", "Weft · report of a comparison", cls="kind"),
+        el("h1", summary["name"]),
+        el("p", capital(lead), cls="lead"),
+        el("p", what),
+        _results(summary),
+        items(failed),
+        aside if left else "",
+    )
+
+
+def _results(summary: dict[str, Any]) -> Html:
+    task = get_loss(summary["settings"]["loss"], **summary["settings"]["loss_parameters"]).task
+    key, title = ("r2", "R²") if task == "regression" else ("accuracy", "accuracy")
+    latencies = list(summary["results"][0]["modelled_seconds"])
+    rows = []
+    for row in summary["results"]:
+        scores = row["test"] or row["train"] or {}
+        score = scores.get(key)
+        name = f"{row['algorithm']} (pooled)" if row["kind"] == "pooled" else row["algorithm"]
+        rows.append(
+            [
+                name,
+                "failed" if row["loss"] is None else f"{row['loss']:.5g}",
+                _power(row["distance"]),
+                _power(row["gap"]),
+                "–" if score is None else f"{score:.1%}" if key == "accuracy" else f"{score:.4g}",
+                f"{row['iterations']:,}" if row["iterations"] else "–",
+                f"{row['round_trips']:,}" if row["round_trips"] else "–",
+                size(row["bytes"]) if row["bytes"] else "–",
+                *(f"{row['modelled_seconds'][latency]:.3g}" for latency in latencies),
+            ]
+        )
+    titles = ["algorithm", "loss P", "above P*", "gap", title, "iterations", "round trips", "bytes"]
+    titles += [f"s at {latency}" for latency in latencies]
+    return table(
+        titles,
+        rows,
+        caption="All algorithms, the nearest to the optimum first",
+        numbers=range(1, len(titles)),
+    )
+
+
+def _power(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return "0" if abs(value) < 1e-12 else f"{value:.1e}"

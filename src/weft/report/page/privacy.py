@@ -1,0 +1,215 @@
+"""What each side saw: from a recording where there is one, else from what phases may carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.channels.recording import Direction
+from weft.report.audit import CHECKS
+from weft.report.fields import Form, Meaning, fields_of
+from weft.report.page.markup import Html, el, items, section, table
+from weft.report.page.reading import Source
+from weft.report.page.words import capital, count, size
+
+_SEES = {
+    "nothing": "It saw no weight of the model and no sum over samples or features; what it could "
+    "read are totals of scalars over all parties, such as the loss, and what is public.",
+    "weights": "By agreement (coordinator_sees = 'weights') it saw the weights of the model.",
+    "papers": "By agreement (coordinator_sees = 'papers') it saw every party's feature sums in the "
+    "clear, from which rows can be computed: for simulation only.",
+}
+#: Terms, and what it means that one is in force or not.
+_TERMS = {
+    "min_batch": "samples of a group that change together between two feature sums, or none does",
+    "min_contributors": "parties that a sum must have",
+    "allow_pairs": "two parties may add up alone, and so see each other's part",
+    "allow_lone_labels": "the only party with labels may show the coordinator its losses",
+    "allow_sample_norms": "holders of a sample may learn its length",
+    "allow_one_column": "a single foreign column may be given away by a sum",
+    "allow_crossed_cells": "a party may compute cells that only others hold",
+    "allow_small_changes": "a few samples may come or go between two runs",
+    "allow_networks": "the coordinator may see weights of neural networks",
+    "coordinator_sees": "the most that the coordinator may see",
+    "ciphers": "ciphers that count as hiding a sum",
+    "matching": "how ids are matched at least",
+}
+
+
+def privacy_section(source: Source) -> Html:
+    """Sentences, the two tables, and the terms."""
+    summary = source.summary
+    return section(
+        "privacy",
+        "Who saw what",
+        *(el("p", sentence) for sentence in _sentences(source)),
+        *(_recorded(source.audit) if source.audit else _possible(summary)),
+        _terms(summary.get("terms")),
+        items(capital(remark) for remark in summary.get("remarks", [])),
+    )
+
+
+def _sentences(source: Source) -> list[str]:
+    settings = source.summary["settings"]
+    if source.is_comparison:
+        return [
+            "A comparison pools all tables in one hand, to judge: nothing is hidden from whoever "
+            f"runs it. Every algorithm ran under the cipher {settings['cipher']} and the terms "
+            "below, so that its cost is that of a real run. No party's ledger counts it."
+        ]
+    cipher = settings["cipher"]
+    hidden = (
+        "The cipher was plain, which hides nothing: the coordinator could read every sum. That is "
+        "for simulation in one process."
+        if cipher == "plain"
+        else f"Every sum travelled under the cipher {cipher}, of which the coordinator has no key: "
+        "it added what it could not read."
+    )
+    said = [f"{hidden} {_SEES[settings['coordinator_sees']]}"]
+    readers = source.summary["federation"].get("recipients")
+    if readers:
+        said.append(f"By the roster the model goes to {', '.join(readers)} and to nobody else.")
+    return said
+
+
+# ── without a recording ───────────────────────────────────────────────────────────────────────
+
+
+def _possible(summary: dict[str, Any]) -> list[Html]:
+    """What the phases that the meter counted may carry."""
+    phases = summary.get("phases")
+    if not phases:
+        return []
+    settings = summary["settings"]
+    plain = settings["cipher"] == "plain"
+    agreed = settings["coordinator_sees"] != "nothing"
+    tables = []
+    for direction, caption in (
+        ("up", "What the coordinator got from the parties"),
+        ("down", "What each party got from the coordinator"),
+    ):
+        way: Direction = "up" if direction == "up" else "down"
+        lines = _lines(way, phases, agreed=agreed)
+        rows = [
+            [capital(what), form.title, ", ".join(where), f"{calls:,}", _verdict(form, way, plain)]
+            for (form, what), (where, calls) in lines.items()
+        ]
+        titles = ["what", "form", "phases", "calls", "verdict"]
+        tables.append(table(titles, rows, caption=caption, numbers=(3,)))
+    told = (
+        "This run was not recorded, so the tables list what the messages of its phases may carry. "
+        "weft train --record keeps every message, and this page then says what each one held."
+    )
+    inside = "Every kind of thing that travelled, message by message"
+    return [el("details", el("summary", inside), el("p", told, cls="note"), *tables)]
+
+
+def _lines(
+    way: Direction, phases: dict[str, dict[str, Any]], *, agreed: bool
+) -> dict[tuple[Form, str], tuple[list[str], int]]:
+    """What may have travelled, with its phases and how often those were called."""
+    found: dict[tuple[Form, str], tuple[list[str], int]] = {}
+    for phase, cost in phases.items():
+        for meaning in _distinct(fields_of(way, phase).values()):
+            if meaning.form is Form.CLEAR and not agreed:
+                continue
+            where, calls = found.get((meaning.form, meaning.what), ([], 0))
+            found[meaning.form, meaning.what] = ([*where, phase], calls + cost["calls"])
+    # What hides comes first: it is what the page is asked for.
+    return dict(sorted(found.items(), key=lambda pair: not pair[0][0].hides))
+
+
+def _distinct(meanings: Any) -> list[Meaning]:
+    return list(dict.fromkeys(meanings))
+
+
+def _verdict(form: Form, way: Direction, plain: bool) -> Html:
+    if form is Form.BLOCK and way == "up":
+        return _word("READABLE" if plain else "hidden")
+    if form.hides:
+        return _word("hidden" if way == "up" else "opens its own")
+    if form in (Form.CLEAR, Form.WEIGHTS):
+        return _word("agreed")
+    return _word("public" if way == "up" else "told")
+
+
+def _word(verdict: str) -> Html:
+    return el("span", verdict, cls="loud" if verdict.isupper() else "verdict")
+
+
+# ── with one ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _recorded(audit: dict[str, Any]) -> list[Html]:
+    """What an audit of the recording found."""
+    checks = []
+    for name, found in audit["checks"].items():
+        well, wrong = CHECKS[name]
+        passed = found["passed"]
+        told = well if passed else f"{found['count']:,} {wrong}; first: {found['example']}"
+        checks.append(el("span", "✓ " if passed else "✗ ", told, cls=None if passed else "loud"))
+    opened: list[list[object]] = [
+        [name, f"{view['messages']:,}", size(view["bytes"]), _opened(view["opened"])]
+        for name, view in list(audit["parties"].items())[:60]
+    ]
+    if len(audit["parties"]) > len(opened):
+        opened.append([f"… and {len(audit['parties']) - len(opened):,} more", "", "", ""])
+    head = (
+        f"Every one of the {count(audit['messages'], 'message')} was recorded and looked into "
+        f"({size(audit['bytes'])})."
+    )
+    coordinator = table(
+        ["what", "form", "phase", "messages", "bytes", "verdict"],
+        [_line(line) for line in audit["coordinator"]],
+        caption="What the coordinator got from the parties",
+        numbers=(3, 4),
+    )
+    parties = table(
+        ["party", "messages", "bytes", "numbers that it could decrypt, each a total"],
+        opened,
+        caption="What the parties got",
+        numbers=(1, 2),
+    )
+    return [
+        el("p", head),
+        items(checks),
+        parties,
+        el("details", el("summary", "Everything that came to the coordinator"), coordinator),
+    ]
+
+
+def _line(line: dict[str, Any]) -> Sequence[object]:
+    return [
+        capital(line["what"] or "unknown field"),
+        line["form"],
+        line["phase"],
+        f"{line['messages']:,}",
+        size(line["bytes"]),
+        _word(line["verdict"]),
+    ]
+
+
+def _opened(opened: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in opened.items()) or "none"
+
+
+def _terms(terms: dict[str, Any] | None) -> Html:
+    if not terms:
+        return Html()
+    rows = [
+        [el("code", name), _value(value), _TERMS.get(name, "")]
+        for name, value in terms.items()
+        if name != "allow_networks"
+    ]
+    caption = "Terms that the parties kept to"
+    return el(
+        "details",
+        el("summary", caption),
+        table(["term", "value", "meaning"], rows, caption=caption),
+    )
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "allowed" if value else "refused"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

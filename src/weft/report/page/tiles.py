@@ -1,0 +1,149 @@
+"""The picture of who holds what: groups of samples down, groups of features across."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.report.cohorts import read_numbers, spelled
+from weft.report.page.markup import Html, el, section, table
+from weft.report.page.reading import Source
+from weft.report.page.words import count, names
+
+#: Groups that are drawn along an axis, and parties that a table lists.
+MOST_DRAWN = 160
+_MOST_LISTED = 60
+
+
+def tiles_of(source: Source) -> dict[str, Any] | None:
+    """What the picture needs, as plain values; None in folders of earlier versions."""
+    cohorts = source.summary.get("cohorts")
+    if not cohorts or not cohorts["rows"] or not cohorts["columns"]:
+        return None
+    rows, more_rows = _drawn(cohorts["rows"], cohorts["more_rows"])
+    columns, more_columns = _drawn(cohorts["columns"], cohorts["more_columns"])
+    return {
+        "parties": source.parties,
+        "tileParty": cohorts["tile_party"],
+        "rows": rows,
+        "columns": columns,
+        "moreRows": more_rows,
+        "moreColumns": more_columns,
+    }
+
+
+def _drawn(
+    groups: Sequence[dict[str, Any]], more: dict[str, int] | None
+) -> tuple[list[dict[str, Any]], dict[str, int] | None]:
+    """The largest groups in their order, and what is left."""
+    largest = sorted(range(len(groups)), key=lambda at: -groups[at]["size"])[:MOST_DRAWN]
+    kept = set(largest)
+    left = [group for at, group in enumerate(groups) if at not in kept]
+    rest = {
+        "groups": len(left) + (more["groups"] if more else 0),
+        "size": sum(group["size"] for group in left) + (more["size"] if more else 0),
+    }
+    return [groups[at] for at in sorted(kept)], rest if rest["groups"] else None
+
+
+def party_of_tile(cohorts: dict[str, Any], tile: int) -> int:
+    """The number of the party that a tile belongs to."""
+    owners = cohorts["tile_party"]
+    return tile if owners is None else int(owners[tile])
+
+
+def holders(cohorts: dict[str, Any], group: dict[str, Any]) -> list[int]:
+    """Numbers of the parties that hold a group."""
+    return sorted({party_of_tile(cohorts, tile) for tile in read_numbers(group["tiles"])})
+
+
+def feature_groups(source: Source) -> tuple[list[str], list[int]] | None:
+    """Who holds each feature of the model: distinct sets of holders, and one for each feature.
+
+    A model lists the features party by party, each with those that it answers for: of those that
+    several hold, the first of them. Within a party they stand in the order of the groups. None:
+    the folder does not say.
+    """
+    cohorts, model = source.summary.get("cohorts"), source.model
+    if not cohorts or model is None or cohorts["more_columns"] or source.summary.get("gone"):
+        return None
+    held = [(holders(cohorts, group), group["size"]) for group in cohorts["columns"]]
+    held.sort(key=lambda pair: pair[0][0])  # stable: groups of a party stay in their order
+    if sum(size for _, size in held) != len(model.features):
+        return None
+    sets: dict[str, int] = {}
+    places: list[int] = []
+    for parties, size in held:
+        places += [sets.setdefault(spelled(parties), len(sets))] * size
+    return list(sets), places
+
+
+def tiles_section(source: Source, drawn: dict[str, Any] | None) -> Html:
+    """The picture's place, and the same as a table."""
+    if drawn is None:
+        told = "This folder does not say who holds which part; it was written by an older Weft."
+        return section("tiles", "Who holds what", el("p", told, cls="note"))
+    cohorts, parties = source.summary["cohorts"], source.parties
+    sizes = (
+        f"{count(_groups(cohorts, 'rows'), 'group')} of samples with the same holders, from top to "
+        f"bottom; {count(_groups(cohorts, 'columns'), 'group')} of features, from left to right. "
+        "Heights and widths follow sizes. Stripes: several hold it; grey: nobody does."
+    )
+    find = el(
+        "div",
+        el("label", "Find a party", for_="find-party"),
+        el("input", id="find-party", type="search", autocomplete="off", spellcheck="false"),
+        cls="find",
+    )
+    return section(
+        "tiles",
+        "Who holds what",
+        el("p", sizes),
+        find if len(parties) > 1 else "",
+        el("div", id="party-legend", cls="legend", role="group", aria_label="Parties to point out"),
+        el("div", id="picture", cls="picture"),
+        el("p", id="picture-told", cls="told", role="status", aria_live="polite"),
+        el("details", el("summary", "The same as a table"), _listed(cohorts, parties)),
+    )
+
+
+def _groups(cohorts: dict[str, Any], axis: str) -> int:
+    more = cohorts[f"more_{axis}"]
+    return len(cohorts[axis]) + (more["groups"] if more else 0)
+
+
+def _listed(cohorts: dict[str, Any], parties: Sequence[str]) -> Html:
+    """What each party brings, and with whom it shares samples."""
+    samples, features, labels = ([0] * len(parties) for _ in range(3))
+    fellows: list[set[int]] = [set() for _ in parties]
+    for group in cohorts["rows"]:
+        together = holders(cohorts, group)
+        for party in together:
+            samples[party] += group["size"]
+            if len(fellows[party]) <= len(parties):
+                fellows[party].update(together)
+        for party in read_numbers(group["labels"]):
+            labels[party] += group["size"]
+    for group in cohorts["columns"]:
+        for party in holders(cohorts, group):
+            features[party] += group["size"]
+    rows = []
+    for party, name in enumerate(parties[:_MOST_LISTED]):
+        others = [parties[p] for p in sorted(fellows[party] - {party})]
+        rows.append(
+            [
+                name,
+                f"{samples[party]:,}",
+                f"{features[party]:,}",
+                f"{labels[party]:,}",
+                names(others, 4) or "nobody",
+            ]
+        )
+    if len(parties) > _MOST_LISTED:
+        rows.append([f"… and {len(parties) - _MOST_LISTED:,} more", "", "", "", ""])
+    return table(
+        ["party", "samples", "features", "labels", "shares samples with"],
+        rows,
+        caption="What each party brings",
+        numbers=(1, 2, 3),
+    )
