@@ -1,0 +1,87 @@
+"""The tutorial can be typed as it stands, and prints what it shows."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+
+import pytest
+from pages import DOCS
+
+from weft.cli import main
+
+_BLOCK = re.compile(
+    r"(?P<before>[^\n]*)\n\n```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_SAVE = re.compile(r"Save as `(\S+)`:$")
+_ADD = re.compile(r"at the end of `(\S+)`:$")
+_EXIT = re.compile(r"# exit code (\d)")
+#: What differs from run to run, and from machine to machine: times, and bytes of packed numbers.
+_VARYING = re.compile(r"[\d.]+/[\d.]+/[\d.]+|\b\d+\.\d+ s\b|[\d,]+ bytes|[\d,.]+ k?B\b|[\d.]+$")
+
+
+def plain(text):
+    """Lines without what varies, without the way that columns are laid out."""
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return [_VARYING.sub("?", line) for line in lines if line.strip(" ─")]
+
+
+@pytest.fixture
+def shell(capsys, monkeypatch, tmp_path):
+    """Types a command in an empty folder, in this process; returns what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(line):
+        capsys.readouterr()
+        # Seconds of a slow machine take room in the table of a comparison.
+        monkeypatch.setenv("COLUMNS", "90" if " compare " in line else "80")
+        expected = _EXIT.search(line)
+        program, *arguments = shlex.split(line, comments=True)
+        if program == "python":
+            runpy.run_path(*arguments, run_name="__main__")
+        else:
+            assert program == "weft"
+            with pytest.raises(SystemExit) as stop:
+                main(arguments)
+            code = int(stop.value.code or 0)
+            assert code == (int(expected[1]) if expected else 0), capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_every_command_works_and_prints_what_the_page_shows(shell, tmp_path):
+    said, typed = [], []
+    for before, kind, body in _BLOCK.findall((DOCS / "tutorial.md").read_text()):
+        if save := _SAVE.search(before):
+            (tmp_path / save[1]).write_text(body)
+        elif add := _ADD.search(before):
+            with (tmp_path / add[1]).open("a") as file:
+                file.write(f"\n{body}")
+        elif kind == "sh":
+            for line in body.splitlines():
+                said = plain(shell(line))
+                typed.append(line.split()[:2])
+        else:
+            assert kind == "text", f"a block of {kind} that nobody saves"
+            at = 0
+            for line in plain(body):
+                if line != "…":
+                    assert line in said[at:], f"{typed[-1]} no longer prints: {line}"
+                    at = said.index(line, at) + 1
+    commands = {command for program, command in typed if program == "weft"}
+    assert commands == {"check", "train", "ledger", "compare", "predict", "audit", "report"}
+    page = (DOCS / "tutorial.md").read_text()
+    results = tmp_path / "results" / "three-hospitals"
+    report = (results / "report.html").read_text()
+    told = page[page.index("## 9.") : page.index("## 10.")]
+    sections = re.findall(r"(?<!\*)\*([A-Z][A-Za-z ]+)\*(?!\*)", told)
+    assert len(sections) == 7
+    for section in sections:
+        assert f">{section}<" in report, f"the report has no section {section}"
+    # The table of λ on the page is that of the run.
+    summary = (results / "summary.md").read_text().replace("*", "")
+    for lam in ("0.1", "0.01", "0.003"):
+        row = next(line for line in summary.splitlines() if line.startswith(f"| {lam} |"))
+        assert row.rsplit("|", 2)[0].strip() in page.replace("*", "")
