@@ -28,6 +28,7 @@ def arrows(number):
     """Phase and direction of every arrow, with the marks on it."""
     found = {}
     for line in blocks("protocol.md", "mermaid")[number].splitlines():
+        assert not re.search(r"[;#]|\S.*\bend\b", line), f"mermaid would cut this line: {line}"
         arrow = _ARROW.match(line)
         if arrow is None:
             assert ">>" not in line, f"no arrow that this test reads: {line}"
