@@ -20,7 +20,7 @@ from weft.experiments.hyfdca.analysis import (
     smoothed,
 )
 from weft.experiments.hyfdca.archive import Archive
-from weft.experiments.hyfdca.cases import SCALES, TITLES, Case, Plan
+from weft.experiments.hyfdca.cases import SCALES, TITLES, Case, Plan, Shares
 from weft.experiments.hyfdca.costs import Costs
 from weft.experiments.hyfdca.page import to_markdown
 from weft.experiments.hyfdca.paper import WALL_SECONDS, data_sets
@@ -100,7 +100,7 @@ def test_smoothing_is_a_mean_over_the_last_iterations(values, stride, window):
 
 def test_the_axes_are_those_of_equations_14_and_15(tmp_path):
     np.testing.assert_allclose(relative_iterations(np.array([0.0, 245.0]), 2500, 50), [0.0, 0.1])
-    plan = Plan(1.0, 0.0, ("mnist",))
+    plan = Plan.named("full", ["mnist"])
     archive = Archive(tmp_path)
     for method, length in (("hyfdca", 3), ("fedavg", 6)):
         archive.keep_curve(Case("mnist", 2, method), curve([1.0] * length, [0.5] * length))
@@ -123,7 +123,8 @@ def test_modelled_seconds_are_computing_encryption_and_round_trips():
 @pytest.fixture
 def findings(tmp_path):
     """All runs of the comparisons: ours are better but on MNIST, where HyFEM is more accurate."""
-    plan, archive = Plan(0.1, 0.0), Archive(tmp_path)
+    plan = Plan(dict.fromkeys(data_sets(), Shares(0.1, 0.1, 0.0)))
+    archive = Archive(tmp_path)
     for case in plan.cases():
         loss, accuracy = {"fedavg": (2.0, 0.7), "hyfem": (3.0, 0.8)}.get(case.method, (1.0, 0.9))
         if case.method == "hyfem" and case.data == "mnist":
@@ -190,7 +191,6 @@ def test_the_page_says_what_was_found(findings):
 
 
 def test_shares_of_the_paper_are_in_order():
-    shares = [share for share, _ in SCALES.values()]
+    shares = [share.iterations for share in SCALES.values()]
     assert shares == sorted(shares)
-    assert SCALES["full"] == (1.0, 1.0)
-    assert len(Plan(1.0, 1.0).cases()) == 27 + 9 * (len(TITLES) - 1) - 3
+    assert len(Plan.named("full").cases()) == 27 + 9 * (len(TITLES) - 1) - 3

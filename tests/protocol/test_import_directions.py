@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,7 @@ ROOMS = {
     "network": {"__version__", *(path.stem for path in ROOT.iterdir())}
     - {"cli", "comparison", "estimators", "experiments"},
     # Tuning tries algorithms out as comparisons do, and follows them as experiments do.
-    "tuning": {
-        *("algorithms", "comparison", "config", "experiments", "federation"),
-    },
+    "tuning": {"algorithms", "comparison", "config", "federation"},
     # Experiments use all of Weft as a user would; only the command line lies above them.
     "experiments": {"__version__", *(path.stem for path in ROOT.iterdir())} - {"cli"},
 }
@@ -80,8 +79,9 @@ def test_a_room_imports_only_what_lies_below_it(room):
         assert not foreign, f"{path.relative_to(ROOT)} imports {sorted(foreign)}"
 
 
-COORDINATOR = """
-import sys
+#: What a coordinator of each cipher has loaded; processes that begin anew would load it all again.
+COORDINATORS = """
+import os, sys
 import weft.algorithms.hyfdca.coordinator, weft.algorithms.span.coordinator
 import weft.algorithms.registry, weft.algorithms.settings
 import weft.matching.meet, weft.matching.roster
@@ -89,12 +89,18 @@ import weft.sums.totals, weft.sums.boards, weft.sums.certificate, weft.sums.scal
 import weft.channels, weft.crypto
 import weft.coordination, weft.network.running, weft.network.engine.coordinator
 import weft.neural.coordination
-cipher, public = sys.argv[1], bytes.fromhex(sys.argv[2])
-adder = weft.crypto.Adder(cipher)
-adder.meet(["a", "b"], [bytes(64), bytes(64)], 7, public)
-assert adder.store(5, 2).copy() is not None
-loaded = set(sys.modules)
-print(*sorted(m for m in loaded if m.split('.')[0] == 'weft' or m.startswith('pyarrow')))
+for argument in sys.argv[1:]:
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+        continue
+    cipher, _, public = argument.partition("=")
+    adder = weft.crypto.Adder(cipher)
+    adder.meet(["a", "b"], [bytes(64), bytes(64)], 7, bytes.fromhex(public))
+    assert adder.store(5, 2).copy() is not None
+    loaded = sorted(m for m in sys.modules if m.startswith(("weft", "pyarrow")))
+    print(cipher, *loaded, flush=True)
+    os._exit(0)
 """
 
 #: What holds, makes or needs a secret. The totals of two ciphers have a file with their secrets.
@@ -124,17 +130,23 @@ def test_nobody_but_those_who_train_networks_loads_torch():
     assert not [module for module in loaded if module.split(".")[0] == "torch"]
 
 
-@pytest.mark.parametrize("cipher", CIPHERS)
-def test_the_coordinators_code_loads_no_reader_no_tile_no_party_and_nothing_secret(cipher):
-    assert all((ROOT / "crypto" / f"{name.split('.')[-1]}.py").exists() for name in SECRET)
-    public = PaillierSecret.new().public() if cipher == "paillier" else b""
+@cache
+def loaded_by_coordinators():
+    """The modules in the process of a coordinator, by its cipher."""
+    public = {"paillier": PaillierSecret.new().public()}
     done = subprocess.run(
-        [sys.executable, "-c", COORDINATOR, cipher, public.hex()],
+        [sys.executable, "-c", COORDINATORS, *(f"{c}={public.get(c, b'').hex()}" for c in CIPHERS)],
         capture_output=True,
         text=True,
         check=True,
     )
-    loaded = done.stdout.split()
+    return {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("cipher", CIPHERS)
+def test_the_coordinators_code_loads_no_reader_no_tile_no_party_and_nothing_secret(cipher):
+    assert all((ROOT / "crypto" / f"{name.split('.')[-1]}.py").exists() for name in SECRET)
+    loaded = loaded_by_coordinators()[cipher]
     assert "weft.algorithms.hyfdca.coordinator" in loaded
     forbidden = ("weft.data", "weft.party", "weft.federation", "weft.joint", "weft.model")
     forbidden += ("weft.matching.party", "weft.matching.oblivious", "weft.matching.tokens")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.experiments.hyfdca.analysis import Findings
-    from weft.experiments.hyfdca.cases import Plan
+    from weft.experiments.hyfdca.cases import Plan, Shares
 
 EPILOG = """Example: weft reproduce hyfdca --scale small --out results/hyfdca; later, into the same
 folder, with --scale medium: what is long enough is not run again."""
@@ -22,11 +22,17 @@ def hyfdca(
     scale: Annotated[
         str,
         typer.Option(
-            metavar="tiny|small|medium|full|SHARE",
-            help="Share of the paper's iterations and modelled seconds: 0.002, 0.02, 0.2 or 1, or "
-            "any number; every figure says it.",
+            metavar="SCALE",
+            help="How much of the paper's lengths: tiny (0.002), small (0.02), medium (0.2), full "
+            "or any share; or one for each data set, mnist=1,newsgroups=0.1. Figures say it.",
         ),
     ] = "small",
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="Another share for modelled seconds, of the experiments of time."
+        ),
+    ] = None,
     effects: Annotated[
         float | None,
         typer.Option(
@@ -72,20 +78,21 @@ def hyfdca(
     from weft.cli.console import say
     from weft.experiments.hyfdca.analysis import Findings
     from weft.experiments.hyfdca.archive import Archive
-    from weft.experiments.hyfdca.report import note_of, write_report
+    from weft.experiments.hyfdca.report import write_report
     from weft.experiments.hyfdca.workers import cores, measure_all, run_all
 
-    plan, not_run = _plan(scale, effects, only, seed)
+    plan, not_run = _plan(scale, seconds, effects, only, seed)
     archive = Archive(out)
     with _Bar() as bar:
         run_all(plan, archive, bar, workers=workers or cores())
         if alone:
             measure_all(plan, archive, bar)
     findings = Findings(plan, archive)
-    remarks = write_report(out, findings, command=_command(scale, effects, only, seed))
+    command = _command(scale, {"seconds": seconds, "effects": effects}, only, seed)
+    remarks = write_report(out, findings, command=command)
     _show(findings)
     say(
-        note_of(plan),
+        plan.note,
         *(f"not run: {name}: {reason}" for name, reason in not_run.items()),
         *(f"- {remark}" for remark in remarks),
         f"Page, tables, figures and runs are in {out}: begin with {out / 'README.md'}.",
@@ -93,40 +100,67 @@ def hyfdca(
 
 
 def _plan(
-    scale: str, effects: float | None, only: list[str] | None, seed: int
+    scale: str, seconds: float | None, effects: float | None, only: list[str] | None, seed: int
 ) -> tuple[Plan, dict[str, str]]:
     """What is to be run, and what lacks its data."""
     from weft.errors import ConfigError, DataError
-    from weft.experiments.hyfdca.cases import SCALES, Plan
+    from weft.experiments.hyfdca.cases import Plan
     from weft.experiments.hyfdca.ground import check_data
     from weft.experiments.hyfdca.paper import data_sets
 
-    share, others = SCALES.get(scale, (0.0, 0.0))
-    if scale not in SCALES:
+    for name in only or ():
+        if name not in data_sets():
+            raise ConfigError(f"--only {name}: choose one of {', '.join(data_sets())}")
+    given = _shares(scale, tuple(data_sets()))
+    wanted = [name for name in given if not only or name in only]
+    not_run = {name: reason for name in wanted if (reason := check_data(name))}
+    shares = {}
+    for name in wanted:
+        if name not in not_run:
+            share = given[name]
+            if seconds is not None:
+                share = share._replace(seconds=seconds)
+            if effects is not None:
+                share = share._replace(effects=effects)
+            shares[name] = share
+    if not shares:
+        raise DataError("nothing can be run; " + " ".join(not_run.values()))
+    return Plan(shares, seed), not_run
+
+
+def _shares(scale: str, data: tuple[str, ...]) -> dict[str, Shares]:
+    """By data set, what ``--scale`` says."""
+    from weft.errors import ConfigError
+    from weft.experiments.hyfdca.cases import SCALES, Shares
+
+    def one(text: str) -> Shares:
+        if text in SCALES:
+            return SCALES[text]
         try:
-            share = others = float(scale)
+            share = float(text)
         except ValueError:
             share = 0.0
         if not 0 < share <= 1:
             raise ConfigError(
-                f"--scale {scale} is neither {', '.join(SCALES)} nor a number above 0 and at most 1"
+                f"--scale {text} is neither {', '.join(SCALES)} nor a share above 0 and at most 1"
             )
-    for name in only or ():
-        if name not in data_sets():
-            raise ConfigError(f"--only {name}: choose one of {', '.join(data_sets())}")
-    wanted = tuple(only or data_sets())
-    not_run = {name: reason for name in wanted if (reason := check_data(name))}
-    data = tuple(name for name in wanted if name not in not_run)
-    if not data:
-        raise DataError("nothing can be run; " + " ".join(not_run.values()))
-    return Plan(share, others if effects is None else effects, data, seed), not_run
+        return Shares(share, share, share)
+
+    if "=" not in scale:
+        return dict.fromkeys(data, one(scale))
+    found = {}
+    for part in scale.split(","):
+        name, _, text = part.partition("=")
+        if name not in data:
+            raise ConfigError(f"--scale {part}: choose data sets of {', '.join(data)}")
+        found[name] = one(text)
+    return found
 
 
-def _command(scale: str, effects: float | None, only: list[str] | None, seed: int) -> str:
+def _command(scale: str, shares: dict[str, float | None], only: list[str] | None, seed: int) -> str:
     """What gives the same results elsewhere."""
     parts = ["weft reproduce hyfdca", f"--scale {scale}"]
-    if effects is not None:
-        parts.append(f"--effects {effects:g}")
+    parts += [f"--{name} {share:g}" for name, share in shares.items() if share is not None]
     parts += [f"--only {name}" for name in only or ()]
     return " ".join([*parts, f"--seed {seed}"])
 

@@ -19,10 +19,10 @@ from weft.algorithms.averaging.party import FedavgParty
 from weft.algorithms.base import Record
 from weft.algorithms.hyfdca.party import HyfdcaParty
 from weft.algorithms.rounds.party import RoundParty
+from weft.comparison.following import Follower
 from weft.comparison.judging import score
 from weft.comparison.pooling import PooledTable
 from weft.comparison.running import Arena
-from weft.experiments.following import Follower
 from weft.federation import Federation
 from weft.tuning.metrics import Point
 

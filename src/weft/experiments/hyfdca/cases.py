@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -106,22 +106,71 @@ class Target(NamedTuple):
     seconds: float
 
 
+class Shares(NamedTuple):
+    """How much of the paper's lengths is run.
+
+    Attributes
+    ----------
+    iterations, seconds
+        Of the settings that are compared, in the experiments of equal iterations and equal time.
+    effects
+        Of the iterations of the other settings, which are in Figures 6 to 8 only; 0: not run.
+    """
+
+    iterations: float
+    seconds: float
+    effects: float
+
+    @property
+    def words(self) -> str:
+        if self == FULL:
+            return "all iterations and modelled seconds of the paper"
+        others = f"{self.effects:.3g} in settings of Figures 6 to 8 only"
+        return (
+            f"{self.iterations:.3g} of the paper's iterations, {self.seconds:.3g} of its modelled "
+            f"seconds{f', {others}' if self.effects not in (0, self.iterations) else ''}"
+        )
+
+
+FULL = Shares(1.0, 1.0, 1.0)
+#: By name.
+SCALES: dict[str, Shares] = {
+    "tiny": Shares(0.002, 0.002, 0.0),
+    "small": Shares(0.02, 0.02, 0.01),
+    "medium": Shares(0.2, 0.2, 0.1),
+    "full": FULL,
+}
+
+
 @dataclass(frozen=True)
 class Plan:
     """How much of the paper is run.
 
     Attributes
     ----------
-    scale
-        Share of the paper's iterations and seconds.
-    effects
-        Share of them for settings that are not compared, but only in Figures 6 to 8; 0: not run.
+    shares
+        By data set.
     """
 
-    scale: float
-    effects: float
-    data: tuple[str, ...] = ("mnist", "newsgroups", "covtype")
+    shares: Mapping[str, Shares]
     seed: int = 0
+
+    @classmethod
+    def named(cls, scale: str, data: Iterable[str] | None = None, seed: int = 0) -> Plan:
+        """The same for all data sets."""
+        return cls(dict.fromkeys(data or data_sets(), SCALES[scale]), seed)
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        return tuple(self.shares)
+
+    @property
+    def note(self) -> str:
+        """How far the runs go, in a sentence."""
+        if len(set(self.shares.values())) == 1:
+            return f"Length: {next(iter(self.shares.values())).words}."
+        told = (f"{data_sets()[name].title} {each.words}" for name, each in self.shares.items())
+        return f"Length: {'; '.join(told)}."
 
     def cases(self) -> list[Case]:
         """All of them."""
@@ -135,7 +184,7 @@ class Plan:
                 for method in sorted(TITLES, key=lambda method: method == "unit"):
                     if method != "unit" or name in _LONG_ROWS:
                         yield Case(name, number, method, self.seed)
-            elif self.effects:
+            elif self.shares[name].effects:
                 yield Case(name, number, "hyfdca", self.seed)
 
     def compared(self, case: Case) -> bool:
@@ -143,21 +192,12 @@ class Plan:
 
     def target(self, case: Case) -> Target:
         """How far a case goes."""
-        compared = self.compared(case)
-        share = self.scale if compared else self.effects
+        shares, compared = self.shares[case.data], self.compared(case)
+        share = shares.iterations if compared else shares.effects
         iterations = max(10, round(share * case.paper.iterations))
-        return Target(iterations, share * WALL_SECONDS if compared else 0.0)
+        return Target(iterations, shares.seconds * WALL_SECONDS if compared else 0.0)
 
     def window(self, case: Case) -> int:
         """Iterations that curves of equal iterations are smoothed over."""
         share = self.target(case).iterations / case.paper.iterations
         return max(1, round(share * case.paper.window))
-
-
-#: Share of the paper's lengths for settings that are compared, and for the others.
-SCALES: dict[str, tuple[float, float]] = {
-    "tiny": (0.002, 0.0),
-    "small": (0.02, 0.01),
-    "medium": (0.2, 0.1),
-    "full": (1.0, 1.0),
-}

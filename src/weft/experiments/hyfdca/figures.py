@@ -64,7 +64,7 @@ def draw_all(findings: Findings, folder: Path, note: str) -> list[str]:
             remarks.append(plot_comparison(findings, mode, measure, path, note))
     remarks.append(plot_costs(findings, folder / "figure-4.png", note))
     for number, data in zip((6, 7, 8), ("mnist", "newsgroups", "covtype"), strict=True):
-        if data in findings.plan.data and findings.plan.effects:
+        if data in findings.plan.data and findings.plan.shares[data].effects:
             remarks.append(plot_effects(findings, data, folder / f"figure-{number}.png", note))
     return sorted({remark for remark in remarks if remark})
 

@@ -13,29 +13,17 @@ import pandas as pd
 
 from weft import __version__
 from weft.experiments.hyfdca.analysis import MODES, SERIES, Findings, count
-from weft.experiments.hyfdca.cases import TITLES, Plan
+from weft.experiments.hyfdca.cases import TITLES
 from weft.experiments.hyfdca.figures import draw_all
 from weft.experiments.hyfdca.page import to_markdown
-from weft.experiments.hyfdca.paper import WALL_SECONDS, WINS
+from weft.experiments.hyfdca.paper import WINS
 from weft.report.plain import finite
 from weft.storage import replacing
 
 
-def note_of(plan: Plan) -> str:
-    """How far the runs go, in a sentence."""
-    if plan.scale == plan.effects == 1.0:
-        return (
-            f"Full length: all iterations of the paper, and {WALL_SECONDS:,.0f} modelled seconds."
-        )
-    effects = ""
-    if plan.effects and plan.effects != plan.scale:
-        effects = f", and {plan.effects:.3g} for settings that are in Figures 6 to 8 only"
-    return f"Shortened: {plan.scale:.3g} of the paper's iterations and modelled seconds{effects}."
-
-
 def write_report(folder: Path, findings: Findings, *, command: str) -> list[str]:
     """Write page, comparisons, curves, summary and figures; returns what could not be."""
-    note = note_of(findings.plan)
+    note = findings.plan.note
     about = [
         f"with seed {findings.plan.seed}, Weft {__version__}, Python {platform.python_version()} "
         f"and numpy {np.__version__}.",
@@ -105,8 +93,7 @@ def _summary(findings: Findings, command: str) -> dict[str, Any]:
         "weft": __version__,
         "paper": "Overman, Blum and Klabjan 2022, HyFDCA",
         "command": command,
-        "scale": plan.scale,
-        "effects": plan.effects,
+        "shares": {data: shares._asdict() for data, shares in plan.shares.items()},
         "seed": plan.seed,
         "ahead": wins,
         "ahead_in_the_paper": dict(zip(MODES, WINS, strict=True)),

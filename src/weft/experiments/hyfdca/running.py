@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from weft.algorithms.base import Checkpointing, Record
 from weft.algorithms.checkpoint import NAME as CHECKPOINT
 from weft.algorithms.settings import Settings
+from weft.comparison.following import Follower
 from weft.errors import ProtocolError
-from weft.experiments.following import Follower
 from weft.experiments.hyfdca.cases import Case, Target
 from weft.experiments.hyfdca.costs import Costs, Scale
 from weft.experiments.hyfdca.ground import Ground, ground_of

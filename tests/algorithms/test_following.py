@@ -5,9 +5,9 @@ import pytest
 
 from weft.algorithms.settings import Settings
 from weft.channels.channel import Among
+from weft.comparison.following import Follower
 from weft.data import SPLITS, load
 from weft.errors import ConfigError
-from weft.experiments.following import Follower
 from weft.federation import Federation
 from weft.preparation import Preparation
 
