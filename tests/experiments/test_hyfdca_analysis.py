@@ -155,10 +155,12 @@ def test_equal_is_not_ahead_and_diverged_is_behind(findings, tmp_path):
     case = Case("covtype", 2, "fedavg")
     same = archive.curve(Case("covtype", 2, "hyfdca"))
     archive.keep_curve(case, same)
+    findings = Findings(findings.plan, archive)
     some = [c for c in findings.comparisons("hyfdca") if c.case == Case("covtype", 2, "hyfdca")]
     assert [c.ahead for c in some if c.against == "fedavg"] == [False] * 4
     gone = curve([0.6, 1e9], [0.9, 0.9], ended=True, diverged="the weights grew without end")
     archive.keep_curve(case, gone)
+    findings = Findings(findings.plan, archive)
     some = [c for c in findings.comparisons("hyfdca") if c.case == Case("covtype", 2, "hyfdca")]
     assert [c.ahead for c in some if c.against == "fedavg"] == [True] * 4
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -96,6 +97,8 @@ class Findings:
 
     def __init__(self, plan: Plan, archive: Archive) -> None:
         self.plan, self._archive = plan, archive
+        # Read once: figures and tables ask for them over and over.
+        self._curve, self._optimum = cache(archive.curve), cache(self.optimum)
 
     def central(self, data: str) -> dict[str, Any]:
         return self._archive.central(data) or {}
@@ -104,8 +107,8 @@ class Findings:
         """P*: liblinear's, or the lowest P that any run came to, should it be lower."""
         found = [float(self.central(data).get("loss", math.inf))]
         for case in self.plan.cases():
-            curve = self._archive.curve(case) if case.data == data else None
-            found += [loss for loss in (curve.losses if curve else ()) if math.isfinite(loss)]
+            curve = self._curve(case) if case.data == data else None
+            found += [loss for loss in (curve.losses if curve else ()) if loss is not None]
         return min(found)
 
     def costs(self, case: Case) -> Costs | None:
@@ -113,7 +116,7 @@ class Findings:
 
     def line(self, case: Case, mode: Mode) -> Line | None:
         """A run as far as the experiment goes; None: not run."""
-        curve, costs = self._archive.curve(self.stand_in(case)), self.costs(self.stand_in(case))
+        curve, costs = self._curve(self.stand_in(case)), self.costs(self.stand_in(case))
         if curve is None or costs is None:
             return None
         each = costs.seconds()
@@ -121,7 +124,8 @@ class Findings:
         last = target.iterations if mode == "iterations" else math.floor(target.seconds / each)
         window = self.plan.window(case) if mode == "iterations" else _hundredth(curve, last)
         t, loss, accuracy = _until(curve, last)
-        relative = (loss - self.optimum(case.data)) / self.optimum(case.data)
+        best = self._optimum(case.data)
+        relative = (loss - best) / best
         gone = curve.diverged if curve.length < last else ""
         return Line(
             case,
@@ -199,8 +203,9 @@ def _until(curve: Curve, last: int) -> tuple[Floats, Floats, Floats]:
     """The points of a curve up to an iteration."""
     t = np.array(curve.iterations, np.float64)
     keep = t <= last
-    loss = np.array(curve.losses, np.float64)[keep]
-    return t[keep], loss, np.array(curve.accuracies, np.float64)[keep]
+    losses = np.array([math.inf if loss is None else loss for loss in curve.losses])
+    scores = np.array([math.nan if score is None else score for score in curve.accuracies])
+    return t[keep], losses[keep], scores[keep]
 
 
 def _hundredth(curve: Curve, last: int) -> int:

@@ -51,8 +51,8 @@ class Curve(msgspec.Struct, forbid_unknown_fields=True):
     Attributes
     ----------
     iterations, losses, accuracies
-        P and accuracy on samples held out, after some of the iterations; nan where an accuracy is
-        not known.
+        P and accuracy on samples held out, after some of the iterations; None: not finite, not
+        known.
     round_trips
         Until then, setting up included.
     length
@@ -69,14 +69,14 @@ class Curve(msgspec.Struct, forbid_unknown_fields=True):
     ended: bool = False
     diverged: str = ""
     iterations: list[int] = []
-    losses: list[float] = []
-    accuracies: list[float] = []
+    losses: list[float | None] = []
+    accuracies: list[float | None] = []
     round_trips: list[int] = []
     costs: Costs | None = None
 
-    def add(self, iteration: int, loss: float, accuracy: float, round_trips: int) -> None:
+    def add(self, iteration: int, loss: float, accuracy: float | None, round_trips: int) -> None:
         self.iterations.append(iteration)
-        self.losses.append(loss)
+        self.losses.append(loss if math.isfinite(loss) else None)
         self.accuracies.append(accuracy)
         self.round_trips.append(round_trips)
 
@@ -238,7 +238,7 @@ def _certified(case: Case, ground: Ground, progress: Progress) -> Curve:
         scale.weigh()
         curve.length = record.iteration
         if record.primal is not None:
-            curve.add(record.iteration, record.primal, math.nan, record.round_trips)
+            curve.add(record.iteration, record.primal, None, record.round_trips)
         progress(record.iteration, _AUTO_ITERATIONS)
         scale.go_on()
 
