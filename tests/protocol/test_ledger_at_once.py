@@ -36,7 +36,7 @@ tiles = SPLITS["columns"](load("breast_cancer"), 2).parties
 print("ready", flush=True)
 sys.stdin.readline()
 ledger, shown = Ledger(Path(sys.argv[1])), []
-for number in range(6):
+for number in range(3):
     federation = Federation(tiles, Preparation(scaling="standard"), ledger=ledger)
     federation.train(Settings(lam=1e-2, gap=1e-2, solver="cutting-planes"))
     tally = federation.parties["p1"].tally
@@ -66,7 +66,7 @@ def test_what_processes_write_at_once_adds_up(tmp_path):
     received, shown = np.sum(told, axis=0)
     assert set(pages.received.tolist()) == {received}
     assert set(pages.shown.tolist()) == {shown}
-    assert shown > 18 * 3
+    assert shown > 9 * 3
     assert sorted((run.received, run.shown) for run in pages.runs) == sorted(map(tuple, told))
     assert all(run.ended is not None for run in pages.runs)
     # They were at it at the same time, else this says nothing.
