@@ -6,7 +6,7 @@ party also tries alone with what it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -20,10 +20,12 @@ from weft.algorithms.settings import Settings
 from weft.config.solvers import settled
 from weft.crypto.cipher import check_cipher
 from weft.data import SPLITS, Split, Table, load
+from weft.data.tile import Tile
 from weft.federation import Federation, Trained
 from weft.guards import Terms
 from weft.losses import get_loss
 from weft.preparation import Preparation
+from weft.report.cohorts import feature_sets
 
 Floats = NDArray[np.float64]
 
@@ -137,6 +139,7 @@ class Demo:
     trained: Trained
     settings: Settings
     alone: dict[str, float]
+    tiles: Mapping[str, Sequence[Tile]]
 
     def accuracy(self) -> dict[str, Any]:
         """Of all three, as a report tells it."""
@@ -146,6 +149,10 @@ class Demo:
             "central": self.figures.accuracy_central,
             "alone": self.alone,
         }
+
+    def feature_sets(self) -> dict[str, Any] | None:
+        """Who holds which feature of the model, as a report tells it."""
+        return feature_sets(self.tiles, self.trained.roster.parties, self.trained.model)
 
 
 def run_demo(
@@ -206,7 +213,7 @@ def run_demo(
         min_batch=terms.min_batch,
         remarks=tuple(trained.result.notes),
     )
-    return Demo(figures, trained, settings, alone)
+    return Demo(figures, trained, settings, alone, split.parties)
 
 
 def _compile(table: Table, settings: Settings) -> None:

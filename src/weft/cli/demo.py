@@ -51,6 +51,7 @@ def demo(
                 done.settings,
                 name=NAME,
                 accuracy=done.accuracy(),
+                feature_sets=done.feature_sets(),
                 command=context.obj or "",
             )
     figures = done.figures

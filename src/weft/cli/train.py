@@ -73,6 +73,7 @@ def train(
     from weft.drafts import building
     from weft.federation import Federation
     from weft.ledger.words import exposure_remarks
+    from weft.report.cohorts import feature_sets
     from weft.report.folder import write_results
     from weft.report.messages import place, recording
 
@@ -120,6 +121,7 @@ def train(
                 settings,
                 name=plan.name,
                 config=config,
+                feature_sets=feature_sets(problem.tiles, trained.roster.parties, trained.model),
                 remarks=known,
                 command=context.obj or "",
             )

@@ -6,17 +6,24 @@ summary can keep: a line for every group of samples and of features.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.matching.axis import Axis, Ints
 from weft.matching.roster import Roster
 
+if TYPE_CHECKING:
+    # A coordinator reports too, and loads no tile.
+    from weft.data.tile import Tile
+    from weft.model import Model
+
 #: Groups along an axis that a summary lists; of more, the largest.
 _MOST = 2000
+#: Columns of all tiles up to which it is worked out who holds which, and changes of holders told.
+_MOST_COLUMNS, _MOST_RUNS = 200_000, 5000
 
 
 def cohorts_of(roster: Roster) -> dict[str, Any]:
@@ -70,6 +77,31 @@ def _kept(sizes: Ints) -> Ints:
     """Positions of the largest, in order."""
     kept: Ints = np.sort(np.argsort(-sizes, kind="stable")[:_MOST])
     return kept
+
+
+def feature_sets(
+    tiles: Mapping[str, Sequence[Tile]], parties: Sequence[str], model: Model
+) -> dict[str, Any] | None:
+    """Who holds each feature of a model, in its order and without names, as plain values.
+
+    For whoever has all tiles; a coordinator knows tokens in an order that says nothing of names.
+    ``sets`` are sets of parties, ``runs`` which of them hold how many features on end. None: there
+    are too many.
+    """
+    if sum(tile.m for held in tiles.values() for tile in held) > _MOST_COLUMNS:
+        return None
+    holders: dict[str, list[int]] = {}
+    for number, party in enumerate(parties):
+        for name in {name for tile in tiles[party] for name in tile.features.tolist()}:
+            holders.setdefault(name, []).append(number)
+    sets: dict[str, int] = {}
+    places = [
+        sets.setdefault(spelled(holders[name]), len(sets)) for name in model.features.tolist()
+    ]
+    runs = [[place, len(list(run))] for place, run in groupby(places)]
+    if len(runs) > _MOST_RUNS:
+        return None
+    return {"sets": list(sets), "runs": " ".join(f"{place}*{size}" for place, size in runs)}
 
 
 def spelled(numbers: Iterable[int]) -> str:

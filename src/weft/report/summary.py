@@ -28,6 +28,7 @@ def summarise(
     *,
     encryption: Spent | None = None,
     accuracy: dict[str, Any] | None = None,
+    feature_sets: dict[str, Any] | None = None,
     remarks: Sequence[str] = (),
     command: str = "",
 ) -> dict[str, Any]:
@@ -45,6 +46,8 @@ def summarise(
         What the parties spent on it; None: they have told nobody.
     accuracy
         What is known of it from outside: ``where``, ``federated``, ``central`` and ``alone``.
+    feature_sets
+        Who holds which feature of the model, where whoever writes this knows.
     remarks
         Sentences about the run that it does not know itself, such as those of ledgers.
     command
@@ -74,6 +77,7 @@ def summarise(
             "recipients": head.info["recipients"],
         },
         "cohorts": cohorts_of(roster),
+        "feature_sets": feature_sets,
         "classes": head.classes,
         "settings": msgspec.to_builtins(settings),
         "terms": msgspec.to_builtins(roster.terms),

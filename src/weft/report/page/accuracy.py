@@ -10,6 +10,11 @@ from weft.report.page.reading import Source
 from weft.report.page.words import capital
 
 _MOST_ALONE = 30
+_CAPTIONS = {
+    "accuracy": "Share of samples predicted rightly",
+    "R²": "Share of the variance explained",
+    "mean squared error": "Mean squared error: less is better",
+}
 #: Looks of bars: federated, central, alone.
 _OURS, _CENTRAL, _ALONE = "f0", "f2", "grey"
 
@@ -47,7 +52,7 @@ def _section(told: str, rows: list[tuple[str, float | None, str]], measure: str)
         for name, value, look in rows
     ]
     titles = ["who", "", measure]
-    grid = table(titles, lines, caption=capital(measure), numbers=(2,), cls="bars")
+    grid = table(titles, lines, caption=_CAPTIONS[measure], numbers=(2,), cls="bars")
     return section("accuracy", "Accuracy", el("p", told), grid)
 
 

@@ -116,7 +116,9 @@ class Chart {
       ? `modelled seconds: slowest parties' computing + ${short(this.view.latency)} s a round trip` : axis.title;
     root.append(svg("text", { x: (x.from + x.to) / 2, y: height - 4, class: "tick mid" }, title));
     const { target, lines } = this.spec;
-    if (target && target >= y.low && target <= y.high) this.across(root, x, y(target), `asked for: ${short(target)}`, "target");
+    if (target && target >= y.low && target <= y.high) {
+      this.across(root, x, y(target), `asked for: ${short(target)}`, "target begin");
+    }
     (lines || []).forEach((line, at) => {
       if (line.y >= y.low && line.y <= y.high) this.across(root, x, y(line.y), line.name, "base", at % 2);
     });
@@ -124,7 +126,9 @@ class Chart {
 
   across(root, x, at, words, kind, below = 0) {
     root.append(svg("line", { x1: x.from, x2: x.to, y1: at, y2: at, class: kind }));
-    root.append(svg("text", { x: x.to, y: at + (below ? 14 : -5), class: `tick end halo ${kind}` }, words));
+    const begin = kind.endsWith("begin");
+    const place = { x: begin ? x.from + 4 : x.to, y: at + (below ? 14 : -5) };
+    root.append(svg("text", { ...place, class: `tick halo ${begin ? "" : "end "}${kind}` }, words));
   }
 
   curve(inside, series, list, x, y, scaleY) {

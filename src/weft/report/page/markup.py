@@ -80,10 +80,10 @@ def facts(pairs: Iterable[tuple[str, object]]) -> Html:
     return el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in pairs))
 
 
-def items(sentences: Iterable[object]) -> Html:
+def items(sentences: Iterable[object], cls: str | None = None) -> Html:
     """A list, without one if there is nothing to list."""
     entries = [el("li", sentence) for sentence in sentences]
-    return el("ul", *entries) if entries else Html()
+    return el("ul", *entries, cls=cls) if entries else Html()
 
 
 def bar(share: float, look: str) -> Html:

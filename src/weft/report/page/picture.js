@@ -96,11 +96,12 @@ class Picture {
 
   /** One path for every look: thousands of cells stay a few elements. */
   fill(root, xs, ys) {
-    const gap = Math.min(1, (xs[xs.length - 1] - xs[0]) / this.columns.length / 6);
+    const between = (ends) => Math.min(1, (ends[ends.length - 1] - ends[0]) / ends.length / 20);
+    const gapX = between(xs), gapY = between(ys);
     const looks = new Map();
     this.cells.forEach((line, r) => line.forEach((parties, c) => {
       const look = this.look(parties);
-      const w = Math.max(0.4, xs[c + 1] - xs[c] - gap), h = Math.max(0.4, ys[r + 1] - ys[r] - gap);
+      const w = Math.max(0.4, xs[c + 1] - xs[c] - gapX), h = Math.max(0.4, ys[r + 1] - ys[r] - gapY);
       const d = `M${xs[c].toFixed(2)} ${ys[r].toFixed(2)}h${w.toFixed(2)}v${h.toFixed(2)}h-${w.toFixed(2)}z`;
       const key = JSON.stringify(look);
       if (!looks.has(key)) looks.set(key, { look, parts: [] });

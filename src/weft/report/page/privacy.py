@@ -172,7 +172,7 @@ def _recorded(audit: dict[str, Any]) -> list[Html]:
     )
     return [
         el("p", head),
-        items(checks),
+        items(checks, cls="checked"),
         parties,
         el("details", el("summary", "Everything that came to the coordinator"), coordinator),
     ]

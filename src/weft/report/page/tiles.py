@@ -60,22 +60,31 @@ def holders(cohorts: dict[str, Any], group: dict[str, Any]) -> list[int]:
 def feature_groups(source: Source) -> tuple[list[str], list[int]] | None:
     """Who holds each feature of the model: distinct sets of holders, and one for each feature.
 
-    A model lists the features party by party, each with those that it answers for: of those that
-    several hold, the first of them. Within a party they stand in the order of the groups. None:
+    The summary says so where all tables were in one hand. Else a model still lists its features
+    party by party, each with those that it answers for: of those that several hold, the first of
+    them. Which of its features it shares with whom is then known if that is the same for all. None:
     the folder does not say.
     """
     cohorts, model = source.summary.get("cohorts"), source.model
-    if not cohorts or model is None or cohorts["more_columns"] or source.summary.get("gone"):
+    told = source.summary.get("feature_sets")
+    if model is None or source.summary.get("gone"):
         return None
-    held = [(holders(cohorts, group), group["size"]) for group in cohorts["columns"]]
-    held.sort(key=lambda pair: pair[0][0])  # stable: groups of a party stay in their order
-    if sum(size for _, size in held) != len(model.features):
+    if told:
+        runs = [run.split("*") for run in told["runs"].split()]
+        places = [int(place) for place, size in runs for _ in range(int(size))]
+        return told["sets"], places
+    if not cohorts or cohorts["more_columns"]:
         return None
-    sets: dict[str, int] = {}
-    places: list[int] = []
-    for parties, size in held:
-        places += [sets.setdefault(spelled(parties), len(sets))] * size
-    return list(sets), places
+    answered: dict[int, dict[str, int]] = {}
+    for group in cohorts["columns"]:
+        parties = holders(cohorts, group)
+        alike = answered.setdefault(parties[0], {})
+        alike[spelled(parties)] = alike.get(spelled(parties), 0) + group["size"]
+    if any(len(alike) > 1 for alike in answered.values()):
+        return None
+    found = [pair for _, alike in sorted(answered.items()) for pair in alike.items()]
+    places = [at for at, (_, size) in enumerate(found) for _ in range(size)]
+    return ([told for told, _ in found], places) if len(places) == len(model.features) else None
 
 
 def tiles_section(source: Source, drawn: dict[str, Any] | None) -> Html:
