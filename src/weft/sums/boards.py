@@ -179,7 +179,8 @@ class Proposals(Totals):
 
     def _places(self, mine: Ints) -> Slots:
         """Where in ``mine`` (ascending) the proposed slots lie."""
-        at = np.searchsorted(self._proposed, mine)
-        inside = at < len(self._proposed)
-        inside[inside] = self._proposed[at[inside]] == mine[inside]
-        return np.flatnonzero(inside).astype(np.int32)
+        # Few are proposed: each is looked up among the many that a party has.
+        at = np.searchsorted(mine, self._proposed)
+        inside = at < len(mine)
+        inside[inside] = mine[at[inside]] == self._proposed[inside]
+        return at[inside].astype(np.int32)
