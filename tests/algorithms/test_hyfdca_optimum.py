@@ -12,7 +12,7 @@ from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Split, Table, Tile, load, pool
 from weft.federation import Federation, Preparation, Trained
 
-LAM = 1e-2
+LAM = 2e-2
 CUTTINGS: dict[str, dict[str, Any]] = {
     "rows": {"parties": 3, "seed": 1},
     "columns": {"parties": 3},
@@ -156,7 +156,7 @@ def test_equal_duplicates_give_the_model_of_the_table_without_them(
     split = cut(table, "overlapping", column_share=0.7, labels=labels)
     once = pool(split)
     alone = Split({"p": (once.to_tile(),)}, "mean", "", once.task)
-    how = {"gap": None, "iterations": 300, "certify_every": 1000, "lam": 0.05}
+    how = {"gap": None, "iterations": 150, "certify_every": 1000, "lam": 0.05}
     many = train(split, loss, Preparation(overlap=overlap), **how).model  # type: ignore[arg-type]
     one = train(alone, loss, **how).model
     assert many.features.tolist() == one.features.tolist()
@@ -194,9 +194,10 @@ def test_the_intercept_is_that_of_liblinear(tables: Any, cutting: str, scaling: 
     split = cut(tables.digits(200), cutting, labels="first")
     table = pool(split)
     preparation = Preparation(intercept=True, intercept_scaling=scaling)
-    model = train(split, "squared_hinge", preparation, gap=1e-6).model
+    lam = 0.05
+    model = train(split, "squared_hinge", preparation, gap=1e-6, lam=lam).model
     central = LinearSVC(
-        C=1 / (2 * LAM * table.n), dual=True, intercept_scaling=scaling, tol=1e-9, max_iter=100_000
+        C=1 / (2 * lam * table.n), dual=True, intercept_scaling=scaling, tol=1e-9, max_iter=100_000
     ).fit(table.block, table.labels)
     order = [table.features.tolist().index(name) for name in model.features]
     np.testing.assert_allclose(model.coef, central.coef_[:, order], atol=1e-3)

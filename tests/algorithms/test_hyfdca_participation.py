@@ -11,7 +11,7 @@ from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Split
 from weft.federation import Federation, Preparation, Trained
 
-LAM = 1e-2
+LAM = 2e-2
 PARTIES = [f"r{i}c{j}" for i in (1, 2, 3) for j in (1, 2)]
 #: Every party comes and goes; one iteration is a single party's.
 TRACE = [PARTIES, PARTIES[:4], ["r3c1", "r1c2"], ["r2c2"], PARTIES[1:]]
