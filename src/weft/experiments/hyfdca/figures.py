@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -87,13 +88,17 @@ def plot_comparison(
             _draw_lines(axis, found, _places(findings, found, mode), measure)
             axis.set_title(f"{paper.title}: {setting.label}", fontsize=10)
         row[0].set_ylabel(_NAMES[measure])
-    under = "share of the iterations, t_R (15)"
-    if mode == "time":
-        under = f"share of the modelled time, T_R (14), at {LATENCY:g} s a round trip"
+    under = {
+        "iterations": "share of the iterations, t_R (15)",
+        "time": "share of the time, T_R (14)",
+    }
     for axis in axes[-1]:
-        axis.set_xlabel(under)
+        axis.set_xlabel(under[mode])
     _legend(figure, axes)
-    _finish(figure, path, f"Figure {_NUMBERS[mode]}: {_NAMES[measure]}, equal {mode}", note)
+    equal = "equal iterations"
+    if mode == "time":
+        equal = f"equal modelled time, {LATENCY:g} s a round trip"
+    _finish(figure, path, f"Figure {_NUMBERS[mode]}: {_NAMES[measure]}, {equal}", note)
     return None
 
 
@@ -216,6 +221,7 @@ def _legend(figure: Any, axes: Any) -> None:
 
 
 def _finish(figure: Any, path: Path, title: str, note: str) -> None:
-    figure.suptitle(f"{title}\n", fontsize=13, fontweight="bold")
-    figure.text(0.5, 0.962, note, ha="center", fontsize=9, color=INK)
+    # Every figure says how far its runs go, wherever it is shown.
+    lines = [title, *wrap(note, 150)]
+    figure.suptitle("\n".join(lines), fontsize=11)
     figure.savefig(path, dpi=100)
