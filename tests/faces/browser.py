@@ -31,6 +31,9 @@ class Browser:
         wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
         given = self._send("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._session = f"/session/{given['sessionId']}"
+        # A click must not meet a page that still scrolls.
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        self.devtools("Emulation.setEmulatedMedia", features=[still])
 
     def _send(self, method, path, body=None):
         text = None if body is None else json.dumps(body)
