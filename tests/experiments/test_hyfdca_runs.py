@@ -1,0 +1,113 @@
+"""Cases of the HyFDCA experiments run for real, on small images in MNIST's place."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from weft.comparison.judging import solve
+from weft.data import load
+from weft.errors import DataError
+from weft.experiments.hyfdca import ground
+from weft.experiments.hyfdca.archive import Archive
+from weft.experiments.hyfdca.cases import TITLES, Case, Plan, Shares, Target
+from weft.experiments.hyfdca.running import measure, run
+from weft.experiments.hyfdca.workers import run_all
+
+#: Five parties, most of which take part.
+NUMBER = 2
+
+
+@pytest.fixture(autouse=True)
+def small_images(monkeypatch):
+    """Digits of 8 × 8 pixels in [0, 1], every fourth of them held out."""
+    table = load("digits")
+    held = np.arange(table.n) % 4 == 0
+    parts = [ground._rows(table, np.flatnonzero(some)) for some in (~held, held)]
+    divided = [ground._divided(part, 16.0) for part in parts]
+    samples = ground.Samples(*divided, ground._longest(divided[0], ground.BIAS))
+    monkeypatch.setattr(ground, "_samples", lambda name, seed: samples)
+    ground.ground_of.cache_clear()
+    yield
+    ground.ground_of.cache_clear()
+
+
+def test_every_method_is_followed_to_its_end():
+    target = Target(30, 12.0)
+    case = Case("mnist", NUMBER, "hyfdca")
+    problem = ground.ground_of("mnist", case.setting).problem
+    best = solve(problem).primal
+    ends = {}
+    for method in TITLES:
+        curve = run(Case("mnist", NUMBER, method), target)
+        assert not curve.diverged
+        assert curve.reaches(target)
+        ends[method] = curve.losses[-1]
+        assert all(loss >= best * (1 - 1e-6) for loss in curve.losses)
+        assert 0.0 <= curve.accuracies[-1] <= 1.0
+        assert curve.losses[-1] < 10.0 or method in ("hyfdca", "hyfem")
+        costs = curve.costs
+        assert min(costs.compute, costs.coordinator, costs.wall, costs.bytes) > 0
+        if method in ("fedavg", "hyfem"):
+            assert costs.round_trips == 1.0
+            assert curve.length * costs.seconds() >= target.seconds
+        elif method != "auto":
+            assert costs.encryption > 0
+            low, high = (2, 3) if method == "safe" else (3, 4)
+            assert low <= costs.round_trips <= high
+    # The solver for everybody certifies 1e-3, and the judge agrees.
+    assert ends["auto"] <= best * (1 + 1e-3)
+
+
+def test_other_units_are_the_same_problem():
+    setting = Case("mnist", NUMBER, "unit").setting
+    raw = ground.ground_of("mnist", setting)
+    unit = ground.ground_of("mnist", setting, unit_rows=True)
+    longest = np.linalg.norm(raw.problem.x, axis=1).max()
+    assert np.linalg.norm(unit.problem.x, axis=1).max() == pytest.approx(1.0)
+    w = np.random.default_rng(0).standard_normal((65, 10))
+    assert unit.problem.primal(longest * w) == pytest.approx(raw.problem.primal(w), rel=1e-12)
+    assert unit.accuracy(longest * w) == raw.accuracy(w)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_points(tmp_path):
+    case, target = Case("mnist", NUMBER, "hyfdca"), Target(200, 0.0)
+    whole = run(case, target)
+
+    def interrupt(iteration, length):
+        if iteration > 1.2 * case.save_every:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(case, target, folder=tmp_path / "unfinished", progress=interrupt)
+    seen = []
+    again = run(
+        case, target, folder=tmp_path / "unfinished", progress=lambda i, length: seen.append(i)
+    )
+    assert min(seen) > case.save_every - target.iterations / 60
+    assert again.iterations == whole.iterations
+    assert again.losses == whole.losses
+    assert again.accuracies == whole.accuracies
+
+
+def test_costs_can_be_measured_apart():
+    costs = measure(Case("mnist", NUMBER, "hyfdca"))
+    assert costs.counted >= 20
+    assert costs.seconds(0.8) == pytest.approx(costs.seconds(0.0) + 0.8 * costs.round_trips)
+
+
+def test_what_is_long_enough_is_not_run_again(tmp_path):
+    archive, plan = Archive(tmp_path), Plan({"mnist": Shares(0.004, 0.0, 0.01)})
+    archive.keep_central("mnist", {"loss": 1.0})
+    short = run(Case("mnist", NUMBER, "fedavg"), Target(10, 0.0))
+    for case in plan.cases():
+        length = plan.target(case).iterations
+        archive.keep_curve(case, msgspec.structs.replace(short, length=length))
+        assert not msgspec.structs.replace(short, length=length - 1).reaches(plan.target(case))
+    told = []
+    # Nothing is left to do, and so no process is started.
+    run_all(plan, archive, lambda *news: told.append(news), workers=1)
+    assert told == []
+    assert archive.curve(plan.cases()[0]).losses == short.losses
+    (tmp_path / "curves" / f"{plan.cases()[0].key}.json").write_text("{")
+    with pytest.raises(DataError, match="delete it, and it is run again"):
+        run_all(plan, archive, lambda *news: None, workers=1)
