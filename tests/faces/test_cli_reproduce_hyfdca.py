@@ -1,0 +1,92 @@
+"""``weft reproduce hyfdca``: what it writes of runs that are there, and what it refuses."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from weft.experiments.hyfdca.archive import Archive
+from weft.experiments.hyfdca.cases import SCALES, Plan
+from weft.experiments.hyfdca.costs import Costs
+from weft.experiments.hyfdca.running import Curve
+
+COSTS = Costs(
+    compute=0.1, encryption=0.02, coordinator=0.03, wall=1.0, round_trips=4, bytes=1e3, counted=9
+)
+
+
+@pytest.fixture
+def data(monkeypatch, tmp_path):
+    """A folder that looks as if it held MNIST."""
+    file = tmp_path / "data" / "mnist" / "train-images-idx3-ubyte.gz"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path / "data"))
+
+
+def fill(folder, plan):
+    """Runs as if they had been made; HyFEM is the most accurate, and FedAvg diverged."""
+    archive = Archive(folder)
+    archive.keep_central(
+        "mnist", {"loss": 0.5, "accuracy": 0.92, "how": "liblinear", "classes": 10}
+    )
+    for case in plan.cases():
+        target = plan.target(case)
+        steps = [target.iterations // 4 * i or 1 for i in (1, 2, 3)] + [10**6]
+        loss, accuracy = (0.9, 0.95) if case.method == "hyfem" else (0.6, 0.9)
+        curve = Curve(
+            length=10**6,
+            iterations=steps,
+            losses=[2.0, 1.0, loss, loss],
+            accuracies=[0.1, 0.5, accuracy, accuracy],
+            round_trips=[4 * step for step in steps],
+            costs=COSTS,
+        )
+        if case.method == "fedavg":
+            curve.length, curve.ended, curve.diverged = 3, True, "the weights grew without end"
+        archive.keep_curve(case, curve)
+
+
+def test_what_was_run_is_told_in_tables_figures_and_a_page(weft, tmp_path, data):
+    fill(tmp_path / "found", Plan({"mnist": SCALES["small"]}))
+    done = weft("reproduce", "hyfdca", "--scale", "small", "--out", "found")
+    assert done.code == 0, done.err
+    # Two others, two respects, three settings; HyFEM is ahead in accuracy.
+    assert "9 of 12" in done.out
+    assert "69 of 72" in done.out
+    assert "not run: newsgroups" in done.out
+    assert "0.02 of the paper's iterations" in done.out
+    folder = tmp_path / "found"
+    page = (folder / "README.md").read_text()
+    assert "weft reproduce hyfdca --scale small --seed 0" in page
+    assert "| HyFDCA safe | 9 of 12 | 9 of 12 | **18 of 24** |" in page
+    assert "diverged" in page
+    for name in ("3-loss", "3-accuracy", "4", "5-loss", "5-accuracy", "6"):
+        assert (folder / f"figure-{name}.png").stat().st_size > 5000
+        assert f"(figure-{name}.png)" in page
+    told = pd.read_csv(folder / "comparisons.csv")
+    assert len(told) == 3 * 24
+    assert told["ahead"].sum() == 3 * 18
+    assert set(told[~told["ahead"]]["against"]) == {"HyFEM"}
+    curves = pd.read_csv(folder / "curves.csv")
+    assert curves["relative_loss"].max() == pytest.approx((2.0 - 0.5) / 0.5)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["ahead"]["safe"] == {"iterations": [9, 12], "time": [9, 12]}
+    assert summary["shares"] == {"mnist": {"iterations": 0.02, "seconds": 0.02, "effects": 0.01}}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--scale", "huge"], "neither tiny, small, medium, full nor a share above 0"),
+        (["--scale", "2"], "a share above 0 and at most 1"),
+        (["--scale", "iris=1"], "choose data sets of mnist, newsgroups, covtype"),
+        (["--only", "iris"], "choose one of mnist, newsgroups, covtype"),
+        (["--only", "covtype"], "covtype/covtype.csv.xz"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_nothing_written(weft, tmp_path, data, options, words):
+    done = weft("reproduce", "hyfdca", *options, "--out", "found")
+    assert done.code == 2
+    assert words in " ".join(done.err.split())
+    assert not (tmp_path / "found").exists()
