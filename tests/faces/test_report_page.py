@@ -268,6 +268,33 @@ def test_a_long_history_makes_a_small_page(trained, settings, folder, tmp_path):
     assert min(series["y"]) == pytest.approx(long["gap"].min(), rel=1e-5)
 
 
+# ── who saw what ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_run_that_hid_nothing_says_so(folder, trained, settings, tmp_path):
+    summary = json.loads((folder / "summary.json").read_text())
+    assert "READABLE" not in (folder / "report.html").read_text("utf-8")
+    summary["settings"]["cipher"] = "plain"
+    write_files(tmp_path, None, history_frame(trained.result.history), None, summary, settings)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "which hides nothing" in page
+    assert "READABLE" in page
+
+
+def test_a_recorded_run_tells_what_its_messages_held(weft, hospitals, no_plot, tmp_path):
+    outcome = weft("train", hospitals.write(), "--out", "r", "--record")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(weft("audit", "r", "--json").out)
+    words = "".join(Page((tmp_path / "r" / "report.html").read_text("utf-8")).words)
+    assert f"Every one of the {found['messages']:,} messages was recorded" in words
+    assert "✓ every scalar went up under masks" in words
+    opened = found["parties"]["south"]["opened"]["inner products"]
+    assert f"{opened:,} inner products" in words
+    # What is needed to run it again is there too.
+    assert "weft train" in words
+    assert hospitals.config.strip() in words
+
+
 # ── costs, weights, files ─────────────────────────────────────────────────────────────────────
 
 

@@ -75,7 +75,7 @@ def _choice() -> Html:
     ]
     chips = [
         el("span", el("svg", el("rect", width="100%", height="100%", cls=look), cls="chip"), words)
-        for look, words in (("f0", "to the parties"), ("f4", "from them"))
+        for look, words in (("f0", "to the parties"), ("f0 t1", "from them"))
     ]
     return el(
         "div",
@@ -158,7 +158,7 @@ def _bar(cost: dict[str, Any], most: dict[str, float]) -> Html:
     return el(
         "svg",
         el("rect", width=f"{down}%", height="100%", cls="f0"),
-        el("rect", x=f"{down}%", width=f"{up}%", height="100%", cls="f4"),
+        el("rect", x=f"{down}%", width=f"{up}%", height="100%", cls="f0 t1"),
         cls="bar",
         aria_hidden="true",
         data_widths=json.dumps(widths),

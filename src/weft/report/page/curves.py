@@ -72,11 +72,23 @@ def _run(source: Source) -> dict[str, Any]:
         ])  # fmt: skip
     floor = gap_floor(known["gap"].astype(float), target)
     charts = [
-        {"id": "loss", "title": "Loss", "unit": "loss, and what it cannot be below", "log": False},
-        {"id": "gap", "title": "Relative gap", "unit": "(P − D) / P", "log": True, "floor": floor},
+        {
+            "id": "loss",
+            "title": "Loss",
+            "unit": "P(w), and D(α), which no model can be below",
+            "log": False,
+            "series": loss,
+        },
+        {
+            "id": "gap",
+            "title": "Relative gap",
+            "unit": "(P − D) / P",
+            "log": True,
+            "floor": floor,
+            "series": gap,
+            "target": target,
+        },
     ]
-    charts[0]["series"], charts[1]["series"] = loss, gap
-    charts[1]["target"] = target
     return {"grids": grids, "charts": charts}
 
 

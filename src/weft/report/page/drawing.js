@@ -83,6 +83,9 @@ function ticks(s, most) {
   return found;
 }
 
+/** Parties that get a colour and a name of their own. */
+const MOST_NAMED = 24;
+
 /** Colour of a party: eight colours, then paler ones. */
 const partyLook = (party) => ({ colour: party % 8, tint: Math.floor(party / 8) % 3 });
 

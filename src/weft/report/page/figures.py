@@ -15,17 +15,22 @@ from weft.report.drawing import BLUE, GREY, INK, new_figure, not_drawn, polish
 from weft.report.page.costs import room_of
 from weft.report.page.curves import curves_of
 from weft.report.page.reading import Source, read_folder
-from weft.report.page.tiles import feature_groups, party_of_tile, tiles_of
+from weft.report.page.tiles import MOST_NAMED, feature_groups, party_of_tile, tiles_of
 from weft.report.page.weights import class_names, is_scaled
+from weft.report.page.words import names
 from weft.report.plots import plot_convergence
 from weft.storage import replacing
 
 #: Okabe and Ito's palette, the yellow darkened for white paper, as the page has it.
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8A7A00", "#4D4D4D")
 _TINTS = (0.9, 0.5, 0.25)
+#: Parties upon whose colour words are white.
+_DEEP = (0, 1, 2, 6, 7)
 _SUFFIXES = ("svg", "png")
 #: Weights of a class in a figure, and classes that it has panels for.
 _MOST_WEIGHTS, _MOST_PANELS = 20, 6
+#: Sets of holders that a key explains.
+_MOST_SETS = 8
 
 Drawing = Callable[[Path], str | None]
 
@@ -133,11 +138,17 @@ def _draw_tiles(source: Source, path: Path) -> str | None:
         for c, theirs in enumerate(across):
             parties = sorted({party_of_tile(cohorts, tile) for tile in mine & theirs})
             corner, size = (lefts[c], tops[r]), (columns[c]["size"], row["size"])
-            axis.add_patch(Rectangle(corner, *size, linewidth=0.3, **_look(parties)))
+            look = _look(parties, many=len(source.parties) > MOST_NAMED)
+            axis.add_patch(Rectangle(corner, *size, linewidth=0.3, **look))
             if len(parties) == 1 and len(rows) * len(columns) <= 60:
                 middle = (lefts[c] + size[0] / 2, tops[r] + size[1] / 2)
                 axis.annotate(
-                    source.parties[parties[0]], middle, ha="center", va="center", fontsize=8
+                    source.parties[parties[0]],
+                    middle,
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white" if parties[0] in _DEEP else INK,
                 )
     axis.set_xlim(0, lefts[-1])
     axis.set_ylim(tops[-1], 0)
@@ -152,10 +163,13 @@ def _left(more: dict[str, int] | None) -> str:
     return f" (and {more['size']:,} in {more['groups']:,} smaller groups)" if more else ""
 
 
-def _look(parties: list[int]) -> dict[str, Any]:
-    """Colour of a cell; hatched where several hold it."""
+def _look(parties: list[int], *, many: bool) -> dict[str, Any]:
+    """Colour of a cell, hatched where several hold it; of many parties, how many do."""
     if not parties:
         return {"facecolor": "#E8E8E4", "edgecolor": "white"}
+    if many:
+        shade = (0.45, 0.75, 1.0)[min(len(parties), 3) - 1]
+        return {"facecolor": BLUE, "alpha": shade, "edgecolor": "white"}
     first = parties[0]
     colour = {"facecolor": _PALETTE[first % 8], "alpha": _TINTS[first // 8 % 3]}
     if len(parties) == 1:
@@ -184,11 +198,26 @@ def _draw_weights(source: Source, path: Path) -> str | None:
         polish(axis)
     for axis in axes[panels:]:
         axis.set_visible(False)
-    unit = "weight, in scaled units" if is_scaled(model) else "weight"
-    figure.supxlabel(unit, fontsize=9)
-    figure.suptitle(source.summary["name"], fontsize=12, fontweight="bold")
+    unit = "weights in scaled units" if is_scaled(model) else "weights"
+    some = f", {panels} of {len(model.coef)} classes" if panels < len(model.coef) else ""
+    title = f"{source.summary['name']}: {unit}{some}"
+    figure.suptitle(title, fontsize=12, fontweight="bold")
+    if groups is not None and 1 < len(groups[0]) <= _MOST_SETS:
+        _explain(figure, source, groups)
     figure.savefig(path)
     return None
+
+
+def _explain(figure: Any, source: Source, groups: tuple[list[str], list[int]]) -> None:
+    """Which colour is whose."""
+    from matplotlib.patches import Patch
+
+    sets, place = groups
+    handles = []
+    for number, spelled in enumerate(sets):
+        named = names([source.parties[party] for party in read_numbers(spelled)], 3)
+        handles.append(Patch(color=_weight_colour(groups, place.index(number)), label=named))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
 
 
 def _weight_colour(groups: tuple[list[str], list[int]] | None, feature: int) -> str:

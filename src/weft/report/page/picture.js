@@ -1,7 +1,5 @@
 // The picture of who holds which tile.
 
-const MOST_NAMED = 24;
-
 /** Shares of a length by size, none of them below a least. */
 function shares(sizes, length, least) {
   const floor = Math.min(least, length / sizes.length);
@@ -96,7 +94,7 @@ class Picture {
 
   /** One path for every look: thousands of cells stay a few elements. */
   fill(root, xs, ys) {
-    const between = (ends) => Math.min(1, (ends[ends.length - 1] - ends[0]) / ends.length / 20);
+    const between = (ends) => Math.min(1, (ends[ends.length - 1] - ends[0]) / ends.length / 8);
     const gapX = between(xs), gapY = between(ys);
     const looks = new Map();
     this.cells.forEach((line, r) => line.forEach((parties, c) => {
@@ -113,7 +111,10 @@ class Picture {
   look(parties) {
     if (parties === null) return { class: "rest" };
     if (!parties.length) return { class: "nobody" };
+    const many = this.spec.parties.length > MOST_NAMED;
     const dim = this.pointed && !parties.some((party) => this.pointed.has(party)) ? " dim" : "";
+    // More parties than colours: these then say how many hold a cell.
+    if (many) return { class: `many${Math.min(parties.length, 3)}${dim}` };
     if (parties.length === 1) {
       const { colour, tint } = partyLook(parties[0]);
       return { class: `tile f${colour} t${tint}${dim}` };
@@ -133,9 +134,15 @@ class Picture {
       root.append(svg("text", { x: (xs[c] + xs[c + 1]) / 2, y: top - 8, class: "tick mid" }, words));
     });
     const { parties } = this.spec;
+    const last = this.rows[this.rows.length - 1];
+    if (last.rest) {
+      const words = `${whole(last.groups)} smaller groups, ${plural(last.size, "sample")}`;
+      const at = { x: (xs[0] + xs[xs.length - 1]) / 2, y: (ys[ys.length - 2] + ys[ys.length - 1]) / 2 + 4 };
+      root.append(svg("text", { ...at, class: "tick mid name" }, words));
+    }
     this.cells.forEach((line, r) => line.forEach((held, c) => {
       const w = xs[c + 1] - xs[c], h = ys[r + 1] - ys[r];
-      if (!held || held.length !== 1 || w < 56 || h < 20) return;
+      if (!held || held.length !== 1 || w < 56 || h < 20 || parties.length > MOST_NAMED) return;
       const room = Math.floor(w / 8), name = parties[held[0]];
       const words = name.length > room ? `${name.slice(0, Math.max(1, room - 1))}…` : name;
       root.append(svg("text", {
@@ -193,7 +200,14 @@ function showPicture() {
   const legend = byId("party-legend"), find = byId("find-party");
   const buttons = [];
   if (parties.length > MOST_NAMED) {
-    legend.append(html("span", { class: "note" }, `${plural(parties.length, "party").replace("partys", "parties")}; colours repeat.`));
+    const words = [["many1", "one party"], ["many2", "two parties"], ["many3", "three or more"], ["nobody", "nobody"]];
+    for (const [look, said] of words) {
+      const chip = html("span", { class: "key" });
+      const drawn = svg("svg", { width: 12, height: 12, "aria-hidden": "true" });
+      drawn.append(svg("rect", { width: 12, height: 12, rx: 2, class: look }));
+      chip.append(drawn, html("span", {}, said));
+      legend.append(chip);
+    }
   } else {
     parties.forEach((name, party) => {
       const { colour, tint } = partyLook(party);

@@ -10,11 +10,11 @@ from weft.report.audit import CHECKS
 from weft.report.fields import Form, Meaning, fields_of
 from weft.report.page.markup import Html, el, items, section, table
 from weft.report.page.reading import Source
-from weft.report.page.words import capital, count, size
+from weft.report.page.words import capital, count, heading, size
 
 _SEES = {
     "nothing": "It saw no weight of the model and no sum over samples or features; what it could "
-    "read are totals of scalars over all parties, such as the loss, and what is public.",
+    "read are totals of scalars over all who were asked, such as the loss, and what is public.",
     "weights": "By agreement (coordinator_sees = 'weights') it saw the weights of the model.",
     "papers": "By agreement (coordinator_sees = 'papers') it saw every party's feature sums in the "
     "clear, from which rows can be computed: for simulation only.",
@@ -83,25 +83,54 @@ def _possible(summary: dict[str, Any]) -> list[Html]:
     settings = summary["settings"]
     plain = settings["cipher"] == "plain"
     agreed = settings["coordinator_sees"] != "nothing"
-    tables = []
-    for direction, caption in (
-        ("up", "What the coordinator got from the parties"),
-        ("down", "What each party got from the coordinator"),
-    ):
-        way: Direction = "up" if direction == "up" else "down"
+    tables, short = [], list[list[object]]()
+    ways: dict[Direction, tuple[str, str]] = {
+        "up": ("coordinator", "What the coordinator got from the parties"),
+        "down": ("party", "What each party got from the coordinator"),
+    }
+    for way, (side, caption) in ways.items():
         lines = _lines(way, phases, agreed=agreed)
+        short += _forms(side, way, phases, lines, plain)
         rows = [
-            [capital(what), form.title, ", ".join(where), f"{calls:,}", _verdict(form, way, plain)]
+            [heading(what), form.title, ", ".join(where), f"{calls:,}", _verdict(form, way, plain)]
             for (form, what), (where, calls) in lines.items()
         ]
         titles = ["what", "form", "phases", "calls", "verdict"]
         tables.append(table(titles, rows, caption=caption, numbers=(3,)))
-    told = (
-        "This run was not recorded, so the tables list what the messages of its phases may carry. "
-        "weft train --record keeps every message, and this page then says what each one held."
+    told = el(
+        "p",
+        "This run was not recorded, so the tables say what the messages of its phases may carry. ",
+        el("code", "weft train --record"),
+        " keeps every message, and this page then says what each one held.",
+        cls="note",
     )
-    inside = "Every kind of thing that travelled, message by message"
-    return [el("details", el("summary", inside), el("p", told, cls="note"), *tables)]
+    head = table(
+        ["to", "form", "verdict", "kinds", "calls"],
+        short,
+        caption="What came to each side, and what it could do with it",
+        numbers=(3, 4),
+    )
+    inside = "Every kind of thing that travelled"
+    return [head, told, el("details", el("summary", inside), *tables)]
+
+
+def _forms(
+    side: str,
+    way: Direction,
+    phases: dict[str, dict[str, Any]],
+    lines: dict[tuple[Form, str], tuple[list[str], int]],
+    plain: bool,
+) -> list[list[object]]:
+    """One line for every form in which something came to a side."""
+    found: dict[Form, tuple[int, set[str]]] = {}
+    for (form, _), (where, _) in lines.items():
+        kinds, seen = found.get(form, (0, set()))
+        found[form] = (kinds + 1, seen | set(where))
+    rows: list[list[object]] = []
+    for form, (kinds, seen) in found.items():
+        calls = sum(phases[phase]["calls"] for phase in seen)
+        rows.append([side, form.title, _verdict(form, way, plain), f"{kinds:,}", f"{calls:,}"])
+    return rows
 
 
 def _lines(
@@ -124,7 +153,7 @@ def _distinct(meanings: Any) -> list[Meaning]:
 
 
 def _verdict(form: Form, way: Direction, plain: bool) -> Html:
-    if form is Form.BLOCK and way == "up":
+    if form in (Form.BLOCK, Form.SCALARS) and way == "up":
         return _word("READABLE" if plain else "hidden")
     if form.hides:
         return _word("hidden" if way == "up" else "opens its own")
@@ -180,7 +209,7 @@ def _recorded(audit: dict[str, Any]) -> list[Html]:
 
 def _line(line: dict[str, Any]) -> Sequence[object]:
     return [
-        capital(line["what"] or "unknown field"),
+        heading(line["what"] or "unknown field"),
         line["form"],
         line["phase"],
         f"{line['messages']:,}",

@@ -13,6 +13,8 @@ from weft.report.page.words import count, names
 #: Groups that are drawn along an axis, and parties that a table lists.
 MOST_DRAWN = 160
 _MOST_LISTED = 60
+#: Parties that the picture gives a colour each; of more it shows how many hold a cell.
+MOST_NAMED = 24
 
 
 def tiles_of(source: Source) -> dict[str, Any] | None:
@@ -96,7 +98,8 @@ def tiles_section(source: Source, drawn: dict[str, Any] | None) -> Html:
     sizes = (
         f"{count(_groups(cohorts, 'rows'), 'group')} of samples with the same holders, from top to "
         f"bottom; {count(_groups(cohorts, 'columns'), 'group')} of features, from left to right. "
-        "Heights and widths follow sizes. Stripes: several hold it; grey: nobody does."
+        "Heights and widths follow sizes."
+        + (" Stripes: several hold it; grey: nobody does." if len(parties) <= MOST_NAMED else "")
     )
     find = el(
         "div",
@@ -124,12 +127,12 @@ def _groups(cohorts: dict[str, Any], axis: str) -> int:
 def _listed(cohorts: dict[str, Any], parties: Sequence[str]) -> Html:
     """What each party brings, and with whom it shares samples."""
     samples, features, labels = ([0] * len(parties) for _ in range(3))
-    fellows: list[set[int]] = [set() for _ in parties]
+    fellows: list[set[int]] = [set() for _ in parties[:_MOST_LISTED]]
     for group in cohorts["rows"]:
         together = holders(cohorts, group)
         for party in together:
             samples[party] += group["size"]
-            if len(fellows[party]) <= len(parties):
+            if party < len(fellows):
                 fellows[party].update(together)
         for party in read_numbers(group["labels"]):
             labels[party] += group["size"]

@@ -13,7 +13,7 @@ function showWeights() {
   const named = (list) => names(list.map((party) => spec.parties[party]), 3);
 
   function look(list) {
-    if (!list.length) return { class: "tile f0" };
+    if (!list.length || spec.parties.length > MOST_NAMED) return { class: "tile f0" };
     if (list.length > 1) {
       return list.length === spec.parties.length ? { class: "everyone" } : { fill: stripes(list) };
     }

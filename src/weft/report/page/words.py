@@ -35,11 +35,15 @@ def names(given: Sequence[str], most: int = 6) -> str:
     return " and ".join(filter(None, [", ".join(given[:-1]), *given[-1:]]))
 
 
+def heading(words: str) -> str:
+    """With a capital letter at its beginning, unless that is the name of a setting."""
+    first = words.split(" ", 1)[0]
+    return words if "_" in first else words[:1].upper() + words[1:]
+
+
 def capital(sentence: str) -> str:
     """With a capital letter at its beginning, and a full stop."""
-    first = sentence.split(" ", 1)[0]
-    # The name of a setting stays as it is.
-    whole = sentence if "_" in first else sentence[:1].upper() + sentence[1:]
+    whole = heading(sentence)
     return whole if whole.endswith((".", "!", "?", "…")) else f"{whole}."
 
 
