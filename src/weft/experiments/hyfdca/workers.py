@@ -40,8 +40,7 @@ def measure_all(plan: Plan, archive: Archive, progress: Progress) -> None:
 def run_all(plan: Plan, archive: Archive, progress: Progress, *, workers: int) -> None:
     """Optima and curves of all cases; each is kept when it is done."""
     jobs: list[_Job] = [_Central(d, plan.seed) for d in plan.data if archive.central(d) is None]
-    # What is compared comes first, should there be no time for all.
-    for case in sorted(plan.cases(), key=lambda case: not plan.compared(case)):
+    for case in sorted(plan.cases(), key=plan.urgency):
         curve, target = archive.curve(case), plan.target(case)
         if curve is None or not curve.reaches(target):
             jobs.append(_Run(case, target, archive.unfinished(case)))
