@@ -80,10 +80,13 @@ def hyfdca(
     from weft.experiments.hyfdca.archive import Archive
     from weft.experiments.hyfdca.report import write_report
     from weft.experiments.hyfdca.workers import cores, measure_all, run_all
+    from weft.storage import locked
 
     plan, not_run = _plan(scale, seconds, effects, only, seed)
     archive = Archive(out)
-    with _Bar() as bar:
+    archive.open()
+    # Two commands would take up the same unfinished runs.
+    with locked(out / "runs"), _Bar() as bar:
         run_all(plan, archive, bar, workers=workers or cores())
         if alone:
             measure_all(plan, archive, bar)

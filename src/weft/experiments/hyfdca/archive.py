@@ -20,7 +20,7 @@ from weft.errors import DataError
 from weft.experiments.hyfdca.cases import Case
 from weft.experiments.hyfdca.costs import Costs
 from weft.experiments.hyfdca.running import Curve
-from weft.storage import replacing
+from weft.storage import StorageError, replacing
 
 
 class Archive:
@@ -34,6 +34,16 @@ class Archive:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def open(self) -> None:
+        """Make the folder, where it is not there."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"{self.folder}: the folder cannot be made ({error.strerror or error}); check the "
+                "permissions and free space there"
+            ) from None
 
     def costs(self, case: Case) -> Costs | None:
         """Measured alone, or else in the run."""

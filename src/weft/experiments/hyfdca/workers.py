@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from weft.errors import WeftError
 from weft.experiments.hyfdca.archive import Archive
 from weft.experiments.hyfdca.cases import Case, Plan, Target
 from weft.experiments.hyfdca.ground import central
@@ -180,6 +182,11 @@ def _workers(count: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
     pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=(news,))
     try:
         yield pool, news
+    except BrokenProcessPool:
+        raise WeftError(
+            "a worker was ended from outside, perhaps for want of memory; what is done is kept: "
+            "give the command again, with --workers 1 if it happens again"
+        ) from None
     except BaseException:
         for process in list(getattr(pool, "_processes", {}).values()):
             process.terminate()
