@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
 
 from weft.data import Table, load
 
@@ -24,6 +27,26 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the test that waits for other processes, so that others fill its pauses."""
     items.sort(key=lambda item: "test_processes" not in item.nodeid)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_built_once() -> Iterator[None]:
+    """A process calls the command line once, tests hundreds of times; each built all commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made as always but not drawn: for tests that look at something else.
+
+    Drawing takes far longer than training on the few samples of a test.
+    """
+    figure = pytest.importorskip("matplotlib.figure")
+    monkeypatch.setattr(
+        figure.Figure, "savefig", lambda _, path, **how: Path(path).write_bytes(b"")
+    )
 
 
 @pytest.fixture(scope="session")

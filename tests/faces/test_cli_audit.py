@@ -15,6 +15,8 @@ from weft.channels.recording import Head, Recorder, Recording, RecordingError
 from weft.cli.console import ProgressLine
 from weft.party import Party
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 WIDE = 500
 
 

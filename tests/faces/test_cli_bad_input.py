@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 def duplicate_ids(h):
     h.north.loc[3, "patient"] = "n000"

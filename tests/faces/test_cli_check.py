@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 VERTICAL = """
 name = "two hospitals"
 

@@ -5,6 +5,8 @@ import pytest
 
 from weft.data import load
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 CONFIG = """
 name = "clinics"
 

@@ -86,6 +86,7 @@ def test_split_check_train_predict(weft, tmp_path, name, suffix, cutting):
     assert (predicted == truth[predicted.index]).mean() > 0.8
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_prediction_from_a_full_file_agrees_with_joint_prediction(weft, tmp_path):
     table = load("breast_cancer")
     write_tile(table.to_tile(), tmp_path / "all.csv", id_column="patient")
@@ -103,6 +104,7 @@ def test_prediction_from_a_full_file_agrees_with_joint_prediction(weft, tmp_path
     assert len(frame_of(partial.out)) == table.n // 2
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_config_can_cut_a_named_data_set_itself(weft, tmp_path):
     (tmp_path / "c.toml").write_text(
         '[data]\ndataset = "digits"\nsplit = {name = "grid", k = 3, q = 3}\nunit_rows = true\n'
@@ -133,6 +135,7 @@ def test_check_tells_who_holds_what(weft, hospitals):
     assert "labels are visible to every holder" in outcome.out
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_an_interrupted_run_resumes_to_the_same_model(weft, hospitals, tmp_path, monkeypatch):
     hospitals.change("gap = 1e-2", "gap = 1e-9\ncheckpoint_every = 5")
     hospitals.change("iterations = 500", "iterations = 40")
@@ -167,6 +170,7 @@ def test_resuming_without_a_checkpoint_is_refused(weft, hospitals):
     assert "no checkpoint" in outcome.err
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_recorded_trace_of_participation_is_read_beside_the_config(weft, hospitals):
     hospitals.change("gap = 1e-2", 'gap = 1e-1\nparticipation = {trace = "trace.json"}')
     trace = [["north"], ["south"], ["north", "south"]]

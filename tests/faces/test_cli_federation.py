@@ -13,6 +13,8 @@ from weft.channels.recording import Recording
 from weft.consortium import read_card, read_roster
 from weft.keys import load_all, new_keys, read_public
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 PARTIES = ["north", "south"]
 
 

@@ -23,6 +23,8 @@ from weft.keys import (
     read_public,
 )
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 PARTIES = ["north", "south", "west"]
 WEIRD = ["..", ".", "a/b", "a%2Fb", "public.json", "Sjællands Ü 病院", "x y'\"$(z)", "[red]r[/]"]
 

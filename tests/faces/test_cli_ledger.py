@@ -6,6 +6,8 @@ import pytest
 
 from weft.ledger import Book
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 CONFIG = """
 name = "two hospitals"
 

@@ -12,6 +12,8 @@ from weft.joint import predict_scores
 from weft.keys import ephemeral_keys, load_all, new_keys, read_public
 from weft.model import load_model
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 PARTIES = ["north", "south"]
 
 
