@@ -192,7 +192,7 @@ def certificate_sentence(summary: dict[str, Any]) -> str:
     if proof is not None:
         return (
             f"loss {proof['loss']:.6g}, certified at iteration {proof['iteration']}: central "
-            f"training on the pooled table could lower it by at most {proof['gap']:.2%}"
+            f"training on the pooled table could lower it by at most {percent(proof['gap'])}"
         )
     guess = summary["estimate"]
     if guess is not None:
@@ -201,6 +201,11 @@ def certificate_sentence(summary: dict[str, Any]) -> str:
             "certified, because not every party answered for the last model"
         )
     return "the loss is not known, because not every party answered for the last model"
+
+
+def percent(share: float) -> str:
+    """A share in percent, with a digit that is not zero however small it is."""
+    return f"{share:.2%}" if share >= 1e-4 or share <= 0 else f"{100 * share:.1g}%"
 
 
 def to_markdown(summary: dict[str, Any]) -> str:

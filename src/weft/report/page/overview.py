@@ -8,7 +8,7 @@ from weft.losses import get_loss
 from weft.report.page.markup import Html, el, facts, items, table
 from weft.report.page.reading import Source
 from weft.report.page.words import capital, count, seconds, size
-from weft.report.summary import certificate_sentence, shortfall
+from weft.report.summary import certificate_sentence, percent, shortfall
 
 
 def overview(source: Source) -> Html:
@@ -21,7 +21,7 @@ def _run(summary: dict[str, Any]) -> Html:
     proof = summary["certificate"]
     shown: list[tuple[str, object]] = []
     if proof is not None and proof["gap"] is not None:
-        shown.append(("certified gap", f"{proof['gap']:.2%}"))
+        shown.append(("certified gap", percent(proof["gap"])))
         shown.append(("loss", f"{proof['loss']:.6g}"))
     shown += [
         ("iterations", f"{summary['iterations']:,}"),

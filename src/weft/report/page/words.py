@@ -36,9 +36,9 @@ def names(given: Sequence[str], most: int = 6) -> str:
 
 
 def heading(words: str) -> str:
-    """With a capital letter at its beginning, unless that is the name of a setting."""
+    """With a capital letter at its beginning, unless a setting or a Greek letter stands there."""
     first = words.split(" ", 1)[0]
-    return words if "_" in first else words[:1].upper() + words[1:]
+    return words if "_" in first or not first.isascii() else words[:1].upper() + words[1:]
 
 
 def capital(sentence: str) -> str:
