@@ -15,6 +15,7 @@ from weft.cli import main
 from weft.report.cohorts import feature_sets
 from weft.report.folder import write_results
 from weft.report.history import certificates
+from weft.report.page import write_page
 
 pytestmark = pytest.mark.skipif(
     MISSING, reason="chromium and chromedriver are not installed (Debian: chromium-driver)"
@@ -150,6 +151,20 @@ def test_latency_changes_modelled_seconds(show, run):
         assert drawn(browser, "gap", "certified gap") == pytest.approx(
             expected, abs=2e-5 * expected.max()
         )
+
+
+def test_a_run_without_a_certificate_is_drawn_too(show, run, tmp_path):
+    summary = json.loads((run / "summary.json").read_text())
+    summary["certificate"] = None
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    history = pd.read_parquet(run / "history.parquet")
+    history[["primal", "dual", "gap", "certified_at"]] = None
+    history.assign(loss_estimate=0.5).to_parquet(tmp_path / "history.parquet")
+    write_page(tmp_path, tmp_path / "report.html")
+    browser = show(tmp_path)
+    curves = "return [...document.querySelectorAll('.chart .curve')].map((c) => c.dataset.name)"
+    assert browser.run(curves) == ["estimate"]
+    assert browser.run("return document.querySelectorAll('.chart svg').length") == 2
 
 
 def test_hostile_names_are_shown_as_text(show, run):

@@ -51,6 +51,7 @@ class Chart {
       return list.slice(this.log || list.length < 5 ? 0 : Math.floor(list.length / 20)).map((p) => p[1]);
     });
     if (!ys.length) ys = curves.flatMap((c) => c.list.map((p) => p[1]));
+    if (!ys.length) ys = this.log ? [] : [0, 1];
     ys = [...ys, ...(lines || []).map((l) => l.y), ...(target ? [target] : [])];
     if (!this.log) {
       const low = Math.min(...ys), high = Math.max(...ys), pad = 0.08 * (high - low || Math.abs(high) || 1);

@@ -20,8 +20,9 @@ def _run(summary: dict[str, Any]) -> Html:
     federation, cost = summary["federation"], summary["cost"]
     proof = summary["certificate"]
     shown: list[tuple[str, object]] = []
-    if proof is not None and proof["gap"] is not None:
-        shown.append(("certified gap", percent(proof["gap"])))
+    if proof is not None:
+        proved = proof["gap"] is not None and proof["gap"] < 1
+        shown.append(("certified gap", percent(proof["gap"]) if proved else "none yet"))
         shown.append(("loss", f"{proof['loss']:.6g}"))
     shown += [
         ("iterations", f"{summary['iterations']:,}"),

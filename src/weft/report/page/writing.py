@@ -19,6 +19,7 @@ from weft.report.page.reading import Source, read_folder
 from weft.report.page.rerun import rerun_section
 from weft.report.page.tiles import tiles_of, tiles_section
 from weft.report.page.weights import weights_of, weights_section
+from weft.report.plain import finite
 from weft.storage import replacing
 
 #: Name of the file in a results folder.
@@ -76,7 +77,7 @@ def page_of(source: Source) -> str:
            *(parts[key] for key, _ in shown)),
         el("footer", f"Written by Weft {source.summary['weft']}. This file loads nothing from "
            "anywhere."),
-        embedded({"tiles": tiles, "curves": curves, "weights": weights}, "data"),
+        embedded(finite({"tiles": tiles, "curves": curves, "weights": weights}), "data"),
         el("script", script),
     )  # fmt: skip
     head = el(
