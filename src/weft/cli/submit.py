@@ -56,15 +56,16 @@ def submit(
     import tempfile
     from contextlib import ExitStack
 
+    from weft.network.engine import require_engine
+
+    require_engine()
     from weft.config.neural import read_either
     from weft.drafts import refuse_existing
     from weft.errors import ConfigError, ProtocolError
-    from weft.network.engine import require_engine
     from weft.network.kits.reading import Kit
     from weft.network.submitting import new_run, task_of, write_out
     from weft.network.task import check_run
 
-    require_engine()
     opened = Kit.open(kit, "submitter")
     if (keys is None) != (party is None):
         raise ConfigError("--keys and --party belong together: name both, or neither")

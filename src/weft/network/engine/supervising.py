@@ -16,7 +16,7 @@ from weft.network.results import FILES
 from weft.network.task import Task
 
 #: Seconds between two questions how a run gets on.
-_ASK = 0.3
+_ASK = 0.5
 #: Seconds that a job may take to end after its run is over.
 _ENDING = 60.0
 
