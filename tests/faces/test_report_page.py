@@ -22,7 +22,7 @@ from weft.report.history import certificates, history_frame
 from weft.report.page.curves import curves_of, thinned
 from weft.report.page.reading import read_folder
 from weft.report.page.tiles import MOST_DRAWN, feature_groups, tiles_of
-from weft.report.page.weights import weights_of
+from weft.report.page.weights import largest, weights_of
 
 
 @pytest.fixture(scope="module")
@@ -319,6 +319,15 @@ def test_weights_are_the_largest_in_both_units(folder, trained):
     assert [row[1] for row in data["rows"][0]] == pytest.approx(scaled[order], rel=1e-5)
     assert [row[2] for row in data["rows"][0]] == pytest.approx(model.coef[0][order], rel=1e-5)
     assert data["scaled"]
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=60), st.integers(1, 70))
+def test_no_weight_that_is_left_out_is_larger_than_one_shown(values, most):
+    weights = np.array(values)
+    shown = largest(weights, most)
+    expected = np.sort(np.abs(weights))[::-1][:most]
+    assert np.abs(weights[shown]).tolist() == expected.tolist()
+    assert len(set(shown.tolist())) == len(shown)
 
 
 def test_whoever_gets_no_model_gets_no_weights(folder, trained, settings, tmp_path):

@@ -16,7 +16,7 @@ from weft.report.page.costs import room_of
 from weft.report.page.curves import curves_of
 from weft.report.page.reading import Source, read_folder
 from weft.report.page.tiles import MOST_NAMED, feature_groups, party_of_tile, tiles_of
-from weft.report.page.weights import class_names, is_scaled
+from weft.report.page.weights import class_names, is_scaled, largest
 from weft.report.page.words import names
 from weft.report.plots import plot_convergence
 from weft.storage import replacing
@@ -188,11 +188,11 @@ def _draw_weights(source: Source, path: Path) -> str | None:
     groups = feature_groups(source)
     axes = np.atleast_1d(figure.subplots(math.ceil(panels / 3), min(panels, 3))).ravel()
     for axis, row, title in zip(axes, weights, class_names(model), strict=False):
-        largest = np.argsort(-np.abs(row), kind="stable")[:shown]
-        looks = [_weight_colour(groups, int(feature)) for feature in largest]
-        places = np.arange(len(largest))[::-1]
-        axis.barh(places, row[largest], color=looks)
-        axis.set_yticks(places, [str(model.features[f])[:24] for f in largest], fontsize=7)
+        first = largest(row, shown)
+        looks = [_weight_colour(groups, int(feature)) for feature in first]
+        places = np.arange(len(first))[::-1]
+        axis.barh(places, row[first], color=looks)
+        axis.set_yticks(places, [str(model.features[f])[:24] for f in first], fontsize=7)
         axis.axvline(0, color=GREY, linewidth=0.8)
         axis.set_title(title, fontsize=9)
         polish(axis)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.model import Model
 from weft.report.page.markup import Html, el, section
@@ -30,11 +31,10 @@ def weights_of(source: Source) -> dict[str, Any] | None:
     numbers: dict[int, int] = {}
     rows = []
     for trained, plain in zip(scaled, model.coef, strict=True):
-        largest = np.argsort(-np.abs(trained), kind="stable")[:width].tolist()
         rows.append(
             [
                 [numbers.setdefault(f, len(numbers)), digits(trained[f]), digits(plain[f])]
-                for f in largest
+                for f in largest(trained, width).tolist()
             ]
         )
     groups = feature_groups(source)
@@ -48,6 +48,17 @@ def weights_of(source: Source) -> dict[str, Any] | None:
         "group": None if groups is None else [groups[1][feature] for feature in numbers],
         "parties": source.parties,
     }
+
+
+def largest(weights: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+    """Places of the weights that are furthest from zero, those first."""
+    sizes = np.abs(weights)
+    kept = np.arange(len(sizes))
+    if len(sizes) > most:
+        # Sorting millions to show a few would take seconds.
+        kept = np.sort(np.argpartition(-sizes, most)[:most])
+    ranked: NDArray[np.int64] = kept[np.argsort(-sizes[kept], kind="stable")]
+    return ranked
 
 
 def class_names(model: Model) -> list[str]:
