@@ -82,11 +82,11 @@ class Chart {
     this.words = [];
     this.frame(root, x, y, width, height, edge);
     const inside = svg("g", { "clip-path": `url(#clip-${this.spec.id})` });
-    root.append(inside);
+    // Words stand behind the curves, which must not be hidden, and before the grid.
+    root.append(...this.words, inside);
     const clamp = (value) => (this.log ? Math.min(Math.max(value, y.low), y.high) : value);
     this.shown = [];
     for (const { series, list } of curves) this.curve(inside, series, list, x, (v) => y(clamp(v)), y);
-    root.append(...this.words);
     this.focus = svg("circle", { r: 6, class: "focus", visibility: "hidden" });
     root.append(this.focus);
     root.addEventListener("pointermove", (event) => this.point(event, root));
@@ -131,7 +131,6 @@ class Chart {
     root.append(svg("line", { x1: x.from, x2: x.to, y1: at, y2: at, class: kind }));
     const begin = kind.endsWith("begin");
     const place = { x: begin ? x.from + 4 : x.to, y: at + (below ? 14 : -5) };
-    // Words come last, above the curves.
     this.words.push(svg("text", { ...place, class: `tick halo ${begin ? "" : "end "}${kind}` }, words));
   }
 

@@ -46,10 +46,10 @@ def costs_section(source: Source) -> Html:
         if not rows:
             return _unknown()
         parts = [
-            el("details", el("summary", row["algorithm"]), _phases(row["phases"], row["algorithm"]))
+            el("details", el("summary", _named(row)), _phases(row["phases"], row["algorithm"]))
             for row in rows
         ]
-        told = "Each algorithm's phases; point at a name to open its table."
+        told = "Open an algorithm to see what its phases cost."
         return section("costs", "Costs", _choice(), el("p", told, cls="note"), *parts)
     phases = source.summary.get("phases")
     if not phases:
@@ -61,6 +61,10 @@ def costs_section(source: Source) -> Html:
         _choice(),
         _phases(phases, source.summary["name"]),
     )
+
+
+def _named(row: dict[str, Any]) -> str:
+    return f"{row['algorithm']} (pooled)" if row["kind"] == "pooled" else str(row["algorithm"])
 
 
 def _unknown() -> Html:

@@ -8,13 +8,15 @@ from typing import Any
 from weft.report.page.markup import Html, el, facts, section, table
 from weft.report.page.reading import Source
 
+_NAMES = {"weft": "Weft", "python": "Python", "numpy": "NumPy"}
+
 
 def rerun_section(source: Source) -> Html:
     """Command, config, settings and versions."""
     summary = source.summary
     versions = summary.get("versions") or {"weft": summary["weft"]}
     shown: list[tuple[str, object]] = [
-        *((name.capitalize(), number) for name, number in versions.items()),
+        *((_NAMES.get(name, name), number) for name, number in versions.items()),
         ("seed", summary["settings"]["seed"]),
     ]
     return section(
