@@ -15,15 +15,17 @@ from weft.experiments.hyfdca.analysis import (
     SERIES,
     Findings,
     count,
+    ends,
     relative_iterations,
     relative_times,
     smoothed,
 )
 from weft.experiments.hyfdca.archive import Archive
-from weft.experiments.hyfdca.cases import SCALES, TITLES, Case, Plan, Shares
+from weft.experiments.hyfdca.cases import SCALES, TITLES, Case, Plan, Shares, Target
 from weft.experiments.hyfdca.costs import Costs
 from weft.experiments.hyfdca.page import to_markdown
 from weft.experiments.hyfdca.paper import WALL_SECONDS, data_sets
+from weft.experiments.hyfdca.points import Points, window_of
 from weft.experiments.hyfdca.running import Curve
 
 ONE = Costs(
@@ -99,17 +101,61 @@ def test_smoothing_is_a_mean_over_the_last_iterations(values, stride, window):
 
 
 def test_the_axes_are_those_of_equations_14_and_15(tmp_path):
-    np.testing.assert_allclose(relative_iterations(np.array([0.0, 245.0]), 2500, 50), [0.0, 0.1])
+    t = np.array([20.0, 295.0, 2500.0])
+    np.testing.assert_allclose(relative_iterations(t, 2500, 50), [0.0, 0.1, 1.0])
     plan = Plan.named("full", ["mnist"])
     archive = Archive(tmp_path)
     for method, length in (("hyfdca", 3), ("fedavg", 6)):
         archive.keep_curve(Case("mnist", 2, method), curve([1.0] * length, [0.5] * length))
-    archive.keep_central("mnist", {"loss": 0.5, "accuracy": 0.9, "how": "", "classes": 10})
+    # Not one of the three that (14) speaks of.
+    archive.keep_curve(Case("mnist", 2, "safe"), curve([1.0] * 9, [0.5] * 9))
+    archive.keep_central("mnist", 0, {"loss": 0.5, "accuracy": 0.9, "how": "", "classes": 10})
     findings = Findings(plan, archive)
-    lines = [findings.line(Case("mnist", 2, method), "time") for method in ("hyfdca", "fedavg")]
-    short, long = relative_times(lines)
+    methods = ("hyfdca", "fedavg", "safe")
+    lines = [findings.line(Case("mnist", 2, method), "time") for method in methods]
+    short, long, _ = relative_times(lines)
     np.testing.assert_allclose(long, np.arange(1, 7) / 6)
     np.testing.assert_allclose(short, np.arange(1, 4) / 6)
+
+
+def test_huge_losses_leave_no_trace_in_later_means():
+    t = np.arange(1.0, 6.0)
+    for huge in (1e20, math.inf):
+        found = smoothed(t, np.array([huge, 1.0, 1.0, 1.0, 1.0]), 2)
+        np.testing.assert_array_equal(found[2:], [1.0, 1.0, 1.0])
+
+
+def test_ends_are_means_over_the_window_or_lie_between_neighbours():
+    t, loss = np.array([10.0, 20.0, 28.0, 30.0, 50.0]), np.array([5.0, 4.0, 3.0, 2.0, 0.0])
+    values = {"loss": loss}
+    assert ends(t, values, 30, 5) == {"loss": 2.5}
+    # Nothing was evaluated there.
+    assert ends(t, values, 40, 5) == {"loss": 1.0}
+    # It does not go there, or not near enough.
+    assert ends(t, values, 100, 5) is None
+    assert ends(t, values, 5, 5) is None
+    assert ends(t, values, 51, 5) == {"loss": 0.0}
+    # It ended where it should.
+    assert ends(t, values, 100, 5, early=True) == {"loss": 0.0}
+
+
+@given(st.integers(10, 5000), st.floats(0.0, 5000.0), st.floats(0.01, 3.0))
+def test_points_lead_to_both_ends_with_some_in_their_windows(iterations, seconds, each):
+    target = Target(iterations, seconds, max(1, iterations // 50))
+    points = Points(target)
+    seen, now = [], 0
+    while now < points.length(each):
+        following = points.after(now, each)
+        assert following > now
+        seen.append(now := following)
+    assert seen[-1] == points.length(each)
+    timed = points.timed(each)
+    for end, window in ((iterations, target.window), (timed, window_of(timed))):
+        if end:
+            within = [i for i in seen if end - window < i <= end]
+            assert len(within) >= min(window, 7)
+            assert end in within
+    assert len(seen) <= 2 * (41 + 10)
 
 
 def test_modelled_seconds_are_computing_encryption_and_round_trips():
@@ -135,7 +181,7 @@ def findings(tmp_path):
         archive.keep_curve(case, curve([loss] * count_, [accuracy] * count_, stride))
     for data in plan.data:
         found = {"loss": 0.5, "accuracy": 0.9, "how": "liblinear", "classes": 1}
-        archive.keep_central(data, found)
+        archive.keep_central(data, 0, found)
     return Findings(plan, archive)
 
 
@@ -159,6 +205,7 @@ def test_equal_is_not_ahead_and_diverged_is_behind(findings, tmp_path):
     some = [c for c in findings.comparisons("hyfdca") if c.case == Case("covtype", 2, "hyfdca")]
     assert [c.ahead for c in some if c.against == "fedavg"] == [False] * 4
     gone = curve([0.6, 1e9], [0.9, 0.9], ended=True, diverged="the weights grew without end")
+    gone.length = 20
     archive.keep_curve(case, gone)
     findings = Findings(findings.plan, archive)
     some = [c for c in findings.comparisons("hyfdca") if c.case == Case("covtype", 2, "hyfdca")]
@@ -172,6 +219,23 @@ def test_a_longer_run_is_cut_off_where_the_experiment_ends(findings):
         assert equal[-1] <= plan.target(case).iterations
         seconds = findings.line(case, "time").seconds
         assert seconds[-1] <= 0.1 * WALL_SECONDS
+
+
+def test_runs_that_go_elsewhere_are_not_compared(findings, tmp_path):
+    """A short run of ours says nothing about a long one of theirs, nor the reverse."""
+    archive, case = Archive(tmp_path), Case("covtype", 2, "fedavg")
+    for other in (curve([0.1], [0.9], stride=10), curve([0.1], [0.9], stride=10**7)):
+        archive.keep_curve(case, other)
+        found = Findings(findings.plan, archive).comparisons("hyfdca")
+        some = [c for c in found if c.case == Case("covtype", 2, "hyfdca")]
+        assert {c.against for c in some} == {"hyfem"}
+
+
+def test_without_modelled_seconds_nothing_is_compared_by_time(findings, tmp_path):
+    plan = Plan(dict.fromkeys(data_sets(), Shares(0.1, 0.0, 0.0)))
+    found = list(Findings(plan, Archive(tmp_path)).comparisons("safe"))
+    assert count(found, "time") == (0, 0)
+    assert count(found, "iterations") == (33, 36)
 
 
 def test_rows_of_norm_one_are_run_once(findings):

@@ -1,16 +1,20 @@
 """Cases of the HyFDCA experiments run for real, on small images in MNIST's place."""
 
+from unittest.mock import Mock
+
 import msgspec
 import numpy as np
 import pytest
 
+from weft.channels.meter import Reading
 from weft.comparison.judging import solve
 from weft.data import load
 from weft.errors import DataError
 from weft.experiments.hyfdca import ground
 from weft.experiments.hyfdca.archive import Archive
 from weft.experiments.hyfdca.cases import TITLES, Case, Plan, Shares, Target
-from weft.experiments.hyfdca.running import measure, run
+from weft.experiments.hyfdca.costs import Scale
+from weft.experiments.hyfdca.running import measure, run, settings_of
 from weft.experiments.hyfdca.workers import run_all
 
 #: Five parties, most of which take part.
@@ -40,7 +44,7 @@ def test_every_method_is_followed_to_its_end():
     for method in TITLES:
         curve = run(Case("mnist", NUMBER, method), target)
         assert not curve.diverged
-        assert curve.reaches(target)
+        assert curve.reaches(Case("mnist", NUMBER, method), target)
         ends[method] = curve.losses[-1]
         assert all(loss >= best * (1 - 1e-6) for loss in curve.losses)
         assert 0.0 <= curve.accuracies[-1] <= 1.0
@@ -49,7 +53,7 @@ def test_every_method_is_followed_to_its_end():
         assert min(costs.compute, costs.coordinator, costs.wall, costs.bytes) > 0
         if method in ("fedavg", "hyfem"):
             assert costs.round_trips == 1.0
-            assert curve.length * costs.seconds() >= target.seconds
+            assert curve.length * costs.seconds() >= 0.98 * target.seconds
         elif method != "auto":
             assert costs.encryption > 0
             low, high = (2, 3) if method == "safe" else (3, 4)
@@ -83,7 +87,7 @@ def test_an_interrupted_run_goes_on_to_the_same_points(tmp_path):
     again = run(
         case, target, folder=tmp_path / "unfinished", progress=lambda i, length: seen.append(i)
     )
-    assert min(seen) > case.save_every - target.iterations / 60
+    assert min(seen) > case.save_every
     assert again.iterations == whole.iterations
     assert again.losses == whole.losses
     assert again.accuracies == whole.accuracies
@@ -97,12 +101,16 @@ def test_costs_can_be_measured_apart():
 
 def test_what_is_long_enough_is_not_run_again(tmp_path):
     archive, plan = Archive(tmp_path), Plan({"mnist": Shares(0.004, 0.0, 0.01)})
-    archive.keep_central("mnist", {"loss": 1.0})
+    archive.keep_central("mnist", 0, {"loss": 1.0})
     short = run(Case("mnist", NUMBER, "fedavg"), Target(10, 0.0))
     for case in plan.cases():
-        length = plan.target(case).iterations
-        archive.keep_curve(case, msgspec.structs.replace(short, length=length))
-        assert not msgspec.structs.replace(short, length=length - 1).reaches(plan.target(case))
+        target = plan.target(case)
+        own = msgspec.structs.replace(short, length=target.iterations, settings=settings_of(case))
+        archive.keep_curve(case, own)
+        less = msgspec.structs.replace(own, length=target.iterations - 1)
+        assert not less.reaches(case, target)
+        other = msgspec.structs.replace(own, settings="{}")
+        assert not other.reaches(case, target)
     told = []
     # Nothing is left to do, and so no process is started.
     run_all(plan, archive, lambda *news: told.append(news), workers=1)
@@ -111,3 +119,39 @@ def test_what_is_long_enough_is_not_run_again(tmp_path):
     (tmp_path / "curves" / f"{plan.cases()[0].key}.json").write_text("{")
     with pytest.raises(DataError, match="delete it, and it is run again"):
         run_all(plan, archive, lambda *news: None, workers=1)
+
+
+def test_a_run_that_diverges_at_once_is_a_result(monkeypatch):
+    steps = Case.settings
+
+    def far(self, lam, iterations, cipher="plain"):
+        settings = steps(self, lam, iterations, cipher)
+        return msgspec.structs.replace(settings, options={"a": 1e9, "b": 1.0})
+
+    monkeypatch.setattr(Case, "settings", far)
+    curve = run(Case("mnist", NUMBER, "fedavg"), Target(10, 0.0))
+    assert curve.ended
+    assert "grew without end" in curve.diverged
+    assert curve.costs is None
+
+
+def test_encryption_is_that_of_whoever_encrypts_longest_in_an_iteration():
+    """Not of a party's mean over iterations in most of which it is away."""
+    federation, scale = Mock(), None
+    parties = {name: Mock() for name in "ab"}
+    for party in parties.values():
+        party.encryption.seconds = 0.0
+    federation.parties = parties
+    scale = Scale(federation)
+    channel = Mock()
+    channel.meter.phases = {}
+    channel.meter.read.return_value = Reading(0, 0, 0, 0.0)
+    scale.watch(channel)
+    for turn in range(13):
+        channel.meter.read.return_value = Reading(turn, 0, 0, 3.0 * turn)
+        parties["ab"[turn % 2]].encryption.seconds += 2.0
+        scale.weigh()
+        scale.go_on()
+    costs = scale.costs()
+    assert (costs.encryption, costs.compute) == (2.0, 1.0)
+    assert costs.counted == 10

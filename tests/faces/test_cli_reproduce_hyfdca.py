@@ -8,7 +8,7 @@ import pytest
 from weft.experiments.hyfdca.archive import Archive
 from weft.experiments.hyfdca.cases import SCALES, Plan
 from weft.experiments.hyfdca.costs import Costs
-from weft.experiments.hyfdca.running import Curve
+from weft.experiments.hyfdca.running import Curve, settings_of
 
 COSTS = Costs(
     compute=0.1, encryption=0.02, coordinator=0.03, wall=1.0, round_trips=4, bytes=1e3, counted=9
@@ -28,7 +28,7 @@ def fill(folder, plan):
     """Runs as if they had been made; HyFEM is the most accurate, and FedAvg diverged."""
     archive = Archive(folder)
     archive.keep_central(
-        "mnist", {"loss": 0.5, "accuracy": 0.92, "how": "liblinear", "classes": 10}
+        "mnist", 0, {"loss": 0.5, "accuracy": 0.92, "how": "liblinear", "classes": 10}
     )
     for case in plan.cases():
         target = plan.target(case)
@@ -41,6 +41,7 @@ def fill(folder, plan):
             accuracies=[0.1, 0.5, accuracy, accuracy],
             round_trips=[4 * step for step in steps],
             costs=COSTS,
+            settings=settings_of(case),
         )
         if case.method == "fedavg":
             curve.length, curve.ended, curve.diverged = 3, True, "the weights grew without end"

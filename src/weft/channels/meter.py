@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+#: Seconds of a round trip that costs are modelled with: none, from the US to Singapore, and over a
+#: geostationary satellite.
+LATENCIES = (0.0, 0.2575, 0.8)
+
 
 @dataclass
 class PhaseCost:

@@ -23,7 +23,7 @@ def hyfdca(
         str,
         typer.Option(
             metavar="SCALE",
-            help="How much of the paper's lengths: tiny (0.002), small (0.02), medium (0.2), full "
+            help="How much of the paper's lengths: tiny (0.004), small (0.02), medium (0.2), full "
             "or any share; or one for each data set, mnist=1,newsgroups=0.1. Figures say it.",
         ),
     ] = "small",
@@ -56,7 +56,8 @@ def hyfdca(
         bool,
         typer.Option(
             "--alone",
-            help="Also measure what iterations cost with one run at a time, in all settings.",
+            help="First measure what iterations cost with one run at a time, in all settings: "
+            "Tables 6 to 8 in full.",
         ),
     ] = False,
     out: Annotated[
@@ -71,9 +72,10 @@ def hyfdca(
     and HyFEM in the clear. Weft's own step rule ('safe') and the solver that it would choose are
     run besides.
 
-    On two cores small takes up to 20 minutes, medium some hours. An interrupted command goes on
-    where it was when it is given again. The folder gets a page (README.md) with all tables beside
-    the paper's, the figures, the comparisons and curves (CSV), and every run (JSON).
+    On two cores small takes up to 20 minutes, medium some hours. Given again, an interrupted
+    command goes on where it was, but for FedAvg and HyFEM runs, which begin anew. The folder gets a
+    page (README.md) with all tables beside the paper's, the figures, the comparisons and curves
+    (CSV), and every run (JSON).
     """
     from weft.cli.console import say
     from weft.experiments.hyfdca.analysis import Findings
@@ -87,11 +89,15 @@ def hyfdca(
     archive.open()
     # Two commands would take up the same unfinished runs.
     with locked(out / "runs"), _Bar() as bar:
-        run_all(plan, archive, bar, workers=workers or cores())
-        if alone:
-            measure_all(plan, archive, bar)
+        try:
+            if alone:
+                measure_all(plan, archive, bar)
+            run_all(plan, archive, bar, workers=workers or cores())
+        except KeyboardInterrupt:
+            say("", f"interrupted; what is done is in {out}: the same command goes on from there")
+            raise typer.Exit(130) from None
     findings = Findings(plan, archive)
-    command = _command(scale, {"seconds": seconds, "effects": effects}, only, seed)
+    command = _command(scale, {"seconds": seconds, "effects": effects}, only, seed, alone)
     remarks = write_report(out, findings, command=command)
     _show(findings)
     say(
@@ -160,12 +166,15 @@ def _shares(scale: str, data: tuple[str, ...]) -> dict[str, Shares]:
     return found
 
 
-def _command(scale: str, shares: dict[str, float | None], only: list[str] | None, seed: int) -> str:
+def _command(
+    scale: str, shares: dict[str, float | None], only: list[str] | None, seed: int, alone: bool
+) -> str:
     """What gives the same results elsewhere."""
     parts = ["weft reproduce hyfdca", f"--scale {scale}"]
     parts += [f"--{name} {share:g}" for name, share in shares.items() if share is not None]
     parts += [f"--only {name}" for name in only or ()]
-    return " ".join([*parts, f"--seed {seed}"])
+    parts.append(f"--seed {seed}")
+    return " ".join([*parts, "--alone"] if alone else parts)
 
 
 class _Bar:
@@ -256,10 +265,8 @@ def _ends(findings: Findings) -> Table:
             cells = []
             for method in TITLES:
                 line = findings.line(findings.case(data, number, method), "iterations")
-                if line is None:
-                    cells.append("–")
-                elif line.diverged:
-                    cells.append("diverged")
+                if line is None or line.end is None:
+                    cells.append("diverged" if line is not None and line.diverged else "–")
                 else:
                     cells.append(f"{line.end['loss']:.2g} {line.end['accuracy']:.1%}")
             grid.add_row(f"{paper.title} {setting.label}", *cells)

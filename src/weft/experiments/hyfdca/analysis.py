@@ -7,10 +7,10 @@ Section 7.4 of the paper: P_R = (P − P*)/P*; a moving average over ω iteratio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from weft.experiments.hyfdca.archive import Archive
 from weft.experiments.hyfdca.cases import Case, Method, Plan
 from weft.experiments.hyfdca.costs import Costs
 from weft.experiments.hyfdca.paper import BASELINES, Baseline, data_sets
+from weft.experiments.hyfdca.points import ALONG, window_of
 from weft.experiments.hyfdca.running import Curve
 
 Floats = NDArray[np.float64]
@@ -26,6 +27,8 @@ Mode = Literal["iterations", "time"]
 Measure = Literal["loss", "accuracy"]
 MODES: tuple[Mode, ...] = ("iterations", "time")
 MEASURES: tuple[Measure, ...] = ("loss", "accuracy")
+#: Share of an end that a run must have come to, to be judged by where it is.
+_NEAR = 0.98
 #: Our methods that are held against the paper's two others.
 SERIES: tuple[Method, ...] = ("hyfdca", "unit", "safe")
 
@@ -38,27 +41,25 @@ class Line:
     ----------
     iterations, seconds
         After which it is looked at, and when that is, as modelled.
+    window
+        Iterations that it is smoothed over.
     relative_loss, accuracy
-        Smoothed.
+        Smoothed; but for the ends, where there are several points within the window, over as many
+        iterations as hold three of them.
+    end
+        The values that are compared: means over the window at the end. None: it does not go there.
+    diverged
+        How, in words; empty: it did not.
     """
 
     case: Case
     iterations: Floats
     seconds: Floats
+    window: int
     relative_loss: Floats
     accuracy: Floats
+    end: dict[Measure, float] | None
     diverged: str
-
-    @property
-    def end(self) -> dict[Measure, float]:
-        """The last values; a run that diverged is as bad as can be."""
-        if self.diverged or not len(self.iterations):
-            return {"loss": math.inf, "accuracy": 0.0}
-        known = self.accuracy[~np.isnan(self.accuracy)]
-        return {
-            "loss": float(self.relative_loss[-1]),
-            "accuracy": float(known[-1]) if len(known) else math.nan,
-        }
 
 
 @dataclass(frozen=True)
@@ -68,21 +69,21 @@ class Comparison:
     Attributes
     ----------
     ours, theirs
-        P_R, or accuracy on samples held out, at the end.
+        P_R, or accuracy on samples held out, at the end; None: diverged.
     """
 
     case: Case
     against: Baseline
     mode: Mode
     measure: Measure
-    ours: float
-    theirs: float
+    ours: float | None
+    theirs: float | None
 
     @property
     def ahead(self) -> bool:
-        """Whether our method is strictly better."""
-        if math.isnan(self.ours):
-            return False
+        """Whether our method is strictly better; a run that diverged is behind any other."""
+        if self.ours is None or self.theirs is None:
+            return self.ours is not None
         return self.ours < self.theirs if self.measure == "loss" else self.ours > self.theirs
 
 
@@ -101,7 +102,7 @@ class Findings:
         self._curve, self._optimum = cache(archive.curve), cache(self.optimum)
 
     def central(self, data: str) -> dict[str, Any]:
-        return self._archive.central(data) or {}
+        return self._archive.central(data, self.plan.seed) or {}
 
     def optimum(self, data: str) -> float:
         """P*: liblinear's, or the lowest P that any run came to, should it be lower."""
@@ -114,25 +115,41 @@ class Findings:
     def costs(self, case: Case) -> Costs | None:
         return self._archive.costs(case)
 
+    def versions(self) -> set[str]:
+        """Of Weft, by which the runs were made."""
+        curves = [self._curve(case) for case in self.plan.cases()]
+        return {curve.weft for curve in curves if curve is not None}
+
     def line(self, case: Case, mode: Mode) -> Line | None:
-        """A run as far as the experiment goes; None: not run."""
-        curve, costs = self._curve(self.stand_in(case)), self.costs(self.stand_in(case))
-        if curve is None or costs is None:
-            return None
-        each = costs.seconds()
+        """A run as far as the experiment goes; None: not run, or not in that experiment."""
         target = self.plan.target(case)
-        last = target.iterations if mode == "iterations" else math.floor(target.seconds / each)
-        window = self.plan.window(case) if mode == "iterations" else _hundredth(curve, last)
-        t, loss, accuracy = _until(curve, last)
+        if mode == "time" and not target.seconds:
+            return None
+        curve, costs = self._curve(self.stand_in(case)), self.costs(self.stand_in(case))
+        if curve is None or (costs is None and not curve.diverged):
+            return None
+        each = math.nan if costs is None else costs.seconds()
+        last, window = target.iterations, target.window
+        if mode == "time":
+            last = 0 if costs is None else math.floor(target.seconds / each)
+            window = window_of(last)
+        t, losses, scores = _values(curve)
         best = self._optimum(case.data)
-        relative = (loss - best) / best
-        gone = curve.diverged if curve.length < last else ""
+        relative = (losses - best) / best
+        gone = curve.diverged if curve.length < last or costs is None else ""
+        early = curve.ended and not curve.diverged
+        values: dict[Measure, Floats] = {"loss": relative, "accuracy": scores}
+        end = None if gone else ends(t, values, last, window, early=early)
+        shown = t <= last
+        wide = max(window, round(3 * last / ALONG))
         return Line(
             case,
-            t,
-            t * each,
-            smoothed(t, relative, window),
-            smoothed(t, accuracy, window),
+            t[shown],
+            t[shown] * each,
+            window,
+            smoothed(t[shown], relative[shown], wide),
+            smoothed(t[shown], scores[shown], wide),
+            end,
             gone,
         )
 
@@ -159,10 +176,12 @@ class Findings:
             ours = self.line(case, mode)
             for against in BASELINES:
                 theirs = self.line(self.case(data, number, against), mode)
-                if ours is None or theirs is None:
+                if not _comparable(ours) or not _comparable(theirs):
                     continue
                 for measure in MEASURES:
-                    pair = ours.end[measure], theirs.end[measure]
+                    pair = (
+                        None if line.end is None else line.end[measure] for line in (ours, theirs)
+                    )
                     yield Comparison(case, against, mode, measure, *pair)
 
 
@@ -172,42 +191,61 @@ def count(comparisons: Sequence[Comparison], mode: Mode) -> tuple[int, int]:
     return sum(comparison.ahead for comparison in some), len(some)
 
 
+def ends(
+    t: Floats, values: Mapping[Measure, Floats], last: int, window: int, *, early: bool = False
+) -> dict[Measure, float] | None:
+    """Means over the last ``window`` iterations before ``last``, of what was evaluated there.
+
+    Where nothing was, the value lies between those of the neighbours. None: the run does not go as
+    far, unless it came ``early`` where it should: then its last values count.
+    """
+    if not len(t) or (t[-1] < _NEAR * last and not early) or t[0] > last:
+        return None
+    found: dict[Measure, float] = {}
+    within = (t > last - window) & (t <= last)
+    for measure, all_ in values.items():
+        known = within & ~np.isnan(all_)
+        if known.any():
+            found[measure] = float(all_[known].mean())
+        else:
+            some = ~np.isnan(all_)
+            found[measure] = float(np.interp(last, t[some], all_[some]))
+    return found
+
+
 def smoothed(t: Floats, values: Floats, window: int) -> Floats:
     """Means over the last ``window`` iterations, of the points that were evaluated there."""
-    if window < 2 or not len(t):
-        return values
+    means = np.full(len(values), math.nan)
     first = np.searchsorted(t, t - window, side="right")
-    known = np.where(np.isnan(values), 0.0, values)
-    sums = np.concatenate([[0.0], np.cumsum(known)])
-    counts = np.concatenate([[0], np.cumsum(~np.isnan(values))])
-    last = np.arange(1, len(t) + 1)
-    number = counts[last] - counts[first]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means: Floats = np.where(number > 0, (sums[last] - sums[first]) / number, np.nan)
+    for place, begin in enumerate(first.tolist()):
+        some = values[begin : place + 1]
+        known = some[~np.isnan(some)]
+        if len(known):
+            means[place] = known.mean()
     return means
 
 
 def relative_iterations(t: Floats, most: int, window: int) -> Floats:
-    """(15): the share of the iterations that are done."""
-    share: Floats = t / max(1, most - window)
+    """(15): the share of the iterations that are done; a mean stands where its window begins."""
+    share: Floats = np.maximum(t - window, 0.0) / max(1, most - window)
     return share
 
 
 def relative_times(lines: Sequence[Line]) -> list[Floats]:
-    """(14): times as a share of the longest whole time."""
-    longest = max((float(line.seconds[-1]) for line in lines if len(line.seconds)), default=1.0)
+    """(14): times as a share of the longest whole time of the paper's three methods."""
+    three = [line for line in lines if line.case.method in ("hyfdca", *BASELINES)]
+    longest = max((float(line.seconds[-1]) for line in three if len(line.seconds)), default=1.0)
     return [line.seconds / longest for line in lines]
 
 
-def _until(curve: Curve, last: int) -> tuple[Floats, Floats, Floats]:
-    """The points of a curve up to an iteration."""
+def _comparable(line: Line | None) -> TypeGuard[Line]:
+    """Whether a run says something about who is ahead."""
+    return line is not None and (line.end is not None or bool(line.diverged))
+
+
+def _values(curve: Curve) -> tuple[Floats, Floats, Floats]:
+    """Iterations, P and accuracies."""
     t = np.array(curve.iterations, np.float64)
-    keep = t <= last
-    losses = np.array([math.inf if loss is None else loss for loss in curve.losses])
-    scores = np.array([math.nan if score is None else score for score in curve.accuracies])
-    return t[keep], losses[keep], scores[keep]
-
-
-def _hundredth(curve: Curve, last: int) -> int:
-    """ω of the experiments of equal time."""
-    return round(0.01 * min(curve.length, last))
+    losses = np.array([math.inf if loss is None else loss for loss in curve.losses], np.float64)
+    scores = [math.nan if score is None else score for score in curve.accuracies]
+    return t, losses, np.array(scores, np.float64)

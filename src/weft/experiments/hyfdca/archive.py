@@ -4,7 +4,7 @@
 
     curves/CASE.json   how the run went
     costs/CASE.json    what an iteration costs with nothing beside it, where that was measured
-    central/DATA.json  what liblinear finds on the pooled table
+    central/DATA-SEED.json  what liblinear finds on the pooled table
     unfinished/CASE/   a run that was interrupted, to go on from
 """
 
@@ -47,19 +47,20 @@ class Archive:
 
     def costs(self, case: Case) -> Costs | None:
         """Measured alone, or else in the run."""
-        alone: Costs | None = self._read(self.folder / "costs" / f"{case.key}.json", Costs)
-        curve = self.curve(case) if alone is None else None
-        return alone if curve is None else curve.costs
+        alone, curve = self.costs_alone(case), self.curve(case)
+        return alone if alone or curve is None else curve.costs
 
-    def measured_alone(self, case: Case) -> bool:
-        return (self.folder / "costs" / f"{case.key}.json").is_file()
+    def costs_alone(self, case: Case) -> Costs | None:
+        found: Costs | None = self._read(self.folder / "costs" / f"{case.key}.json", Costs)
+        return found
 
     def curve(self, case: Case) -> Curve | None:
         found: Curve | None = self._read(self.folder / "curves" / f"{case.key}.json", Curve)
         return found
 
-    def central(self, data: str) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self._read(self.folder / "central" / f"{data}.json", dict)
+    def central(self, data: str, seed: int) -> dict[str, Any] | None:
+        path = self.folder / "central" / f"{data}-{seed}.json"
+        found: dict[str, Any] | None = self._read(path, dict)
         return found
 
     def keep_costs(self, case: Case, costs: Costs) -> None:
@@ -69,8 +70,8 @@ class Archive:
         self._write(self.folder / "curves" / f"{case.key}.json", curve)
         shutil.rmtree(self.unfinished(case), ignore_errors=True)
 
-    def keep_central(self, data: str, found: dict[str, Any]) -> None:
-        self._write(self.folder / "central" / f"{data}.json", found)
+    def keep_central(self, data: str, seed: int, found: dict[str, Any]) -> None:
+        self._write(self.folder / "central" / f"{data}-{seed}.json", found)
 
     def unfinished(self, case: Case) -> Path:
         """Where a run of the case saves itself."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from weft.algorithms.settings import Settings
-from weft.experiments.hyfdca.paper import WALL_SECONDS, DataSet, Setting, data_sets
+from weft.experiments.hyfdca.paper import BASELINES, WALL_SECONDS, DataSet, Setting, data_sets
 
 Method = Literal["hyfdca", "unit", "safe", "auto", "fedavg", "hyfem"]
 
@@ -27,6 +27,8 @@ _LONG_ROWS = ("mnist", "covtype")
 #: Where ``auto`` ends: a certified gap, or so many round trips.
 _AUTO_GAP, _AUTO_TRIPS = 1e-3, 200
 _NEVER = 10**9
+#: Iterations of the shortest run.
+_FEWEST = 10
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,10 +102,13 @@ class Target(NamedTuple):
         Of the experiments of equal iterations.
     seconds
         Modelled ones, of the experiments of equal time.
+    window
+        Iterations that values at the end of equal iterations are averaged over.
     """
 
     iterations: int
     seconds: float
+    window: int = 1
 
 
 class Shares(NamedTuple):
@@ -135,7 +140,7 @@ class Shares(NamedTuple):
 FULL = Shares(1.0, 1.0, 1.0)
 #: By name.
 SCALES: dict[str, Shares] = {
-    "tiny": Shares(0.002, 0.002, 0.0),
+    "tiny": Shares(0.004, 0.004, 0.0),
     "small": Shares(0.02, 0.02, 0.01),
     "medium": Shares(0.2, 0.2, 0.1),
     "full": FULL,
@@ -187,6 +192,16 @@ class Plan:
             elif self.shares[name].effects:
                 yield Case(name, number, "hyfdca", self.seed)
 
+    def costed(self) -> list[Case]:
+        """All, and the paper's two others in every setting: Tables 6 to 8."""
+        others = [
+            Case(name, number, method, self.seed)
+            for name in self.data
+            for number in range(len(data_sets()[name].settings))
+            for method in BASELINES
+        ]
+        return list(dict.fromkeys([*self.cases(), *others]))
+
     def compared(self, case: Case) -> bool:
         return case.setting in case.paper.compared
 
@@ -201,10 +216,6 @@ class Plan:
         """How far a case goes."""
         shares, compared = self.shares[case.data], self.compared(case)
         share = shares.iterations if compared else shares.effects
-        iterations = max(10, round(share * case.paper.iterations))
-        return Target(iterations, shares.seconds * WALL_SECONDS if compared else 0.0)
-
-    def window(self, case: Case) -> int:
-        """Iterations that curves of equal iterations are smoothed over."""
-        share = self.target(case).iterations / case.paper.iterations
-        return max(1, round(share * case.paper.window))
+        iterations = max(_FEWEST, round(share * case.paper.iterations))
+        window = max(1, round(iterations / case.paper.iterations * case.paper.window))
+        return Target(iterations, shares.seconds * WALL_SECONDS if compared else 0.0, window)

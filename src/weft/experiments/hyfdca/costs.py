@@ -23,7 +23,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compute
         Seconds of the slowest party in every phase, without encryption.
     encryption
-        Seconds of the party that encrypts and decrypts most.
+        Seconds of the party that encrypts and decrypts longest in that iteration.
     coordinator
         Seconds in which the coordinator works, and all parties wait.
     wall
@@ -64,7 +64,8 @@ class Scale:
         self.counted = 0
         self._last: tuple[float, ...] = (0.0,) * 5
         self._spent = [0.0] * 5
-        self._encryption: list[float] = []
+        self._encrypting: list[float] = []
+        self._encryption = 0.0
 
     def watch(self, channel: Channel) -> Channel:
         """Take the channel of the run, to read its meter."""
@@ -77,13 +78,15 @@ class Scale:
         if self._seen > _WARM and not self._skip:
             now = self._reading()
             self._spent = [s + b - a for s, a, b in zip(self._spent, self._last, now, strict=True)]
+            pairs = zip(self._encrypting, self._by_party(), strict=True)
+            self._encryption += max(after - before for before, after in pairs)
             self.counted += 1
-        if self._seen == _WARM:
-            self._encryption = self._encrypting()
         self._skip = False
 
     def go_on(self, *, skip: bool = False) -> None:
         """The next iteration begins; it may have to be skipped, since a run saves itself in it."""
+        if self._seen >= _WARM:
+            self._encrypting = self._by_party()
         self._last, self._skip = self._reading(), skip
 
     def seconds(self, latency: float = LATENCY) -> float:
@@ -93,14 +96,12 @@ class Scale:
         slowest, total, wall, trips, _ = (spent / self.counted for spent in self._spent)
         return slowest + max(0.0, wall - total) + latency * trips
 
-    def costs(self) -> Costs:
-        """Averages over all that was counted."""
+    def costs(self) -> Costs | None:
+        """Averages over all that was counted; None: too little was run to say."""
         if not self.counted:
-            raise ConfigError("a run was too short to say what an iteration costs; run more of it")
+            return None
         slowest, total, wall, round_trips, size = (spent / self.counted for spent in self._spent)
-        between = max(1, self._seen - _WARM)
-        before = zip(self._encryption, self._encrypting(), strict=True)
-        encryption = min(slowest, max((b - a) / between for a, b in before))
+        encryption = min(slowest, self._encryption / self.counted)
         return Costs(
             compute=slowest - encryption,
             encryption=encryption,
@@ -111,7 +112,8 @@ class Scale:
             counted=self.counted,
         )
 
-    def _encrypting(self) -> list[float]:
+    def _by_party(self) -> list[float]:
+        """Seconds that each has spent in its cipher."""
         return [party.encryption.seconds for party in self._federation.parties.values()]
 
     def _reading(self) -> tuple[float, ...]:

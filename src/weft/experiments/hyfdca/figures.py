@@ -106,11 +106,9 @@ def _places(findings: Findings, lines: Sequence[Line], mode: Mode) -> list[Any]:
     """Where the points of lines stand."""
     if mode == "time":
         return list(relative_times(lines))
-    plan = findings.plan
+    target = findings.plan.target
     return [
-        relative_iterations(
-            line.iterations, plan.target(line.case).iterations, plan.window(line.case)
-        )
+        relative_iterations(line.iterations, target(line.case).iterations, line.window)
         for line in lines
     ]
 

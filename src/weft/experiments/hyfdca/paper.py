@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-#: Seconds of a round trip: none, from the US to Singapore, and over a geostationary satellite.
-LATENCIES = (0.0, 0.2575, 0.8)
+from weft.channels.meter import LATENCIES
+
 #: The latency of Figure 5.
 LATENCY = LATENCIES[1]
 #: Modelled seconds of the experiments of equal time.

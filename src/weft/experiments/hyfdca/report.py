@@ -24,17 +24,21 @@ from weft.storage import replacing
 def write_report(folder: Path, findings: Findings, *, command: str) -> list[str]:
     """Write page, comparisons, curves, summary and figures; returns what could not be."""
     note = findings.plan.note
+    versions = ", ".join(sorted(findings.versions())) or __version__
     about = [
-        f"with seed {findings.plan.seed}, Weft {__version__}, Python {platform.python_version()} "
-        f"and numpy {np.__version__}.",
+        f"with seed {findings.plan.seed}; runs of Weft {versions} under Python "
+        f"{platform.python_version()} and numpy {np.__version__}.",
         "",
     ]
     remarks = draw_all(findings, folder, note)
-    page = to_markdown(findings, command=command, about=about, note=note)
-    comparisons_frame(findings).to_csv(folder / "comparisons.csv", index=False)
-    curves_frame(findings).to_csv(folder / "curves.csv", index=False, float_format="%.6g")
-    text = json.dumps(finite(_summary(findings, command)), ensure_ascii=False, indent=1)
-    for name, content in (("summary.json", text + "\n"), ("README.md", page)):
+    summary = json.dumps(finite(_summary(findings, command)), ensure_ascii=False, indent=1)
+    texts = {
+        "comparisons.csv": comparisons_frame(findings).to_csv(index=False),
+        "curves.csv": curves_frame(findings).to_csv(index=False, float_format="%.6g"),
+        "summary.json": summary + "\n",
+        "README.md": to_markdown(findings, command=command, about=about, note=note),
+    }
+    for name, content in texts.items():
         with replacing(folder / name) as draft:
             draft.write_text(content, encoding="utf-8")
     return remarks
@@ -53,7 +57,7 @@ def comparisons_frame(findings: Findings) -> pd.DataFrame:
             "ours": comparison.ours,
             "theirs": comparison.theirs,
             "ahead": comparison.ahead,
-            "run": comparison.case.key,
+            "run": findings.stand_in(comparison.case).key,
         }
         for method in SERIES
         for comparison in findings.comparisons(method)

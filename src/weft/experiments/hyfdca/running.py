@@ -16,14 +16,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from weft import __version__
 from weft.algorithms.base import Checkpointing, Record
 from weft.algorithms.checkpoint import NAME as CHECKPOINT
+from weft.algorithms.checkpoint import checkpoint_iteration
 from weft.algorithms.settings import Settings
 from weft.comparison.following import Follower
 from weft.errors import ProtocolError
 from weft.experiments.hyfdca.cases import Case, Target
 from weft.experiments.hyfdca.costs import Costs, Scale
 from weft.experiments.hyfdca.ground import Ground, ground_of
+from weft.experiments.hyfdca.points import Points
 from weft.federation import Federation
 from weft.matching.normal import normal_features
 from weft.model import Model
@@ -35,10 +38,6 @@ Progress = Callable[[int, int], None]
 
 #: More iterations than any run makes.
 _UNLIMITED = 10**9
-#: Iterations of equal-iteration experiments after which P is evaluated, evenly spaced.
-_POINTS = 60
-#: By which factor iterations grow from point to point afterwards.
-_GROWTH = 1.05
 #: About how many iterations the solver takes that Weft chooses.
 _AUTO_ITERATIONS = 50
 #: Iterations that say what one costs, where only that is wanted.
@@ -63,6 +62,8 @@ class Curve(msgspec.Struct, forbid_unknown_fields=True):
         How, in words; empty: it did not.
     costs
         What an iteration took, other runs beside this one.
+    settings, weft
+        What was run, by which version.
     """
 
     length: int = 0
@@ -73,6 +74,8 @@ class Curve(msgspec.Struct, forbid_unknown_fields=True):
     accuracies: list[float | None] = []
     round_trips: list[int] = []
     costs: Costs | None = None
+    settings: str = ""
+    weft: str = __version__
 
     def add(self, iteration: int, loss: float, accuracy: float | None, round_trips: int) -> None:
         self.iterations.append(iteration)
@@ -80,13 +83,23 @@ class Curve(msgspec.Struct, forbid_unknown_fields=True):
         self.accuracies.append(accuracy)
         self.round_trips.append(round_trips)
 
-    def reaches(self, target: Target) -> bool:
-        """Whether it goes as far as is wanted, or as it can."""
+    def reaches(self, case: Case, target: Target, alone: Costs | None = None) -> bool:
+        """Whether it goes as far as is wanted, or as it can, under the case's settings.
+
+        Parameters
+        ----------
+        alone
+            What an iteration costs, where that was measured apart.
+        """
+        costs = alone or self.costs
+        if self.settings != settings_of(case):
+            return False
         if self.ended:
             return True
-        if self.costs is None or self.length < target.iterations:
+        if costs is None or self.length < target.iterations:
             return False
-        return self.length * self.costs.seconds() >= target.seconds
+        # A little less: costs are only known at the end of a run.
+        return self.length * costs.seconds() >= 0.98 * target.seconds
 
 
 class _Enough(Exception):
@@ -98,6 +111,7 @@ def run(
     target: Target,
     *,
     folder: Path | None = None,
+    costs: Costs | None = None,
     progress: Progress = lambda iteration, length: None,
 ) -> Curve:
     """Run a case, and follow P and the accuracy.
@@ -106,15 +120,17 @@ def run(
     ----------
     folder
         Where the run saves itself, to go on from there; None: nowhere.
+    costs
+        What an iteration costs, where that was measured apart; None: as it does here.
     """
     ground = ground_of(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
     if case.method == "auto":
         return _certified(case, ground, progress)
-    return _Course(case, ground, target, folder, progress).run()
+    return _Course(case, ground, target, folder, costs, progress).run()
 
 
-def measure(case: Case) -> Costs:
-    """What an iteration of a case costs, from its first ones."""
+def measure(case: Case) -> Costs | None:
+    """What an iteration of a case costs, from its first ones; None: it diverges before."""
     ground = ground_of(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
     federation = _federation(ground)
     scale = Scale(federation)
@@ -125,31 +141,41 @@ def measure(case: Case) -> Costs:
             raise _Enough
         scale.go_on()
 
-    with suppress(_Enough):
-        federation.train(_settings(case, ground), progress=weigh, through=scale.watch)
+    with suppress(_Enough, ProtocolError):
+        federation.train(_settings(case, ground.lam), progress=weigh, through=scale.watch)
     return scale.costs()
+
+
+def settings_of(case: Case) -> str:
+    """What a case is run with, but for λ in other units; a change of it is another run."""
+    return _settings(case, case.paper.lam).to_json()
 
 
 def _federation(ground: Ground, store: Path | None = None) -> Federation:
     return Federation(ground.split.parties, Preparation(overlap=ground.split.overlap), store=store)
 
 
-def _settings(case: Case, ground: Ground) -> Settings:
+def _settings(case: Case, lam: float) -> Settings:
     # The same however long it goes on, so that a longer run can take up a shorter one.
-    return case.settings(ground.lam, _UNLIMITED, "pad" if case.encrypts else "plain")
+    return case.settings(lam, _UNLIMITED, "pad" if case.encrypts else "plain")
 
 
 class _Course:
     """A run of which P is evaluated as it goes on."""
 
     def __init__(
-        self, case: Case, ground: Ground, target: Target, folder: Path | None, progress: Progress
+        self,
+        case: Case,
+        ground: Ground,
+        target: Target,
+        folder: Path | None,
+        costs: Costs | None,
+        progress: Progress,
     ) -> None:
-        self._case, self._ground, self._target = case, ground, target
+        self._case, self._ground, self._costs = case, ground, costs
         self._progress = progress
-        self._stride = max(1, round(target.iterations / _POINTS))
-        self._next = self._stride
-        self._curve = Curve()
+        self._points = Points(target)
+        self._curve = Curve(settings=settings_of(case))
         self._saving: Checkpointing | None = None
         # What FedAvg's parties added last is not saved, and so could not be followed.
         if folder is not None and case.encrypts:
@@ -157,9 +183,16 @@ class _Course:
         self._federation = _federation(ground, None if self._saving is None else folder)
         self._scale = Scale(self._federation)
         self._follower: Follower | None = None
+        known = self._curve.iterations
+        self._next = self._points.after(known[-1] if known else 0, self._each)
+
+    @property
+    def _each(self) -> float:
+        """Modelled seconds of an iteration, as far as is known."""
+        return self._scale.seconds() if self._costs is None else self._costs.seconds()
 
     def run(self) -> Curve:
-        settings, curve = _settings(self._case, self._ground), self._curve
+        settings, curve = _settings(self._case, self._ground.lam), self._curve
         scale = self._scale
         try:
             self._federation.train(
@@ -192,34 +225,28 @@ class _Course:
         self._scale.go_on(skip=saves)
 
     def _evaluate(self, record: Record) -> None:
-        curve, target = self._curve, self._target
+        curve, points = self._curve, self._points
         if self._follower is None:
             self._follower = Follower(self._federation.parties, self._ground.features, bias=False)
         w = self._follower.weights()
         loss, accuracy = self._ground.problem.primal(w), self._ground.accuracy(w)
         curve.add(record.iteration, loss, accuracy, record.round_trips)
-        each = self._scale.seconds()
-        length = max(target.iterations, math.ceil(target.seconds / each))
+        length = points.length(self._each)
         self._progress(record.iteration, length)
         if record.iteration >= length:
             raise _Enough
-        self._next = self._after(record.iteration)
-
-    def _after(self, iteration: int) -> int:
-        """The next iteration to look at: evenly spaced, and then further and further apart."""
-        equal = self._target.iterations
-        if iteration < equal:
-            return min(iteration + self._stride, equal)
-        return max(iteration + self._stride, math.ceil(iteration * _GROWTH))
+        self._next = points.after(record.iteration, self._each)
 
     def _take_up(self, folder: Path) -> None:
         """Go on with a run that saved itself, if there is one."""
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "curve.json"
-        resume = path.is_file() and (folder / CHECKPOINT).is_file()
-        if resume:
-            self._curve = msgspec.json.decode(path.read_bytes(), type=Curve)
-            self._next = self._after(self._curve.iterations[-1])
+        path, resume = folder / "curve.json", False
+        if path.is_file() and (folder / CHECKPOINT).is_file():
+            saved = msgspec.json.decode(path.read_bytes(), type=Curve)
+            # The curve is kept first: one that is behind does not belong to the checkpoint.
+            resume = saved.settings == self._curve.settings
+            resume = resume and saved.length >= checkpoint_iteration(folder)
+            self._curve = saved if resume else self._curve
         self._saving = Checkpointing(folder, self._case.save_every, resume)
 
 
@@ -231,7 +258,7 @@ def _save(folder: Path, curve: Curve) -> None:
 
 def _certified(case: Case, ground: Ground, progress: Progress) -> Curve:
     """A run of the solver that Weft chooses: P where it is certified, the accuracy at its end."""
-    curve, federation = Curve(ended=True), _federation(ground)
+    curve, federation = Curve(ended=True, settings=settings_of(case)), _federation(ground)
     scale = Scale(federation)
 
     def follow(record: Record) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from queue import Empty
+from threading import Thread
 from time import monotonic
 from typing import Any
 
@@ -18,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from weft.errors import WeftError
 from weft.experiments.hyfdca.archive import Archive
 from weft.experiments.hyfdca.cases import Case, Plan, Target
+from weft.experiments.hyfdca.costs import Costs
 from weft.experiments.hyfdca.ground import central
 from weft.experiments.hyfdca.running import Curve, measure, run
 
@@ -30,22 +32,26 @@ Progress = Callable[[str, float, float | None], None]
 
 def measure_all(plan: Plan, archive: Archive, progress: Progress) -> None:
     """Costs of all cases, one at a time and with nothing beside them."""
-    todo = [case for case in plan.cases() if not archive.measured_alone(case)]
+    todo = [case for case in plan.costed() if archive.costs_alone(case) is None]
     began = monotonic()
     with _workers(1) as (pool, _):
         for done, case in enumerate(todo):
             left = (monotonic() - began) / done * (len(todo) - done) if done else None
             progress(f"measuring {case.title}", done / len(todo), left)
-            archive.keep_costs(case, pool.submit(measure, case).result())
+            costs = pool.submit(measure, case).result()
+            if costs is not None:
+                archive.keep_costs(case, costs)
 
 
 def run_all(plan: Plan, archive: Archive, progress: Progress, *, workers: int) -> None:
     """Optima and curves of all cases; each is kept when it is done."""
-    jobs: list[_Job] = [_Central(d, plan.seed) for d in plan.data if archive.central(d) is None]
+    seed = plan.seed
+    jobs: list[_Job] = [_Central(d, seed) for d in plan.data if not archive.central(d, seed)]
     for case in sorted(plan.cases(), key=plan.urgency):
         curve, target = archive.curve(case), plan.target(case)
-        if curve is None or not curve.reaches(target):
-            jobs.append(_Run(case, target, archive.unfinished(case)))
+        alone = archive.costs_alone(case)
+        if curve is None or not curve.reaches(case, target, alone):
+            jobs.append(_Run(case, target, archive.unfinished(case), alone))
     waiting = list(jobs)
     with _workers(workers) as (pool, news):
         board = _Board(jobs, progress)
@@ -93,15 +99,15 @@ class _Central(_Job):
         return central(self.data, self._seed)
 
     def keep(self, archive: Archive, found: Any) -> None:
-        archive.keep_central(self.data, found)
+        archive.keep_central(self.data, self._seed, found)
 
 
 class _Run(_Job):
     """The curve of a case."""
 
-    def __init__(self, case: Case, target: Target, folder: Path) -> None:
+    def __init__(self, case: Case, target: Target, folder: Path, alone: Costs | None) -> None:
         self.data, self.name, self.case = case.data, case.title, case
-        self._target, self._folder = target, folder
+        self._target, self._folder, self._alone = target, folder, alone
         # Setting up, and about a thousandth of a second for each party that takes part.
         taking_part = case.setting.count * case.setting.fraction
         self.work = 10.0 + 1e-3 * taking_part * target.iterations
@@ -110,7 +116,7 @@ class _Run(_Job):
         def tell(iteration: int, length: int) -> None:
             _news.put((self.name, iteration, length))
 
-        return run(self.case, self._target, folder=self._folder, progress=tell)
+        return run(self.case, self._target, folder=self._folder, costs=self._alone, progress=tell)
 
     def keep(self, archive: Archive, found: Any) -> None:
         archive.keep_curve(self.case, found)
@@ -134,6 +140,7 @@ class _Board:
     def __init__(self, jobs: Sequence[_Job], progress: Progress) -> None:
         self._jobs = {job.name: job for job in jobs}
         self._share = dict.fromkeys(self._jobs, 0.0)
+        self._open = set(self._jobs)
         self._total = sum(job.work for job in jobs)
         self._progress = progress
         self._began, self._last = monotonic(), ""
@@ -145,12 +152,14 @@ class _Board:
                 name, iteration, length = news.get_nowait()
             except Empty:
                 break
-            self._share[name] = min(1.0, iteration / length)
+            if name in self._open:
+                self._share[name] = min(1.0, iteration / length)
             self._last = f"{name} · iteration {iteration:,} of {length:,}"
         self._tell()
 
     def finish(self, job: _Job) -> None:
         self._share[job.name] = 1.0
+        self._open.discard(job.name)
         self._tell()
 
     def _tell(self) -> None:
@@ -172,6 +181,15 @@ def _begin(news: Any) -> None:
     _news = news
     # One thread each: the cores are shared out by runs.
     threadpool_limits(1)
+    # A command that is killed cannot end its workers, which would go on in its folder.
+    Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextmanager
