@@ -86,8 +86,8 @@ def _words(findings: Findings) -> list[str]:
         "- P_R is (P − P*)/P*, with liblinear's P*, or the lowest that any run came to (Table 5 "
         "has both). P is evaluated after some 40 iterations on the way to each end, and after 8 in "
         "the last ω of it, ω as in section 7.4 and scaled with the length: what is compared are "
-        "means over these. Curves are moving averages over ω, or over as many iterations as hold three "
-        "evaluations.",
+        "means over these. Curves are moving averages over ω, or over as many iterations as hold "
+        "three evaluations.",
         "- The series `HyFDCA, ‖x‖ ≤ 1` has HyFDCA's own runs for newsgroups, whose rows have norm "
         "1 anyway.",
         "",
