@@ -44,6 +44,7 @@ def test_the_folder_has_everything_and_its_config_trains(weft, hospitals, tmp_pa
     assert "(Δmin + ξΔmax)/(Δ + ξΔmax)" in words
     assert "ξ = 1" in words
     assert "evaluated every iteration" in words
+    assert "accuracy of * is optimistic" in words
     summary = json.loads((folder / "summary.json").read_text())
     (result,) = summary["results"]
     trials = pd.read_csv(folder / "trials.csv")

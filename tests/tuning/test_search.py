@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from weft.tuning.bounds import Bound, draws, numeric_options, read_bounds, space
 from weft.tuning.choosing import Rules, choose, read_weights
 from weft.tuning.metrics import Metrics, Point, metrics_of
 from weft.tuning.search import Found, Limits, Trial
-from weft.tuning.watching import stride
+from weft.tuning.watching import Watch, stride
 
 
 def first(count, space, seed=0, name="fedavg"):
@@ -158,6 +159,27 @@ def test_a_run_that_stays_where_it_is_makes_no_progress():
     assert metrics_of(records, [Point(0, 1.0, None), Point(2, 1.0, 0.5)]).progress == 2
 
 
+def test_what_a_run_begins_with_is_none_of_its_last_losses():
+    """Of three points, the mean of the last five is that of two."""
+    records = [record(t, t, t) for t in (1, 2)]
+    points = [Point(0, 1.0, None), Point(1, 0.4, None), Point(2, 0.2, 0.5)]
+    assert metrics_of(records, points).loss == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_run_that_shows_certificates_alone_has_a_point_for_each(every):
+    """At the iteration that it certifies, once, however long it stays the newest one."""
+    eye = SimpleNamespace(start=1.0, arena=SimpleNamespace(train=None))
+    watch = Watch(eye, every, 10, lambda federation, table: lambda record: None)
+    watch.open(None)
+    known = [None, (0.9, 0), (0.9, 0), (0.5, 2), (0.5, 2), (0.3, 5), (0.3, 5), (0.3, 5), (0.2, 8)]
+    for t, newest in enumerate([*known, (0.1, 10)], 1):
+        primal, at = newest or (None, None)
+        watch(Record(t, 3, t, 0, 0, t, t, primal=primal, certified_at=at))
+    seen = [(point.iteration, point.loss) for point in watch.points]
+    assert seen == [(0, 1.0), (2, 0.5), (5, 0.3), (8, 0.2)]
+
+
 def test_looks_take_half_of_the_time_at_most():
     assert stride(look=0.001, iteration=0.01, iterations=100) == 1
     assert stride(look=0.035, iteration=0.01, iterations=100) == 4
@@ -199,6 +221,19 @@ def test_who_hardly_moves_is_left_out_unless_the_paper_is_followed():
     weighty = choose(found, Rules(least_progress=0.0, weights={"loss": 5.0}))
     assert weighty.chosen is GOOD
     assert weighty.graded.grades[0] == pytest.approx((5 + 2 + 4 * 0.5) / 11)
+
+
+def test_all_that_did_not_diverge_are_kept_where_none_moved_or_none_need_to():
+    """Runs that end below the start but swing above it: their last five losses are above it."""
+    swinging = trial(1, 2.0, 2.0, 2.0, 1.2, 0.9, 0.1, 5.0)
+    wilder = trial(2, 1.0, 1.0, 1.0, 1.4, 0.8, 0.3, 5.0)
+    for rules in (Rules(), Rules(least_progress=0.0)):
+        choice = choose(found_of(swinging, wilder, LOST), rules)
+        assert {t.number for t in choice.front} == {1, 2}
+        assert not choice.idle
+    literal = choose(found_of(GOOD, wilder), Rules(least_progress=0.0))
+    assert {t.number for t in literal.front} == {1, 2}
+    assert choose(found_of(GOOD, wilder), Rules()).idle == {2}
 
 
 def test_what_weighs_nothing_does_not_decide():

@@ -112,7 +112,7 @@ def tune(
     of the loss, and the iterations to 90% of the way down. Trials that diverge are left out. On the
     Pareto front of the others, grey relational analysis chooses: the trial with the highest mean of
     (Δmin + ξΔmax)/(Δ + ξΔmax) over the metrics, where Δ is the distance to the best of the front,
-    from 0 to 1.
+    from 0 to 1. Its accuracy is optimistic then, since it was chosen by it: judge on new samples.
 
     The folder gets trials.csv, front.csv, summary.json, tuning.png and .svg, and tuned.toml: the
     config with what was chosen, for weft train. With several algorithms each has a plot and a
@@ -276,6 +276,7 @@ def _tell(
         "#: trial, * chosen; ms: mean of an iteration at 0/0.2575/0.8 s a round trip; loss: mean",
         "of the last five; vol.: volatility of the loss; it90: iterations to 90% of the way down;",
         f"{FORMULA}; ξ = {rules.distinguishing:g}",
+        f"The {tuning.score} of * is optimistic: the samples held out chose it; judge on others.",
     )
     say(*(line for remark in remarks for line in item(remark)))
     say(f"Tables, plot and summary are in {folder}; train with what was chosen:")

@@ -29,7 +29,8 @@ class Rules:
         either.
     least_progress
         Trials that lower the loss by less than this share of what the best one does are left out:
-        a run that hardly moves is fast and steady, which would earn it a good grade. 0: none is.
+        a run that hardly moves is fast and steady, which would earn it a good grade. 0: none is,
+        nor where no trial lowers the loss at all.
     """
 
     distinguishing: float = DISTINGUISHING
@@ -109,7 +110,10 @@ def choose(found: Found, rules: Rules) -> Choice:
         )
     table = np.array([trial.metrics.values for trial in sound if trial.metrics is not None])
     way = found.start - table[:, NAMES.index("loss")]
-    moved = way >= rules.least_progress * way.max()
+    moved = np.ones(len(way), bool)
+    # Where even the best ends above its start, on average, no share of its way means anything.
+    if rules.least_progress > 0 and way.max() > 0:
+        moved = way >= rules.least_progress * way.max()
     idle = frozenset(t.number for t, fine in zip(sound, moved, strict=True) if not fine)
     table, sound = table[moved], [trial for trial in sound if trial.number not in idle]
     # What weighs nothing must not bring anybody onto the front either.

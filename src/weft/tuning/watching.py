@@ -97,7 +97,8 @@ class Watch:
     Attributes
     ----------
     points
-        What was seen, beginning with w = 0.
+        What was seen, beginning with w = 0: one at every look, or one for every certificate, at
+        the iteration that it certifies.
     seconds
         What looking took.
     """
@@ -113,6 +114,8 @@ class Watch:
     def __post_init__(self) -> None:
         self.points = [Point(0, self.eye.start, None)]
         self._look: Look | None = None
+        #: Whether nothing but certificates shows where the run is.
+        self._blind = False
 
     def open(self, federation: Federation) -> None:
         """A federation is about to train."""
@@ -120,20 +123,30 @@ class Watch:
 
     def __call__(self, record: Record) -> None:
         self.records.append(record)
-        if record.iteration % self.every == 0 and self._look is not None:
+        if self._blind:
+            self._add_certificate(record)
+        elif record.iteration % self.every == 0 and self._look is not None:
             began = perf_counter()
-            self._add(record, self._look(record))
+            self._add(self._look(record))
             self.seconds += perf_counter() - began
         if self.then is not None:
             self.then(record)
 
-    def _add(self, record: Record, seen: tuple[int, Floats] | None) -> None:
-        if seen is not None:
-            iteration, w = seen
-            if 0 < iteration < self.iterations:
-                self.points.append(Point(iteration, self.eye.loss(w), self.eye.score(w)))
-        elif record.primal is not None and record.certified_at not in (None, self.iterations):
-            self.points.append(Point(record.iteration, record.primal, None))
+    def _add(self, seen: tuple[int, Floats] | None) -> None:
+        if seen is None:
+            self._blind = True
+            for record in self.records:
+                self._add_certificate(record)
+            return
+        iteration, w = seen
+        if 0 < iteration < self.iterations:
+            self.points.append(Point(iteration, self.eye.loss(w), self.eye.score(w)))
+
+    def _add_certificate(self, record: Record) -> None:
+        """The newest certificate, once: records repeat it until there is another."""
+        at, newest = record.certified_at, self.points[-1].iteration
+        if at is not None and record.primal is not None and newest < at < self.iterations:
+            self.points.append(Point(at, record.primal, None))
 
 
 def stride(look: float, iteration: float, iterations: int) -> int:
