@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import ConfigError
-from weft.losses import LOSSES, Loss, get_loss
+from weft.losses import LOSSES, Loss, Squared, get_loss, register_loss
+from weft.losses.checking import check_loss
+from weft.losses.classification import Hinge, Logistic, SmoothedHinge
 
 Array = npt.NDArray[np.float64]
 
@@ -393,3 +397,88 @@ def test_a_width_that_is_not_above_zero_is_refused(name: str, value: float) -> N
 def test_a_negative_epsilon_is_refused() -> None:
     with pytest.raises(ConfigError, match=r'"epsilon" of loss "epsilon_insensitive" is -0\.1'):
         get_loss("epsilon_insensitive", epsilon=-0.1)
+
+
+# ── losses from outside ───────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def unlisted() -> Iterator[None]:
+    """What a test registers is gone afterwards: other tests go over all that is listed."""
+    with patch.dict("weft.losses._LOSSES"):
+        yield
+
+
+@pytest.mark.parametrize("loss", VARIANTS, ids=repr)
+def test_losses_of_weft_pass_the_check_of_those_from_outside(loss: Loss) -> None:
+    check_loss(loss)
+
+
+def beyond(formula: Callable[..., Array], least: float, what: Callable[[Array], Array]) -> object:
+    """A formula that is another one where its first argument is large."""
+    return lambda self, z, y: np.where(
+        np.abs(z) > least, what(formula(self, z, y)), formula(self, z, y)
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "slip", "named"),
+    [
+        (Hinge, "value", beyond(Hinge.value, 7.0, lambda v: 0.0 * v), "value or u"),
+        (Squared, "value", beyond(Squared.value, 300.0, lambda v: 0.5 * v), "value or u"),
+        (Hinge, "u", beyond(Hinge.u, 300.0, lambda u: -u), "value or u"),
+        (
+            Squared,
+            "conjugate_inside",
+            beyond(Squared.conjugate_inside, 50.0, lambda c: c - 10.0),
+            "conjugate_inside",
+        ),
+        (
+            Logistic,
+            "value",
+            lambda self, z, y: np.log1p(np.exp(-y * z)),
+            r"\|value\(z, y\)\| < ∞",
+        ),
+    ],
+    ids=["nothing", "half", "uphill", "conjugate", "overflow"],
+)
+def test_a_slip_far_from_zero_is_found(
+    kind: type[Loss], name: str, slip: object, named: str
+) -> None:
+    """All are right as far as |z| = 6.3 and slopes of 8."""
+    with pytest.raises(ConfigError, match=named):
+        check_loss(type("Slip", (kind,), {name: slip})())
+
+
+@pytest.mark.usefixtures("unlisted")
+def test_a_loss_from_outside_is_checked_with_the_parameters_that_it_gets() -> None:
+    """Wrong for other parameters than its defaults, it would certify gaps that nobody has."""
+
+    @register_loss
+    @dataclass(frozen=True)
+    class Slip(SmoothedHinge):
+        name = "slip"
+
+        def conjugate_inside(self, a: Array, y: Array) -> Array:
+            return super().conjugate_inside(a, y) - 10.0 * (self.g == 0.25)
+
+    assert get_loss("slip", g=2.0).parameters() == {"g": 2.0}
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r'loss "slip" cannot be used.*conjugate_inside'):
+            get_loss("slip", g=0.25)
+
+
+@pytest.mark.usefixtures("unlisted")
+def test_every_set_of_parameters_is_checked_once_and_those_of_weft_never() -> None:
+    with patch("weft.losses.check_loss") as check:
+
+        @register_loss
+        @dataclass(frozen=True)
+        class Another(SmoothedHinge):
+            name = "another"
+
+        for g in (0.5, 2.0, 3.0, 2.0):
+            get_loss("another", g=g)
+            get_loss("smoothed_hinge", g=g)
+    asked = [call.args[0] for call in check.call_args_list]
+    assert asked == [Another(), Another(g=2.0), Another(g=3.0)]

@@ -27,7 +27,6 @@ from weft.crypto.pad import Pad
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss
-from weft.losses.checking import check_loss
 from weft.report.audit import audit
 from weft.report.fields import meaning_of
 
@@ -120,11 +119,6 @@ def test_what_is_no_loss_is_refused():
     for kind in (int, "hinge", type("Bare", (type(get_loss("hinge")).__mro__[2],), {})):
         with pytest.raises(ConfigError, match=r"is no loss|lacks"):
             register_loss(kind)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_losses_of_weft_pass_the_check_of_those_from_outside(name):
-    check_loss(get_loss(name))
 
 
 def test_compiled_methods_refuse_a_loss_that_they_have_no_formula_for():

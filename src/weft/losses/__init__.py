@@ -48,14 +48,19 @@ _LOSSES: dict[str, type[Loss]] = {
     )
 }
 LOSSES: Mapping[str, type[Loss]] = MappingProxyType(_LOSSES)
+#: Weft's own, which its tests check.
+_OWN = frozenset(_LOSSES.values())
+#: Losses from outside that were checked, with their parameters.
+_CHECKED: set[tuple[type[Loss], tuple[tuple[str, float], ...]]] = set()
 
 
 def register_loss(kind: type[Loss]) -> type[Loss]:
     """Let configs and settings name a loss of your own; may stand above its class.
 
     Its formulas are held against each other on a grid first: the certificate of every run rests
-    on l and l* belonging together. Every party must register it before the run, from the same
-    code: what travels is its name and its parameters.
+    on l and l* belonging together. `get_loss` does so again for other parameters than the defaults.
+    Every party must register it before the run, from the same code: what travels is its name and
+    its parameters.
 
     Raises
     ------
@@ -65,7 +70,7 @@ def register_loss(kind: type[Loss]) -> type[Loss]:
     check_kind(kind)
     if kind.name in _LOSSES:
         raise ConfigError(f'there is a loss "{kind.name}" already; choose another name')
-    check_loss(kind())
+    _check_once(kind())
     _LOSSES[kind.name] = kind
     return kind
 
@@ -88,7 +93,8 @@ def get_loss(name: str, **parameters: float) -> Loss:
     Raises
     ------
     ConfigError
-        If the name or a parameter is unknown, or a parameter is out of range.
+        If the name or a parameter is unknown, a parameter is out of range, or a loss from outside
+        does not hold what it promises with these parameters.
     """
     if name not in LOSSES:
         raise ConfigError(
@@ -104,7 +110,17 @@ def get_loss(name: str, **parameters: float) -> Loss:
                 f'loss "{name}" has no parameter "{parameter}"'
                 f"{_closest(parameter, known)}; {accepted}."
             )
-    return cls(**parameters)
+    loss = cls(**parameters)
+    if cls not in _OWN:
+        _check_once(loss)
+    return loss
+
+
+def _check_once(loss: Loss) -> None:
+    known = (type(loss), tuple(loss.parameters().items()))
+    if known not in _CHECKED:
+        check_loss(loss)
+        _CHECKED.add(known)
 
 
 def _closest(word: str, known: Mapping[str, object]) -> str:

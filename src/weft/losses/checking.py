@@ -1,7 +1,9 @@
 """Whether a loss from outside keeps its promises, before any run believes it.
 
 The certificate rests on l and l* belonging together: a wrong conjugate would certify models that
-nobody has. So a loss is put on a grid of points and labels once, when it is registered.
+nobody has. So a loss is put on a grid of points and labels when it is registered, and again with
+every set of parameters that somebody asks for, the first time. Near zero all is checked; far away,
+where tables that nobody scaled or a wild step may lead, what certificates rest on.
 """
 
 from __future__ import annotations
@@ -23,6 +25,13 @@ _LABELS = {
     "classification": np.array([-1.0, 1.0]),
     "regression": np.array([-2.5, -1.0, 0.0, 0.7, 3.0]),
 }
+#: As far as labels go, and z: in steps that grow, and beyond where a careless exp overflows.
+_FAR = 1e3
+_AWAY = np.geomspace(0.11, _FAR, 41)[:, None]
+_FAR_Z = np.concatenate([-_AWAY[::-1], _AWAY])
+_FAR_LABELS = {**_LABELS, "regression": np.array([-_FAR, -31.0, 0.3, 31.0, _FAR])}
+#: Slopes up to which conjugates are checked, where slopes have no bound: those of a squared loss.
+_SLOPE, _FAR_SLOPE = 8.0, 2 * _FAR
 _CURVATURES = (0.03, 1.0, 40.0)
 #: Rounding of a few operations on numbers of the grid's size.
 _CLOSE = 1e-9
@@ -51,27 +60,43 @@ def check_kind(kind: type[Loss]) -> None:
 def check_loss(loss: Loss) -> None:
     """Hold value, slope, conjugate, curvature and dual step of a loss against each other."""
     _check_constants(loss)
-    y = _LABELS[loss.task]
-    z = _Z + 0.0 * y
-    y = 0.0 * _Z + y
+    z, y = _grid(_Z, _LABELS[loss.task])
+    # A formula may well overflow where its outcome is a number all the same.
+    with np.errstate(all="ignore"):
+        u = _check_convex(loss, z, y, _SLOPE)
+        _check_curvature(loss, z, y)
+        for q in _CURVATURES:
+            _check_step(loss, z, y, u, q)
+        _check_convex(loss, *_grid(_FAR_Z, _FAR_LABELS[loss.task]), _FAR_SLOPE)
+
+
+def _grid(z: Array, y: Array) -> tuple[Array, Array]:
+    """Every point with every label."""
+    return z + 0.0 * y, 0.0 * z + y
+
+
+def _check_convex(loss: Loss, z: Array, y: Array, slope: float) -> Array:
+    """Hold value, slope and conjugate against each other; returns u(z)."""
     value, u = loss.value(z, y), loss.u(z, y)
     for what, array in (("value", value), ("u", u)):
-        if array.shape != z.shape or not np.isfinite(array).all():
-            raise _wrong(loss, f"{what}(z, y) must give a finite number for every z and y")
+        if array.shape != z.shape:
+            raise _wrong(loss, f"{what}(z, y) must give a number for every z and y")
+        _hold(loss, np.isfinite(array), z, y, f"|{what}(z, y)| < ∞", what)
     _hold(loss, value >= 0, z, y, "l(z) ≥ 0", "value")
     # Every point's tangent against every other point: that is convexity, too.
-    below: Array = value[None] + u[None] * (z[None] - z[:, None])
-    above: Flags = np.all(value[:, None] >= below - _CLOSE * (1 + np.abs(below)), axis=1)
+    down: Array = u[None] * (z[None] - z[:, None])
+    slack = _CLOSE * (1 + value[None] + np.abs(down))
+    above: Flags = np.all(value[:, None] >= value[None] + down - slack, axis=1)
     _hold(loss, above, z, y, "l(z') ≥ l(z) − u(z)(z' − z)", "value or u")
     _hold(loss, np.abs(u) <= loss.lipschitz + _CLOSE, z, y, "|u(z)| ≤ lipschitz", "lipschitz")
-    rises = np.abs(np.diff(u, axis=0))
-    allowed = loss.smoothness * np.diff(z, axis=0) + _CLOSE
+    falls = -np.diff(u, axis=0)
+    slack = _CLOSE * (1 + np.abs(u[1:]))
+    _hold(loss, falls >= -slack, z[1:], y[1:], "u(z') ≥ u(z) for z' < z", "u")
+    allowed = loss.smoothness * np.diff(z, axis=0) + slack
     steady = "|u(z) − u(z')| ≤ smoothness |z − z'|"
-    _hold(loss, rises <= allowed, z[1:], y[1:], steady, "smoothness")
-    _check_conjugate(loss, z, y, value, u)
-    _check_curvature(loss, z, y)
-    for q in _CURVATURES:
-        _check_step(loss, z, y, u, q)
+    _hold(loss, falls <= allowed, z[1:], y[1:], steady, "smoothness")
+    _check_conjugate(loss, z, y, value, u, slope)
+    return u
 
 
 def _check_constants(loss: Loss) -> None:
@@ -83,14 +108,14 @@ def _check_constants(loss: Loss) -> None:
         raise _wrong(loss, "neither its slope nor its curvature is bounded, and sums need a bound")
 
 
-def _check_conjugate(loss: Loss, z: Array, y: Array, value: Array, u: Array) -> None:
+def _check_conjugate(loss: Loss, z: Array, y: Array, value: Array, u: Array, slope: float) -> None:
     inside = np.abs(loss.project(u, y) - u) <= DOMAIN_TOLERANCE
     _hold(loss, inside, z, y, "u(z) lies in the domain of l*", "project")
-    largest = min(loss.lipschitz, 8.0)
+    largest = min(loss.lipschitz, slope)
     for share in np.linspace(-1.0, 1.0, 21).tolist():
         a = loss.project(np.full_like(z, share * largest), y)
         young = loss.conjugate(a, y) + value + a * z
-        holds = young >= -_CLOSE * (1 + np.abs(a * z))
+        holds = young >= -_CLOSE * (1 + value + np.abs(a * z))
         _hold(loss, holds, z, y, "l(z) + l*(−a) ≥ −az", "conjugate_inside or project")
     exact = np.abs(loss.conjugate(u, y) + value + u * z) <= _CLOSE * (1 + np.abs(u * z) + value)
     _hold(loss, exact, z, y, "l(z) + l*(−u(z)) = −u(z) z", "conjugate_inside")
