@@ -73,7 +73,7 @@ def cohort_draws(seed: int, iteration: int, cohorts: Any) -> Any:
     for j in range(cohorts.shape[0]):
         total += cohorts[j, 3]
     out = np.empty(total, np.int32)
-    at = 0
+    at = numba.int64(0)
     for j in range(cohorts.shape[0]):
         count = cohorts[j, 3]
         _draw(seed, iteration, cohorts[j, 0], cohorts[j, 2], count, out, at)

@@ -120,7 +120,9 @@ def software_block(low: Any, high: Any, keys: Any) -> Any:
         if round_ < 14:
             _mix(moved, state)
         else:
-            state[:] = moved
+            # A loop: over an assignment of slices the compiler takes seconds.
+            for i in range(16):
+                state[i] = moved[i]
         low, high = _packed(state)
         _unpack(low ^ keys[round_, 0], high ^ keys[round_, 1], state)
     return _packed(state)

@@ -224,12 +224,15 @@ def _admit(
                     _write(marks, digests, at, atom, start, new)
                 if _too_close(marks, digests, at, apart[atom, column], at, atom, start, least):
                     changed = -1
+            # Loops: over an assignment of slices the compiler takes seconds.
             if changed == 1:
-                before[:] = new
+                for i in range(len(new)):
+                    before[i] = new[i]
                 continue
             if changed < 0:
                 held[atom] = True
-                new[:] = before
+                for i in range(len(new)):
+                    new[i] = before[i]
             if len(marks):
                 _write(marks, digests, at, atom, start, before)
 

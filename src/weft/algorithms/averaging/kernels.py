@@ -72,7 +72,10 @@ def whole_turn(
     most: int,
 ) -> float:
     """Steps from ``start`` into ``w``, and the share of their change; as the two functions."""
-    w[:] = start
+    # Loops: over an assignment of slices the compiler takes seconds.
+    for row in range(w.shape[0]):
+        for column in range(w.shape[1]):
+            w[row, column] = start[row, column]
     sample_steps(
         begin, columns, values, own, labels, family, g, bound, epsilon, seed,
         iteration, party, count, rate, lam, mu, w, used,
