@@ -43,7 +43,7 @@ ROOMS = {
     "network": {"__version__", *(path.stem for path in ROOT.iterdir())}
     - {"cli", "comparison", "estimators", "experiments"},
     # Tuning tries algorithms out as comparisons do, and follows them as experiments do.
-    "tuning": {"algorithms", "comparison", "config", "federation"},
+    "tuning": {"algorithms", "channels", "comparison", "config", "federation"},
     # Experiments use all of Weft as a user would; only the command line lies above them.
     "experiments": {"__version__", *(path.stem for path in ROOT.iterdir())} - {"cli"},
 }
