@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 from weft import Federation, Settings
+from weft.algorithms.base import Coordinator
 from weft.algorithms.catalogue import ALGORITHMS
 from weft.algorithms.registering import register_algorithm
 from weft.algorithms.rounds.run import KINDS, PHASES, SCALARS, Phase
@@ -24,6 +25,7 @@ from weft.channels.recording import Head, entries_of
 from weft.crypto import keyring, payload
 from weft.crypto.keyring import register_cipher
 from weft.crypto.pad import Pad
+from weft.crypto.secrets import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss
@@ -187,6 +189,11 @@ def test_everything_that_registering_admits_is_in_the_table_of_what_travels():
         ({"phases": (Phase("guess", gets=("v",)),)}, "phase 'guess' that no audit knows"),
         ({"phases": (Phase("local", gives=("w",)),)}, "sum 'w' that no audit knows"),
         ({"phases": (Phase("local", scalars=(("norm", 1),)),)}, "scalar 'norm'"),
+        ({"phases": (Phase("local", gets=("v", "z")),)}, "get sums over samples .* say 1"),
+        ({"sample_sums": None}, "does not say 'sample_sums'"),
+        ({"sample_sums": None, "coordinator": Coordinator}, "does not say 'sample_sums'"),
+        ({"sample_sums": -1}, "sample_sums = -1"),
+        ({"shown_alone": ALGORITHMS["lbfgs"].shown_alone}, "does not say 'shown_alone'"),
     ],
 )
 def test_an_algorithm_that_says_too_little_is_refused(nesterov, change, named):
@@ -256,6 +263,84 @@ def test_a_cipher_must_make_pads_of_its_own():
         register_cipher(type("Copy", (Pad,), {"name": "copy"}), 200)
     with pytest.raises(ConfigError, match="no cipher of padded words"):
         register_cipher(keyring.Plain, 200)
+
+
+def streams_with(**methods):
+    """Those of ``pad``, with a slip: methods get the right one first."""
+    base = Pad.streams
+
+    def slipping(name, slip):
+        return lambda self, *given: slip(getattr(base, name).__get__(self), *given)
+
+    return type("Slip", (base,), {name: slipping(name, slip) for name, slip in methods.items()})
+
+
+def made_of(change):
+    """Pads that come of something else than run, cohorts and slots."""
+    return streams_with(__init__=lambda right, key, seeds, start: right(*change(key, seeds), start))
+
+
+def words_like(change):
+    """Words that are changed before they go."""
+    return streams_with(hide=lambda right, kind, slots, values, *rest: (
+        change(right(kind, slots, values, *rest)[0], values), 0,
+    ))  # fmt: skip
+
+
+def numbers_like(change):
+    """Totals that come out otherwise."""
+    return streams_with(show=lambda right, *given: change(right(*given)))
+
+
+def fail(values):
+    raise ProtocolError("the block fails its check")
+
+
+@pytest.mark.parametrize(
+    ("streams", "named"),
+    [
+        (words_like(lambda words, values: values.view(np.uint64)), "zeros travel as zeros"),
+        (words_like(lambda words, values: words - words + np.uint64(7)), "twice in one block"),
+        (
+            streams_with(hide=lambda right, kind, slots, values, label, *rest: right(
+                kind, slots, values, 1, *rest[1:]
+            )),
+            "same pads in another request",
+        ),
+        (
+            streams_with(hide=lambda right, kind, slots, values, label, *rest: right(
+                kind, slots, values, label & ~1, *rest
+            )),
+            "same pads for another party",
+        ),
+        (
+            streams_with(hide=lambda right, kind, slots, values, label, *rest: right(
+                kind, slots, values, label % (1 << 52), *rest
+            )),
+            "same pads when a run is resumed",
+        ),
+        (
+            streams_with(hide=lambda right, kind, *rest: right(1, *rest)),
+            "same pads for another sum over samples",
+        ),
+        (made_of(lambda key, seeds: (Secret(bytes(32)), seeds)), "same pads in a run with another"),
+        (
+            made_of(lambda key, seeds: (key, np.arange(seeds.size, dtype=np.uint8))),
+            "same pads for cohorts with other seeds",
+        ),
+        (
+            words_like(lambda words, values: words | np.uint64(1 << 40)),
+            "does not hide bit 40",
+        ),
+        (numbers_like(lambda values: values + 1.0), "does not open the total"),
+        (numbers_like(fail), "does not work: the block fails its check"),
+    ],
+)  # fmt: skip
+def test_a_cipher_that_hides_nothing_or_opens_wrongly_is_refused(streams, named):
+    with pytest.raises(ConfigError, match=named) as refused:
+        register_cipher(type("Slip", (Pad,), {"name": "slip", "streams": streams}), 200)
+    assert str(refused.value).count(". ") == 0
+    assert "slip" not in {*payload.CIPHER_CODES, *keyring._KINDS, *terms._CIPHERS}
 
 
 # ── a channel ─────────────────────────────────────────────────────────────────────────────

@@ -48,7 +48,8 @@ class Algorithm:
     ours
         Whether Weft recommends it, rather than have it for comparison.
     sample_sums
-        Sums over samples that a party opens in an iteration, certificates aside.
+        Sums over samples that a party opens in an iteration, certificates aside; None: none, which
+        an algorithm from outside must say itself.
     weighs
         Whether parties instead of samples may weigh the same.
     guarantee
@@ -61,7 +62,7 @@ class Algorithm:
         What each side learns besides what all runs show, which is sizes and totals of losses.
     shown_alone
         What of a single party's own others would see under these settings, in words; empty:
-        nothing, as all is in sums over several.
+        nothing, as all is in sums over several, which an algorithm from outside must say itself.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Algorithm:
     spans: bool = False
     saves: bool = True
     ours: bool = False
-    sample_sums: int = 0
+    sample_sums: int | None = None
     weighs: bool = False
     guarantee: str = ""
     trips: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import msgspec
 
@@ -16,6 +17,8 @@ from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
 
 _NAME = re.compile(r"[a-z][a-z0-9+-]*")
+#: What ``shown_alone`` is where an entry does not name it.
+_UNSAID = next(field.default for field in fields(Algorithm) if field.name == "shown_alone")
 _WORDS = ("about", "guarantee", "trips", "reference", "coordinator_sees", "parties_see")
 
 
@@ -29,8 +32,8 @@ def register_algorithm(algorithm: Algorithm) -> Algorithm:
     Raises
     ------
     ConfigError
-        If the name is taken, if it does not say what it guarantees and who sees what, or if its
-        rounds have phases or sums that no audit knows.
+        If the name is taken, if it does not say what it guarantees, who sees what and how much, or
+        if its rounds have phases or sums that no audit knows.
     """
     if not isinstance(algorithm, Algorithm):
         raise ConfigError(f"{algorithm!r} is no algorithm; register a weft Algorithm")
@@ -47,6 +50,7 @@ def register_algorithm(algorithm: Algorithm) -> Algorithm:
             f"solver '{name}' says ours = True, which marks what Weft recommends; leave it out"
         )
     _check_settings(algorithm)
+    _check_shown(algorithm)
     _check_rounds(algorithm)
     ALGORITHMS[name] = algorithm
     return algorithm
@@ -70,6 +74,28 @@ def _check_settings(algorithm: Algorithm) -> None:
         )
 
 
+def _check_shown(algorithm: Algorithm) -> None:
+    """Ledgers count, and parties refuse, by what an algorithm says that it shows of them.
+
+    Nobody could tell a default from an author who never thought of it.
+    """
+    name, sums = algorithm.name, algorithm.sample_sums
+    if sums is None:
+        raise ConfigError(
+            f"solver '{name}' does not say 'sample_sums', by which ledgers count; give the number "
+            "of sums over samples that a party opens in an iteration, 0 for none"
+        )
+    if type(sums) is not int or sums < 0:
+        raise ConfigError(
+            f"solver '{name}' has sample_sums = {sums!r}; give a whole number of at least 0"
+        )
+    if algorithm.shown_alone is _UNSAID:
+        raise ConfigError(
+            f"solver '{name}' does not say 'shown_alone', by which parties refuse; give a function "
+            "of settings that says what others see of a single party, '' for nothing"
+        )
+
+
 def _check_rounds(algorithm: Algorithm) -> None:
     """What an iteration sends must be in the table that audits go by."""
     coordinator = algorithm.coordinator
@@ -77,6 +103,12 @@ def _check_rounds(algorithm: Algorithm) -> None:
         raise ConfigError(f"the coordinator of solver '{algorithm.name}' is no Coordinator")
     if not issubclass(coordinator, RoundCoordinator):
         return
+    opened = sum("z" in phase.gets for phase in coordinator.phases)
+    if opened > (algorithm.sample_sums or 0):
+        raise ConfigError(
+            f"solver '{algorithm.name}' says sample_sums = {algorithm.sample_sums}, but its phases "
+            f"get sums over samples (z) {opened} times an iteration; say {opened}"
+        )
     for phase in coordinator.phases:
         scalars = [name for name, _ in phase.scalars]
         for what, given, known in (

@@ -20,6 +20,7 @@ from weft.crypto.memory import Draws
 from weft.crypto.pad import Pad
 from weft.crypto.paillier import PaillierSecret
 from weft.crypto.payload import name_cipher
+from weft.crypto.probing import check_hiding
 from weft.crypto.roots import root_of
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.crypto.streams import Streams
@@ -303,7 +304,8 @@ def register_cipher(kind: type[Pad], code: int) -> None:
     Raises
     ------
     ConfigError
-        If name or code are taken, or it makes no pads of its own.
+        If name or code are taken, or it makes no pads of its own, hides nothing, uses pads again
+        or does not open what it hid.
     """
     if not (isinstance(kind, type) and issubclass(kind, Pad)):
         raise ConfigError(f"{kind!r} is no cipher of padded words; register a subclass of Pad")
@@ -312,6 +314,7 @@ def register_cipher(kind: type[Pad], code: int) -> None:
             f"cipher '{kind.name}' makes the same pads as 'pad'; give it streams of its own, a "
             "subclass of Streams"
         )
+    check_hiding(kind)
     name_cipher(kind.name, code)
     _KINDS[kind.name] = kind
 

@@ -150,7 +150,7 @@ def _hyfdca(settings: Settings, classes: int, mean_square: float) -> tuple[int, 
 
 def _rounds(settings: Settings, classes: int, mean_square: float, norms: int) -> Forecast:
     """What a method in rounds takes: its own sums of an iteration, and one for a certificate."""
-    own = ALGORITHMS[settings.solver].sample_sums * classes
+    own = (ALGORITHMS[settings.solver].sample_sums or 0) * classes
     every = settings.certify_every or CERTIFY_EVERY
 
     def taken(iterations: int) -> int:
