@@ -44,7 +44,7 @@ def draw_figures(outcomes: Sequence[Outcome], folder: Path) -> list[str]:
             draw(axis, [outcome for outcome in outcomes if outcome.setup == setup])
             axis.set_title(_PANELS.get(setup, setup), fontsize=11)
         figure.suptitle(f"Figure {number}: {_TITLES[number % 2]}", fontsize=13, fontweight="bold")
-        figure.savefig(folder / f"figure-{number}.png", dpi=110)
+        figure.savefig(folder / f"figure-{number}.png", dpi=80)
     return sorted(remarks)
 
 

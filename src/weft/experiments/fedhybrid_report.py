@@ -164,11 +164,19 @@ def _page(rows: Sequence[Row], command: str, weigh: str, not_run: Mapping[str, s
     cells = {(row.setup, row.method): row for row in rows}
     lines.append("| method | " + " | ".join(name.replace("_", " ") for name in setups) + " |")
     lines.append("|---|" + "---|" * len(setups))
-    for method in dict.fromkeys(row.method for row in rows):
+    for method in sorted(dict.fromkeys(row.method for row in rows), key=_rank):
         told = [_cell(cells.get((setup, method))) for setup in setups]
         lines.append(f"| {method} | " + " | ".join(told) + " |")
     lines += ["", *(f"Not run: {name}: {reason}" for name, reason in not_run.items()), ""]
     return "\n".join(lines)
+
+
+def _rank(method: str) -> float:
+    """Baselines first, then FedHybrid by its Newton-type parties."""
+    if not method.startswith("FedH-"):
+        return -1.0
+    count = method.removeprefix("FedH-")
+    return {"G": 0.0, "N": math.inf}.get(count) or float(count if count.isdigit() else 0)
 
 
 def _cell(row: Row | None) -> str:

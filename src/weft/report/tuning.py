@@ -13,12 +13,13 @@ import pandas as pd
 
 from weft import __version__
 from weft.algorithms.settings import Settings
+from weft.channels.meter import LATENCIES
 from weft.config.reading import read_config
 from weft.report.plain import finite
 from weft.report.tuning_plot import plot_tuning
 from weft.tuning.choosing import Choice
 from weft.tuning.grey import FORMULA
-from weft.tuning.metrics import LATENCIES, NAMES
+from weft.tuning.metrics import NAMES
 from weft.tuning.search import Trial
 from weft.tuning.tuned import told_of, tuned_config
 

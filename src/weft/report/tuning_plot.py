@@ -191,7 +191,7 @@ def _room(axis: Any, choice: Choice, text: str) -> tuple[tuple[float, float], st
     corners = axis.get_window_extent().get_points() * points
     places = axis.transData.transform(np.column_stack(_places(sound))) * points
     (own,) = axis.transData.transform(np.column_stack(_places([choice.chosen]))) * points
-    found = []
+    found: list[tuple[int, int, int, tuple[float, float], str, str]] = []
     for across, way in (("left", 1), ("right", -1), ("center", 0)):
         for up, rise in (("bottom", 1), ("top", -1), ("center", 0)):
             if way == rise == 0:
@@ -200,9 +200,10 @@ def _room(axis: Any, choice: Choice, text: str) -> tuple[tuple[float, float], st
             low = own + offset - size * [(1 - way) / 2, (1 - rise) / 2]
             hidden = ((places > low) & (places < low + size)).all(axis=1).sum()
             outside = (low < corners[0]).sum() + (low + size > corners[1]).sum()
-            found.append((outside, hidden, len(found), tuple(offset.tolist()), across, up))
-    *_, offset, across, up = min(found)
-    return offset, across, up
+            place = (float(offset[0]), float(offset[1]))
+            found.append((int(outside), int(hidden), len(found), place, across, up))
+    *_, best, across, up = min(found)
+    return best, across, up
 
 
 def options_text(trial: Trial, how: str = "row") -> str:

@@ -222,4 +222,4 @@ def _finish(figure: Any, path: Path, title: str, note: str) -> None:
     # Every figure says how far its runs go, wherever it is shown.
     lines = [title, *wrap(note, 150)]
     figure.suptitle("\n".join(lines), fontsize=11)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=80)
