@@ -196,7 +196,8 @@ def plot_effects(findings: Findings, data: str, path: Path, note: str) -> str | 
             polish(axis)
     axes[0][0].set_ylabel(_NAMES["loss"])
     axes[1][0].set_ylabel(_NAMES["accuracy"])
-    axes[0][0].legend(title="taking part", frameon=False, fontsize=9)
+    if axes[0][0].lines:
+        axes[0][0].legend(title="taking part", frameon=False, fontsize=9)
     number = {"mnist": 6, "newsgroups": 7, "covtype": 8}[data]
     _finish(figure, path, f"Figure {number}: HyFDCA on {paper.title}", note)
     return None
