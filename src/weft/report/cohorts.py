@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.matching.axis import Axis, Ints
+from weft.matching.axis import Axis, Ints, Lists
 from weft.matching.roster import Roster
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Groups along an axis that a summary lists; of more, the largest.
 _MOST = 2000
+#: Parties of which a summary tells with whom they share samples.
+LISTED = 60
 #: Columns of all tiles up to which it is worked out who holds which, and changes of holders told.
 _MOST_COLUMNS, _MOST_RUNS = 200_000, 5000
 
@@ -33,7 +35,8 @@ def cohorts_of(roster: Roster) -> dict[str, Any]:
     its ``tiles``, as `spelled` writes numbers; rows also with ``labels``, the parties that have
     them. A cell lies in the tiles that its row and its column have in common. ``tile_party`` is the
     party of each tile, None where every party has one. ``more_rows`` and ``more_columns`` count
-    what is not listed, None: nothing.
+    what is not listed, None: nothing. ``totals`` count all groups: per party its ``samples``,
+    ``features`` and ``labels``, and of the first `LISTED` with whom each ``shares`` samples.
     """
     tiles = len(roster.rows.tile_cohorts)
     owners = roster.tile_party[:tiles]
@@ -41,14 +44,44 @@ def cohorts_of(roster: Roster) -> dict[str, Any]:
     rows, more_rows = _groups(roster.rows, np.arange(len(roster.rows.sizes)))
     for group, cohort in zip(rows, _kept(roster.rows.sizes), strict=True):
         group["labels"] = spelled(roster.rows.marked[cohort].tolist())
-    columns, more_columns = _groups(roster.columns, _without_constant(roster))
+    held = _without_constant(roster)
+    columns, more_columns = _groups(roster.columns, held)
     return {
         "tile_party": None if one_each else owners.tolist(),
         "rows": rows,
         "columns": columns,
         "more_rows": more_rows,
         "more_columns": more_columns,
+        "totals": _totals(roster, held),
     }
+
+
+def _totals(roster: Roster, columns: Ints) -> dict[str, Any]:
+    """What each party has in all groups, also in those that are not listed."""
+    rows, parties = roster.rows, len(roster.parties)
+    widths = np.zeros_like(roster.columns.sizes)
+    widths[columns] = roster.columns.sizes[columns]
+    return {
+        "samples": _held(rows.holders, rows.sizes, parties),
+        "features": _held(roster.columns.holders, widths, parties),
+        "labels": _held(rows.marked, rows.sizes, parties),
+        "shares": [spelled(_fellows(rows, party)) for party in range(min(parties, LISTED))],
+    }
+
+
+def _held(lists: Lists, sizes: Ints, parties: int) -> list[int]:
+    """Per party, the sizes of all groups that name it."""
+    found: Ints = np.zeros(parties, np.int64)
+    np.add.at(found, lists.values, np.repeat(sizes, lists.lengths))
+    return [int(total) for total in found]
+
+
+def _fellows(rows: Axis, party: int) -> list[int]:
+    """The others that hold some of a party's samples."""
+    mine = np.zeros(len(rows.sizes), bool)
+    mine[rows.cohorts[party]] = True
+    found = np.unique(rows.holders.values[np.repeat(mine, rows.holders.lengths)])
+    return [other for other in found.tolist() if other != party]
 
 
 def _without_constant(roster: Roster) -> Ints:

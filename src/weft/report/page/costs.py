@@ -57,7 +57,7 @@ def costs_section(source: Source) -> Html:
     return section(
         "costs",
         "Costs",
-        *(el("p", sentence) for sentence in _sentences(source.summary)),
+        *(el("p", sentence) for sentence in _sentences(source)),
         _choice(),
         _phases(phases, source.summary["name"]),
     )
@@ -89,8 +89,9 @@ def _choice() -> Html:
     )
 
 
-def _sentences(summary: dict[str, Any]) -> list[str]:
+def _sentences(source: Source) -> list[str]:
     """What the whole cost, and how much of that encryption took."""
+    summary = source.summary
     cost, phases = summary["cost"], summary["phases"].values()
     said = [
         f"{count(cost['round_trips'], 'round trip')}, {size(cost['bytes_down'])} to the parties "
@@ -98,7 +99,12 @@ def _sentences(summary: dict[str, Any]) -> list[str]:
         f"if parties work side by side, {seconds(cost['wall_seconds'])} on the clock of this run."
     ]
     counted = sum(phase["bytes_down"] + phase["bytes_up"] for phase in phases)
-    if counted < cost["bytes_down"] + cost["bytes_up"]:
+    if source.is_networked:
+        said.append(
+            "Bytes and seconds of phases are rounded: exact ones would tell how much the parties "
+            "hold."
+        )
+    elif counted < cost["bytes_down"] + cost["bytes_up"]:
         said.append("The run was interrupted and resumed: phases count from then on.")
     spent = summary["encryption"]
     everybody, coordinator = spent["parties"], spent["coordinator"]

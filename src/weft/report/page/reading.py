@@ -9,12 +9,14 @@ from typing import Any
 
 import pandas as pd
 
+from weft.channels.meter import LATENCIES
 from weft.channels.recording import MESSAGES, Recording
 from weft.errors import ConfigError
 from weft.model import Model, load_model
 from weft.report.audit import audit
 
-_LATENCY = 0.2575
+#: Seconds of a round trip where neither the run nor the reader says.
+_LATENCY = LATENCIES[1]
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Source:
     @property
     def is_comparison(self) -> bool:
         return "results" in self.summary
+
+    @property
+    def is_networked(self) -> bool:
+        """Whether it is of a run over a network, whose coordinator alone knows who holds what."""
+        return "cohorts" in self.summary and self.summary["cohorts"] is None
 
     @property
     def parties(self) -> list[str]:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.report.cohorts import read_numbers, spelled
+from weft.report.cohorts import LISTED, read_numbers, spelled
 from weft.report.page.markup import Html, el, section, table
 from weft.report.page.reading import Source
 from weft.report.page.words import count, names
 
-#: Groups that are drawn along an axis, and parties that a table lists.
+#: Groups that are drawn along an axis.
 MOST_DRAWN = 160
-_MOST_LISTED = 60
 #: Parties that the picture gives a colour each; of more it shows how many hold a cell.
 MOST_NAMED = 24
 
 
 def tiles_of(source: Source) -> dict[str, Any] | None:
-    """What the picture needs, as plain values; None in folders of earlier versions."""
+    """What the picture needs, as plain values; None where the folder does not say it."""
     cohorts = source.summary.get("cohorts")
     if not cohorts or not cohorts["rows"] or not cohorts["columns"]:
         return None
@@ -92,7 +91,12 @@ def feature_groups(source: Source) -> tuple[list[str], list[int]] | None:
 def tiles_section(source: Source, drawn: dict[str, Any] | None) -> Html:
     """The picture's place, and the same as a table."""
     if drawn is None:
-        told = "This folder does not say who holds which part; it was written by an older Weft."
+        told = (
+            "Who holds which part of the table is known to the coordinator only: sizes of groups "
+            "would tell how many samples others have in common."
+            if source.is_networked
+            else "This folder does not say who holds which part; it was written by an older Weft."
+        )
         return section("tiles", "Who holds what", el("p", told, cls="note"))
     cohorts, parties = source.summary["cohorts"], source.parties
     sizes = (
@@ -115,7 +119,9 @@ def tiles_section(source: Source, drawn: dict[str, Any] | None) -> Html:
         el("div", id="party-legend", cls="legend", role="group", aria_label="Parties to point out"),
         el("div", id="picture", cls="picture"),
         el("p", id="picture-told", cls="told", role="status", aria_live="polite"),
-        el("details", el("summary", "The same as a table"), _listed(cohorts, parties)),
+        el(
+            "details", el("summary", "The same as a table"), _listed(cohorts.get("totals"), parties)
+        ),
     )
 
 
@@ -124,35 +130,18 @@ def _groups(cohorts: dict[str, Any], axis: str) -> int:
     return len(cohorts[axis]) + (more["groups"] if more else 0)
 
 
-def _listed(cohorts: dict[str, Any], parties: Sequence[str]) -> Html:
+def _listed(totals: dict[str, Any] | None, parties: Sequence[str]) -> Html:
     """What each party brings, and with whom it shares samples."""
-    samples, features, labels = ([0] * len(parties) for _ in range(3))
-    fellows: list[set[int]] = [set() for _ in parties[:_MOST_LISTED]]
-    for group in cohorts["rows"]:
-        together = holders(cohorts, group)
-        for party in together:
-            samples[party] += group["size"]
-            if party < len(fellows):
-                fellows[party].update(together)
-        for party in read_numbers(group["labels"]):
-            labels[party] += group["size"]
-    for group in cohorts["columns"]:
-        for party in holders(cohorts, group):
-            features[party] += group["size"]
-    rows = []
-    for party, name in enumerate(parties[:_MOST_LISTED]):
-        others = [parties[p] for p in sorted(fellows[party] - {party})]
-        rows.append(
-            [
-                name,
-                f"{samples[party]:,}",
-                f"{features[party]:,}",
-                f"{labels[party]:,}",
-                names(others, 4) or "nobody",
-            ]
-        )
-    if len(parties) > _MOST_LISTED:
-        rows.append([f"… and {len(parties) - _MOST_LISTED:,} more", "", "", "", ""])
+    if totals is None:
+        told = "This folder does not say how much each party has; it was written by an older Weft."
+        return el("p", told, cls="note")
+    rows: list[list[object]] = []
+    for party, name in enumerate(parties[:LISTED]):
+        others = [parties[other] for other in read_numbers(totals["shares"][party])]
+        counted = [f"{totals[key][party]:,}" for key in ("samples", "features", "labels")]
+        rows.append([name, *counted, names(others, 4) or "nobody"])
+    if len(parties) > LISTED:
+        rows.append([f"… and {len(parties) - LISTED:,} more", "", "", "", ""])
     return table(
         ["party", "samples", "features", "labels", "shares samples with"],
         rows,

@@ -1,0 +1,115 @@
+"""What comes back to whoever submits a run: not who holds how much, and a page all the same."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from weft import Federation, Preparation, Settings, Tile
+from weft.config.reading import read_config
+from weft.network.presence import Presence
+from weft.network.results import SUMMARY, write_parcel
+from weft.network.submitting import write_out
+from weft.network.task import LinearTask
+from weft.report.summary import summarise
+
+CONFIG = """
+name = "three towns"
+[model]
+loss = "logistic"
+lambda = 0.1
+"""
+SETTINGS = Settings(lam=0.1, loss="logistic", gap=1e-3)
+#: Samples that only the first two have in common, and those of all three.
+PAIR, ALL = 137, 211
+
+
+@pytest.fixture(scope="module")
+def trained():
+    rng = np.random.default_rng(5)
+    ids = np.array([f"s{number}" for number in range(PAIR + ALL)], dtype=object)
+    labels = rng.integers(0, 2, len(ids)).astype(object)
+
+    def tile(rows, name):
+        return (Tile.make(ids[rows], [name], rng.normal(size=(len(rows), 1)), labels=labels[rows]),)
+
+    everyone = np.arange(len(ids))
+    tiles = {
+        "north": tile(everyone, "a"),
+        "south": tile(everyone, "b"),
+        "west": tile(everyone[PAIR:], "c"),
+    }
+    return Federation(tiles, Preparation()).train(SETTINGS)
+
+
+@pytest.fixture
+def parcel(trained, tmp_path):
+    """As the coordinator writes it; it has no party's part of the run."""
+    folder = tmp_path / "parcel"
+    folder.mkdir()
+    task = LinearTask(
+        name="three towns",
+        parties=tuple(trained.roster.parties),
+        settings=SETTINGS,
+        preparation=Preparation(),
+    )
+    write_parcel(folder, trained, task, Presence())
+    return folder
+
+
+def numbers(value):
+    """All numbers in plain values."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for item in value for number in numbers(item)]
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+
+def test_a_submitter_is_not_told_who_holds_how_much(trained, parcel):
+    told = json.loads((parcel / SUMMARY).read_text())
+    here = summarise(trained, SETTINGS, "three towns")
+    # In one hand it is there, and would tell what two parties share.
+    assert PAIR in numbers(here["cohorts"])
+    assert told["cohorts"] is None
+    assert told["feature_sets"] is None
+    found = numbers({key: value for key, value in told.items() if key != "settings"})
+    assert not {PAIR, ALL} & set(found)
+    # What is left of the rest is the same.
+    rounded = ("cohorts", "feature_sets", "phases", "encryption", "notes", "remarks")
+    for key in set(here) - set(rounded):
+        assert told[key] == here[key], key
+
+
+def test_phases_tell_no_exact_sizes_of_tables(trained, parcel):
+    told = json.loads((parcel / SUMMARY).read_text())
+    exact = trained.meter.to_dict()
+    assert told["phases"].keys() == exact.keys()
+    changed = 0
+    for phase, cost in told["phases"].items():
+        assert cost["calls"] == exact[phase]["calls"]
+        for key in ("bytes_down", "bytes_up", "slowest", "total"):
+            assert cost[key] == float(f"{cost[key]:.1e}")
+            assert cost[key] == pytest.approx(exact[phase][key], rel=0.05)
+            changed += cost[key] != exact[phase][key]
+    assert changed > len(exact)
+    # How many values the coordinator added follows from the sizes of groups.
+    assert trained.adder.cost.added > 0
+    assert told["encryption"]["coordinator"].keys() == {"seconds"}
+
+
+def test_a_networked_run_has_a_page_that_says_who_knows_the_rest(parcel, tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text(CONFIG)
+    plan = read_config(config, deployed=True)
+    out = tmp_path / "out"
+    _, remarks = write_out(parcel, out, plan, None, None, command="weft submit kit config.toml")
+    assert not any("report.html" in remark for remark in remarks)
+    page = (out / "report.html").read_text("utf-8")
+    assert "is known to the coordinator only" in page
+    assert "older Weft" not in page
+    assert "Bytes and seconds of phases are rounded" in page
+    assert "interrupted and resumed" not in page
+    assert '"tiles": null' in page or '"tiles":null' in page
+    assert len(pd.read_csv(out / "history.csv")) > 0
