@@ -232,7 +232,7 @@ def test_curves_are_the_history(folder, trained):
     assert grid["t"] == known["round_trips"].tolist()
     assert grid["b"] == (known["bytes_down"] + known["bytes_up"]).tolist()
     assert grid["c"] == pytest.approx(known["compute_seconds"].tolist(), rel=1e-5)
-    assert grid["i"] == known["certified_at"].tolist()
+    assert grid["i"] == known["iteration"].tolist()
     (primal,) = [s for s in loss["series"] if s["name"].startswith("certified loss")]
     assert primal["y"] == pytest.approx(known["primal"].tolist(), rel=1e-5)
 
@@ -381,3 +381,7 @@ def test_figures_for_papers_are_drawn_both_ways(weft, folder, tmp_path, monkeypa
     for kind in kinds:
         assert (tmp_path / "figures" / f"{kind}.png").read_bytes()[:4] == b"\x89PNG"
         assert "</svg>" in (tmp_path / "figures" / f"{kind}.svg").read_text("utf-8")
+    # Drawn weights are as private as the model.
+    for suffix in ("svg", "png"):
+        path = tmp_path / "figures" / f"coefficients.{suffix}"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 #: What limits a comparison where neither the command nor the config says: seconds, for most.
 _ROUND_TRIPS = 300
-_LATENCY = 0.2575
 #: Columns of a terminal from which on all latencies get a column of their own.
 _MOST_LATENCIES = 3
 _NARROWEST = 80
@@ -54,7 +53,10 @@ def compare(
         float | None,
         typer.Option(help="Modelled seconds for each, at most: computing + round trips."),
     ] = None,
-    latency: Annotated[float, typer.Option(help="Seconds of a round trip.")] = _LATENCY,
+    latency: Annotated[
+        float | None,
+        typer.Option(help="Seconds of a round trip; by default as from the US to Singapore."),
+    ] = None,
     gap: Annotated[
         float | None, typer.Option(help="Certified gap at which a run stops; 0: no such stop.")
     ] = None,
@@ -101,6 +103,7 @@ def compare(
     and columns. The folder gets comparison.csv, histories.csv, comparison.png, summary.json and
     report.html, in which curves can be switched on and off and drawn against any cost.
     """
+    from weft.channels.meter import LATENCIES
     from weft.comparison.choosing import named
     from weft.config.comparing import read_assignments
     from weft.config.reading import read_config
@@ -115,13 +118,14 @@ def compare(
     _check_assigned(assigned, names)
     told = _merged(plan.compare, assigned)
     limits = {"iterations": iterations, "round_trips": round_trips, "seconds": seconds}
-    settings = _settings(plan.settings, limits, latency, gap, lam, cipher)
+    trip = LATENCIES[1] if latency is None else latency
+    settings = _settings(plan.settings, limits, trip, gap, lam, cipher)
     comparison = _compare(
         plan,
         settings,
         names,
         told,
-        latency=latency,
+        latency=trip,
         test_share=test_share,
         keys=keys,
         other_cipher=cipher is not None,

@@ -110,7 +110,8 @@ def train(
         )
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(settings, progress=line, checkpointing=saving)
-        known = exposure_remarks(plan.ledger(ledger), list(problem.tiles))
+        book = plan.ledger(ledger)
+        known = exposure_remarks(book, list(problem.tiles))
         with building(folder, replace=resume) as draft:
             if recorder is not None:
                 # Before the report, which looks into it.
@@ -122,7 +123,8 @@ def train(
                 name=plan.name,
                 config=config,
                 feature_sets=feature_sets(problem.tiles, trained.roster.parties, trained.model),
-                remarks=known,
+                # The report may be handed on: where the ledger lies is nobody's business.
+                remarks=[said.replace(str(book.folder), book.folder.name) for said in known],
                 command=context.obj or "",
             )
     if saving is not None:

@@ -15,18 +15,16 @@ import pandas as pd
 
 from weft import __version__
 from weft.algorithms.settings import Settings
+from weft.channels.meter import LATENCIES
 from weft.comparison.choosing import CENTRAL
 from weft.comparison.running import Arena, Outcome
 from weft.report.cohorts import cohorts_of
 from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.history import certificates, history_frame
 from weft.report.holdings import kind_of
-from weft.report.page import PAGE, write_page
+from weft.report.page import add_page
 from weft.report.plain import finite
 from weft.report.summary import versions
-
-#: Seconds of a round trip: none, across Europe with encryption on top, and across the world.
-LATENCIES = (0.0, 0.2575, 0.8)
 
 
 @dataclass(frozen=True)
@@ -186,15 +184,10 @@ class Comparison:
             return Curve(outcome.name, outcome.kind, [], [], [], end)
         frame = history_frame(outcome.history)
         known = certificates(frame)
-        # A point stands where the run was when it was reached, not when it was measured.
-        costs = frame.drop_duplicates("iteration").set_index("iteration")
-        at = known["certified_at"].where(
-            known["certified_at"].isin(costs.index), known["iteration"]
-        )
-        costs = costs.loc[at]
-        trips = [0 if outcome.kind == "pooled" else int(t) for t in costs["round_trips"]]
+        # A point stands where its certificate came in: before, nobody knew how good it was.
+        trips = [0 if outcome.kind == "pooled" else int(t) for t in known["round_trips"]]
         seconds = [
-            c + self.latency * t for c, t in zip(costs["compute_seconds"], trips, strict=True)
+            c + self.latency * t for c, t in zip(known["compute_seconds"], trips, strict=True)
         ]
         distances = [(p - self.optimum) / self.optimum for p in known["primal"]]
         if end is not None:
@@ -232,8 +225,7 @@ def write_comparison(
     (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
-    write_page(folder, folder / PAGE)
-    return [remark] if remark else []
+    return [told for told in (remark, add_page(folder)) if told]
 
 
 def table_frame(comparison: Comparison) -> pd.DataFrame:

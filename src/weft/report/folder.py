@@ -13,7 +13,7 @@ from weft.algorithms.settings import Settings
 from weft.federation import Trained
 from weft.model import Model
 from weft.report.history import history_frame, write_history
-from weft.report.page import PAGE, write_page
+from weft.report.page import add_page
 from weft.report.path import edge_remark, has_path, path_frame
 from weft.report.path_plot import plot_path
 from weft.report.plots import plot_convergence
@@ -81,5 +81,5 @@ def write_files(
     (folder / "summary.md").write_text(to_markdown(summary), encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
-    write_page(folder, folder / PAGE)
+    remarks.append(add_page(folder))
     return [remark for remark in remarks if remark]

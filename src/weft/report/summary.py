@@ -19,6 +19,7 @@ from weft.losses import get_loss
 from weft.report.cohorts import cohorts_of
 from weft.report.holdings import kind_of
 from weft.report.path import choice_sentence, has_path, path_frame
+from weft.report.plain import finite
 
 
 def summarise(
@@ -38,7 +39,8 @@ def summarise(
     coordinator last guessed and proves nothing, or None. ``solver`` is the one that ran, while
     ``settings`` are as they were given. ``path`` has an entry for every λ of a run over several λ
     or folds, else None, and ``choice`` says which of them is released. ``phases`` are the meter's
-    counts, and ``cohorts`` say who holds how much, without any id.
+    counts, and ``cohorts`` say who holds how much, without any id. A number that is not finite is
+    None.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ def summarise(
         With which the run was started.
     """
     result, roster, head = trained.result, trained.roster, trained.head
-    return {
+    summary: dict[str, Any] = {
         "name": name,
         "stopped": result.stopped,
         "solver": trained.settings.solver,
@@ -88,6 +90,8 @@ def summarise(
         "weft": __version__,
         "versions": versions(),
     }
+    plain: dict[str, Any] = finite(summary)
+    return plain
 
 
 def versions() -> dict[str, str]:
@@ -159,8 +163,8 @@ def _encryption(trained: Outcome, spent: Spent | None) -> dict[str, Any]:
 def shortfall(summary: dict[str, Any]) -> str | None:
     """A sentence when the gap that was asked for is not certified, else None."""
     target, proof = summary["settings"]["gap"], summary["certificate"]
-    short = [row["lambda"] for row in summary["path"] or () if not row["gap"] <= (target or 0)]
-    if target is None or (proof is not None and proof["gap"] <= target and not short):
+    short = [row["lambda"] for row in summary["path"] or () if not _gap(row) <= (target or 0)]
+    if target is None or (proof is not None and _gap(proof) <= target and not short):
         return None
     where = f" at λ = {', '.join(f'{lam:g}' for lam in short)}" if short else ""
     if "min_batch" in summary["stopped"]:
@@ -181,24 +185,34 @@ def shortfall(summary: dict[str, Any]) -> str | None:
     )
 
 
+def _gap(proof: dict[str, Any]) -> float:
+    """The gap of a certificate; one that is not finite is None in a summary."""
+    return math.inf if proof["gap"] is None else float(proof["gap"])
+
+
+def figure(value: float | None, form: str = ".6g") -> str:
+    """A number of a summary in digits; None: it is not finite."""
+    return "not finite" if value is None else format(value, form)
+
+
 def certificate_sentence(summary: dict[str, Any]) -> str:
     """What is known about the model's loss, without a word more."""
     proof = summary["certificate"]
-    if proof is not None and proof["gap"] >= 1:
+    if proof is not None and _gap(proof) >= 1:
         return (
-            f"loss {proof['loss']:.6g}, measured at iteration {proof['iteration']}; nothing is "
+            f"loss {figure(proof['loss'])}, measured at iteration {proof['iteration']}; nothing is "
             "proved yet of how far central training could lower it"
         )
     if proof is not None:
         return (
-            f"loss {proof['loss']:.6g}, certified at iteration {proof['iteration']}: central "
+            f"loss {figure(proof['loss'])}, certified at iteration {proof['iteration']}: central "
             f"training on the pooled table could lower it by at most {percent(proof['gap'])}"
         )
     guess = summary["estimate"]
     if guess is not None:
         return (
-            f"loss about {guess['loss']:.6g}: an estimate of iteration {guess['iteration']}, not "
-            "certified, because not every party answered for the last model"
+            f"loss about {figure(guess['loss'])}: an estimate of iteration {guess['iteration']}, "
+            "not certified, because not every party answered for the last model"
         )
     return "the loss is not known, because not every party answered for the last model"
 
@@ -253,7 +267,7 @@ def _path_table(summary: dict[str, Any]) -> list[str]:
         cells = [f"{row['lambda']:g}"]
         if scored:
             cells.append(_spread(row, error))
-        cells += [f"{row['loss']:.6g}", f"{row['gap']:.2e}", str(row["round_trips"])]
+        cells += [figure(row["loss"]), figure(row["gap"], ".2e"), str(row["round_trips"])]
         if row["chosen"]:
             cells = [f"**{cell}**" for cell in cells]
         lines.append(f"| {' | '.join(cells)} |")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from weft.losses import get_loss
@@ -65,9 +66,9 @@ def _judged(known: dict[str, Any]) -> tuple[str, list[tuple[str, float | None, s
     return capital(f"on {known['where']}"), rows, "accuracy"
 
 
-def _alone(scores: dict[str, float]) -> list[tuple[str, float | None, str]]:
-    """The best parties first."""
-    ranked = sorted(scores.items(), key=lambda pair: -pair[1])
+def _alone(scores: dict[str, float | None]) -> list[tuple[str, float | None, str]]:
+    """The best parties first, last those whose score there is not."""
+    ranked = sorted(scores.items(), key=lambda pair: math.inf if pair[1] is None else -pair[1])
     return [(f"{name}, alone", value, _ALONE) for name, value in ranked[:_MOST_ALONE]]
 
 

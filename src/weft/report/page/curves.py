@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.algorithms.catalogue import ALGORITHMS
+from weft.channels.meter import LATENCIES
 from weft.report.drawing import gap_floor
 from weft.report.history import certificates
 from weft.report.page.markup import Html, el, section
@@ -22,7 +23,6 @@ from weft.report.page.words import digits
 MOST = 1500
 #: Distances to the optimum outside of these are drawn at the edge.
 _FLOOR, _CEILING = 1e-8, 1e3
-_PRESETS = (0.0, 0.2575, 0.8)
 _COLOURS = 8
 #: Costs that a page draws against: iterations, round trips, bytes, seconds of computing.
 _AXES = (
@@ -55,7 +55,7 @@ def _run(source: Source) -> dict[str, Any]:
     gap: list[dict[str, Any]] = []
     guessed = frame[frame["loss_estimate"].notna()]
     if len(guessed):
-        _add(grids, guessed, guessed["iteration"], [
+        _add(grids, guessed, [
             (loss, "loss_estimate", {"name": "estimate", "look": "grey", "line": True}),
             (gap, "gap_estimate", {"name": "estimate", "look": "grey", "line": True}),
         ])  # fmt: skip
@@ -64,7 +64,7 @@ def _run(source: Source) -> dict[str, Any]:
         part = known[known["lam"] == lam] if several else known
         look = {"look": number % _COLOURS, "dash": number // _COLOURS, "mark": True, "line": True}
         name = f"λ = {lam:g}" if several else ""
-        _add(grids, part, part["certified_at"], [
+        _add(grids, part, [
             (loss, "primal", look | {"name": name or "certified loss P(w)"}),
             (loss, "dual", look | ({"name": name, "faint": True} if several else
                                    {"name": "lower bound D(α)", "look": 1})),
@@ -142,12 +142,7 @@ def _algorithm(
     """One algorithm's certified points, and the model at the end as the judge sees it."""
     frame = source.history[source.history["algorithm"] == row["algorithm"]]
     known = certificates(frame)
-    # A point stands where the run was when it was reached, not when it was measured.
-    costs = frame.drop_duplicates("iteration").set_index("iteration")
-    at = known["certified_at"].where(known["certified_at"].isin(costs.index), known["iteration"])
-    places = costs.loc[at].reset_index()
-    places["distance"] = known["distance"].to_numpy()
-    places["gap"] = known["gap"].to_numpy()
+    places = known
     if row["distance"] is not None:
         end = frame.iloc[-1].copy()
         end["distance"], end["gap"] = row["distance"], row["gap"]
@@ -166,7 +161,7 @@ def _algorithm(
         "line": True,
         "bold": catalogued and ALGORITHMS[row["algorithm"]].ours,
     }
-    _add(grids, places, places["iteration"], [(distance, "distance", look), (gap, "gap", look)])
+    _add(grids, places, [(distance, "distance", look), (gap, "gap", look)])
 
 
 # ── points ────────────────────────────────────────────────────────────────────────────────────
@@ -175,16 +170,18 @@ def _algorithm(
 def _add(
     grids: list[dict[str, Any]],
     frame: pd.DataFrame,
-    iterations: pd.Series[Any],
     wanted: Sequence[tuple[list[dict[str, Any]], str, dict[str, Any]]],
 ) -> None:
-    """A grid for some rows of a history, and a series over it for each of some columns."""
+    """A grid for some rows of a history, and a series over it for each of some columns.
+
+    A certified point stands where its certificate came in: a curve says what was proved when.
+    """
     columns = [_floats(frame[column]) for _, column, _ in wanted]
     kept = thinned(columns, MOST)
     travelled = frame["bytes_down"].astype(float) + frame["bytes_up"].astype(float)
     grids.append(
         {
-            "i": _whole(iterations, kept),
+            "i": _whole(frame["iteration"], kept),
             "t": _whole(frame["round_trips"], kept),
             "b": _whole(travelled, kept),
             "c": _plain(_floats(frame["compute_seconds"])[kept]),
@@ -233,7 +230,7 @@ def curves_section(source: Source, charts: dict[str, Any]) -> Html:
     ]
     presets = [
         el("button", f"{seconds:g} s", type="button", data_latency=f"{seconds:g}")
-        for seconds in _PRESETS
+        for seconds in LATENCIES
     ]
     controls = el(
         "div",
@@ -269,9 +266,11 @@ def curves_section(source: Source, charts: dict[str, Any]) -> Html:
         for chart in charts["charts"]
     ]
     told = (
-        "Dots are certified points: upper bounds that the run itself has proved. Point at one, or "
-        "reach a chart with the tab key and walk with the arrows. Modelled seconds are the slowest "
-        "parties' computing plus the seconds of a round trip for each of them."
+        "Dots are certified points: upper bounds that the run itself has proved. Each stands where "
+        "its certificate came in, which may be iterations after the model that it is of: curves "
+        "say what was proved when. Point at one, or reach a chart with the tab key and walk with "
+        "the arrows. Modelled seconds are the slowest parties' computing plus the seconds of a "
+        "round trip for each of them."
     )
     return section(
         "convergence", "Convergence", controls, legend, *figures, el("p", told, cls="note")

@@ -27,6 +27,7 @@ _TINTS = (0.9, 0.5, 0.25)
 #: Parties upon whose colour words are white.
 _DEEP = (0, 1, 2, 6, 7)
 _SUFFIXES = ("svg", "png")
+_WEIGHTS = "coefficients"
 #: Weights of a class in a figure, and classes that it has panels for.
 _MOST_WEIGHTS, _MOST_PANELS = 20, 6
 #: Sets of holders that a key explains.
@@ -54,6 +55,9 @@ def write_figures(
             with replacing(path) as draft:
                 # The suffix decides on the format.
                 part = draft.with_suffix(f".{suffix}")
+                if name == _WEIGHTS:
+                    # As the model file itself, whose weights it tells.
+                    part.touch(mode=0o600)
                 remark = draw(part)
                 if remark is not None:
                     remarks.append(remark)
@@ -77,7 +81,7 @@ def _drawings(source: Source) -> dict[str, Drawing]:
         if summary.get("phases"):
             found["costs"] = lambda path: _draw_costs(summary, path)
         if source.model is not None:
-            found["coefficients"] = lambda path: _draw_weights(source, path)
+            found[_WEIGHTS] = lambda path: _draw_weights(source, path)
     if tiles_of(source) is not None:
         found["tiles"] = lambda path: _draw_tiles(source, path)
     return found

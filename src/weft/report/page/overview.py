@@ -8,7 +8,7 @@ from weft.losses import get_loss
 from weft.report.page.markup import Html, el, facts, items, table
 from weft.report.page.reading import Source
 from weft.report.page.words import capital, count, seconds, size
-from weft.report.summary import certificate_sentence, percent, shortfall
+from weft.report.summary import certificate_sentence, figure, percent, shortfall
 
 
 def overview(source: Source) -> Html:
@@ -23,7 +23,7 @@ def _run(summary: dict[str, Any]) -> Html:
     if proof is not None:
         proved = proof["gap"] is not None and proof["gap"] < 1
         shown.append(("certified gap", percent(proof["gap"]) if proved else "none yet"))
-        shown.append(("loss", f"{proof['loss']:.6g}"))
+        shown.append(("loss", figure(proof["loss"])))
     shown += [
         ("iterations", f"{summary['iterations']:,}"),
         ("round trips", f"{cost['round_trips']:,}"),

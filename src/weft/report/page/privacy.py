@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.channels.recording import Direction
+from weft.guards.terms import HIDING_CIPHERS
 from weft.report.audit import CHECKS
 from weft.report.fields import Form, Meaning, fields_of
 from weft.report.page.markup import Html, el, items, section, table
@@ -57,19 +58,32 @@ def _sentences(source: Source) -> list[str]:
             f"runs it. Every algorithm ran under the cipher {settings['cipher']} and the terms "
             "below, so that its cost is that of a real run. No party's ledger counts it."
         ]
-    cipher = settings["cipher"]
-    hidden = (
-        "The cipher was plain, which hides nothing: the coordinator could read every sum. That is "
-        "for simulation in one process."
-        if cipher == "plain"
-        else f"Every sum travelled under the cipher {cipher}, of which the coordinator has no key: "
-        "it added what it could not read."
-    )
-    said = [f"{hidden} {_SEES[settings['coordinator_sees']]}"]
+    said = [_hidden(settings["cipher"], settings["coordinator_sees"])]
     readers = source.summary["federation"].get("recipients")
     if readers:
         said.append(f"By the roster the model goes to {', '.join(readers)} and to nobody else.")
     return said
+
+
+def _hidden(cipher: str, sees: str) -> str:
+    """What the cipher kept from the coordinator, and what it saw by agreement."""
+    if cipher == "plain":
+        told = (
+            "The cipher was plain, which hides nothing: the coordinator could read every number "
+            "that parties sent to be added, and so every sum and the weights of the model. That is "
+            "for simulation in one process."
+        )
+        return told if sees == "nothing" else f"{told} {_SEES[sees]}"
+    if cipher in HIDING_CIPHERS:
+        return (
+            f"Every sum travelled under the cipher {cipher}, of which the coordinator has no key: "
+            f"it added what it could not read. {_SEES[sees]}"
+        )
+    told = (
+        f"Every sum travelled under the cipher {cipher}, which is not one of Weft's own. As its "
+        "author says, it hides what it carries from the coordinator; Weft does not know. "
+    )
+    return told + (f"If so: {_SEES[sees]}" if sees == "nothing" else _SEES[sees])
 
 
 # ── without a recording ───────────────────────────────────────────────────────────────────────
@@ -81,7 +95,7 @@ def _possible(summary: dict[str, Any]) -> list[Html]:
     if not phases:
         return []
     settings = summary["settings"]
-    plain = settings["cipher"] == "plain"
+    cipher = settings["cipher"]
     agreed = settings["coordinator_sees"] != "nothing"
     tables, short = [], list[list[object]]()
     ways: dict[Direction, tuple[str, str]] = {
@@ -90,9 +104,9 @@ def _possible(summary: dict[str, Any]) -> list[Html]:
     }
     for way, (side, caption) in ways.items():
         lines = _lines(way, phases, agreed=agreed)
-        short += _forms(side, way, phases, lines, plain)
+        short += _forms(side, way, phases, lines, cipher)
         rows = [
-            [heading(what), form.title, ", ".join(where), f"{calls:,}", _verdict(form, way, plain)]
+            [heading(what), form.title, ", ".join(where), f"{calls:,}", _verdict(form, way, cipher)]
             for (form, what), (where, calls) in lines.items()
         ]
         titles = ["what", "form", "phases", "calls", "verdict"]
@@ -119,7 +133,7 @@ def _forms(
     way: Direction,
     phases: dict[str, dict[str, Any]],
     lines: dict[tuple[Form, str], tuple[list[str], int]],
-    plain: bool,
+    cipher: str,
 ) -> list[list[object]]:
     """One line for every form in which something came to a side."""
     found: dict[Form, tuple[int, set[str]]] = {}
@@ -129,7 +143,7 @@ def _forms(
     rows: list[list[object]] = []
     for form, (kinds, seen) in found.items():
         calls = sum(phases[phase]["calls"] for phase in seen)
-        rows.append([side, form.title, _verdict(form, way, plain), f"{kinds:,}", f"{calls:,}"])
+        rows.append([side, form.title, _verdict(form, way, cipher), f"{kinds:,}", f"{calls:,}"])
     return rows
 
 
@@ -152,9 +166,13 @@ def _distinct(meanings: Any) -> list[Meaning]:
     return list(dict.fromkeys(meanings))
 
 
-def _verdict(form: Form, way: Direction, plain: bool) -> Html:
+def _verdict(form: Form, way: Direction, cipher: str) -> Html:
     if form in (Form.BLOCK, Form.SCALARS) and way == "up":
-        return _word("READABLE" if plain else "hidden")
+        if cipher == "plain":
+            return _word("READABLE")
+        # Scalars are under Weft's own masks, whatever cipher the blocks are under.
+        known = cipher in HIDING_CIPHERS or form is Form.SCALARS
+        return _word("hidden" if known else "hidden, as its author says")
     if form.hides:
         return _word("hidden" if way == "up" else "opens its own")
     if form in (Form.CLEAR, Form.WEIGHTS):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import PurePath
 from typing import Any
 
 from weft.report.page.markup import Html, el, facts, section, table
@@ -23,14 +25,41 @@ def rerun_section(source: Source) -> Html:
         "rerun",
         "Run it again",
         facts(shown),
-        _copied("command", "The command", summary.get("command") or None),
-        _copied("config", "config.toml, the federation and all that was asked for", source.config),
+        _copied(
+            "command",
+            "The command",
+            _without_folders(summary.get("command") or "") or None,
+            "Of files and folders it tells the names only, not where they lay.",
+        ),
+        _copied(
+            "config",
+            "config.toml, the federation and all that was asked for",
+            source.config,
+            "Shown as it was written, with every path and host in it: look it through before you "
+            "hand this page on.",
+        ),
         el("details", el("summary", "All settings"), _settings(summary["settings"])),
     )
 
 
-def _copied(key: str, title: str, text: str | None) -> Html:
-    """A text with a button that copies it."""
+def _without_folders(command: str) -> str:
+    """A command with the names of files in the place of their paths, which tell of a machine."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        # Whoever wrote the summary did not quote it.
+        words = command.split()
+    return shlex.join(map(_name_of, words))
+
+
+def _name_of(word: str) -> str:
+    option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    path = PurePath(value)
+    return f"{option}{equals}{path.name}" if len(path.parts) > 1 else word
+
+
+def _copied(key: str, title: str, text: str | None, told: str) -> Html:
+    """A text with a button that copies it, and a line about it."""
     if text is None:
         return Html()
     head = el(
@@ -40,7 +69,12 @@ def _copied(key: str, title: str, text: str | None) -> Html:
         cls="copied",
     )
     # Long configs of many parties scroll in their own box, which the keyboard can reach.
-    return el("div", head, el("pre", text, id=f"{key}-text", tabindex="0"))
+    return el(
+        "div",
+        head,
+        el("p", told, cls="note"),
+        el("pre", text, id=f"{key}-text", tabindex="0"),
+    )
 
 
 def _settings(settings: dict[str, Any]) -> Html:

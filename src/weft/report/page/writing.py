@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -46,10 +45,25 @@ def write_page(folder: Path, path: Path, *, latency: float | None = None) -> Non
     """
     source = read_folder(folder, latency)
     with replacing(path) as draft:
-        draft.write_text(page_of(source), encoding="utf-8")
         if source.model is not None:
             # As the model file itself, whose weights it tells.
-            os.chmod(draft, 0o600)
+            draft.touch(mode=0o600)
+        draft.write_text(page_of(source), encoding="utf-8")
+
+
+def add_page(folder: Path) -> str | None:
+    """Write the report into a new results folder; a sentence where that fails, else None.
+
+    A run may have taken days: whatever is wrong with its page must not cost it its model.
+    """
+    try:
+        write_page(folder, folder / PAGE)
+    except Exception as error:
+        return (
+            f"no {PAGE}: it could not be written ({type(error).__name__}: {error}); everything "
+            "else is there, and weft report tries again"
+        )
+    return None
 
 
 def page_of(source: Source) -> str:
