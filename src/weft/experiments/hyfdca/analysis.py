@@ -141,7 +141,8 @@ class Findings:
         values: dict[Measure, Floats] = {"loss": relative, "accuracy": scores}
         end = None if gone else ends(t, values, last, window, early=early)
         shown = t <= last
-        wide = max(window, round(3 * last / ALONG))
+        # Certified points are no noisy ones.
+        wide = 1 if case.method == "auto" else max(window, round(3 * last / ALONG))
         return Line(
             case,
             t[shown],

@@ -126,18 +126,14 @@ class Shares(NamedTuple):
     seconds: float
     effects: float
 
-    @property
-    def words(self) -> str:
-        if self == FULL:
-            return "all iterations and modelled seconds of the paper"
-        others = f"{self.effects:.3g} in settings of Figures 6 to 8 only"
-        return (
-            f"{self.iterations:.3g} of the paper's iterations, {self.seconds:.3g} of its modelled "
-            f"seconds{f', {others}' if self.effects not in (0, self.iterations) else ''}"
-        )
-
 
 FULL = Shares(1.0, 1.0, 1.0)
+Kind = Literal["iterations", "seconds", "effects"]
+_LENGTHS: dict[Kind, str] = {
+    "iterations": "iterations",
+    "seconds": "modelled seconds",
+    "effects": "iterations in settings that are in Figures 6 to 8 only",
+}
 #: By name.
 SCALES: dict[str, Shares] = {
     "tiny": Shares(0.004, 0.004, 0.0),
@@ -169,13 +165,19 @@ class Plan:
     def data(self) -> tuple[str, ...]:
         return tuple(self.shares)
 
+    def length(self, kind: Kind) -> str:
+        """How far runs go of what the paper's have: a part of a sentence."""
+        shares = {name: getattr(each, kind) for name, each in self.shares.items()}
+        told = ", ".join(f"{data_sets()[name].title} {share:.3g}" for name, share in shares.items())
+        if len(set(shares.values())) == 1:
+            share = next(iter(shares.values()))
+            told = "all" if share == 1 else f"{share:.3g}"
+        return f"{told} of the paper's {_LENGTHS[kind]}"
+
     @property
     def note(self) -> str:
-        """How far the runs go, in a sentence."""
-        if len(set(self.shares.values())) == 1:
-            return f"Length: {next(iter(self.shares.values())).words}."
-        told = (f"{data_sets()[name].title} {each.words}" for name, each in self.shares.items())
-        return f"Length: {'; '.join(told)}."
+        """How far all runs go, in a sentence."""
+        return f"Length: {'; '.join(self.length(kind) for kind in _LENGTHS)}."
 
     def cases(self) -> list[Case]:
         """All of them."""

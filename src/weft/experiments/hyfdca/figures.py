@@ -45,13 +45,8 @@ _NUMBERS: dict[Mode, int] = {"iterations": 3, "time": 5}
 _FLOOR = 1e-4
 
 
-def draw_all(findings: Findings, folder: Path, note: str) -> list[str]:
-    """All figures that there are runs for, as PNG.
-
-    Parameters
-    ----------
-    note
-        What every figure says of how far its runs go.
+def draw_all(findings: Findings, folder: Path) -> list[str]:
+    """All figures that there are runs for, as PNG; each says how far its runs go.
 
     Returns
     -------
@@ -62,17 +57,15 @@ def draw_all(findings: Findings, folder: Path, note: str) -> list[str]:
     for measure in MEASURES:
         for mode in MODES:
             path = folder / f"figure-{_NUMBERS[mode]}-{measure}.png"
-            remarks.append(plot_comparison(findings, mode, measure, path, note))
-    remarks.append(plot_costs(findings, folder / "figure-4.png", note))
+            remarks.append(plot_comparison(findings, mode, measure, path))
+    remarks.append(plot_costs(findings, folder / "figure-4.png"))
     for number, data in zip((6, 7, 8), ("mnist", "newsgroups", "covtype"), strict=True):
         if data in findings.plan.data and findings.plan.shares[data].effects:
-            remarks.append(plot_effects(findings, data, folder / f"figure-{number}.png", note))
+            remarks.append(plot_effects(findings, data, folder / f"figure-{number}.png"))
     return sorted({remark for remark in remarks if remark})
 
 
-def plot_comparison(
-    findings: Findings, mode: Mode, measure: Measure, path: Path, note: str
-) -> str | None:
+def plot_comparison(findings: Findings, mode: Mode, measure: Measure, path: Path) -> str | None:
     """Figures 3 and 5: all methods, a row for each data set and a column for each setting."""
     data = findings.plan.data
     figure = new_figure(11.5, 2.9 * len(data) + 1.1)
@@ -95,10 +88,11 @@ def plot_comparison(
     for axis in axes[-1]:
         axis.set_xlabel(under[mode])
     _legend(figure, axes)
-    equal = "equal iterations"
+    equal, kind = "equal iterations", findings.plan.length("iterations")
     if mode == "time":
         equal = f"equal modelled time, {LATENCY:g} s a round trip"
-    _finish(figure, path, f"Figure {_NUMBERS[mode]}: {_NAMES[measure]}, {equal}", note)
+        kind = findings.plan.length("seconds")
+    _finish(figure, path, f"Figure {_NUMBERS[mode]}: {_NAMES[measure]}, {equal}", f"length: {kind}")
     return None
 
 
@@ -132,7 +126,7 @@ def _draw_lines(axis: Any, lines: Sequence[Line], places: Sequence[Any], measure
     polish(axis)
 
 
-def plot_costs(findings: Findings, path: Path, note: str) -> str | None:
+def plot_costs(findings: Findings, path: Path) -> str | None:
     """Figure 4: what an iteration of the three methods is made of."""
     data = findings.plan.data
     figure = new_figure(11.5, 2.9 * len(data) + 1.1)
@@ -150,7 +144,7 @@ def plot_costs(findings: Findings, path: Path, note: str) -> str | None:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     title = f"Figure 4: what an iteration takes, at {LATENCY:g} s a round trip"
-    _finish(figure, path, title, note)
+    _finish(figure, path, title, f"means over runs of {findings.plan.length('iterations')}")
     return None
 
 
@@ -171,21 +165,23 @@ def _draw_bars(axis: Any, cases: Sequence[Any], findings: Findings) -> None:
     axis.tick_params(axis="x", labelsize=8)
 
 
-def plot_effects(findings: Findings, data: str, path: Path, note: str) -> str | None:
+def plot_effects(findings: Findings, data: str, path: Path) -> str | None:
     """Figures 6 to 8: HyFDCA by the number of parties and the fraction that takes part."""
     figure = new_figure(11.5, 6.6)
     if figure is None:
         return not_drawn("effects")
     paper = data_sets()[data]
     axes = figure.subplots(2, 3, squeeze=False, sharex=True)
+    cases = [findings.case(data, number, "hyfdca") for number in range(len(paper.settings))]
+    longest = max(findings.plan.target(case).iterations for case in cases)
     for column, first in enumerate((0, 3, 6)):
         settings = paper.settings[first : first + 3]
         for number, setting in enumerate(settings, start=first):
-            case = findings.case(data, number, "hyfdca")
-            line = findings.line(case, "iterations")
+            line = findings.line(cases[number], "iterations")
             if line is None:
                 continue
-            (x,) = _places(findings, [line], "iterations")
+            # Settings that are not compared may have shorter runs, which end before the others.
+            x = relative_iterations(line.iterations, longest, line.window)
             look = {"color": _SHADES[setting.fraction], "label": f"{setting.fraction:g}"}
             axes[0][column].plot(x, np.maximum(line.relative_loss, _FLOOR), **look)
             axes[1][column].plot(x, line.accuracy, **look)
@@ -199,6 +195,10 @@ def plot_effects(findings: Findings, data: str, path: Path, note: str) -> str | 
     if axes[0][0].lines:
         axes[0][0].legend(title="taking part", frameon=False, fontsize=9)
     number = {"mnist": 6, "newsgroups": 7, "covtype": 8}[data]
+    shares = findings.plan.shares[data]
+    note = f"length: {shares.iterations:.3g} of the paper's iterations"
+    if shares.effects != shares.iterations:
+        note = f"{note} in the settings of Figure 3, {shares.effects:.3g} in the others"
     _finish(figure, path, f"Figure {number}: HyFDCA on {paper.title}", note)
     return None
 

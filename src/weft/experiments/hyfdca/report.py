@@ -30,7 +30,7 @@ def write_report(folder: Path, findings: Findings, *, command: str) -> list[str]
         f"{platform.python_version()} and numpy {np.__version__}.",
         "",
     ]
-    remarks = draw_all(findings, folder, note)
+    remarks = draw_all(findings, folder)
     summary = json.dumps(finite(_summary(findings, command)), ensure_ascii=False, indent=1)
     texts = {
         "comparisons.csv": comparisons_frame(findings).to_csv(index=False),
