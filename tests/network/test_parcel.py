@@ -9,7 +9,8 @@ import pytest
 from weft import Federation, Preparation, Settings, Tile
 from weft.config.reading import read_config
 from weft.network.presence import Presence
-from weft.network.results import SUMMARY, write_parcel
+from weft.network.progress import Progress
+from weft.network.results import HISTORY, SUMMARY, write_parcel
 from weft.network.submitting import write_out
 from weft.network.task import LinearTask
 from weft.report.summary import summarise
@@ -77,9 +78,30 @@ def test_a_submitter_is_not_told_who_holds_how_much(trained, parcel):
     found = numbers({key: value for key, value in told.items() if key != "settings"})
     assert not {PAIR, ALL} & set(found)
     # What is left of the rest is the same.
-    rounded = ("cohorts", "feature_sets", "phases", "encryption", "notes", "remarks")
+    rounded = ("cohorts", "feature_sets", "phases", "encryption", "cost", "notes", "remarks")
     for key in set(here) - set(rounded):
         assert told[key] == here[key], key
+
+
+def only_two_digits(values, exact):
+    assert all(value == float(f"{value:.1e}") for value in values)
+    assert values == pytest.approx(exact, rel=0.05)
+    assert values != exact
+
+
+def test_totals_of_bytes_tell_no_exact_sizes_of_tables(trained, parcel):
+    """Between two runs that differ in one vector they would tell how many rows parties share."""
+    told = json.loads((parcel / SUMMARY).read_text())
+    kept = pd.read_parquet(parcel / HISTORY)
+    progress = Progress("a-run")
+    progress.begin(trained.roster.parties)
+    for record in trained.result.history:
+        progress.add(record, {})
+    for name in ("bytes_down", "bytes_up"):
+        exact = [getattr(record, name) for record in trained.result.history]
+        only_two_digits([told["cost"][name]], exact[-1:])
+        only_two_digits(kept[name].tolist(), exact)
+        only_two_digits([record[name] for record in progress.since().records], exact)
 
 
 def test_phases_tell_no_exact_sizes_of_tables(trained, parcel):
@@ -109,7 +131,7 @@ def test_a_networked_run_has_a_page_that_says_who_knows_the_rest(parcel, tmp_pat
     page = (out / "report.html").read_text("utf-8")
     assert "is known to the coordinator only" in page
     assert "older Weft" not in page
-    assert "Bytes and seconds of phases are rounded" in page
+    assert "Bytes, and seconds of phases, are rounded" in page
     assert "interrupted and resumed" not in page
     assert '"tiles": null' in page or '"tiles":null' in page
     assert len(pd.read_csv(out / "history.csv")) > 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from weft.report.plain import finite
+from weft.report.plain import finite, rounded
 
 if TYPE_CHECKING:
     # Whoever asks how a run gets on need not load what runs it.
@@ -24,6 +24,8 @@ log = logging.getLogger("weft.coordinator")
 State = Literal["starting", "running", "over", "failed", "stopped", "forgotten"]
 #: What a run trains: a linear model, or networks.
 Kind = Literal["linear", "neural"]
+#: What a linear run tells in two digits only: exact ones are sums of sizes of parties' tables.
+BYTES = ("bytes_down", "bytes_up")
 #: Seconds between two lines about iterations in the diary.
 _LINES = 5.0
 
@@ -150,8 +152,14 @@ class Progress:
                 run=self.run,
                 state=self._state,
                 kind=self._kind,
-                records=[asdict(record) for record in self._records[max(0, number) :]],
+                records=[self._plain(record) for record in self._records[max(0, number) :]],
                 parties=list(self._parties),
                 away=dict(self._away),
                 sentence=self._sentence,
             )
+
+    def _plain(self, record: Told) -> dict[str, Any]:
+        plain = asdict(record)
+        if self._kind == "linear":
+            plain |= {name: rounded(plain[name]) for name in BYTES if name in plain}
+        return plain

@@ -15,9 +15,11 @@ import pandas as pd
 from weft.coordination import Outcome
 from weft.errors import ProtocolError
 from weft.network.presence import Presence
+from weft.network.progress import BYTES
 from weft.network.task import LinearTask
 from weft.report.history import history_frame
 from weft.report.path import has_path, path_frame
+from weft.report.plain import rounded
 from weft.report.summary import summarise
 
 #: Folder of the parcel in that of a run.
@@ -60,7 +62,10 @@ def write_parcel(folder: Path, outcome: Outcome, task: LinearTask, presence: Pre
     (folder / _LETTERS).write_bytes(msgspec.msgpack.encode(sealed))
     summary = for_submitter(summarise(outcome, task.settings, task.name))
     (folder / SUMMARY).write_text(json.dumps(summary), encoding="utf-8")
-    history_frame(outcome.result.history).to_parquet(folder / HISTORY, index=False)
+    history = history_frame(outcome.result.history)
+    for name in BYTES:
+        history[name] = history[name].map(rounded)
+    history.to_parquet(folder / HISTORY, index=False)
     if has_path(outcome.result):
         frame = path_frame(outcome.result, task.settings.make_loss().task)
         frame.to_csv(folder / _PATH, index=False)
@@ -70,33 +75,27 @@ def write_parcel(folder: Path, outcome: Outcome, task: LinearTask, presence: Pre
 def for_submitter(summary: dict[str, Any]) -> dict[str, Any]:
     """A summary without what only a coordinator may know: who holds how much, with whom.
 
-    Exact bytes of a phase, or values that the coordinator added, are sums of sizes of the parties'
-    tables: a party that submits a run could work out from them how much others have in common. So
-    phases are rounded, and of encryption only seconds are left.
+    Exact bytes, and values that the coordinator added, are sums of sizes of the parties' tables: a
+    party that submits runs could work out from them how much others have in common. So bytes and
+    the phases' seconds are rounded, and of encryption only seconds are left.
     """
+    cost = summary["cost"]
     seconds = summary["encryption"]["coordinator"]["seconds"]
     return {
         **summary,
         "cohorts": None,
         "feature_sets": None,
+        "cost": {**cost, **{key: rounded(cost[key]) for key in BYTES}},
         "phases": {
-            phase: {
-                key: value if key == "calls" else _rounded(value) for key, value in cost.items()
-            }
+            phase: {key: value if key == "calls" else rounded(value) for key, value in cost.items()}
             for phase, cost in summary["phases"].items()
         },
         "encryption": {
-            "coordinator": {"seconds": _rounded(seconds)},
+            "coordinator": {"seconds": rounded(seconds)},
             "parties": None,
             "slowest": None,
         },
     }
-
-
-def _rounded(value: float) -> float:
-    """With two digits."""
-    kind = type(value)
-    return kind(float(f"{value:.1e}"))
 
 
 class Parcel:

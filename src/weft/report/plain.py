@@ -1,4 +1,4 @@
-"""Values that JSON can hold."""
+"""Values that JSON can hold, and no more digits of them than may be told."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def rounded(value: float) -> float:
+    """A size or a time with two digits, for those who may not know how large others' tables are."""
+    return type(value)(float(f"{value:.1e}"))

@@ -101,7 +101,7 @@ def _sentences(source: Source) -> list[str]:
     counted = sum(phase["bytes_down"] + phase["bytes_up"] for phase in phases)
     if source.is_networked:
         said.append(
-            "Bytes and seconds of phases are rounded: exact ones would tell how much the parties "
+            "Bytes, and seconds of phases, are rounded: exact ones would tell how much the parties "
             "hold."
         )
     elif counted < cost["bytes_down"] + cost["bytes_up"]:
