@@ -232,3 +232,17 @@ def test_a_page_tells_names_of_files_and_not_where_they_lay(trained, given, show
     assert "anna" not in command
     assert "Shown as it was written" in rest
     assert "/home/anna/north.csv" in rest
+
+
+def test_a_page_does_not_tell_where_the_ledger_lies(weft, hospitals, no_plot, tmp_path):
+    ledger = tmp_path / "anna" / "book"
+    outcome = weft("train", hospitals.write(), "--out", "r", "--ledger", ledger)
+    assert outcome.code == 0, outcome.err
+    # Whoever runs it is told where to look.
+    assert f"see weft ledger {ledger}" in " ".join(outcome.out.split())
+    page = (tmp_path / "r" / "report.html").read_text("utf-8")
+    assert "see weft ledger book" in page
+    assert str(ledger) not in page
+    assert str(ledger) not in json.dumps(
+        json.loads((tmp_path / "r" / "summary.json").read_text())["remarks"]
+    )

@@ -111,6 +111,7 @@ def train(
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(settings, progress=line, checkpointing=saving)
         book = plan.ledger(ledger)
+        lies = book.folder.resolve()
         known = exposure_remarks(book, list(problem.tiles))
         with building(folder, replace=resume) as draft:
             if recorder is not None:
@@ -124,7 +125,10 @@ def train(
                 config=config,
                 feature_sets=feature_sets(problem.tiles, trained.roster.parties, trained.model),
                 # The report may be handed on: where the ledger lies is nobody's business.
-                remarks=[said.replace(str(book.folder), book.folder.name) for said in known],
+                remarks=[
+                    said.replace(f"weft ledger {book.folder}", f"weft ledger {lies.name}")
+                    for said in known
+                ],
                 command=context.obj or "",
             )
     if saving is not None:
