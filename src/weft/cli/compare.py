@@ -54,8 +54,7 @@ def compare(
         typer.Option(help="Modelled seconds for each, at most: computing + round trips."),
     ] = None,
     latency: Annotated[
-        float | None,
-        typer.Option(help="Seconds of a round trip; by default as from the US to Singapore."),
+        float | None, typer.Option(help="Seconds of a round trip; by default US to Singapore.")
     ] = None,
     gap: Annotated[
         float | None, typer.Option(help="Certified gap at which a run stops; 0: no such stop.")
@@ -116,7 +115,6 @@ def compare(
     names = named(algorithms)
     assigned = read_assignments(set_ or [])
     _check_assigned(assigned, names)
-    told = _merged(plan.compare, assigned)
     limits = {"iterations": iterations, "round_trips": round_trips, "seconds": seconds}
     trip = LATENCIES[1] if latency is None else latency
     settings = _settings(plan.settings, limits, trip, gap, lam, cipher)
@@ -124,7 +122,7 @@ def compare(
         plan,
         settings,
         names,
-        told,
+        _merged(plan.compare, assigned),
         latency=trip,
         test_share=test_share,
         keys=keys,
