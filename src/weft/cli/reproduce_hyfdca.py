@@ -23,7 +23,7 @@ def hyfdca(
         str,
         typer.Option(
             metavar="SCALE",
-            help="How much of the paper's lengths: tiny (0.004), small (0.02), medium (0.2), full "
+            help="How much of the paper's lengths: tiny (0.004), small (0.01), medium (0.2), full "
             "or any share; or one for each data set, mnist=1,newsgroups=0.1. Figures say it.",
         ),
     ] = "small",

@@ -137,7 +137,7 @@ _LENGTHS: dict[Kind, str] = {
 #: By name.
 SCALES: dict[str, Shares] = {
     "tiny": Shares(0.004, 0.004, 0.0),
-    "small": Shares(0.02, 0.02, 0.01),
+    "small": Shares(0.01, 0.01, 0.005),
     "medium": Shares(0.2, 0.2, 0.1),
     "full": FULL,
 }
