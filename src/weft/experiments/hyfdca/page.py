@@ -76,7 +76,9 @@ def _words(findings: Findings) -> list[str]:
         "of MNIST here are up to 20 long. `HyFDCA, ‖x‖ ≤ 1` is the same method on the same "
         "problem in other units: cells divided by the longest ‖x‖, λ by its square. `HyFDCA safe` "
         "is Weft's own step rule at the paper's IIC, on the data as they are. `Weft auto` is what "
-        "Weft does where everybody takes part: a point in the figures where its curve ends.",
+        "Weft does where everybody takes part: a point in the figures where its curve ends. It is "
+        "not run with 5,000 parties, which one machine would have to be in turn in every round "
+        "trip.",
         "- HyFDCA is encrypted (`pad`) and what that takes is measured; FedAvg and HyFEM send "
         "weights in the clear, as in the paper. Modelled seconds of an iteration: the slowest "
         "party's computing and encryption, the coordinator's work, and "
