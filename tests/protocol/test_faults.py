@@ -86,7 +86,9 @@ def test_totals_stay_consistent_after_one_party_misses_a_phase_now_and_then(
     patchwork, simulate, quick, phase, local, unlabelled, fault
 ):
     tiles = patchwork(unlabelled=unlabelled)
-    for party in tiles:
+    # Each party meets both faults, one of them with labels everywhere and the other without.
+    first = (fault == "dead") == bool(unlabelled)
+    for party in list(tiles)[first::2]:
         plan = at(phase, party, 3, 6, 7, 11, 13, fault=fault)
         # Squared loss: hinge would hide a difference once both sides reach the end of the box.
         settings = quick(loss="squared", local=local, iterations=13)
@@ -99,13 +101,16 @@ def test_totals_stay_consistent_after_one_party_misses_a_phase_now_and_then(
         assert_certified_as_centrally(simulation)
 
 
-@pytest.mark.parametrize("spared", [("north", "south"), ("east", "west")], ids="-".join)
 @pytest.mark.parametrize("participation", ["everyone", 0.75, {"cyclic": 2}], ids=str)
 @pytest.mark.parametrize("unlabelled", [(), ("east",)], ids=["labels everywhere", "at some"])
 @pytest.mark.parametrize("local", ["safe", "practical", "theory"])
 def test_totals_stay_consistent_under_random_faults(
-    patchwork, simulate, quick, local, unlabelled, participation, spared
+    patchwork, simulate, quick, local, unlabelled, participation
 ):
+    # Those who never fail, and with them the loss, meet every value of the three, and every pair.
+    turn = ["safe", "practical", "theory"].index(local) + len(unlabelled)
+    turn += ["everyone", 0.75, {"cyclic": 2}].index(participation)
+    spared = (("north", "south"), ("east", "west"))[turn % 2]
     seed = len(local) + len(unlabelled) + len(str(participation))
     loss = "hinge" if "north" in spared else "squared"
     settings = quick(loss=loss, local=local, participation=participation, seed=seed, iterations=30)
@@ -132,7 +137,7 @@ def test_faults_have_the_same_consequences_under_encryption(
     runs = []
     for cipher in ("plain", "pad"):
         settings = quick(
-            local=local, participation=participation, seed=seed, iterations=30, cipher=cipher
+            local=local, participation=participation, seed=seed, iterations=24, cipher=cipher
         )
         plan = by_chance(0.3, seed, phases)
         runs.append(simulate(patchwork(unlabelled=unlabelled), settings, PREPARATION, plan=plan))
