@@ -51,6 +51,7 @@ def shell(capsys, monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_every_command_works_and_prints_what_the_page_shows(shell, tmp_path):
     said, typed = [], []
     for before, kind, body in _BLOCK.findall((DOCS / "tutorial.md").read_text()):

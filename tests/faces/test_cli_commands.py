@@ -42,6 +42,7 @@ def test_the_demo_explains_itself_and_writes_results(weft, tmp_path):
     assert (tmp_path / "results" / "model.npz").is_file()
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize(
     ("name", "suffix", "cutting"),
     [

@@ -196,9 +196,16 @@ def test_progress_names_the_lambda_of_a_path(trained):
     assert progress_text(trained.result.history[0]).startswith("λ = 0.1 · iteration 1 · ")
 
 
-@pytest.mark.parametrize("folds", [True, False], ids=["folds", "no folds"])
-@pytest.mark.parametrize("task", ["classification", "regression"])
-@pytest.mark.parametrize("rows", [1, 3])
+# Every pair of values.
+@pytest.mark.parametrize(
+    ("folds", "task", "rows"),
+    [
+        (True, "classification", 1),
+        (True, "regression", 3),
+        (False, "regression", 1),
+        (False, "classification", 3),
+    ],
+)
 def test_every_path_can_be_drawn(frame, tmp_path, folds, task, rows):
     shown = frame[frame["chosen"]] if rows == 1 else frame
     if not folds:
@@ -254,9 +261,11 @@ def test_folds_that_no_sample_falls_into_do_not_hide_the_others(weft, hospitals,
     assert is_picture(tmp_path / "results" / "path.png")
 
 
-@pytest.mark.parametrize("folds", [0, 3])
-@pytest.mark.parametrize("when_missing", ["stop", "hyfdca"])
-@pytest.mark.parametrize("rounds", [44, 52])
+# Every pair of values.
+@pytest.mark.parametrize(
+    ("folds", "when_missing", "rounds"),
+    [(0, "stop", 44), (3, "hyfdca", 44), (3, "stop", 52), (0, "hyfdca", 52)],
+)
 def test_a_path_that_a_party_leaves_is_reported_as_far_as_it_went(
     tmp_path, monkeypatch, folds, when_missing, rounds
 ):
