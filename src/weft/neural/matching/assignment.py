@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from weft.neural.matching.classifiers import Floats, Ints
 
@@ -29,6 +27,9 @@ def assign(costs: Floats, openings: Floats, steps: Floats) -> Ints:
         chosen = _assign_freely(costs, openings + steps[0])
         if np.count_nonzero(chosen == NEW) <= len(steps):
             return chosen
+    # It takes a fifth of a second to load, in every process that only reads settings.
+    from scipy.optimize import linear_sum_assignment
+
     table = np.hstack((costs, np.add.outer(openings, steps).astype(costs.dtype)))
     _, chosen = linear_sum_assignment(table)
     chosen[chosen >= costs.shape[1]] = NEW
@@ -47,6 +48,9 @@ def _assign_freely(costs: Floats, openings: Floats) -> Ints:
     best[costs[np.arange(neurons), best] >= openings] = NEW
     if np.bincount(best + 1, minlength=2)[1:].max() <= 1:
         return best
+    from scipy.optimize import linear_sum_assignment
+    from scipy.sparse.csgraph import connected_components
+
     chosen = np.full(neurons, NEW, dtype=np.int64)
     one, other = np.nonzero(costs < openings[:, None])
     graph = coo_array(
