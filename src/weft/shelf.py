@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ class Shelf:
 
     def __init__(self, party: str, folder: Path | None) -> None:
         self._party, self._folder = party, folder
+        #: Iterations of its checkpoints; None: not looked up yet.
+        self._known: set[int] | None = None
 
     def _file(self, iteration: int) -> Path:
         if self._folder is None:
@@ -41,6 +44,8 @@ class Shelf:
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = {f"keys.{name}": value for name, value in keys.items()}
         save_arrays(path, {**state, **kept, "content": content})
+        if self._known is not None:
+            self._known.add(iteration)
 
     def take(self, iteration: int, content: NDArray[np.uint8]) -> tuple[Arrays, Arrays]:
         """State and keys of a checkpoint, which must be of the same content."""
@@ -79,10 +84,17 @@ class Shelf:
 
     def forget_before(self, iteration: int) -> None:
         """Delete older checkpoints: a newer set is complete."""
-        keep = self._file(iteration)
-        mine = keep.name.rpartition(".npz")[0].rpartition(".")[0]
-        for path in keep.parent.iterdir():
-            stem, _, number = path.stem.rpartition(".")
-            older = number.isdigit() and path.suffix == ".npz" and path != keep
-            if stem == mine and older:
-                path.unlink(missing_ok=True)
+        if self._known is None:
+            # Once, for what a killed run has left: thousands of parties may share a folder.
+            self._known = self._found()
+        for older in self._known - {iteration}:
+            self._file(older).unlink(missing_ok=True)
+        self._known &= {iteration}
+
+    def _found(self) -> set[int]:
+        """Iterations of this party's checkpoints that are in the folder."""
+        last = self._file(0)
+        begin = last.name.removesuffix("0.npz")
+        names = (name for name in os.listdir(last.parent) if name.startswith(begin))
+        numbers = (name[len(begin) :].removesuffix(".npz") for name in names)
+        return {int(number) for number in numbers if number.isdigit()}

@@ -66,8 +66,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def save_every(self) -> int:
-        """Iterations after which a run saves itself."""
-        return self.paper.iterations // 20
+        """Iterations after which a run saves itself; every party has a file of its own."""
+        return self.paper.iterations // (20 if self.setting.count <= 500 else 4)
 
     @property
     def encrypts(self) -> bool:
