@@ -41,7 +41,6 @@ SOME = [
     ("newton-cg", "squared_hinge"),
     ("newton-cg", "huber"),
 ]
-every_method = pytest.mark.parametrize(("solver", "loss"), METHODS)
 
 
 def irregular(table: Table) -> Split:
@@ -106,8 +105,16 @@ def assert_certified(
     assert "certified gap" in trained.result.stopped
 
 
-@every_method
-@pytest.mark.parametrize("cutting", CUTTINGS)
+#: Every loss and every solver on every cutting; two solvers share the cuttings of a smooth loss.
+CASES = [
+    (solver, loss, cutting)
+    for turn, (solver, loss) in enumerate(METHODS)
+    for cutting in (list(CUTTINGS) if loss in KINKED else list(CUTTINGS)[turn % 2 :: 2])
+]
+assert {case[1:] for case in CASES} == {(loss, cut) for loss in PARAMETERS for cut in CUTTINGS}
+
+
+@pytest.mark.parametrize(("solver", "loss", "cutting"), CASES)
 def test_every_cutting_gives_the_central_optimum(
     judge: Any, tables: Any, solver: str, loss: str, cutting: str
 ) -> None:
