@@ -85,16 +85,8 @@ def test_every_cutting_gives_the_central_optimum(
     assert_optimal(judge, train(split, loss), split, loss)
 
 
-#: Every loss on two cuttings, every cutting with four losses. Where labels are at first holders,
-#: below, a part is drawn with every loss on three cuttings.
-DRAWN = [
-    (loss, cutting)
-    for turn, loss in enumerate(LOSSES)
-    for cutting in (("rows", "grid"), ("dealt", "overlapping"))[turn % 2]
-]
-
-
-@pytest.mark.parametrize(("loss", "cutting"), DRAWN)
+@every_loss
+@pytest.mark.parametrize("cutting", ["rows", "grid", "dealt", "overlapping"])
 def test_drawing_a_part_of_the_samples_gives_the_central_optimum(
     judge: Any, tables: Any, loss: str, cutting: str
 ) -> None:
@@ -103,12 +95,11 @@ def test_drawing_a_part_of_the_samples_gives_the_central_optimum(
 
 
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("iic", [0.2, 1.0])
 @every_cutting
 def test_norms_per_cohort_give_the_central_optimum(
-    judge: Any, tables: Any, loss: str, cutting: str
+    judge: Any, tables: Any, loss: str, cutting: str, iic: float
 ) -> None:
-    # Every cutting and either loss with a part of the samples and with all.
-    iic = (0.2, 1.0)[(list(CUTTINGS).index(cutting) + (loss == "hinge")) % 2]
     split = cut(table_for(tables, loss), cutting)
     assert_optimal(judge, train(split, loss, iic=iic, norms="cohort"), split, loss)
 
