@@ -74,7 +74,7 @@ class Follower:
         classes = self._halves[0].w.shape[1]
         newest = np.full(self._width, -1)
         for half, columns in zip(self._halves, self._columns, strict=True):
-            np.maximum.at(newest, columns, half.iteration)
+            newest[columns] = np.maximum(newest[columns], half.iteration)
         w = np.zeros((self._width, classes))
         added = np.zeros_like(w)
         for half, columns in zip(self._halves, self._columns, strict=True):

@@ -28,7 +28,7 @@ _LONG_ROWS = ("mnist", "covtype")
 _AUTO_GAP, _AUTO_TRIPS = 1e-3, 200
 _NEVER = 10**9
 #: Parties up to which it is run: all of them work in every round trip, one after the other here.
-_MOST_AUTO = 500
+_MOST_AUTO = 150
 #: Iterations of the shortest run.
 _FEWEST = 10
 

@@ -77,8 +77,8 @@ def _words(findings: Findings) -> list[str]:
         "problem in other units: cells divided by the longest ‖x‖, λ by its square. `HyFDCA safe` "
         "is Weft's own step rule at the paper's IIC, on the data as they are. `Weft auto` is what "
         "Weft does where everybody takes part: a point in the figures where its curve ends. It is "
-        "not run with 5,000 parties, which one machine would have to be in turn in every round "
-        "trip.",
+        "not run with 500 and 5,000 parties, which one machine would have to be in turn in every "
+        "round trip.",
         "- HyFDCA is encrypted (`pad`) and what that takes is measured; FedAvg and HyFEM send "
         "weights in the clear, as in the paper. Modelled seconds of an iteration: the slowest "
         "party's computing and encryption, the coordinator's work, and "
@@ -86,7 +86,7 @@ def _words(findings: Findings) -> list[str]:
         "more where parties come back after an absence (`safe` one less); the paper counts "
         f"{ROUND_TRIPS}. FedAvg and HyFEM take one.",
         "- P_R is (P − P*)/P*, with liblinear's P*, or the lowest that any run came to (Table 5 "
-        "has both). P is evaluated after some 40 iterations on the way to each end, and after 8 in "
+        "has both). P is evaluated after some 30 iterations on the way to each end, and after 6 in "
         "the last ω of it, ω as in section 7.4 and scaled with the length: what is compared are "
         "means over these. Curves are moving averages over ω, or over as many iterations as hold "
         "three evaluations.",

@@ -7,9 +7,9 @@ import math
 from weft.experiments.hyfdca.cases import Target
 
 #: Evenly spaced, on the way to each end.
-ALONG = 40
+ALONG = 30
 #: Within the window that the value at an end is averaged over.
-_WITHIN = 8
+_WITHIN = 6
 
 
 class Points:
