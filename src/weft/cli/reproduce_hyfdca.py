@@ -38,7 +38,8 @@ def hyfdca(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Another share for the 18 settings that are in Figures 6 to 8 only; 0: not run.",
+            help="Another share for the 18 settings that are in Figures 6 to 8 only; 0, as in tiny "
+            "and small: not run.",
         ),
     ] = None,
     only: Annotated[
@@ -256,8 +257,9 @@ def _ends(findings: Findings) -> Table:
     title = "relative loss, accuracy after equal iterations"
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     grid.add_column("", no_wrap=True)
-    for name in TITLES.values():
-        grid.add_column(name, justify="right")
+    for method, name in TITLES.items():
+        short = {"unit": "‖x‖ ≤ 1", "safe": "safe", "auto": "auto"}.get(method, name)
+        grid.add_column(short, justify="right", no_wrap=True)
     for data in findings.plan.data:
         paper = data_sets()[data]
         for setting in paper.compared:
@@ -268,6 +270,6 @@ def _ends(findings: Findings) -> Table:
                 if line is None or line.end is None:
                     cells.append("diverged" if line is not None and line.diverged else "–")
                 else:
-                    cells.append(f"{line.end['loss']:.2g} {line.end['accuracy']:.1%}")
-            grid.add_row(f"{paper.title} {setting.label}", *cells)
+                    cells.append(f"{line.end['loss']:.1g} {line.end['accuracy']:.0%}")
+            grid.add_row(f"{paper.title} {setting.label.replace(' parties', '')}", *cells)
     return grid

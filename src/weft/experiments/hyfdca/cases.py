@@ -146,7 +146,7 @@ _LENGTHS: dict[Kind, str] = {
 #: By name.
 SCALES: dict[str, Shares] = {
     "tiny": Shares(0.004, 0.004, 0.0),
-    "small": Shares(0.01, 0.01, 0.005),
+    "small": Shares(0.01, 0.01, 0.0),
     "medium": Shares(0.2, 0.2, 0.1),
     "full": FULL,
 }
@@ -180,7 +180,7 @@ class Plan:
         told = ", ".join(f"{data_sets()[name].title} {share:.3g}" for name, share in shares.items())
         if len(set(shares.values())) == 1:
             share = next(iter(shares.values()))
-            told = "all" if share == 1 else f"{share:.3g}"
+            told = {0: "none", 1: "all"}.get(share, f"{share:.3g}")
         return f"{told} of the paper's {_LENGTHS[kind]}"
 
     @property

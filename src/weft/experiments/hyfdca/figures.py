@@ -60,7 +60,7 @@ def draw_all(findings: Findings, folder: Path) -> list[str]:
             remarks.append(plot_comparison(findings, mode, measure, path))
     remarks.append(plot_costs(findings, folder / "figure-4.png"))
     for number, data in zip((6, 7, 8), ("mnist", "newsgroups", "covtype"), strict=True):
-        if data in findings.plan.data and findings.plan.shares[data].effects:
+        if data in findings.plan.data:
             remarks.append(plot_effects(findings, data, folder / f"figure-{number}.png"))
     return sorted({remark for remark in remarks if remark})
 
@@ -198,7 +198,8 @@ def plot_effects(findings: Findings, data: str, path: Path) -> str | None:
     shares = findings.plan.shares[data]
     note = f"length: {shares.iterations:.3g} of the paper's iterations"
     if shares.effects != shares.iterations:
-        note = f"{note} in the settings of Figure 3, {shares.effects:.3g} in the others"
+        others = f"{shares.effects:.3g} in the others" if shares.effects else "others not run"
+        note = f"{note} in the settings of Figure 3, {others}"
     _finish(figure, path, f"Figure {number}: HyFDCA on {paper.title}", note)
     return None
 

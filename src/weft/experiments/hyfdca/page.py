@@ -174,8 +174,7 @@ def _figures(findings: Findings) -> list[str]:
     lines = ["## Figures", ""]
     names = ["figure-3-loss", "figure-3-accuracy", "figure-4", "figure-5-loss", "figure-5-accuracy"]
     numbers = {"mnist": 6, "newsgroups": 7, "covtype": 8}
-    shares = findings.plan.shares
-    names += [f"figure-{numbers[data]}" for data in shares if shares[data].effects]
+    names += [f"figure-{numbers[data]}" for data in findings.plan.data]
     for name in names:
         lines += [f"![{name.replace('-', ' ')}]({name}.png)", ""]
     return lines
