@@ -178,7 +178,8 @@ def plot_effects(findings: Findings, data: str, path: Path) -> str | None:
         settings = paper.settings[first : first + 3]
         for number, setting in enumerate(settings, start=first):
             line = findings.line(cases[number], "iterations")
-            if line is None:
+            # Runs of an earlier command may lie there, of a length that nobody asked for now.
+            if line is None or cases[number] not in findings.plan.cases():
                 continue
             # Settings that are not compared may have shorter runs, which end before the others.
             x = relative_iterations(line.iterations, longest, line.window)
