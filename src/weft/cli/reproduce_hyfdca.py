@@ -270,6 +270,7 @@ def _ends(findings: Findings) -> Table:
                 if line is None or line.end is None:
                     cells.append("diverged" if line is not None and line.diverged else "–")
                 else:
-                    cells.append(f"{line.end['loss']:.1g} {line.end['accuracy']:.0%}")
+                    # In two lines, for narrow terminals.
+                    cells.append(f"{line.end['loss']:.2g}\n{line.end['accuracy']:.1%}")
             grid.add_row(f"{paper.title} {setting.label.replace(' parties', '')}", *cells)
     return grid
