@@ -12,8 +12,8 @@ from weft.data.synthetic import scaled_squares
 from weft.experiments import fedhybrid as setups
 from weft.experiments.fedhybrid_report import rows_of
 from weft.experiments.fedhybrid_study import Outcome, Study, fedh
+from weft.experiments.grid_search import tune
 from weft.experiments.trials import Course, Trial
-from weft.experiments.tuning import tune
 from weft.losses import get_loss
 
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from weft.algorithms.fedhybrid.local import Weighting
 from weft.experiments.fedhybrid import Setup
+from weft.experiments.grid_search import tune
 from weft.experiments.trials import Course, Progress, Trial
-from weft.experiments.tuning import tune
 
 #: Distances (P − P*)/P* that the table counts iterations to.
 COARSE, FINE = 1e-4, 1e-6
