@@ -30,14 +30,14 @@ from rich.table import Table as Grid
 
 from harness import Report
 from harness.splits import dealt, find_data, mnist
-from weft.algorithms.base import Record
-from weft.algorithms.settings import Settings
 from weft.crypto import Adder
-from weft.crypto.cost import Cost
+from weft.crypto.encryption_cost import Cost
 from weft.data import Split, Tile
-from weft.federation import Federation, Preparation
-from weft.sums.layout import Layout
-from weft.sums.totals import RunningTotals
+from weft.federation.local_federation import Federation, Preparation
+from weft.solvers.base import Record
+from weft.solvers.settings import Settings
+from weft.sums.running_totals import RunningTotals
+from weft.sums.slot_layout import Layout
 
 Integers = NDArray[np.int64]
 

@@ -25,15 +25,15 @@ from time import perf_counter, process_time
 import numpy as np
 
 from harness import Report
-from weft.channels import LocalChannel
 from weft.crypto import Adder
 from weft.crypto.keyring import Keyring
-from weft.crypto.ristretto import threads
+from weft.crypto.keys import ephemeral_keys
+from weft.crypto.primitives.ristretto import threads
 from weft.data import Tile
 from weft.guards.terms import Matching
-from weft.keys import ephemeral_keys
-from weft.matching import meet
+from weft.matching import coordinator as meet
 from weft.matching.party import MatchingParty
+from weft.protocol import LocalChannel
 
 PARTIES = ("north", "east", "south")
 NO_PEER = (

@@ -13,9 +13,9 @@ import numpy as np
 
 from harness import Report
 from harness.splits import find_data, mnist
-from weft.algorithms.settings import Settings
 from weft.data import Split
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
+from weft.solvers.settings import Settings
 
 #: Participation: (IIC, a, b), and the paper's seconds.
 FEDAVG = {

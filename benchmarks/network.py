@@ -41,11 +41,11 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from harness import Report
 from harness.splits import find_data
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Split, load
-from weft.federation import Federation
+from weft.federation.local_federation import Federation
 from weft.guards.terms import OPEN
-from weft.network.trial import SUBMITTER, Trial
+from weft.solvers.settings import Settings
+from weft_examples.local_cluster import SUBMITTER, Trial
 
 #: Bytes of a message, and how many round trips are measured in each way.
 SIZES = {"1 kB": (1_000, 100), "100 kB": (100_000, 100), "5 MB": (5_000_000, 15)}

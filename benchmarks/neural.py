@@ -18,11 +18,11 @@ import torch
 from harness import Report
 from harness.splits import find_data
 from weft.neural.baselines import train_alone, train_central, train_fedprox
-from weft.neural.federation import NeuralFederation, NeuralTrained
-from weft.neural.judging import ServerJudge
-from weft.neural.scenes import Scene, load_scene
+from weft.neural.local_federation import NeuralFederation, NeuralTrained
+from weft.neural.server_accuracy import ServerJudge
 from weft.neural.settings import Block, NeuralSettings
-from weft.neural.staging import pool_of, source_of, sources_of
+from weft_papers.hyfem.scene_sources import pool_of, source_of, sources_of
+from weft_papers.hyfem.scenes import Scene, load_scene
 
 #: Scene: options of its data, features of a block, rate, rounds, steps.
 SCENES = {

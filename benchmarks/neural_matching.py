@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from harness import Report
-from weft.neural.matching import Matched, Matching, match_classifiers, procedure, pruned
-from weft.neural.matching.averaging import others_of
-from weft.neural.matching.classifiers import Classifier
-from weft.neural.matching.costs import Others, weighted_costs
+from weft.neural.neuron_matching import Matched, Matching, match_classifiers, procedure, pruned
+from weft.neural.neuron_matching.averaging import others_of
+from weft.neural.neuron_matching.classifiers import Classifier
+from weft.neural.neuron_matching.costs import Others, weighted_costs
 
 PARTIES, BLOCKS, HELD, FEATURES, CLASSES = 9, 12, 7, 512, 10
 N_INPUTS = BLOCKS * FEATURES

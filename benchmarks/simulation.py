@@ -17,9 +17,9 @@ import numpy as np
 
 from harness import Report
 from harness.splits import dealt, find_data, mnist
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Table, Tile
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
+from weft.solvers.settings import Settings
 
 
 def seconds_per_iteration(

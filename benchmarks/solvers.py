@@ -43,13 +43,14 @@ from rich.table import Table as Grid
 from harness import Report
 from harness.optima import optimum, primal, signs, with_constant
 from harness.splits import find_data, grid
-from weft.algorithms.base import Record, Result
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
-from weft.data import SPLITS, Split, Table, pool
-from weft.federation import Federation, Preparation
+from weft.data import SPLITS, Split, Table
+from weft.data import pooled_table as pool
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.model import Model
 from weft.guards import OPEN, Terms
-from weft.model import Model
+from weft.protocol import LocalChannel
+from weft.solvers.base import Record, Result
+from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
 Mode = Literal["weights", "nothing"]

@@ -6,7 +6,7 @@ import atheris
 import numpy as np
 
 from harness import search
-from weft.crypto import bfv
+from weft.crypto.ciphers import bfv
 
 for _name in ("_split", "_frame", "_checked"):
     setattr(bfv, _name, atheris.instrument_func(getattr(bfv, _name)))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import atheris
 import numpy as np
 
-with atheris.instrument_imports(include=["weft.crypto.payload", "weft.crypto.knots"]):
-    from weft.crypto import knots, payload
+with atheris.instrument_imports(
+    include=["weft.crypto.ciphers.block_format", "weft.crypto.pads.pad_id_sets"]
+):
+    from weft.crypto.ciphers import block_format as payload
+    from weft.crypto.pads import pad_id_sets as knots
 
 from harness import search
 

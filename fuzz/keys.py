@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import atheris
 
-with atheris.instrument_imports(include=["weft.keys.public", "weft.crypto.secrets"]):
+with atheris.instrument_imports(include=["weft.crypto.keys.public_keys", "weft.crypto.secrets"]):
     from weft.crypto import secrets
-    from weft.keys import public
+    from weft.crypto.keys import public_keys as public
 
 from harness import search
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import atheris
 import numpy as np
 
-with atheris.instrument_imports(include=["weft.channels.packing", "weft.channels.message"]):
-    from weft.channels import message, packing
+with atheris.instrument_imports(include=["weft.protocol.packing", "weft.protocol.message"]):
+    from weft.protocol import message, packing
 
 from harness import search
-from weft.crypto.cipher import Plain, read_chain
+from weft.crypto.ciphers.cipher import Plain, read_chain
 
 
 def decode(data: bytes) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atheris
 import numpy as np
 
-with atheris.instrument_imports(include=["weft.crypto.paillier"]):
-    from weft.crypto import paillier
+with atheris.instrument_imports(include=["weft.crypto.ciphers.paillier"]):
+    from weft.crypto.ciphers import paillier
 
 from harness import search
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from weft.errors import ConfigError
 from weft.losses import LOSSES, Loss, Squared, get_loss, register_loss
-from weft.losses.checking import check_loss
 from weft.losses.classification import Hinge, Logistic, SmoothedHinge
+from weft.losses.external_loss_check import check_loss
 
 Array = npt.NDArray[np.float64]
 

@@ -23,16 +23,16 @@ from nvflare.fuel.f3.cellnet.core_cell import TargetMessage
 from nvflare.fuel.f3.message import Message as CellMessage
 from nvflare.private.aux_runner import AuxMsgTarget
 
-from weft.channels import Message, Request
-from weft.network.bonds import BondedPost, BondedSite
-from weft.network.channel import NetworkChannel
 from weft.network.credentials import Credential
-from weft.network.engine.party import PartyComponent
-from weft.network.engine.post import NvflarePost
-from weft.network.engine.wire import content_of, reply_with
+from weft.network.engine.client_party import PartyComponent
+from weft.network.engine.frames import content_of, reply_with
+from weft.network.engine.transport import NvflarePost
 from weft.network.journal import Journal
-from weft.network.kits.reading import Kit
+from weft.network.kits.open_kit import Kit
+from weft.network.network_channel import NetworkChannel
+from weft.network.secure_session import BondedPost, BondedSite
 from weft.network.site import Opened, Opening, Site
+from weft.protocol import Message, Request
 
 #: The same name in every way: a topic of the engine's, a method of gRPC.
 ECHO = "echo"

@@ -14,14 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.algorithms.settings import Settings
     from weft.data.readers import read_tile
     from weft.data.tile import Tile
     from weft.errors import WeftError
     from weft.estimators import HybridClassifier, HybridRegressor
-    from weft.federation import Federation
-    from weft.model import Model, load_model
-    from weft.preparation import Preparation
+    from weft.federation.local_federation import Federation
+    from weft.federation.model import Model, load_model
+    from weft.federation.preprocessing import Preparation
+    from weft.solvers.settings import Settings
 
 __version__ = "0.1.0"
 
@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Federation": "weft.federation",
+    "Federation": "weft.federation.local_federation",
     "HybridClassifier": "weft.estimators",
     "HybridRegressor": "weft.estimators",
-    "Model": "weft.model",
-    "Preparation": "weft.preparation",
-    "Settings": "weft.algorithms.settings",
+    "Model": "weft.federation.model",
+    "Preparation": "weft.federation.preprocessing",
+    "Settings": "weft.solvers.settings",
     "Tile": "weft.data.tile",
     "WeftError": "weft.errors",
-    "load_model": "weft.model",
+    "load_model": "weft.federation.model",
     "read_tile": "weft.data.readers",
 }
 

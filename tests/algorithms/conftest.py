@@ -21,9 +21,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC, LinearSVR
 
-from weft.data import Split, Table, load, pool
-from weft.federation import Federation
-from weft.model import Model
+from weft.data import Split, Table, load
+from weft.data import pooled_table as pool
+from weft.federation.local_federation import Federation
+from weft.federation.model import Model
 
 Floats = NDArray[np.float64]
 

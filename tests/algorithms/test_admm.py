@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from weft.algorithms.settings import Settings
-from weft.algorithms.splitting.coordinator import AdmmCoordinator
-from weft.algorithms.splitting.graph import Graph
-from weft.algorithms.splitting.party import prox
-from weft.data import SPLITS, pool
+from weft.data import SPLITS
+from weft.data import pooled_table as pool
 from weft.errors import ConfigError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
 from weft.losses import LOSSES, get_loss
+from weft.solvers.admm.coordinator import AdmmCoordinator
+from weft.solvers.admm.graph_projection import Graph
+from weft.solvers.admm.party import prox
+from weft.solvers.settings import Settings
 from weft.sums.local_table import DensePiece, LocalTable, SparsePiece
 
 LAM = 0.02

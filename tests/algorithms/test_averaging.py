@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from weft.algorithms.averaging.kernels import shared_change
-from weft.algorithms.draws import order_of, party_draw
-from weft.algorithms.rounds.sequential import descend
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS
 from weft.errors import ConfigError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
 from weft.losses import LOSSES, get_loss
 from weft.losses.compiled import formula_of, slope, step
+from weft.solvers.fedavg.kernels import shared_change
+from weft.solvers.rounds.sequential_kernels import descend
+from weft.solvers.sampling import order_of, party_draw
+from weft.solvers.settings import Settings
 
 NUMBER = st.floats(-3, 3, allow_subnormal=False)
 

@@ -1,8 +1,8 @@
 """The clock of a run: it begins with the first message, and goes on after a checkpoint."""
 
-from weft.algorithms.base import Record, Result
-from weft.algorithms.clock import Clock
-from weft.channels import LocalChannel, Reading
+from weft.protocol import LocalChannel, Reading
+from weft.solvers.base import Record, Result
+from weft.solvers.stopping import Clock
 
 
 class Told(LocalChannel):

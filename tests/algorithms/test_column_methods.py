@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from weft.algorithms.base import Checkpointing
-from weft.algorithms.draws import cohort_draws
-from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Tile, pool
+from weft.data import SPLITS, Tile
+from weft.data import pooled_table as pool
 from weft.errors import ConfigError, ProtocolError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
+from weft.solvers.base import Checkpointing
+from weft.solvers.sampling import cohort_draws
+from weft.solvers.settings import Settings
 
 LAM = 0.02
 labels_at = pytest.mark.parametrize("labels", ["all", "first"])

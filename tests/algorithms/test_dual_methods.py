@@ -14,14 +14,15 @@ import scipy.optimize
 import scipy.sparse
 from scipy.special import expit
 
-from weft.algorithms.draws import order_of
-from weft.algorithms.dual.newton import LocalProblem
-from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Split, pool
+from weft.data import SPLITS, Split
+from weft.data import pooled_table as pool
 from weft.errors import ConfigError
-from weft.federation import Federation
+from weft.federation.local_federation import Federation
 from weft.guards import Terms
 from weft.losses import get_loss
+from weft.solvers.dual.newton import LocalProblem
+from weft.solvers.sampling import order_of
+from weft.solvers.settings import Settings
 
 
 def settings_of(solver, **changes):

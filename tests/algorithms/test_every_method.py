@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.registry import check_cut
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS
 from weft.errors import ConfigError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.registry import check_cut
+from weft.solvers.settings import Settings
 
 
 class Case(NamedTuple):

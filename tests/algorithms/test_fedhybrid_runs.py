@@ -7,14 +7,14 @@ import pytest
 import scipy.optimize
 from scipy.special import expit
 
-from weft.algorithms.fedhybrid import party as party_module
-from weft.algorithms.fedhybrid.steps import Safeguard
-from weft.algorithms.settings import Settings
 from weft.data import Tile
-from weft.data.synthetic import scaled_squares
 from weft.errors import ConfigError, ProtocolError
-from weft.federation import Federation
+from weft.federation.local_federation import Federation
 from weft.guards import Terms
+from weft.solvers.fedhybrid import party as party_module
+from weft.solvers.fedhybrid.steps import Safeguard
+from weft.solvers.settings import Settings
+from weft_papers.data.synthetic import scaled_squares
 
 LAM = 0.1
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.data import pool
-from weft.data.synthetic import one_sided_logistic, party_sizes, scaled_squares
+from weft.data import pooled_table as pool
 from weft.errors import ConfigError
-from weft.experiments.fedhybrid import fedhybrid_setup
-from weft.experiments.trials import Course
 from weft.losses import get_loss
+from weft_papers.data.synthetic import one_sided_logistic, party_sizes, scaled_squares
+from weft_papers.fedhybrid.setups import fedhybrid_setup
+from weft_papers.fedhybrid.trials import Course
 
 
 def labels_held(split):

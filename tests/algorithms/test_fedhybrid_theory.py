@@ -12,11 +12,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from weft.algorithms.fedhybrid.local import Curvature
-from weft.algorithms.fedhybrid.steps import Theory
-from weft.algorithms.settings import Settings
 from weft.data import Tile
-from weft.federation import Federation
+from weft.federation.local_federation import Federation
+from weft.solvers.fedhybrid.local import Curvature
+from weft.solvers.fedhybrid.steps import Theory
+from weft.solvers.settings import Settings
 
 LAM = 0.5
 COLUMNS = 2

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from weft.algorithms.fedhybrid import local
-from weft.algorithms.fedhybrid.local import LocalFunction, sample_weight
-from weft.algorithms.fedhybrid.steps import Fixed, Pair, Safeguard
-from weft.algorithms.fedhybrid.updates import State, newton_update, stand
 from weft.errors import ConfigError, DataError
 from weft.losses import get_loss
+from weft.solvers.fedhybrid import local
+from weft.solvers.fedhybrid.local import LocalFunction, sample_weight
+from weft.solvers.fedhybrid.steps import Fixed, Pair, Safeguard
+from weft.solvers.fedhybrid.updates import State, newton_update, stand
 from weft.sums.local_table import DensePiece, LocalTable
 
 LAM = 0.02

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.channels.channel import Among
-from weft.comparison.following import Follower
 from weft.data import SPLITS, load
 from weft.errors import ConfigError
-from weft.federation import Federation
-from weft.preparation import Preparation
+from weft.evaluation.model_tracking import Follower
+from weft.federation.local_federation import Federation
+from weft.federation.preprocessing import Preparation
+from weft.protocol.channel import Among
+from weft.solvers.settings import Settings
 
 SOLVERS = {
     "practical": {"solver": "hyfdca", "local": "practical", "iic": 0.3},

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.algorithms.base import Record
-from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Split, pool
-from weft.federation import Federation, Preparation
-from weft.party import INTERCEPT
+from weft.data import SPLITS, Split
+from weft.data import pooled_table as pool
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.party import INTERCEPT
+from weft.solvers.base import Record
+from weft.solvers.settings import Settings
 
 LAM = 1e-2
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from sklearn.svm import LinearSVC
 
-from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Split, Table, Tile, load, pool
-from weft.federation import Federation, Preparation, Trained
+from weft.data import SPLITS, Split, Table, Tile, load
+from weft.data import pooled_table as pool
+from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.solvers.settings import Settings
 
 LAM = 2e-2
 CUTTINGS: dict[str, dict[str, Any]] = {

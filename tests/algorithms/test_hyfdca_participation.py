@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Split
-from weft.federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.solvers.settings import Settings
 
 LAM = 2e-2
 PARTIES = [f"r{i}c{j}" for i in (1, 2, 3) for j in (1, 2)]

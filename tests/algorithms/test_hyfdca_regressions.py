@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.algorithms.base import Checkpointing
-from weft.algorithms.hyfdca import curvature
-from weft.algorithms.registry import algorithm_of
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
 from weft.data import SPLITS, Table, Tile, load
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.federation import Federation, Preparation
-from weft.sums.extremes import units_above
+from weft.federation.local_federation import Federation, Preparation
+from weft.protocol import LocalChannel
+from weft.solvers.base import Checkpointing
+from weft.solvers.hyfdca import curvature
+from weft.solvers.registry import algorithm_of
+from weft.solvers.settings import Settings
+from weft.sums.maxima import units_above
 
 
 def small_digits(rows: int = 90) -> Table:

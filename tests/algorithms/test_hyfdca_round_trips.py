@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Split
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
+from weft.solvers.settings import Settings
 
 GRID = [f"r{i}c{j}" for i in (1, 2) for j in (1, 2)]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.algorithms.hyfdca import curvature
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Split, Table, load
-from weft.federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.solvers.hyfdca import curvature
+from weft.solvers.settings import Settings
 
 SELDOM = 1_000_000
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Split, Table, load, pool
+from weft.data import SPLITS, Split, Table, load
+from weft.data import pooled_table as pool
 from weft.errors import ConfigError
-from weft.federation import Federation, Preparation
-from weft.model import Model
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.model import Model
+from weft.solvers.settings import Settings
 
 LAM = 0.05
 SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler, "maxabs": MaxAbsScaler}

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Split, pool
-from weft.federation import Federation
+from weft.data import SPLITS, Split
+from weft.data import pooled_table as pool
+from weft.federation.local_federation import Federation
+from weft.solvers.settings import Settings
 
 #: The hinge loss is 1-Lipschitz.
 LIPSCHITZ = 1.0

@@ -16,7 +16,7 @@ from scipy.optimize import minimize, nnls
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
 
-from weft.algorithms.span.master import Floats, Ints, Master, Solution
+from weft.solvers.subspace.bundle_qp import Floats, Ints, Master, Solution
 
 #: Asked for in most tests, as a share of the instance's scale; rounding is far below.
 TOLERANCE = 1e-9

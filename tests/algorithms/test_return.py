@@ -11,16 +11,17 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.algorithms.span.lbfgs import Lbfgs
-from weft.channels import LocalChannel, Request
-from weft.channels.recording import Head, entries_of
-from weft.crypto.payload import KIND_CODES, read_block, words_of
-from weft.data import SPLITS, pool
+from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
+from weft.data import SPLITS
+from weft.data import pooled_table as pool
 from weft.errors import ProtocolError
-from weft.federation import Federation
+from weft.federation.local_federation import Federation
 from weft.guards import Terms
-from weft.report.audit import audit
+from weft.privacy.audit.audit import audit
+from weft.protocol import LocalChannel, Request
+from weft.protocol.recording import Head, entries_of
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.lbfgs import Lbfgs
 
 #: Hard enough to take twenty iterations and more.
 LAM = 1e-5

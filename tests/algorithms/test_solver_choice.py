@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.registry import resolve
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS
 from weft.errors import ConfigError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
 from weft.losses import LOSSES
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.registry import resolve
+from weft.solvers.settings import Settings
 
 KINKS = ("hinge", "absolute", "epsilon_insensitive")
 

@@ -9,12 +9,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from weft.algorithms.hyfdca import HyfdcaCoordinator
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
-from weft.data import SPLITS, pool
+from weft.data import SPLITS
+from weft.data import pooled_table as pool
 from weft.errors import ProtocolError
-from weft.federation import Federation, Trained
+from weft.federation.local_federation import Federation, Trained
+from weft.protocol import LocalChannel
+from weft.solvers.hyfdca import HyfdcaCoordinator
+from weft.solvers.settings import Settings
 
 LAM = 1e-3
 GONE = "r2c2"

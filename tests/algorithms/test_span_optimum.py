@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Split, Table, Tile, load, pool
+from weft.data import SPLITS, Split, Table, Tile, load
+from weft.data import pooled_table as pool
 from weft.errors import ConfigError
-from weft.federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.solvers.settings import Settings
 
 LAM = 1e-2
 GAP = 1e-3

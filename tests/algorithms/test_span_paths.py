@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from weft.algorithms.settings import Settings
-from weft.algorithms.span.problems import folds_of
-from weft.data import SPLITS, Split, Table, load, pool
-from weft.federation import Federation, Preparation, Trained
-from weft.release.slices import join_slices
+from weft.data import SPLITS, Split, Table, load
+from weft.data import pooled_table as pool
+from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.federation.release.model_slices import join_slices
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.class_fold_problems import folds_of
 
 GAP = 1e-3
 PATH = (0.3, 0.03, 0.003)

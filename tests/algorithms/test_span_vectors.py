@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from weft.algorithms.span.bounding import Bounding
-from weft.algorithms.span.span import Span
-from weft.algorithms.span.vectors import Vectors, add_scaled, inner
+from weft.solvers.subspace.coefficients import Span
+from weft.solvers.subspace.lower_bounds import Bounding
+from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scene import PAIRS, Diary, by_both, run, table_of
 
-from weft.algorithms.settings import Settings
-from weft.crypto.bfv import BfvSecret
-from weft.crypto.chunks import CHECKS, MODULUS
+from weft.crypto.ciphers.bfv import BfvSecret
+from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
+from weft.crypto.ciphers.chunks import CHECKS, MODULUS
+from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.fixed_point import FixedPoint
-from weft.crypto.payload import KIND_CODES, read_block, words_of
-from weft.crypto.seal import SLOTS
 from weft.errors import WeftError
+from weft.solvers.settings import Settings
 
 THIEF, HOLDER = "r1c1", "r1c2"
 ITERATION = 4

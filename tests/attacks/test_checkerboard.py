@@ -16,9 +16,9 @@ import pytest
 from scene import Diary, look_ahead, run, table_of, tile_of
 from solving import errors, recovered, solved
 
-from weft.algorithms.settings import Settings
 from weft.errors import WeftError
 from weft.guards import Terms
+from weft.solvers.settings import Settings
 
 #: Careful terms but for the one that speaks of this: three contributors, ten samples, no pairs.
 CROSSED = Terms(allow_crossed_cells=True)

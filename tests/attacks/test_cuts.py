@@ -12,10 +12,10 @@ import pytest
 from scene import Diary, Run, by_rows, run, table_of
 from solving import SAFE, best_angles, best_errors, differences, rows_of_counts, rows_of_four
 
-from weft.algorithms.settings import Settings
-from weft.algorithms.span import span as span_module
-from weft.federation import Preparation
+from weft.federation.local_federation import Preparation
 from weft.guards import OPEN, Terms
+from weft.solvers.settings import Settings
+from weft.solvers.subspace import coefficients as span_module
 
 CONSTANT = Preparation(intercept=True)
 PIXEL = 16

@@ -20,11 +20,11 @@ from solving import (
     scaled_by,
 )
 
-from weft.algorithms.draws import party_draw
-from weft.algorithms.settings import Settings
 from weft.errors import WeftError
-from weft.federation import Preparation
+from weft.federation.local_federation import Preparation
 from weft.guards import OPEN, Terms
+from weft.solvers.sampling import party_draw
+from weft.solvers.settings import Settings
 
 CONSTANT = Preparation(intercept=True)
 PIXEL = 16

@@ -14,11 +14,11 @@ import pytest
 from scene import Run, by_rows, run, table_of
 from solving import SAFE, best_errors, common_lines, errors, scaled_by
 
-from weft.algorithms.draws import party_draw
-from weft.algorithms.settings import Settings
 from weft.errors import WeftError
-from weft.federation import Preparation
+from weft.federation.local_federation import Preparation
 from weft.guards import OPEN, Terms
+from weft.solvers.sampling import party_draw
+from weft.solvers.settings import Settings
 
 ROWS, PARTIES = 57, 3
 ITERATIONS = 3000

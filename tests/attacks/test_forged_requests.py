@@ -12,14 +12,14 @@ import msgspec
 import pytest
 from scene import by_columns, run, table_of
 
-from weft.algorithms.settings import Settings
-from weft.crypto.letters import write_letter
-from weft.crypto.oprf import blind, finalize, matching_key, unblind
+from weft.crypto.authenticated_messages import write_letter
+from weft.crypto.primitives.oprf import blind, finalize, matching_key, unblind
 from weft.crypto.secrets import Identity, PublicIdentity
 from weft.errors import WeftError
-from weft.federation import Preparation
-from weft.matching.oblivious import Announcement
-from weft.matching.relay import pack, unpack
+from weft.federation.local_federation import Preparation
+from weft.matching.oprf_party import Announcement
+from weft.matching.oprf_relay import pack, unpack
+from weft.solvers.settings import Settings
 
 HOLDER, VICTIM = "p1", "p3"
 

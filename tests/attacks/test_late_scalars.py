@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from scene import by_rows, run, table_of
 
-from weft.algorithms.settings import Settings
 from weft.crypto.adder import Adder
-from weft.crypto.labels import SCALAR_BYTES, label_of
-from weft.crypto.masks import NONCE, Masks
-from weft.crypto.pad import Pad
-from weft.crypto.payload import HEAD
+from weft.crypto.ciphers.block_format import HEAD
+from weft.crypto.ciphers.pad import Pad
+from weft.crypto.pads.pad_ids import SCALAR_BYTES, label_of
+from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity
 from weft.errors import WeftError
-from weft.federation import Federation
+from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms
+from weft.solvers.settings import Settings
 from weft.sums.certificate import class_sums
-from weft.sums.scalars import add_scalars, pack_scalars
+from weft.sums.scalar_sums import add_scalars, pack_scalars
 
 NAMES = ["p1", "p2", "p3", "p4"]
 LATE = "p4"

@@ -13,16 +13,16 @@ import pytest
 from lattice import DEVIATION, polynomials, question, sealed_of
 from scene import by_rows, run, table_of
 
-from weft.algorithms.settings import Settings
-from weft.crypto.bfv import BfvSecret
-from weft.crypto.chunks import CHECKS, MODULUS
-from weft.crypto.envelopes import BfvCipher
-from weft.crypto.payload import read_block
-from weft.crypto.seal import SLOTS
+from weft.crypto.ciphers.bfv import BfvSecret
+from weft.crypto.ciphers.block_format import read_block
+from weft.crypto.ciphers.chunks import CHECKS, MODULUS
+from weft.crypto.ciphers.homomorphic import BfvCipher
+from weft.crypto.ciphers.seal_library import SLOTS
+from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.secrets import Secret
-from weft.crypto.streams import Streams
 from weft.data import load
 from weft.errors import WeftError
+from weft.solvers.settings import Settings
 
 
 @pytest.fixture(scope="module")

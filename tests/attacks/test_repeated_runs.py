@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
-from weft.coordination import coordinate
+from weft.crypto.keys import ephemeral_keys
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
+from weft.federation.coordinator import coordinate
+from weft.federation.party import Party
+from weft.federation.preprocessing import Preparation
 from weft.guards import OPEN
-from weft.keys import ephemeral_keys
-from weft.party import Party
-from weft.preparation import Preparation
+from weft.protocol import LocalChannel
+from weft.solvers.settings import Settings
 
 NAME = b"one and the same"
 RNG = np.random.default_rng(0)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scene import Diary, by_columns, run, table_of
 
-from weft.algorithms.settings import Settings
 from weft.errors import WeftError
 from weft.guards import Terms
+from weft.solvers.settings import Settings
 
 SILENT, LAST = "p3", 10
 

@@ -15,12 +15,12 @@ import pytest
 from scene import Diary, by_rows, run, table_of
 from solving import best_errors, rows_of_counts
 
-from weft.algorithms.settings import Settings
 from weft.data import Tile
 from weft.errors import WeftError
-from weft.federation import Preparation
+from weft.federation.local_federation import Preparation
 from weft.guards import OPEN, Terms
-from weft.ledger import Ledger, read_books
+from weft.privacy.ledger import Ledger, read_books
+from weft.solvers.settings import Settings
 
 CONSTANT = Preparation(intercept=True)
 PIXEL = 16

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from weft.algorithms.settings import Settings
-from weft.channels import pack, unpack
 from weft.data import SPLITS, load
 from weft.errors import ProtocolError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
+from weft.protocol import pack, unpack
+from weft.solvers.settings import Settings
 
 ARRAYS = hnp.arrays(
     st.sampled_from([np.int32, np.int64, np.uint64, np.float64, np.bool_, np.dtype("<U3")]),

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.aes import _has_instructions, expand_key, hardware_block, software_block
+from weft.crypto.primitives.aes import _has_instructions, expand_key, hardware_block, software_block
 
 WAYS = [
     pytest.param(software_block, id="tables"),

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tenseal import sealapi
 
-from weft.crypto import bfv, seal
-from weft.crypto.bfv import MODULUS, MOST_ADDITIONS, SLOTS, BfvSecret, BfvTotals
+from weft.crypto.ciphers import bfv
+from weft.crypto.ciphers import seal_library as seal
+from weft.crypto.ciphers.bfv import MODULUS, MOST_ADDITIONS, SLOTS, BfvSecret, BfvTotals
 from weft.errors import ProtocolError
 
 FRESH_BYTES = 1 + 46080 + 64

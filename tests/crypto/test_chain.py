@@ -17,15 +17,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.algorithms.settings import Settings
 from weft.crypto.adder import Adder
-from weft.crypto.chain import CohortChain, Holders, SlotChain
+from weft.crypto.pads.pad_record import CohortChain, Holders, SlotChain
 from weft.data import SPLITS, Table, Tile
-from weft.federation import Federation
-from weft.sums.boards import Board, Proposals
+from weft.federation.local_federation import Federation
+from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution, Wire
-from weft.sums.layout import Layout
-from weft.sums.totals import RunningTotals
+from weft.sums.posted_totals import Board, Proposals
+from weft.sums.running_totals import RunningTotals
+from weft.sums.slot_layout import Layout
 
 SIGN = 1 << 63
 BOUND = 4.0

@@ -18,15 +18,22 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from weft.channels.packing import pack, unpack
-from weft.crypto.bfv import BfvSecret, BfvTotals
-from weft.crypto.cipher import check_older, read_chain
-from weft.crypto.knots import Knots, read_knots
-from weft.crypto.paillier import PaillierSecret, PaillierTotals
-from weft.crypto.payload import CIPHER_CODES, KIND_CODES, Carried, pack_block, read_block, words_of
+from weft.crypto.ciphers.bfv import BfvSecret, BfvTotals
+from weft.crypto.ciphers.block_format import (
+    CIPHER_CODES,
+    KIND_CODES,
+    Carried,
+    pack_block,
+    read_block,
+    words_of,
+)
+from weft.crypto.ciphers.cipher import check_older, read_chain
+from weft.crypto.ciphers.paillier import PaillierSecret, PaillierTotals
+from weft.crypto.keys import KeysError, load_keys, new_keys, read_public
+from weft.crypto.pads.pad_id_sets import Knots, read_knots
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import WeftError
-from weft.keys import KeysError, load_keys, new_keys, read_public
+from weft.protocol.packing import pack, unpack
 
 #: Other work on the same machine must not fail a test.
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

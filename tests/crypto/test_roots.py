@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.crypto.roots import HASH, root_of, ways
+from weft.crypto.primitives.hash_tree import HASH, root_of, ways
 from weft.errors import ProtocolError
 
 NONCES = st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=40)

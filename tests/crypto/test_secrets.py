@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft.crypto.keys import PartyKeys, ephemeral_keys
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ProtocolError
-from weft.keys import PartyKeys, ephemeral_keys
 
 CONTENT = bytes(range(100, 132))
 

@@ -8,11 +8,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.chunks import MODULUS
-from weft.crypto.labels import label_of
-from weft.crypto.payload import Carried
+from weft.crypto.ciphers.block_format import Carried
+from weft.crypto.ciphers.chunks import MODULUS
+from weft.crypto.pads.pad_ids import label_of
+from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.secrets import Secret
-from weft.crypto.streams import Streams
 from weft.errors import ProtocolError
 
 KEY = bytes(range(100, 132))

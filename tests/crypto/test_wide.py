@@ -8,8 +8,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.labels import SCALAR_BYTES
-from weft.crypto.wide import FRACTION, carried, floats_of, limbs_of, packed, unpacked
+from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.crypto.primitives.wide_integers import (
+    FRACTION,
+    carried,
+    floats_of,
+    limbs_of,
+    packed,
+    unpacked,
+)
 
 #: Other work on the same machine is no failure.
 patient = settings(deadline=None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from weft.data import Tile, read_tile, write_tile
 from weft.errors import DataError
-from weft.storage import StorageError
+from weft.storage.files import StorageError
 
 PATIENTS = "id,age,label,dose\n007,41,yes,0.5\n 7 ,,no,2\nNA,3,,1e-3\n"
 

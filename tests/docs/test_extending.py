@@ -16,21 +16,22 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 from weft import Federation, Settings
-from weft.algorithms.base import Coordinator
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.registering import register_algorithm
-from weft.algorithms.rounds.run import KINDS, PHASES, SCALARS, Phase
-from weft.channels import Request
-from weft.channels.recording import Head, entries_of
-from weft.crypto import keyring, payload
+from weft.crypto import keyring
+from weft.crypto.ciphers import block_format as payload
+from weft.crypto.ciphers.pad import Pad
 from weft.crypto.keyring import register_cipher
-from weft.crypto.pad import Pad
 from weft.crypto.secrets import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss
-from weft.report.audit import audit
-from weft.report.fields import meaning_of
+from weft.privacy.audit.audit import audit
+from weft.privacy.audit.fields import meaning_of
+from weft.protocol import Request
+from weft.protocol.recording import Head, entries_of
+from weft.solvers.base import Coordinator
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.registration import register_algorithm
+from weft.solvers.rounds.run_state import KINDS, PHASES, SCALARS, Phase
 
 
 @pytest.fixture(autouse=True)

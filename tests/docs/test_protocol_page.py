@@ -9,7 +9,7 @@ from pages import blocks
 
 from weft import Federation, Preparation, Settings
 from weft.data import SPLITS, Table, load
-from weft.report.fields import Form, fields_of, meaning_of
+from weft.privacy.audit.fields import Form, fields_of, meaning_of
 
 _ARROW = re.compile(r"^\s*(\w)(-?->>)(\w): ([\w.]+)(.*)$")
 _MARK = re.compile(r"\[(\w+)\]")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import weft.experiments.hyfdca
-from weft.experiments.hyfdca.analysis import (
+import weft_papers.hyfdca
+from weft_papers.hyfdca.analysis import (
     MODES,
     SERIES,
     Findings,
@@ -20,13 +20,13 @@ from weft.experiments.hyfdca.analysis import (
     relative_times,
     smoothed,
 )
-from weft.experiments.hyfdca.archive import Archive
-from weft.experiments.hyfdca.cases import SCALES, TITLES, Case, Plan, Shares, Target
-from weft.experiments.hyfdca.costs import Costs
-from weft.experiments.hyfdca.page import to_markdown
-from weft.experiments.hyfdca.paper import WALL_SECONDS, data_sets
-from weft.experiments.hyfdca.points import Points, window_of
-from weft.experiments.hyfdca.running import Curve
+from weft_papers.hyfdca.archive import Archive
+from weft_papers.hyfdca.cases import SCALES, TITLES, Case, Plan, Shares, Target
+from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.evaluation_points import Points, window_of
+from weft_papers.hyfdca.page import to_markdown
+from weft_papers.hyfdca.paper import WALL_SECONDS, data_sets
+from weft_papers.hyfdca.run_case import Curve
 
 ONE = Costs(
     compute=0.1, encryption=0.02, coordinator=0.03, wall=1.0, round_trips=4, bytes=1e3, counted=9
@@ -63,7 +63,7 @@ def test_the_nine_settings_are_those_of_the_paper():
 
 def test_the_file_of_the_paper_has_its_hyper_parameters_to_the_last_digit():
     """Some cells of Tables 2, 3, 4 and 8, typed a second time."""
-    path = Path(weft.experiments.hyfdca.__file__).with_name("paper.toml")
+    path = Path(weft_papers.hyfdca.__file__).with_name("paper.toml")
     told = tomllib.loads(path.read_text())
     mnist, news, covtype = (told[name]["settings"] for name in ("mnist", "newsgroups", "covtype"))
     assert mnist[5]["hyfdca"] == {"iic": 0.08337}

@@ -6,16 +6,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from weft.channels.meter import Reading
-from weft.comparison.judging import solve
 from weft.data import load
 from weft.errors import DataError
-from weft.experiments.hyfdca import ground
-from weft.experiments.hyfdca.archive import Archive
-from weft.experiments.hyfdca.cases import TITLES, Case, Plan, Shares, Target
-from weft.experiments.hyfdca.costs import Scale
-from weft.experiments.hyfdca.running import measure, run, settings_of
-from weft.experiments.hyfdca.workers import run_all
+from weft.evaluation.reference_optimum import solve
+from weft.protocol.metering import Reading
+from weft_papers.hyfdca import setting_data as ground
+from weft_papers.hyfdca.archive import Archive
+from weft_papers.hyfdca.cases import TITLES, Case, Plan, Shares, Target
+from weft_papers.hyfdca.costs import Scale
+from weft_papers.hyfdca.run_case import measure, run, settings_of
+from weft_papers.hyfdca.workers import run_all
 
 #: Five parties, most of which take part.
 NUMBER = 2

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft.algorithms.base import Checkpointing
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
-from weft.channels.recording import Head, entries_of
-from weft.crypto.labels import SCALAR_BYTES
-from weft.crypto.paillier import PaillierSecret
-from weft.crypto.payload import Carried, pack_block, read_block
-from weft.federation import Federation, Preparation
-from weft.joint import predict_scores
-from weft.report.audit import CHECKS, audit
-from weft.report.fields import Form, meaning_of
+from weft.crypto.ciphers.block_format import Carried, pack_block, read_block
+from weft.crypto.ciphers.paillier import PaillierSecret
+from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.federation.joint_prediction import predict_scores
+from weft.federation.local_federation import Federation, Preparation
+from weft.privacy.audit.audit import CHECKS, audit
+from weft.privacy.audit.fields import Form, meaning_of
+from weft.protocol import LocalChannel
+from weft.protocol.recording import Head, entries_of
+from weft.solvers.base import Checkpointing
+from weft.solvers.settings import Settings
 
 LOCALS = ("safe", "practical", "theory")
 RULES = {"everyone": "everyone", "half": 0.5, "cyclic": {"cyclic": 2}}

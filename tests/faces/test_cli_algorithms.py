@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.settings import Settings
-from weft.config.checking import checked
 from weft.config.sections import SolverSection
-from weft.report.algorithms import describe, markdown_table, meanings
+from weft.config.value_checks import checked
+from weft.report.solver_table import describe, markdown_table, meanings
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs" / "algorithms.md"
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from weft.channels import LocalChannel
-from weft.channels.recording import Head, Recorder, Recording, RecordingError
 from weft.cli.console import ProgressLine
-from weft.party import Party
+from weft.federation.party import Party
+from weft.protocol import LocalChannel
+from weft.protocol.recording import Head, Recorder, Recording, RecordingError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

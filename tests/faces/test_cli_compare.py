@@ -13,20 +13,20 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
 
 from weft import Tile
-from weft.algorithms.averaging.coordinator import FedavgCoordinator
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.settings import Settings
-from weft.comparison import judging
-from weft.comparison.choosing import Entry, settings_for
-from weft.comparison.judging import Problem, score, solve, weights_of
-from weft.comparison.pooling import hold_out
-from weft.comparison.running import Arena
-from weft.consortium import Consent
 from weft.errors import ConfigError
-from weft.federation import Preparation
+from weft.evaluation import reference_optimum as judging
+from weft.evaluation.comparison import Arena
+from weft.evaluation.pooled_problem import hold_out
+from weft.evaluation.reference_optimum import Problem, score, solve, weights_of
+from weft.evaluation.solver_selection import Entry, settings_for
+from weft.federation.local_federation import Preparation
 from weft.losses import LOSSES, get_loss
+from weft.privacy.agreement import Consent
 from weft.report.comparison import Comparison
 from weft.report.comparison_plot import _apart
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.fedavg.coordinator import FedavgCoordinator
+from weft.solvers.settings import Settings
 
 
 def arena_of(tiles, settings, preparation=None, **more):

@@ -8,10 +8,10 @@ import shutil
 
 import pytest
 
-from weft import storage
-from weft.channels.recording import Recording
-from weft.consortium import read_card, read_roster
-from weft.keys import load_all, new_keys, read_public
+from weft.crypto.keys import load_all, new_keys, read_public
+from weft.privacy.agreement import read_card, read_roster
+from weft.protocol.recording import Recording
+from weft.storage import files as storage
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -11,10 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from weft import storage
-from weft.crypto.secrets import Identity, Secret
-from weft.errors import WeftError
-from weft.keys import (
+from weft.crypto.keys import (
     KeysError,
     describe_keys,
     load_all,
@@ -22,6 +19,9 @@ from weft.keys import (
     new_keys,
     read_public,
 )
+from weft.crypto.secrets import Identity, Secret
+from weft.errors import WeftError
+from weft.storage import files as storage
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -478,7 +478,7 @@ def test_weird_names_go_through_the_command_line(weft, tmp_path):
         (["new", "keys", "--config", "c.toml"], ["no config file c.toml"]),
         (["new", "keys", "--renew-run"], ["keys/public.json does not exist"]),
         (["new", "keys", "--renew-run", "--party", "a"], ["keys/public.json does not exist"]),
-        (["new", "/proc/weft/keys", "--party", "a"], ["/proc/weft", "cannot be made"]),
+        (["new", "/proc/weft/crypto/keys", "--party", "a"], ["/proc/weft", "cannot be made"]),
         (["new", "/dev/null", "--party", "a"], ["/dev/null cannot hold keys (Not a directory)"]),
         (["new", "/dev/null/keys", "--party", "a"], ["cannot hold keys (Not a directory)"]),
         (["new"], ["folder", "weft keys new --help"]),

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from weft.neural.model import NeuralModel  # noqa: E402
-from weft.neural.scenes import SCENES  # noqa: E402
+from weft_papers.hyfem.scenes import SCENES  # noqa: E402
 
 CONFIG = """
 name = "three clinics"

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 
 from weft import Federation, Preparation, Settings, load_model
-from weft.channels import LocalChannel
 from weft.cli.console import progress_text
 from weft.data import SPLITS, load
-from weft.report.folder import write_results
+from weft.protocol import LocalChannel
+from weft.report.convergence_plot import plot_convergence
 from weft.report.history import history_frame
 from weft.report.path import choice_sentence, edge_remark, path_frame
 from weft.report.path_plot import plot_path
-from weft.report.plots import plot_convergence
+from weft.report.results_folder import write_results
 from weft.report.summary import shortfall, summarise, to_markdown
 
 LIST = "lambda = [1e-1, 1e-2, 1e-3]"

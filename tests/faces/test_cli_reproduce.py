@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from weft.data.synthetic import scaled_squares
-from weft.experiments import fedhybrid as setups
-from weft.experiments.fedhybrid_report import rows_of
-from weft.experiments.fedhybrid_study import Outcome, Study, fedh
-from weft.experiments.grid_search import tune
-from weft.experiments.trials import Course, Trial
 from weft.losses import get_loss
+from weft_papers.data.synthetic import scaled_squares
+from weft_papers.fedhybrid import setups
+from weft_papers.fedhybrid.grid_search import tune
+from weft_papers.fedhybrid.report import rows_of
+from weft_papers.fedhybrid.study import Outcome, Study, fedh
+from weft_papers.fedhybrid.trials import Course, Trial
 
 
 def test_quick_compares_all_methods_and_writes_what_it_found(weft, tmp_path):

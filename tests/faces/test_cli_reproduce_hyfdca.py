@@ -5,10 +5,10 @@ import json
 import pandas as pd
 import pytest
 
-from weft.experiments.hyfdca.archive import Archive
-from weft.experiments.hyfdca.cases import SCALES, Plan
-from weft.experiments.hyfdca.costs import Costs
-from weft.experiments.hyfdca.running import Curve, settings_of
+from weft_papers.hyfdca.archive import Archive
+from weft_papers.hyfdca.cases import SCALES, Plan
+from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.run_case import Curve, settings_of
 
 COSTS = Costs(
     compute=0.1, encryption=0.02, coordinator=0.03, wall=1.0, round_trips=4, bytes=1e3, counted=9

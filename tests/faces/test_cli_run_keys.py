@@ -4,13 +4,13 @@ import shutil
 
 import pytest
 
-from weft.channels.recording import Recording
+from weft.crypto.keys import ephemeral_keys, load_all, new_keys, read_public
 from weft.data import Tile
 from weft.errors import ConfigError
-from weft.federation import Federation
-from weft.joint import predict_scores
-from weft.keys import ephemeral_keys, load_all, new_keys, read_public
-from weft.model import load_model
+from weft.federation.joint_prediction import predict_scores
+from weft.federation.local_federation import Federation
+from weft.federation.model import load_model
+from weft.protocol.recording import Recording
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.comparison.judging import weights_of
-from weft.comparison.running import Arena
-from weft.consortium import Consent
-from weft.preparation import Preparation
-from weft.tuning.metrics import NAMES
-from weft.tuning.tuned import written
-from weft.tuning.watching import Eye, Watch, from_outside
+from weft.evaluation.comparison import Arena
+from weft.evaluation.reference_optimum import weights_of
+from weft.evaluation.tuning.metrics import NAMES
+from weft.evaluation.tuning.run_watching import Eye, Watch, from_outside
+from weft.evaluation.tuning.tuned_config import written
+from weft.federation.preprocessing import Preparation
+from weft.privacy.agreement import Consent
+from weft.solvers.settings import Settings
 
 QUICK = ("--trials", "5", "--iterations", "12", "--every", "1", "--holdout", "0.3")
 PAPER = ("--algorithm", "fedavg", "--bound", "iic=0.5:2")

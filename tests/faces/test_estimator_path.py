@@ -9,9 +9,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
 from weft import HybridClassifier, HybridRegressor
-from weft.algorithms.span.problems import folds_of
 from weft.data import SPLITS, Table, load
 from weft.errors import ConfigError
+from weft.solvers.subspace.class_fold_problems import folds_of
 
 LAMBDAS = (1e-1, 1e-2, 1e-3)
 FOLDS = 3

@@ -9,12 +9,12 @@ import pytest
 
 from weft import Federation, Preparation, Settings
 from weft.data import SPLITS, load
-from weft.drafts import building
 from weft.errors import WeftError
-from weft.report.folder import write_results
+from weft.report.convergence_plot import plot_convergence
 from weft.report.history import certificates, history_frame
-from weft.report.plots import plot_convergence
+from weft.report.results_folder import write_results
 from weft.report.summary import certificate_sentence, shortfall, summarise, to_markdown
+from weft.storage.atomic_folder import building
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from hostile import FEATURE, HOSTILE, federation
 
 from weft import Federation, Preparation, Settings
 from weft.cli import main
-from weft.report.cohorts import feature_sets
-from weft.report.folder import write_results
 from weft.report.history import certificates
+from weft.report.holdings_picture import feature_sets
 from weft.report.page import write_page
+from weft.report.results_folder import write_results
 
 pytestmark = pytest.mark.skipif(
     MISSING, reason="chromium and chromedriver are not installed (Debian: chromium-driver)"

@@ -11,18 +11,18 @@ import pytest
 from hostile import federation
 
 from weft import Federation, Preparation, Settings
-from weft.report import cohorts
-from weft.report.cohorts import cohorts_of
+from weft.report import holdings_picture as cohorts
 from weft.report.comparison import Comparison
-from weft.report.folder import write_results
 from weft.report.history import history_frame
-from weft.report.page import writing
+from weft.report.holdings_picture import cohorts_of
+from weft.report.page import html_file as writing
 from weft.report.page.accuracy import accuracy_section
 from weft.report.page.curves import curves_of
+from weft.report.page.holdings_section import tiles_of, tiles_section
 from weft.report.page.privacy import privacy_section
-from weft.report.page.reading import Source, read_folder
 from weft.report.page.rerun import rerun_section
-from weft.report.page.tiles import tiles_of, tiles_section
+from weft.report.page.results_data import Source, read_folder
+from weft.report.results_folder import write_results
 from weft.report.summary import certificate_sentence, shortfall, summarise, to_markdown
 
 SETTINGS = Settings(lam=0.05, loss="logistic", gap=1e-4, solver="auto")

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft import Federation, Preparation, Settings, Tile
-from weft.report.cohorts import cohorts_of, feature_sets, read_numbers, spelled
-from weft.report.folder import write_files, write_results
 from weft.report.history import certificates, history_frame
+from weft.report.holdings_picture import cohorts_of, feature_sets, read_numbers, spelled
 from weft.report.page.curves import curves_of, thinned
-from weft.report.page.reading import read_folder
-from weft.report.page.tiles import MOST_DRAWN, feature_groups, tiles_of
+from weft.report.page.holdings_section import MOST_DRAWN, feature_groups, tiles_of
+from weft.report.page.results_data import read_folder
 from weft.report.page.weights import largest, weights_of
+from weft.report.results_folder import write_files, write_results
 
 
 @pytest.fixture(scope="module")

@@ -17,15 +17,15 @@ from hypothesis import settings as hypothesis_settings
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from weft import federation as federation_module
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
 from weft.data import Split, Table, Tile, load
-from weft.federation import Federation, Preparation
+from weft.federation import local_federation as federation_module
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.party import Party
 from weft.guards import OPEN, Terms
-from weft.matching.building import Holding, build_roster
-from weft.matching.roster import Roster
-from weft.party import Party
+from weft.matching.build_holdings import Holding, build_roster
+from weft.matching.holding_map import Roster
+from weft.protocol import LocalChannel
+from weft.solvers.settings import Settings
 
 # Numba compiles on first use, so the first example of a test may take long.
 hypothesis_settings.register_profile("guards", deadline=None, derandomize=True)

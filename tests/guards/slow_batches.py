@@ -24,7 +24,7 @@ def worth(change: np.ndarray, least: int) -> bool:
 
 
 class SlowBatches:
-    """What `weft.guards.batches.SeenBatches` promises, of one party."""
+    """What `weft.guards.min_batch.SeenBatches` promises, of one party."""
 
     def __init__(self, atom: np.ndarray, least: int, width: int) -> None:
         self.atoms = np.unique(atom[atom >= 0])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_batches import SlowBatches
 
-from weft.guards.batches import Batches, SeenBatches, _mixed
+from weft.guards.min_batch import Batches, SeenBatches, _mixed
 
 
 def same_mark(value: float) -> float:

@@ -12,13 +12,13 @@ from guarded import PLAIN, optimum, roster_of, table_of, tile_of, train, watched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.algorithms.contributors import Contributors
-from weft.algorithms.hyfdca import coordinator as hyfdca
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import Terms
-from weft.sums.totals import RunningTotals
+from weft.solvers.contributors import Contributors
+from weft.solvers.hyfdca import coordinator as hyfdca
+from weft.solvers.settings import Settings
+from weft.sums.running_totals import RunningTotals
 
 DIGITS = table_of("digits", 300)
 SMALL = table_of("breast_cancer", 12)

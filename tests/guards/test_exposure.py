@@ -14,14 +14,14 @@ from guarded import (
     watched,
 )
 
-from weft.algorithms.settings import Settings
+from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.fixed_point import FixedPoint
-from weft.crypto.payload import read_block, words_of
 from weft.data import SPLITS, Split, Table, load
 from weft.errors import DataError
-from weft.federation import Preparation
+from weft.federation.local_federation import Preparation
 from weft.guards import Terms
 from weft.matching.exposure import crossed_rows, exposed_rows, fewest_foreign, foreign_columns
+from weft.solvers.settings import Settings
 
 BREAST = table_of("breast_cancer", 120)
 

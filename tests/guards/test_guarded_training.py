@@ -19,10 +19,10 @@ from guarded import (
     watched,
 )
 
-from weft.algorithms.hyfdca.drawing import CohortDrawing
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS
 from weft.guards import OPEN, Terms
+from weft.solvers.hyfdca.party_sampling import CohortDrawing
+from weft.solvers.settings import Settings
 
 LEAST = PLAIN.min_batch
 BREAST, DIGITS = table_of("breast_cancer", 400), table_of("digits", 600)

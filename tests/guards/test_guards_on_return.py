@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_guarded_training import Vectors, check_common, exposed_atoms
 
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS
-from weft.guards.batches import SeenBatches
+from weft.guards.min_batch import SeenBatches
+from weft.solvers.settings import Settings
 
 LEAST = PLAIN.min_batch
 BREAST = table_of("breast_cancer", 400)

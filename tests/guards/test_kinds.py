@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS, load
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
 from weft.guards import Terms
-from weft.guards.batches import SeenBatches
+from weft.guards.min_batch import SeenBatches
+from weft.solvers.settings import Settings
 
 
 def test_a_dual_vector_that_is_held_back_takes_values_of_a_dual_vector():

@@ -8,12 +8,12 @@ from guarded import PLAIN, optimum, table_of, train, watched
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.algorithms.settings import Settings
-from weft.algorithms.span.span import thinned
-from weft.algorithms.span.tables import MOST_STEPS, most_steps
 from weft.data import SPLITS
 from weft.errors import ProtocolError
 from weft.guards import OPEN
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.coefficients import thinned
+from weft.solvers.subspace.loss_table_limits import MOST_STEPS, most_steps
 
 BREAST = table_of("breast_cancer", 240)
 HOW = Settings(lam=1e-2, solver="cutting-planes", gap=5e-2, iterations=60, cipher="plain")

@@ -8,15 +8,15 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from weft.algorithms.averaging.coordinator import FedavgCoordinator
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.rounds.coordinator import RoundCoordinator
-from weft.algorithms.rounds.party import RoundParty
-from weft.algorithms.settings import Settings
 from weft.data import SPLITS, Table, Tile, load
 from weft.errors import ProtocolError, WeftError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
 from weft.guards import Terms
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.fedavg.coordinator import FedavgCoordinator
+from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.party import RoundParty
+from weft.solvers.settings import Settings
 
 METHODS = {
     name: algorithm

@@ -11,18 +11,18 @@ from guarded import checkerboard, roster_of, table_of, tile_of, train
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.algorithms.settings import Settings
-from weft.consortium.refusals import check_seat, check_settings
-from weft.crypto.masks import NONCE, Masks
+from weft.crypto.keys import ephemeral_keys
+from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity
 from weft.data import SPLITS
 from weft.errors import ConfigError, ProtocolError
-from weft.federation import Federation
+from weft.federation.local_federation import Federation
+from weft.federation.party import Party
 from weft.guards import OPEN, Terms
 from weft.guards.terms import MODES
-from weft.keys import ephemeral_keys
-from weft.matching.seat import Seat
-from weft.party import Party
+from weft.matching.party_view import Seat
+from weft.privacy.agreement.refusals import check_seat, check_settings
+from weft.solvers.settings import Settings
 
 BREAST = table_of("breast_cancer", 180)
 

@@ -6,10 +6,11 @@ import pytest
 from kitted import FEDERATION, WEST, write
 
 from weft.cli import main
-from weft.network.kits import certificates, provisioning, requests
-from weft.network.kits.plan import read_plan
+from weft.network.kits import certificate_requests as requests
+from weft.network.kits import certificates, provisioning
+from weft.network.kits.certificate_requests import install, make_request, read_requests
+from weft.network.kits.federation_plan import read_plan
 from weft.network.kits.provisioning import provision
-from weft.network.kits.requests import install, make_request, read_requests
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from weft.cli import main
-from weft.network.bonds import BondedSite
 from weft.network.envelope import Work, decode_envelope
+from weft.network.secure_session import BondedSite
 from weft.network.site import Site
 
 

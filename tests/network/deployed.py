@@ -14,24 +14,24 @@ import msgspec
 import numpy as np
 import psutil
 
-from weft.channels import unpack
-from weft.channels.frames import CutOff, Damage, read_frames
 from weft.config.neural import read_neural_config
-from weft.config.policies import read_policy
-from weft.config.reading import read_config
-from weft.consortium import Consent, read_roster
+from weft.config.read_config import read_config
+from weft.config.site_policy_file import read_policy
+from weft.crypto.keys import load_all, new_keys
 from weft.data import load
-from weft.federation import Federation
+from weft.federation.local_federation import Federation
+from weft.federation.model import load_model
 from weft.guards import OPEN
-from weft.keys import load_all, new_keys
-from weft.model import load_model
-from weft.network.kits.plan import COORDINATOR, FederationPlan, Recipient
+from weft.network.exchange_outcome import Outcome, read_record
+from weft.network.kits.federation_plan import COORDINATOR, FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
-from weft.network.outcome import Outcome, read_record
-from weft.network.presence import Attended, Presence
-from weft.network.trial import SUBMITTER, Trial
-from weft.neural.federation import NeuralFederation
-from weft.neural.sources import TableSource
+from weft.network.presence_trace import Attended, Presence
+from weft.neural.local_federation import NeuralFederation
+from weft.neural.sample_sources import TableSource
+from weft.privacy.agreement import Consent, read_roster
+from weft.protocol import unpack
+from weft.storage.framed_records import CutOff, Damage, read_frames
+from weft_examples.local_cluster import SUBMITTER, Trial
 
 #: Rows and columns of a real table that each party holds; the last party does not offer its last.
 CUTS = {"north": ((0, 120), (0, 6)), "south": ((0, 120), (6, 12)), "west": ((100, 180), (0, 13))}

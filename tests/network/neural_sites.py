@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from toys import Killed, Place
 
-from weft.consortium import SitePolicy
+from weft.crypto.keys import ephemeral_keys
 from weft.data import load
 from weft.guards import OPEN
-from weft.keys import ephemeral_keys
-from weft.ledger.account import Ledger
-from weft.network.joining import _Keeping
-from weft.network.member import Member
-from weft.network.memory import FileMemory
+from weft.network.join_settings import _Keeping
+from weft.network.randomness_store import FileMemory
+from weft.network.site_member import Member
 from weft.network.task import NeuralTask
-from weft.neural.federation import NeuralFederation
+from weft.neural.local_federation import NeuralFederation
+from weft.neural.sample_sources import TableSource
 from weft.neural.settings import Block, NeuralSettings
-from weft.neural.sources import TableSource
+from weft.privacy.agreement import SitePolicy
+from weft.privacy.ledger.account import Ledger
 
 # Networks of tests are too small for more.
 torch.set_num_threads(1)

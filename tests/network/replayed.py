@@ -11,16 +11,16 @@ from unittest.mock import patch
 
 import numpy as np
 
-from weft import federation as federation_module
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
-from weft.channels.packing import pack, unpack
-from weft.crypto.paillier import PaillierSecret
+from weft.crypto.ciphers.paillier import PaillierSecret
 from weft.data import SPLITS, Table, load
 from weft.errors import WeftError
-from weft.federation import Federation, Preparation
-from weft.party import Party
+from weft.federation import local_federation as federation_module
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.party import Party
+from weft.protocol import LocalChannel
+from weft.protocol.packing import pack, unpack
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.settings import Settings
 
 PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from cryptography import x509
 
-from weft.channels import Failure
-from weft.network.bonds import BondedPost, BondedSite
 from weft.network.credentials import Credential
 from weft.network.kits.certificates import Authority, new_key
+from weft.network.secure_session import BondedPost, BondedSite
+from weft.protocol import Failure
 
 HOST = "coordinator.example"
 

@@ -9,14 +9,14 @@ import numpy as np
 import psutil
 import pytest
 
-from weft.algorithms.settings import Settings
 from weft.data import fate_breast_tiles
 from weft.errors import DataError
-from weft.federation import Federation
-from weft.network.example import breast_example, cut
-from weft.network.loopback import is_loopback, look
-from weft.network.verdict import figures_of, same
-from weft.preparation import Preparation
+from weft.federation.local_federation import Federation
+from weft.federation.preprocessing import Preparation
+from weft.solvers.settings import Settings
+from weft_examples.network_demo_data import breast_example, cut
+from weft_examples.network_demo_results import figures_of, same
+from weft_examples.open_sockets import is_loopback, look
 
 SEEN = {
     "equal": True,

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from kitted import FEDERATION, kit_of, refusal, write
 
-from weft.network.engine import doors
-from weft.network.engine.doors import Unreachable, check_free, knock, knock_until
-from weft.network.kits.plan import read_plan
+from weft.network.engine import preflight as doors
+from weft.network.engine.preflight import Unreachable, check_free, knock, knock_until
+from weft.network.kits.federation_plan import read_plan
+from weft.network.kits.open_kit import Kit
 from weft.network.kits.provisioning import provision
-from weft.network.kits.reading import Kit
 
 
 @contextmanager

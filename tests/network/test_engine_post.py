@@ -11,12 +11,12 @@ import pytest
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.message import Message
 
-from weft.channels import Failure
-from weft.network.engine import post as post_module
-from weft.network.engine.party import PartyComponent
-from weft.network.engine.post import NvflarePost
-from weft.network.engine.wire import ASK, MOST_BYTES
-from weft.network.post import Stopped
+from weft.network.engine import transport as post_module
+from weft.network.engine.client_party import PartyComponent
+from weft.network.engine.frames import ASK, MOST_BYTES
+from weft.network.engine.transport import NvflarePost
+from weft.network.transport import Stopped
+from weft.protocol import Failure
 
 ORIGIN = "server.f00d"
 

@@ -12,9 +12,9 @@ from nvflare.apis.job_def import Job
 from nvflare.apis.storage import StorageException
 from nvflare.app_common.job_schedulers.job_scheduler import SCHEDULE_RESULT_OK
 
-from weft.network.engine.notes import ENDING, FORGETS, ending_file
+from weft.network.engine.job_metadata import ENDING, FORGETS, ending_file
 from weft.network.engine.scheduling import RunScheduler
-from weft.network.kits.reading import Kit
+from weft.network.kits.open_kit import Kit
 
 
 class Context:

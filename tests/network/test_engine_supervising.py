@@ -8,19 +8,19 @@ import pytest
 from kitted import kit_of
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 
-from weft.algorithms.base import Record
-from weft.algorithms.settings import Settings
-from weft.channels import Failure
 from weft.errors import ConfigError, ProtocolError
-from weft.network.engine import supervising
+from weft.federation.preprocessing import Preparation
+from weft.network.engine import run_supervisor as supervising
+from weft.network.engine.admin_session import NoCoordinator, RunInfo
+from weft.network.engine.job_metadata import FORGETS
 from weft.network.engine.jobs import task_file, write_job
-from weft.network.engine.notes import FORGETS
-from weft.network.engine.session import NoCoordinator, RunInfo
-from weft.network.engine.supervising import Supervisor
-from weft.network.kits.reading import Kit
-from weft.network.progress import Progress, Report
+from weft.network.engine.run_supervisor import Supervisor
+from weft.network.kits.open_kit import Kit
+from weft.network.run_progress import Progress, Report
 from weft.network.task import LinearTask, Task
-from weft.preparation import Preparation
+from weft.protocol import Failure
+from weft.solvers.base import Record
+from weft.solvers.settings import Settings
 
 RUN = "two-clinics-1"
 SETTINGS = Settings(lam=0.1, gap=1e-3)

@@ -5,21 +5,21 @@ from types import SimpleNamespace
 import pytest
 from toys import MemoryPost, Place
 
-from weft.algorithms.settings import Settings
-from weft.channels import pack
 from weft.errors import ConfigError, ProtocolError
-from weft.network.channel import NetworkChannel
-from weft.network.engine import forgetting as asking
-from weft.network.engine.forgetting import Forgetting
-from weft.network.engine.session import RunInfo
+from weft.federation.preprocessing import Preparation
+from weft.network.abandon_run import SUBMITTER, TASK, drop_run, forget_run
+from weft.network.coordinator_run import coordinate_run
+from weft.network.engine import abandon_request as asking
+from weft.network.engine.abandon_request import Forgetting
+from weft.network.engine.admin_session import RunInfo
 from weft.network.envelope import End, Failed, Hello, Welcome, decode_reply, encode
-from weft.network.forgetting import SUBMITTER, TASK, drop_run, forget_run
 from weft.network.journal import Journal
-from weft.network.progress import Progress, Report
-from weft.network.register import Register
-from weft.network.running import coordinate_run
+from weft.network.network_channel import NetworkChannel
+from weft.network.run_index import Register
+from weft.network.run_progress import Progress, Report
 from weft.network.task import LinearTask
-from weft.preparation import Preparation
+from weft.protocol import pack
+from weft.solvers.settings import Settings
 
 RUN, ANNA = "two-clinics-1", "anna@north.example"
 NAMES = ("north", "south")

@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from weft.network.journal import Journal
-from weft.storage import StorageError
+from weft.storage.files import StorageError
 
 RECORDS = [b"first", b"second" * 4, b"\0" * 9, b"last"]
 

@@ -19,9 +19,9 @@ from nvflare.apis.utils.format_check import name_check
 
 from weft.errors import ConfigError
 from weft.network.kits import certificates
-from weft.network.kits.plan import read_plan
+from weft.network.kits.certificate_requests import install, make_request, read_requests
+from weft.network.kits.federation_plan import read_plan
 from weft.network.kits.provisioning import provision
-from weft.network.kits.requests import install, make_request, read_requests
 
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────
 

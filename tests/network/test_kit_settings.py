@@ -25,7 +25,7 @@ from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.private.fed.utils.site_config import project_site_config
 from nvflare.security.security import COMMAND_CATEGORIES, FLAuthorizer
 
-from weft.network.kits.reading import Kit
+from weft.network.kits.open_kit import Kit
 
 TEMPLATES = {
     "coordinator": ("fed_server", "fed_server.json"),
@@ -75,7 +75,7 @@ def test_classes_in_settings_exist_and_stream_no_logs(place, name):
 
 def test_a_site_starts_its_party_and_nothing_else(place):
     (party,) = settings(place / "north")["components"]
-    assert party["path"] == "weft.network.engine.party.PartyComponent"
+    assert party["path"] == "weft.network.engine.client_party.PartyComponent"
     assert party["args"] == {}
 
 
@@ -91,8 +91,8 @@ def test_a_site_sends_none_of_its_settings_along(place):
 @pytest.mark.parametrize(
     ("name", "ours"),
     [
-        ("coordinator", "weft.network.engine.coordinator.CoordinatorController"),
-        ("north", "weft.network.engine.party.PartyComponent"),
+        ("coordinator", "weft.network.engine.coordinator_job.CoordinatorController"),
+        ("north", "weft.network.engine.client_party.PartyComponent"),
     ],
 )
 def test_jobs_may_name_one_class_of_ours_and_nothing_else(place, name, ours):
@@ -105,7 +105,7 @@ def test_jobs_may_name_one_class_of_ours_and_nothing_else(place, name, ours):
         "os.system",
         "weft.cli.main",
         "weft.network.engine.jobs.write_job",
-        "weft.network.engine.coordinator.packed_json",
+        "weft.network.engine.coordinator_job.packed_json",
     ):
         with pytest.raises(Exception, match="not in allow_list"):
             judge.authorize_component_config({"path": path}, workspace=workspace)

@@ -29,9 +29,9 @@ from kitted import (
 from nvflare.lighter.utils import verify_cert_chain
 
 from weft.network.kits import certificates, provisioning
-from weft.network.kits.plan import read_plan
+from weft.network.kits.federation_plan import read_plan
+from weft.network.kits.open_kit import Kit
 from weft.network.kits.provisioning import add_to, provision
-from weft.network.kits.reading import Kit
 
 # ── certificates ──────────────────────────────────────────────────────────────────────────────────
 
@@ -127,7 +127,7 @@ def test_a_kit_that_is_open_damaged_or_incomplete_is_not_started_from(
 
 
 def test_parties_keys_are_not_made_in_the_coordinators_kit(place, weft):
-    for folder in ("", "keys", "weft/keys"):
+    for folder in ("", "keys", "weft/crypto/keys"):
         kit = place / "kits/coordinator" / folder
         said = sentence(weft("keys", "new", kit, "--party", "north"))
         assert "the coordinator must not have them" in said

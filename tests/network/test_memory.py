@@ -12,9 +12,9 @@ from unittest.mock import patch
 import pytest
 from replayed import Troupe, cut_for, federation_for, replay, settings_for
 
-from weft.crypto.memory import Draws
-from weft.network.memory import FileMemory
-from weft.storage import StorageError
+from weft.crypto.randomness_log import Draws
+from weft.network.randomness_store import FileMemory
+from weft.storage.files import StorageError
 
 
 def test_a_memory_in_files_brings_a_party_back(tmp_path):
@@ -55,7 +55,7 @@ def test_a_full_disk_is_told_in_a_sentence_and_spoils_nothing(tmp_path, monkeypa
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("weft.storage.os.fsync", full)
+    monkeypatch.setattr("weft.storage.files.os.fsync", full)
     draws = Draws(memory)
     assert draws.random("nonce", 5) == b"first"
     for _ in range(2):

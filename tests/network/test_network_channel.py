@@ -8,17 +8,17 @@ import time
 import pytest
 from toys import MemoryPost, Place, Toy
 
-from weft.channels import Failure, LocalChannel, Request, pack
-from weft.channels.recording import entries_of
 from weft.errors import ProtocolError
-from weft.network import channel as channel_module
-from weft.network import living
-from weft.network.channel import NetworkChannel, Timeouts
+from weft.network import liveness as living
+from weft.network import network_channel as channel_module
 from weft.network.envelope import Hello, Ping, Welcome, Work, Worked, encode
 from weft.network.journal import Journal
-from weft.network.post import Stopped
-from weft.network.presence import Attended, Presence
-from weft.storage import StorageError
+from weft.network.network_channel import NetworkChannel, Timeouts
+from weft.network.presence_trace import Attended, Presence
+from weft.network.transport import Stopped
+from weft.protocol import Failure, LocalChannel, Request, pack
+from weft.protocol.recording import entries_of
+from weft.storage.files import StorageError
 
 NAMES = ("north", "south", "east")
 

@@ -13,14 +13,12 @@ from importlib import import_module
 import pytest
 from kitted import ANNA, kit_of, refusal, sentence, write
 
-from weft.algorithms.base import Record
-from weft.algorithms.settings import Settings
 from weft.cli import network
-from weft.keys import new_keys
-from weft.ledger.account import Ledger
-from weft.network.engine import processes
-from weft.network.engine.session import RunInfo
-from weft.network.joining import (
+from weft.crypto.keys import new_keys
+from weft.federation.preprocessing import Preparation
+from weft.network.engine import serve_and_join as processes
+from weft.network.engine.admin_session import RunInfo
+from weft.network.join_settings import (
     JoinSettings,
     _Keeping,
     open_site,
@@ -28,13 +26,15 @@ from weft.network.joining import (
     sole_use,
     write_settings,
 )
-from weft.network.kits.reading import Kit
-from weft.network.member import load_member
-from weft.network.progress import Report
-from weft.network.register import Register
+from weft.network.kits.open_kit import Kit
+from weft.network.run_index import Register
+from weft.network.run_progress import Report
+from weft.network.site_member import load_member
 from weft.network.task import LinearTask
-from weft.preparation import Preparation
-from weft.storage import StorageError
+from weft.privacy.ledger.account import Ledger
+from weft.solvers.base import Record
+from weft.solvers.settings import Settings
+from weft.storage.files import StorageError
 
 #: The module; its package has the command under that name.
 submitting = import_module("weft.cli.submit")
@@ -227,7 +227,7 @@ def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, ser
 def test_giving_a_run_up_names_who_does_not_know_it(place, weft, server, monkeypatch):
     server()
     monkeypatch.setattr(
-        "weft.network.engine.forgetting.Forgetting.do", lambda _: {"south": "is not connected"}
+        "weft.network.engine.abandon_request.Forgetting.do", lambda _: {"south": "is not connected"}
     )
     code, out, _ = weft("stop", kit_of(place, ANNA), "a-1", "--forget")
     assert code == 0

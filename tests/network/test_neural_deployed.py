@@ -25,22 +25,22 @@ from neural_sites import (
 )
 from toys import Crashed, MemoryPost
 
-from weft.channels import Failure
 from weft.cli.network import report_text
 from weft.config.neural import read_neural_config
-from weft.consortium import Limits, SitePolicy
+from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import OPEN, Terms
-from weft.keys import ephemeral_keys
-from weft.network import living
+from weft.network import liveness as living
+from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work
-from weft.network.presence import Attended, Presence
-from weft.network.progress import Progress
-from weft.network.results import PARCEL
-from weft.network.running import coordinate_run
-from weft.network.submitting import task_of, write_out
+from weft.network.presence_trace import Attended, Presence
+from weft.network.results_parcel import PARCEL
+from weft.network.run_progress import Progress
+from weft.network.submission import task_of, write_out
 from weft.network.task import Task
 from weft.neural.model import NeuralModel
+from weft.privacy.agreement import Limits, SitePolicy
+from weft.protocol import Failure
 
 RUN = "three-clinics-1"
 
@@ -218,7 +218,7 @@ def test_a_site_without_pytorch_says_what_to_install(tmp_path, monkeypatch):
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
         return real(name, *rest)
 
-    monkeypatch.setattr("weft.neural.requirement.import_module", without)
+    monkeypatch.setattr("weft.neural.torch_requirement.import_module", without)
     assert "pip install 'weft[neural]'" in refusal(task().told(), tmp_path)
 
 
@@ -228,11 +228,11 @@ def test_the_coordinator_works_without_pytorch(tmp_path):
 import sys
 sys.modules["torch"] = None
 from pathlib import Path
-from weft.channels import Failure
-from weft.network.progress import Progress
-from weft.network.running import coordinate_run
+from weft.protocol import Failure
+from weft.network.run_progress import Progress
+from weft.network.coordinator_run import coordinate_run
 from weft.network.task import Task
-import weft.network.neural_results, weft.neural.coordination
+import weft.network.neural_results, weft.neural.coordinator
 
 class Nobody:
     parties = ("north", "south")
@@ -244,7 +244,7 @@ try:
     coordinate_run(lambda parties: Nobody(), Path({str(tmp_path / "run")!r}), task, Progress("a"))
 except Exception as error:
     print(error)
-print(*(m for m in sys.modules if m.startswith(("weft.data", "weft.crypto.secrets", "weft.party"))))
+print(*(m for m in sys.modules if m.startswith(("weft.data", "weft.crypto.secrets", "weft.federation.party"))))
 """
     (tmp_path / "task.json").write_text(task(timeout=0.1).to_json())
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

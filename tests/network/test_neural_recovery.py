@@ -12,12 +12,13 @@ from neural_sites import in_one_process, numbers, places, settings, task
 from toys import Crashed, UnreliablePost
 
 from weft.errors import ProtocolError
-from weft.network import channel, living
-from weft.network.channel import NetworkChannel
+from weft.network import liveness as living
+from weft.network import network_channel as channel
 from weft.network.journal import Journal
-from weft.network.presence import Attended
-from weft.neural import coordination
-from weft.neural.coordination import coordinate_neural
+from weft.network.network_channel import NetworkChannel
+from weft.network.presence_trace import Attended
+from weft.neural import coordinator as coordination
+from weft.neural.coordinator import coordinate_neural
 from weft.neural.model import NeuralModel
 from weft.neural.training import Trainer
 

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from weft.config.policies import read_policy
-from weft.consortium import SitePolicy
+from weft.config.site_policy_file import read_policy
 from weft.errors import ConfigError, WeftError
-from weft.network.offering import read_offered
+from weft.network.column_filter import read_offered
+from weft.privacy.agreement import SitePolicy
 
 TABLE = pd.DataFrame(
     {

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from weft import Federation, Preparation, Settings, Tile
-from weft.config.reading import read_config
-from weft.network.presence import Presence
-from weft.network.progress import Progress
-from weft.network.results import HISTORY, SUMMARY, write_parcel
-from weft.network.submitting import write_out
+from weft.config.read_config import read_config
+from weft.network.presence_trace import Presence
+from weft.network.results_parcel import HISTORY, SUMMARY, write_parcel
+from weft.network.run_progress import Progress
+from weft.network.submission import write_out
 from weft.network.task import LinearTask
 from weft.report.summary import summarise
 

@@ -40,11 +40,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from weft.cli import main
-from weft.model import load_model
-from weft.network.kits.plan import COORDINATOR
-from weft.network.loopback import look
-from weft.network.presence import Presence
+from weft.federation.model import load_model
+from weft.network.kits.federation_plan import COORDINATOR
+from weft.network.presence_trace import Presence
 from weft.neural.model import NeuralModel
+from weft_examples.open_sockets import look
 
 #: In the middle of training: before it come about forty exchanges, after it more than a hundred.
 MIDDLE = 60

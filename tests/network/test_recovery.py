@@ -7,11 +7,12 @@ import os
 import pytest
 from toys import FATES, Crashed, Place, Toy, UnreliablePost, coordinate
 
-from weft.channels import LocalChannel
-from weft.network import channel, living
-from weft.network.channel import NetworkChannel
+from weft.network import liveness as living
+from weft.network import network_channel as channel
 from weft.network.journal import Journal
-from weft.network.presence import Attended, Presence
+from weft.network.network_channel import NetworkChannel
+from weft.network.presence_trace import Attended, Presence
+from weft.protocol import LocalChannel
 
 NAMES = ("north", "south", "east", "west")
 ROUNDS = 30

@@ -11,21 +11,22 @@ import numpy as np
 import pytest
 from toys import FATES, Crashed, Killed, Place, UnreliablePost
 
-from weft import coordination
-from weft.algorithms.settings import Settings
+from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secrets import Identity
 from weft.data import SPLITS, Table, load
 from weft.errors import ProtocolError
-from weft.federation import Federation, Preparation
+from weft.federation import coordinator as coordination
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.party import Party
+from weft.federation.release.model_slices import join_slices, open_slice
 from weft.guards import OPEN
-from weft.keys import ephemeral_keys
-from weft.network import channel, living
-from weft.network.channel import NetworkChannel
+from weft.network import liveness as living
+from weft.network import network_channel as channel
 from weft.network.journal import Journal
-from weft.network.memory import FileMemory
-from weft.network.presence import Attended
-from weft.party import Party
-from weft.release.slices import join_slices, open_slice
+from weft.network.network_channel import NetworkChannel
+from weft.network.presence_trace import Attended
+from weft.network.randomness_store import FileMemory
+from weft.solvers.settings import Settings
 
 HOW = Preparation(intercept=True, scaling="standard", unit_rows=True)
 #: What becomes of some letters, by their number among those of their room: while the parties are

@@ -18,14 +18,14 @@ from replayed import (
     settings_for,
 )
 
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.channels.packing import unpack
-from weft.consortium.consent import Consent
-from weft.consortium.policy import SitePolicy
-from weft.crypto.memory import Forgotten
+from weft.crypto.keys import ephemeral_keys
+from weft.crypto.randomness_log import Forgotten
 from weft.errors import ConfigError
-from weft.federation import Preparation
-from weft.keys import ephemeral_keys
+from weft.federation.local_federation import Preparation
+from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.site_policy import SitePolicy
+from weft.protocol.packing import unpack
+from weft.solvers.catalogue import ALGORITHMS
 
 #: Sealed to other parties with fresh randomness outside: the same content in other bytes.
 SEALED = {
@@ -133,7 +133,7 @@ def test_what_a_clock_decided_stays_decided(monkeypatch):
     settings = settings_for("fedhybrid", options={"newton": "auto", "seconds": 100.0})
     calm.train(federation_for("fedhybrid"), settings)
     ticks = iter(range(0, 10**9, 1000))
-    monkeypatch.setattr("weft.algorithms.fedhybrid.party.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("weft.solvers.fedhybrid.party.perf_counter", lambda: next(ticks))
     for name in calm.parties:
         twin, _ = replay(calm, name, dict(calm.memories[name]))
         assert twin._half.newton
@@ -188,7 +188,7 @@ def test_a_party_of_other_things_does_not_take_up_the_run(monkeypatch):
     calm.made[name] = ((tile,), things)
     calm.build(name, dict(calm.memories[name]))
     # The same things, where sums come out differently in their last digits.
-    monkeypatch.setattr("weft.origin.last_digits", lambda: b"others")
+    monkeypatch.setattr("weft.federation.resume_fingerprint.last_digits", lambda: b"others")
     with pytest.raises(ConfigError, match=f"party {name} was interrupted in this run"):
         calm.build(name, dict(calm.memories[name]))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from weft.algorithms.settings import Settings
 from weft.errors import PartyAway, ProtocolError
-from weft.network import running
-from weft.network.progress import Progress
+from weft.federation.preprocessing import Preparation
+from weft.network import coordinator_run as running
+from weft.network.run_progress import Progress
 from weft.network.task import LinearTask
-from weft.preparation import Preparation
+from weft.solvers.settings import Settings
 
 TASK = LinearTask(
     name="a study",

@@ -10,9 +10,8 @@ import threading
 import pytest
 from toys import Killed, Place, Toy, flipped
 
-from weft.channels import pack, unpack
 from weft.errors import ConfigError, DataError
-from weft.network import siterun
+from weft.network import site_run as siterun
 from weft.network.envelope import (
     End,
     Ended,
@@ -28,7 +27,8 @@ from weft.network.envelope import (
     encode,
 )
 from weft.network.site import Opened, Site
-from weft.storage import StorageError
+from weft.protocol import pack, unpack
+from weft.storage.files import StorageError
 
 RUN = "run-1"
 PLAN = pack({"about": "a test"})

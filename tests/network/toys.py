@@ -7,10 +7,10 @@ import threading
 from contextlib import suppress
 from hashlib import blake2b
 
-from weft.channels import Failure, Request, pack
 from weft.errors import ConfigError
 from weft.network.envelope import End, Work, decode_envelope
 from weft.network.site import Opened, Site
+from weft.protocol import Failure, Request, pack
 
 
 class Killed(BaseException):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.channels import Channel
-from weft.channels.channel import Failure, Replies
-from weft.neural.federation import NeuralFederation
-from weft.neural.holdings import Holdings
+from weft.neural.local_federation import NeuralFederation
+from weft.neural.party_samples import Holdings
+from weft.neural.sample_sources import BlockSource
 from weft.neural.settings import Block, NeuralSettings
-from weft.neural.sources import BlockSource
+from weft.protocol import Channel
+from weft.protocol.channel import Failure, Replies
 
 #: Which blocks the three parties hold.
 HELD = {"north": ("ct", "lab"), "east": ("lab", "gene"), "south": ("ct", "gene")}

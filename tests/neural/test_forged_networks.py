@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from small_networks import HELD, WIDTHS, holdings, sources, tiny
 
-from weft.consortium.consent import Consent
 from weft.crypto import Adder
+from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Terms
-from weft.keys import ephemeral_keys
-from weft.neural.coordination import coordinate_neural
+from weft.neural.coordinator import coordinate_neural
 from weft.neural.party import NeuralParty
 from weft.neural.scaling import digest_of
-from weft.sums.scalars import add_scalars
+from weft.privacy.agreement.consent import Consent
+from weft.sums.scalar_sums import add_scalars
 
 TERMS = Terms(allow_networks=True, coordinator_sees="weights")
 RUN = b"r" * 16
@@ -208,7 +208,7 @@ def test_minibatches_of_a_private_party_do_not_follow_from_the_seed():
 
 
 def test_too_few_parties_in_a_round_are_refused_before_anybody_is_told_a_plan():
-    from weft.channels import LocalChannel
+    from weft.protocol import LocalChannel
 
     keys = ephemeral_keys(tuple(HELD))
     parties = {

@@ -16,13 +16,13 @@ from sklearn.datasets import load_digits
 from small_networks import HELD, SEEN, WIDTHS, samples, tiny, trained
 
 from weft.neural.baselines import train_central, train_fedprox
-from weft.neural.federation import NeuralFederation
-from weft.neural.holdings import Holdings
-from weft.neural.judging import ServerJudge
-from weft.neural.matching import Matching
-from weft.neural.scenes import load_scene
+from weft.neural.local_federation import NeuralFederation
+from weft.neural.neuron_matching import Matching
+from weft.neural.party_samples import Holdings
+from weft.neural.sample_sources import BlockSource
+from weft.neural.server_accuracy import ServerJudge
 from weft.neural.settings import Block, NeuralSettings
-from weft.neural.sources import BlockSource
+from weft_papers.hyfem.scenes import load_scene
 
 #: Features of a block, rate, rounds; and samples to train and to test with.
 SCENES = {

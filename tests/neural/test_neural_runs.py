@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from small_networks import HELD, WIDTHS, Door, holdings, numbers, sources, tiny, trained
 
-from weft.channels.packing import pack
-from weft.channels.recording import Head, entries_of
-from weft.consortium.consent import Consent
-from weft.crypto.labels import SCALAR_BYTES
+from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import Terms
 from weft.neural.settings import NeuralSettings
-from weft.report.audit import audit
-from weft.report.fields import Form, meaning_of
-from weft.sums.scalars import add_scalars
+from weft.privacy.agreement.consent import Consent
+from weft.privacy.audit.audit import audit
+from weft.privacy.audit.fields import Form, meaning_of
+from weft.protocol.packing import pack
+from weft.protocol.recording import Head, entries_of
+from weft.sums.scalar_sums import add_scalars
 
 
 def told(run):

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_networks import numbers, tiny, trained
 
-from weft.channels.packing import pack
 from weft.data.tile import Tile
 from weft.errors import DataError, WeftError
-from weft.neural.holdings import Holdings
+from weft.neural.party_samples import Holdings
+from weft.neural.sample_sources import BlockSource, TableSource
 from weft.neural.settings import Block
-from weft.neural.sources import BlockSource, TableSource
+from weft.protocol.packing import pack
 
 COLUMNS = {"ct": [f"ct_{k}" for k in range(1, 13)], "lab": ["lab.iron", "lab.salt"]}
 HELD = {"north": ("ct", "lab"), "east": ("ct",), "south": ("lab",)}

@@ -13,10 +13,10 @@ import torch
 from small_networks import HELD, SEEN, WIDTHS, holdings, tiny, trained
 from torch.nn.functional import cross_entropy, linear, relu
 
-from weft.neural.local import Labelled, LocalNetwork
-from weft.neural.matching import Matching
+from weft.neural.local_network import Labelled, LocalNetwork
+from weft.neural.neuron_matching import Matching
+from weft.neural.sample_sources import BlockSource
 from weft.neural.settings import Block
-from weft.neural.sources import BlockSource
 from weft.neural.training import Trainer
 
 ONE = dict.fromkeys(HELD, ("ct",))

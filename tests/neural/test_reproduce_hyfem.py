@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 
 import weft
 from weft.cli import main
-from weft.cli.reproduce_hyfem import EPILOG
 from weft.errors import ConfigError, DataError
-from weft.experiments import hyfem_run, hyfem_training
-from weft.experiments.hyfem_report import rows_of, write_report
-from weft.experiments.hyfem_results import read_run, run_path, write_run
-from weft.experiments.hyfem_setup import Experiment, Setup, experiments, setup
-from weft.experiments.hyfem_study import Study, done_before
 from weft.neural.extractors.registry import read_extractor_options
-from weft.neural.scenes import SCENES, Scene, Share
 from weft.report.neural_curves import apart
+from weft_papers.hyfem import run as hyfem_run
+from weft_papers.hyfem import training as hyfem_training
+from weft_papers.hyfem.command import EPILOG
+from weft_papers.hyfem.report import rows_of, write_report
+from weft_papers.hyfem.results import read_run, run_path, write_run
+from weft_papers.hyfem.scenes import SCENES, Scene, Share
+from weft_papers.hyfem.setups import Experiment, Setup, experiments, setup
+from weft_papers.hyfem.study import Study, done_before
 
 ROOT = Path(weft.__file__).parent
 BLOCKS = ("a", "b", "c")
@@ -50,7 +51,7 @@ def scene(monkeypatch):
             raise DataError(f"no files of {name}; put them there")
         return made
 
-    monkeypatch.setattr("weft.neural.scenes.load_scene", load)
+    monkeypatch.setattr("weft_papers.hyfem.scenes.load_scene", load)
     return made
 
 
@@ -175,7 +176,7 @@ def test_runs_from_elsewhere_are_drawn_without_their_data(scene, tmp_path, monke
     def lacks(*told, **more):
         raise DataError("no files; put them there")
 
-    monkeypatch.setattr("weft.neural.scenes.load_scene", lacks)
+    monkeypatch.setattr("weft_papers.hyfem.scenes.load_scene", lacks)
     found = Study(out, device="cpu").take(small())
     assert list(found.runs) == ["hyfem"]
     assert found.lacking.startswith("central, alone-p1, alone-p2, fedprox not run: no files")
@@ -280,13 +281,13 @@ def test_labels_are_apart_in_order_and_inside(places):
 
 def test_training_loads_nothing_of_the_command_line():
     """Machines that train may lack the command line's packages."""
-    seen, waiting = set(), ["weft.experiments.hyfem_run", "weft.experiments.hyfem_training"]
+    seen, waiting = set(), ["weft_papers.hyfem.run", "weft_papers.hyfem.training"]
     while waiting:
         module = waiting.pop()
         if module not in seen:
             seen.add(module)
             waiting += loaded_with(module)
-    assert {"weft.neural.federation", "weft.neural.scenes.colour", "torch"} <= seen
+    assert {"weft.neural.local_federation", "weft_papers.hyfem.scenes.colour", "torch"} <= seen
     foreign = {module.split(".")[0] for module in seen}
     assert not foreign & {"typer", "rich", "click", "sklearn", "matplotlib"}
 

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.files import DataFolder
-from weft.data.originals import mnist_images
 from weft.errors import DataError
-from weft.neural.scenes import SCENES, Scene, Share, load_scene
-from weft.neural.scenes import deals as dealing
-from weft.neural.scenes.cifar10 import read_cifar10
-from weft.neural.scenes.cutting import QUADRANT_COLOURS, QUADRANTS, part, quadrants, thin
-from weft.neural.scenes.scene import usage
+from weft_papers.data.files import DataFolder
+from weft_papers.data.originals import mnist_images
+from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
+from weft_papers.hyfem.scenes import deals as dealing
+from weft_papers.hyfem.scenes.cifar10 import read_cifar10
+from weft_papers.hyfem.scenes.cutting import QUADRANT_COLOURS, QUADRANTS, part, quadrants, thin
+from weft_papers.hyfem.scenes.scene import usage
 
 FOUR = ("v1", "v2", "v3", "v4")
 TWELVE = tuple(f"v{number}" for number in range(1, 13))

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import settings as hypothesis_settings
 
-from weft.algorithms.hyfdca import coordinator as hyfdca
-from weft.algorithms.registry import algorithm_of
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
-from weft.data import Split, Table, Tile, pool
-from weft.federation import Federation, Preparation
-from weft.release.head import Head
-from weft.release.slices import join_slices
-from weft.sums.extremes import units_above
+from weft.data import Split, Table, Tile
+from weft.data import pooled_table as pool
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.release.model_header import Head
+from weft.federation.release.model_slices import join_slices
+from weft.protocol import LocalChannel
+from weft.solvers.hyfdca import coordinator as hyfdca
+from weft.solvers.registry import algorithm_of
+from weft.solvers.settings import Settings
+from weft.sums.maxima import units_above
 
 # Numba compiles on first use, so the first example of a test may take long.
 hypothesis_settings.register_profile("protocol", deadline=None, derandomize=True)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.channels import (
+from weft.errors import ConfigError, DataError, ProtocolError
+from weft.protocol import (
     Cyclic,
     Everyone,
     LocalChannel,
@@ -20,7 +21,6 @@ from weft.channels import (
     participation_of,
     size_of,
 )
-from weft.errors import ConfigError, DataError, ProtocolError
 
 
 def good(phase, message):
@@ -59,7 +59,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr("weft.channels.local.perf_counter", made)
+    monkeypatch.setattr("weft.protocol.local_channel.perf_counter", made)
     return made
 
 

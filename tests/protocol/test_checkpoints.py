@@ -10,12 +10,12 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from weft import storage
-from weft.algorithms.base import Checkpointing
-from weft.crypto.payload import KIND_CODES, read_block
+from weft.crypto.ciphers.block_format import KIND_CODES, read_block
 from weft.data import Tile
 from weft.errors import ConfigError, WeftError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
+from weft.solvers.base import Checkpointing
+from weft.storage import files as storage
 
 PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
 

@@ -22,13 +22,14 @@ from interposed import (
 )
 from sklearn.linear_model import LogisticRegression
 
-from weft import joint
-from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Table, load, pool
+from weft.data import SPLITS, Table, load
+from weft.data import pooled_table as pool
 from weft.errors import ConfigError, WeftError
-from weft.federation import Federation, Preparation
+from weft.federation import joint_prediction as joint
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.party import Party
 from weft.guards import OPEN, Terms
-from weft.party import Party
+from weft.solvers.settings import Settings
 
 CUTS = (
     "hybrid 2×2",
@@ -216,7 +217,7 @@ def test_a_party_with_real_data_refuses_the_papers_protocol(sees, monkeypatch):
             terms = msgspec.structs.replace(OPEN, coordinator_sees="weights")
             super().__init__(*arguments, terms=terms, **options)
 
-    monkeypatch.setattr("weft.federation.Party", Real)
+    monkeypatch.setattr("weft.federation.local_federation.Party", Real)
     if sees != "papers":
         train(split, quick(coordinator_sees=sees, iterations=1))
         return
@@ -232,10 +233,10 @@ def test_parties_insist_on_the_careful_terms_unless_they_are_told_otherwise(monk
         def __init__(self, *arguments, consent, **options):
             super().__init__(*arguments, **options)
 
-    monkeypatch.setattr("weft.federation.Party", Real)
+    monkeypatch.setattr("weft.federation.local_federation.Party", Real)
     assert train(cut("hybrid 3×3"), quick(iterations=1)).roster.terms == Terms()
     # Also where a coordinator does not listen.
-    monkeypatch.setattr("weft.announcing.coordinator._terms", lambda party, reply: OPEN)
+    monkeypatch.setattr("weft.federation.setup.coordinator._terms", lambda party, reply: OPEN)
     with pytest.raises(WeftError, match="r1c1 refuses a run with min_batch = 1"):
         train(cut("hybrid 3×3"), quick())
 
@@ -271,6 +272,6 @@ def test_the_certificate_on_digits_reaches_one_in_a_million_under_pads():
 
 
 def test_every_cipher_is_tested_here():
-    from weft.crypto.cipher import CIPHERS as known
+    from weft.crypto.ciphers.cipher import CIPHERS as known
 
     assert set(known) == set(CIPHERS)

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.consortium import (
+from weft.crypto.keys import PartyKeys
+from weft.crypto.secrets import Identity, Secret
+from weft.errors import ConfigError, WeftError
+from weft.federation.joint_prediction import predict_scores
+from weft.federation.local_federation import Federation
+from weft.guards.terms import OPEN, Terms
+from weft.privacy.agreement import (
     Card,
     Consent,
     Limits,
@@ -19,14 +25,8 @@ from weft.consortium import (
     write_card,
     write_roster,
 )
-from weft.consortium.drafting import draft_roster
-from weft.consortium.words import charter_words
-from weft.crypto.secrets import Identity, Secret
-from weft.errors import ConfigError, WeftError
-from weft.federation import Federation
-from weft.guards.terms import OPEN, Terms
-from weft.joint import predict_scores
-from weft.keys import PartyKeys
+from weft.privacy.agreement.charter_text import charter_words
+from weft.privacy.agreement.roster_draft import draft_roster
 
 PARTIES = ("north", "east", "south", "west")
 IDENTITIES = {name: Identity.new() for name in PARTIES}

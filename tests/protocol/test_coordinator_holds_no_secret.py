@@ -19,24 +19,24 @@ import pytest
 from interposed import HIDING, Middle, cut, interpose, quick, train
 from typer.testing import CliRunner
 
-from weft.algorithms.base import Checkpointing
-from weft.algorithms.hyfdca import run as run_module
-from weft.channels import LocalChannel
 from weft.cli import app
 from weft.crypto import adder as adder_module
-from weft.crypto import chain as chain_module
-from weft.crypto import stores as stores_module
-from weft.crypto.bfv import BfvSecret, _unpack
+from weft.crypto.ciphers import encrypted_totals as stores_module
+from weft.crypto.ciphers.bfv import BfvSecret, _unpack
+from weft.crypto.ciphers.paillier import PaillierSecret
 from weft.crypto.keyring import Keyring
-from weft.crypto.masks import Masks
-from weft.crypto.paillier import PaillierSecret
+from weft.crypto.keys import load_all
+from weft.crypto.pads import pad_record as chain_module
+from weft.crypto.pads.pad_streams import Streams
+from weft.crypto.scalar_masks import Masks
 from weft.crypto.secrets import Identity, Secret
-from weft.crypto.streams import Streams
 from weft.errors import WeftError
-from weft.keys import load_all
-from weft.sums import boards as boards_module
-from weft.sums import linkage as linkage_module
-from weft.sums import totals as totals_module
+from weft.protocol import LocalChannel
+from weft.solvers.base import Checkpointing
+from weft.solvers.hyfdca import run_state as run_module
+from weft.sums import pad_bookkeeping as linkage_module
+from weft.sums import posted_totals as boards_module
+from weft.sums import running_totals as totals_module
 
 WINDOW = 8
 

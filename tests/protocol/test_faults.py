@@ -7,11 +7,11 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from weft.channels import Request
-from weft.crypto.payload import pack_block, read_block, words_of
+from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
 from weft.data import Tile
 from weft.errors import ProtocolError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
+from weft.protocol import Request
 
 PREPARATION = Preparation(intercept=True, unit_rows=True)
 MOVING = ("hyfdca.weights", "hyfdca.step", "hyfdca.dual", "hyfdca.again")

@@ -6,16 +6,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.registry import resolve
-from weft.algorithms.settings import Settings
-from weft.data import SPLITS, Split, Tile, load, pool
-from weft.federation import Federation, Preparation
+from weft.data import SPLITS, Split, Tile, load
+from weft.data import pooled_table as pool
+from weft.federation.local_federation import Federation, Preparation
 from weft.guards import OPEN, Terms
-from weft.ledger.forecast import alternatives, forecast
-from weft.ledger.outlook import outlook
-from weft.ledger.views import views_of
-from weft.ledger.words import paragraphs
+from weft.privacy.ledger.expected_exposure import outlook
+from weft.privacy.ledger.exposure_text import paragraphs
+from weft.privacy.ledger.forecast import alternatives, forecast
+from weft.privacy.ledger.holder_views import views_of
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.registry import resolve
+from weft.solvers.settings import Settings
 
 PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
 

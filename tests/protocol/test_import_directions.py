@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.crypto import CIPHERS
-from weft.crypto.paillier import PaillierSecret
+from weft.crypto.ciphers.paillier import PaillierSecret
 
 ROOT = Path(weft.__file__).parent
 
@@ -82,13 +82,13 @@ def test_a_room_imports_only_what_lies_below_it(room):
 #: What a coordinator of each cipher has loaded; processes that begin anew would load it all again.
 COORDINATORS = """
 import os, sys
-import weft.algorithms.hyfdca.coordinator, weft.algorithms.span.coordinator
-import weft.algorithms.registry, weft.algorithms.settings
-import weft.matching.meet, weft.matching.roster
-import weft.sums.totals, weft.sums.boards, weft.sums.certificate, weft.sums.scaling
-import weft.channels, weft.crypto
-import weft.coordination, weft.network.running, weft.network.engine.coordinator
-import weft.neural.coordination
+import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator
+import weft.solvers.registry, weft.solvers.settings
+import weft.matching.coordinator, weft.matching.holding_map
+import weft.sums.running_totals, weft.sums.posted_totals, weft.sums.certificate, weft.sums.scaling
+import weft.protocol, weft.crypto
+import weft.federation.coordinator, weft.network.coordinator_run, weft.network.engine.coordinator_job
+import weft.neural.coordinator
 for argument in sys.argv[1:]:
     child = os.fork()
     if child:
@@ -115,10 +115,10 @@ SECRET = {
 
 #: What works without PyTorch: all that is no network, and the coordinator of neural runs.
 TORCH_FREE = (
-    *("weft", "weft.cli", "weft.federation", "weft.network.running"),
-    *("weft.neural.coordination", "weft.neural.server", "weft.neural.vectors"),
-    *("weft.neural.history", "weft.neural.model", "weft.neural.matching"),
-    *("weft.neural.settings", "weft.neural.scenes"),
+    *("weft", "weft.cli", "weft.federation.local_federation", "weft.network.coordinator_run"),
+    *("weft.neural.coordinator", "weft.neural.server", "weft.neural.weighted_means"),
+    *("weft.neural.history", "weft.neural.model", "weft.neural.neuron_matching"),
+    *("weft.neural.settings", "weft_papers.hyfem.scenes"),
 )
 
 
@@ -147,9 +147,15 @@ def loaded_by_coordinators():
 def test_the_coordinators_code_loads_no_reader_no_tile_no_party_and_nothing_secret(cipher):
     assert all((ROOT / "crypto" / f"{name.split('.')[-1]}.py").exists() for name in SECRET)
     loaded = loaded_by_coordinators()[cipher]
-    assert "weft.algorithms.hyfdca.coordinator" in loaded
-    forbidden = ("weft.data", "weft.party", "weft.federation", "weft.joint", "weft.model")
-    forbidden += ("weft.matching.party", "weft.matching.oblivious", "weft.matching.tokens")
-    assert not [m for m in loaded if m.startswith((*forbidden, "weft.keys"))]
+    assert "weft.solvers.hyfdca.coordinator" in loaded
+    forbidden = (
+        "weft.data",
+        "weft.federation.party",
+        "weft.federation.local_federation",
+        "weft.federation.joint_prediction",
+        "weft.federation.model",
+    )
+    forbidden += ("weft.matching.party", "weft.matching.oprf_party", "weft.matching.tokens")
+    assert not [m for m in loaded if m.startswith((*forbidden, "weft.crypto.keys"))]
     assert not (SECRET & set(loaded)) - {f"weft.crypto.{cipher}"}
     assert "weft.crypto.adder" in loaded

@@ -11,12 +11,13 @@ import pytest
 import scipy.sparse as sp
 
 from weft.crypto import CIPHERS
-from weft.crypto.payload import read_block, words_of
-from weft.data import SPLITS, Split, Tile, pool
+from weft.crypto.ciphers.block_format import read_block, words_of
+from weft.data import SPLITS, Split, Tile
+from weft.data import pooled_table as pool
 from weft.errors import DataError
-from weft.federation import Federation, Preparation
-from weft.joint import predict_scores
-from weft.model import load_model
+from weft.federation.joint_prediction import predict_scores
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.model import load_model
 
 
 def trained_on(table, quick, classes, scaling="standard", loss="hinge"):
@@ -158,7 +159,7 @@ def test_nobody_reads_a_score_in_the_messages_of_joint_prediction(table, models,
 PREDICT = """
 import sys
 import numpy as np
-from weft.model import load_model
+from weft.federation.model import load_model
 model = load_model(sys.argv[1])
 table = np.load(sys.argv[2])
 np.savez(

@@ -7,15 +7,15 @@ import stat
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.crypto.payload import read_block
+from weft.crypto.ciphers.block_format import read_block
 from weft.data import SPLITS, Tile, load
 from weft.errors import WeftError
-from weft.federation import Federation, Preparation
-from weft.joint import predict_scores
-from weft.ledger import Book, Ledger, read_books
-from weft.ledger import account as accounts
-from weft.storage import StorageError
+from weft.federation.joint_prediction import predict_scores
+from weft.federation.local_federation import Federation, Preparation
+from weft.privacy.ledger import Book, Ledger, read_books
+from weft.privacy.ledger import account as accounts
+from weft.solvers.settings import Settings
+from weft.storage.files import StorageError
 
 PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
 QUICK = {"lam": 1e-2, "gap": 1e-2}
@@ -338,12 +338,12 @@ def test_a_run_that_is_killed_was_booked_before_it_showed_anything(
         def close(self):
             """Killed processes close nothing."""
 
-    monkeypatch.setattr("weft.party.Account", Watched)
+    monkeypatch.setattr("weft.federation.party.Account", Watched)
     monkeypatch.setattr(
-        "weft.federation.LocalChannel",
+        "weft.federation.local_federation.LocalChannel",
         lambda handlers, **options: real({n: on(h) for n, h in handlers.items()}, **options),
     )
-    from weft.channels import LocalChannel as real
+    from weft.protocol import LocalChannel as real
 
     with pytest.raises(Killed):
         federation.train(Settings(lam=1e-3, gap=1e-6, solver=solver))

@@ -11,15 +11,15 @@ import time
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
-from weft.consortium import Consent, SitePolicy
 from weft.data import SPLITS, Tile, load
 from weft.errors import WeftError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
 from weft.guards import Terms
-from weft.ledger import Book, Ledger
-from weft.storage import StorageError, locked
+from weft.privacy.agreement import Consent, SitePolicy
+from weft.privacy.ledger import Book, Ledger
+from weft.protocol import LocalChannel
+from weft.solvers.settings import Settings
+from weft.storage.files import StorageError, locked
 
 FEW = Settings(lam=1e-2, gap=0.5, solver="cutting-planes")
 
@@ -27,10 +27,10 @@ FEW = Settings(lam=1e-2, gap=0.5, solver="cutting-planes")
 SOME_RUNS = """
 import json, os, sys
 from pathlib import Path
-from weft.algorithms.settings import Settings
+from weft.solvers.settings import Settings
 from weft.data import SPLITS, load
-from weft.federation import Federation, Preparation
-from weft.ledger import Ledger, account
+from weft.federation.local_federation import Federation, Preparation
+from weft.privacy.ledger import Ledger, account
 
 account._AHEAD, account._SHARE = 1, 10**9  # Many writes.
 tiles = SPLITS["columns"](load("breast_cancer").rows(slice(0, 100)), 2).parties
@@ -94,7 +94,7 @@ def test_only_one_at_a_time_gets_a_lock(tmp_path):
 
 
 def test_whoever_waits_too_long_for_a_lock_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.storage._PATIENCE", 0.05)
+    monkeypatch.setattr("weft.storage.files._PATIENCE", 0.05)
     path = tmp_path / "book.npz"
     with (
         locked(path),
@@ -126,10 +126,10 @@ def meanwhile(monkeypatch):
 
         def channel(handlers, **how):
             # Runs in the middle are not disturbed.
-            monkeypatch.setattr("weft.federation.LocalChannel", LocalChannel)
+            monkeypatch.setattr("weft.federation.local_federation.LocalChannel", LocalChannel)
             return LocalChannel({name: on(h) for name, h in handlers.items()}, **how)
 
-        monkeypatch.setattr("weft.federation.LocalChannel", channel)
+        monkeypatch.setattr("weft.federation.local_federation.LocalChannel", channel)
 
     return arrange
 
@@ -156,7 +156,7 @@ def test_a_strict_party_counts_what_another_run_shows_meanwhile(
     alone.train(FEW)
     assert 15 / 2 < alone.parties["p1"].tally.shown.max() < 15
 
-    monkeypatch.setattr("weft.ledger.account._AHEAD", 1)
+    monkeypatch.setattr("weft.privacy.ledger.account._AHEAD", 1)
     folder = tmp_path / "ledger"
     other = Federation(breast, Preparation(scaling="standard"), ledger=Ledger(folder))
     meanwhile("span.spread", lambda: other.train(FEW))

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from interposed import HIDING, Middle, cut, interpose, outcome, quick, train
 
+from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secrets import Secret
 from weft.errors import WeftError
-from weft.keys import ephemeral_keys
 
 SIGN = np.uint64(1 << 63)
 SETTINGS = {"local": "practical", "participation": 0.75, "iterations": 4}

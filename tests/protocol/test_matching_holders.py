@@ -8,24 +8,24 @@ import msgspec
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.channels import LocalChannel
-from weft.consortium import Consent
 from weft.crypto import Adder
+from weft.crypto.authenticated_messages import LetterError, read_letter, write_letter
 from weft.crypto.keyring import Keyring
-from weft.crypto.letters import LetterError, read_letter, write_letter
-from weft.crypto.oprf import OprfKey, blind, matching_key
+from weft.crypto.keys import PartyKeys, ephemeral_keys
+from weft.crypto.primitives.oprf import OprfKey, blind, matching_key
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.data import Tile
 from weft.errors import ConfigError, DataError, WeftError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
 from weft.guards.terms import OPEN, Terms
-from weft.keys import PartyKeys, ephemeral_keys
-from weft.matching.meet import meet
-from weft.matching.oblivious import Announcement
+from weft.matching.coordinator import meet
+from weft.matching.oprf_party import Announcement
+from weft.matching.oprf_relay import pack, unpack
 from weft.matching.party import MatchingParty
-from weft.matching.relay import pack, unpack
 from weft.matching.tokens import tokens_of
+from weft.privacy.agreement import Consent
+from weft.protocol import LocalChannel
+from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0)
 OPRF = Preparation(matching="oprf")

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.algorithms.settings import Settings
 from weft.data import Tile
 from weft.errors import DataError
-from weft.federation import Federation, Preparation
-from weft.joint import predict_scores
-from weft.matching.normal import loose_ids, normal_features, normal_ids
-from weft.model import Model
-from weft.report.holdings import describe_holdings
+from weft.federation.joint_prediction import predict_scores
+from weft.federation.local_federation import Federation, Preparation
+from weft.federation.model import Model
+from weft.matching.id_normalization import loose_ids, normal_features, normal_ids
+from weft.report.holdings_text import describe_holdings
+from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0, loss="squared")
 

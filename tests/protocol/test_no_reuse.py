@@ -34,14 +34,14 @@ from interposed import (
     train,
 )
 
-from weft.algorithms.base import Checkpointing
-from weft.crypto import masks as masks_module
-from weft.crypto.bfv import _BODY, _FRESH
-from weft.crypto.cipher import Cipher
-from weft.crypto.labels import label_of
-from weft.crypto.masks import Masks
+from weft.crypto import scalar_masks as masks_module
+from weft.crypto.ciphers.bfv import _BODY, _FRESH
+from weft.crypto.ciphers.cipher import Cipher
+from weft.crypto.keys import ephemeral_keys
+from weft.crypto.pads.pad_ids import label_of
+from weft.crypto.scalar_masks import Masks
 from weft.errors import ProtocolError, WeftError
-from weft.keys import ephemeral_keys
+from weft.solvers.base import Checkpointing
 
 ITERATIONS = 6
 #: Phases in which a party may fall silent.

@@ -10,11 +10,12 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.algorithms.settings import Settings
-from weft.data import Split, Tile, pool
+from weft.data import Split, Tile
+from weft.data import pooled_table as pool
 from weft.errors import DataError
-from weft.federation import Federation, Preparation
-from weft.matching.seat import Seat
+from weft.federation.local_federation import Federation, Preparation
+from weft.matching.party_view import Seat
+from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0, loss="squared")
 IDS, FEATURES = 9, 6

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from interposed import cut, outcome, quick, train
 
-from weft.algorithms.base import Checkpointing
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.rounds.coordinator import RoundCoordinator
-from weft.algorithms.rounds.party import RoundParty
-from weft.channels.recording import Head, entries_of
-from weft.crypto.payload import KIND_CODES
+from weft.crypto.ciphers.block_format import KIND_CODES
 from weft.errors import ConfigError, ProtocolError
-from weft.federation import Federation, Preparation
-from weft.report.audit import audit
-from weft.report.fields import meaning_of
+from weft.federation.local_federation import Federation, Preparation
+from weft.privacy.audit.audit import audit
+from weft.privacy.audit.fields import meaning_of
+from weft.protocol.recording import Head, entries_of
+from weft.solvers.base import Checkpointing
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.party import RoundParty
 
 METHODS = {
     name: algorithm

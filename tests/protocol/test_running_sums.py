@@ -12,27 +12,27 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from weft.algorithms.settings import Settings
 from weft.crypto import Adder, FixedPoint
-from weft.crypto.cipher import WHAT, Plain
+from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
+from weft.crypto.ciphers.cipher import WHAT, Plain
+from weft.crypto.ciphers.pad import Pad
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keyring import Keyring
-from weft.crypto.masks import NONCE, Masks
-from weft.crypto.pad import Pad
-from weft.crypto.payload import pack_block, read_block, words_of
+from weft.crypto.keys import ephemeral_keys
+from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
-from weft.federation import Federation, Preparation
-from weft.keys import ephemeral_keys
-from weft.matching.axis import build_axis
-from weft.sums.boards import Board, Proposals
-from weft.sums.changes import Changes
+from weft.federation.local_federation import Federation, Preparation
+from weft.matching.cohorts import build_axis
+from weft.solvers.settings import Settings
+from weft.sums.changed_slots import Changes
 from weft.sums.contribution import Contribution, Wire
-from weft.sums.extremes import ROUNDS, extend, keys_of, reached, values_of
-from weft.sums.layout import Layout
-from weft.sums.scalars import add_scalars, pack_scalars
-from weft.sums.totals import RunningTotals
+from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
+from weft.sums.posted_totals import Board, Proposals
+from weft.sums.running_totals import RunningTotals
+from weft.sums.scalar_sums import add_scalars, pack_scalars
+from weft.sums.slot_layout import Layout
 
 KINDS = sorted(WHAT)
 CIPHERS = ["plain", "pad"]

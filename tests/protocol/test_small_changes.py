@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.algorithms.base import Checkpointing
-from weft.algorithms.settings import Settings
 from weft.data import Tile, load
 from weft.errors import WeftError
-from weft.federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preparation
 from weft.guards import Terms
-from weft.guards.runs import standing_alone
-from weft.ledger import Book, Ledger
-from weft.ledger.memory import MOST_RUNS
-from weft.storage import load_arrays, save_arrays
+from weft.guards.min_batch_across_runs import standing_alone
+from weft.privacy.ledger import Book, Ledger
+from weft.privacy.ledger.earlier_samples import MOST_RUNS
+from weft.solvers.base import Checkpointing
+from weft.solvers.settings import Settings
+from weft.storage.files import load_arrays, save_arrays
 
 QUICK = Settings(lam=1e-1, gap=0.5, solver="cutting-planes")
 REFUSED = "party p2 refuses to train, because so few of its samples changed"
@@ -270,7 +270,7 @@ def test_a_run_that_ends_before_any_feature_sum_is_none(three, ledger):
 @pytest.mark.parametrize("solver", ["cutting-planes", "hyfdca"])
 def test_a_run_counts_before_its_first_feature_sum_is_sent(solver, three, ledger, monkeypatch):
     """Also where the process is killed at once."""
-    from weft.channels import LocalChannel as Real
+    from weft.protocol import LocalChannel as Real
 
     class Killed(BaseException):
         pass
@@ -285,10 +285,10 @@ def test_a_run_counts_before_its_first_feature_sum_is_sent(solver, three, ledger
         return answer
 
     monkeypatch.setattr(
-        "weft.federation.LocalChannel",
+        "weft.federation.local_federation.LocalChannel",
         lambda handlers, **how: Real({n: on(h) for n, h in handlers.items()}, **how),
     )
-    monkeypatch.setattr("weft.ledger.account.Account.close", lambda self: None)
+    monkeypatch.setattr("weft.privacy.ledger.account.Account.close", lambda self: None)
     with pytest.raises(Killed):
         train(three(FIRST), ledger, Settings(lam=1e-1, gap=0.5, solver=solver), Preparation())
     pages = Book(ledger.folder, "p1").read()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from interposed import short_keys
 
-from weft.algorithms.span import exchange as exchange_module
 from weft.errors import ProtocolError
-from weft.federation import Preparation
+from weft.federation.local_federation import Preparation
+from weft.solvers.subspace import round_trips as exchange_module
 
 PREPARATION = Preparation(intercept=True, unit_rows=True)
 RUNS = {

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from weft.algorithms.settings import Settings
-from weft.algorithms.span.rows import Rows
-from weft.channels import LocalChannel
 from weft.data import SPLITS, Table, load
 from weft.errors import ProtocolError, WeftError
-from weft.federation import Federation
+from weft.federation.local_federation import Federation
+from weft.protocol import LocalChannel
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.party_rows import Rows
 
 SOLVERS = [("cutting-planes", "hinge"), ("lbfgs", "logistic"), ("newton-cg", "logistic")]
 

@@ -8,13 +8,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from weft.channels.recording import Head, entries_of
-from weft.crypto.labels import SCALAR_BYTES
-from weft.crypto.payload import KIND_CODES, read_block, words_of
+from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
+from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.data import Tile
-from weft.federation import Federation, Preparation
-from weft.report.audit import audit
-from weft.report.fields import Form, meaning_of
+from weft.federation.local_federation import Federation, Preparation
+from weft.privacy.audit.audit import audit
+from weft.privacy.audit.fields import Form, meaning_of
+from weft.protocol.recording import Head, entries_of
 
 PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
 BLOCKS = tuple(KIND_CODES)

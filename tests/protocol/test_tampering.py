@@ -31,9 +31,9 @@ from interposed import (
     with_header,
 )
 
-from weft.crypto.bfv import MODULUS, BfvTotals
-from weft.crypto.cipher import WHAT
-from weft.crypto.payload import KIND_CODES, Carried, pack_block
+from weft.crypto.ciphers.bfv import MODULUS, BfvTotals
+from weft.crypto.ciphers.block_format import KIND_CODES, Carried, pack_block
+from weft.crypto.ciphers.cipher import WHAT
 from weft.errors import WeftError
 
 #: Sums of all four kinds in both directions.

@@ -9,12 +9,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from weft.algorithms.settings import Settings
-from weft.crypto.labels import SCALAR_BYTES
-from weft.crypto.payload import KIND_CODES, read_block, words_of
+from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
+from weft.crypto.keys import ephemeral_keys
+from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.data import Tile
-from weft.federation import Federation, Preparation
-from weft.keys import ephemeral_keys
+from weft.federation.local_federation import Federation, Preparation
+from weft.solvers.settings import Settings
 
 PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
 BLOCKS = tuple(KIND_CODES)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.algorithms.base import Record
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.algorithms.settings import Settings
 from weft.errors import ConfigError
-from weft.tuning.bounds import Bound, draws, numeric_options, read_bounds, space_of
-from weft.tuning.choosing import Rules, choose, read_weights
-from weft.tuning.metrics import Metrics, Point, metrics_of
-from weft.tuning.search import Found, Limits, Trial
-from weft.tuning.watching import Watch, stride
+from weft.evaluation.tuning.metrics import Metrics, Point, metrics_of
+from weft.evaluation.tuning.random_search import Found, Limits, Trial
+from weft.evaluation.tuning.run_watching import Watch, stride
+from weft.evaluation.tuning.search_space import Bound, draws, numeric_options, read_bounds, space_of
+from weft.evaluation.tuning.trial_choice import Rules, choose, read_weights
+from weft.solvers.base import Record
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.settings import Settings
 
 
 def first(count, space, seed=0, name="fedavg"):

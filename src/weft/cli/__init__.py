@@ -14,8 +14,6 @@ from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.compare import compare
-from weft.cli.demo import demo
-from weft.cli.demo_network import demo_network
 from weft.cli.federation import federation
 from weft.cli.keys import keys
 from weft.cli.kits import kits
@@ -24,12 +22,14 @@ from weft.cli.network import join, serve, status, stop
 from weft.cli.neural import neural
 from weft.cli.predict import predict
 from weft.cli.report import report
-from weft.cli.reproduce import reproduce
 from weft.cli.split import data_list, split
 from weft.cli.submit import submit
 from weft.cli.train import train
 from weft.cli.tune import tune
 from weft.errors import WeftError
+from weft_examples.demo_command import demo
+from weft_examples.network_demo_command import demo_network
+from weft_papers.reproduce_command import reproduce
 
 __all__ = ["app", "main"]
 

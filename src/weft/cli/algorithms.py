@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from weft.algorithms.algorithm import Algorithm
+    from weft.solvers.declaration import Algorithm
 
 #: Columns of a terminal from which on references fit into the table.
 _WIDE = 110
@@ -33,10 +33,10 @@ def algorithms(
     """
     from rich.console import Console
 
-    from weft.algorithms.catalogue import ALGORITHMS
-    from weft.algorithms.registry import algorithm_of
     from weft.cli.console import say_json
-    from weft.report.algorithms import describe, markdown_table
+    from weft.report.solver_table import describe, markdown_table
+    from weft.solvers.catalogue import ALGORITHMS
+    from weft.solvers.registry import algorithm_of
 
     chosen = None if name is None else algorithm_of(name)
     if json:
@@ -51,7 +51,7 @@ def algorithms(
 
 
 def _show_all(console: Console, known: list[Algorithm]) -> None:
-    from weft.report.algorithms import needs
+    from weft.report.solver_table import needs
 
     wide = console.width >= _WIDE
     titles = ("table", "parties", "losses", "guarantees", "round trips")
@@ -84,8 +84,8 @@ def _show_all(console: Console, known: list[Algorithm]) -> None:
 def _show_one(console: Console, algorithm: Algorithm) -> None:
     from rich.padding import Padding
 
-    from weft.algorithms.settings import Settings
-    from weft.report.algorithms import CUTS, LOSSES, example, options_of
+    from weft.report.solver_table import CUTS, LOSSES, example, options_of
+    from weft.solvers.settings import Settings
 
     console.print(f"{algorithm.name}: {algorithm.about}", style="bold")
     facts = _grid("", "", header=False)

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.report.audit import Audit, Line
+    from weft.privacy.audit.audit import Audit, Line
 
 _MOST_PARTIES = 40
 _MOST_FIELDS = 4
@@ -38,10 +38,10 @@ def audit(
     scalars without masks, blocks that come twice, slots of somebody else and fields that nobody
     knows are found. The exit code is then 1, else 0; cipher = "plain" ends with 1 too.
     """
-    from weft.channels.recording import MESSAGES, Recording
     from weft.cli.console import say_json
     from weft.errors import ConfigError
-    from weft.report.audit import audit as go_through
+    from weft.privacy.audit.audit import audit as go_through
+    from weft.protocol.recording import MESSAGES, Recording
 
     if run.is_dir() and not (run / MESSAGES).exists():
         raise ConfigError(f"{run} holds no recording; train again with --record")
@@ -96,7 +96,7 @@ def _lines(lines: list[Line], *, coordinator: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from weft.report.audit import ANY_PHASE
+    from weft.privacy.audit.audit import ANY_PHASE
 
     grid = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     grid.add_column("phase, field", overflow="fold", max_width=18)
@@ -137,7 +137,7 @@ def _parties(found: Audit) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from weft.crypto.cipher import WHAT
+    from weft.crypto.ciphers.cipher import WHAT
 
     kinds = [kind for kind in WHAT if any(kind in v.opened for v in found.parties.values())]
     grid = Table(
@@ -164,7 +164,7 @@ def _parties(found: Audit) -> Table:
 
 
 def _checks(found: Audit) -> list[str]:
-    from weft.report.audit import CHECKS
+    from weft.privacy.audit.audit import CHECKS
 
     said = []
     for name, (well, wrong) in CHECKS.items():

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from weft.algorithms.settings import Settings
-    from weft.config.reading import Problem
-    from weft.consortium import Consent
-    from weft.federation import Federation
+    from weft.config.read_config import Problem
+    from weft.crypto.keys import PartyKeys
+    from weft.federation.local_federation import Federation
     from weft.guards import Terms
-    from weft.guards.runs import Change
-    from weft.keys import PartyKeys
-    from weft.ledger import Ledger
-    from weft.ledger.book import Ints
-    from weft.ledger.outlook import Outlook
-    from weft.report.holdings import Holdings
+    from weft.guards.min_batch_across_runs import Change
+    from weft.privacy.agreement import Consent
+    from weft.privacy.ledger import Ledger
+    from weft.privacy.ledger.expected_exposure import Outlook
+    from weft.privacy.ledger.ledger_file import Ints
+    from weft.report.holdings_text import Holdings
+    from weft.solvers.settings import Settings
 
 _MOST_COHORTS = 6
 _MOST_PARTIES = 40
@@ -47,15 +47,15 @@ def check(
     settings would show; and what the parties refuse, which ends in exit code 2. Nothing is
     written.
     """
-    from weft.algorithms.registry import check_cut
     from weft.cli.console import say, say_json
-    from weft.config.reading import read_config
-    from weft.config.solvers import settled
-    from weft.federation import Federation
-    from weft.keys import ephemeral_keys
-    from weft.ledger.outlook import outlook
-    from weft.ledger.words import item, paragraphs
-    from weft.report.holdings import describe_holdings
+    from weft.config.read_config import read_config
+    from weft.config.solver_choice import settled
+    from weft.crypto.keys import ephemeral_keys
+    from weft.federation.local_federation import Federation
+    from weft.privacy.ledger.expected_exposure import outlook
+    from weft.privacy.ledger.exposure_text import item, paragraphs
+    from weft.report.holdings_text import describe_holdings
+    from weft.solvers.registry import check_cut
 
     plan = read_config(config)
     problem = plan.problem()
@@ -128,7 +128,7 @@ def _without_refusals(terms: Terms) -> Terms:
 
 def _spent(problem: Problem, federation: Federation, ledger: Ledger) -> dict[str, Ints] | None:
     """What each party has received in earlier runs, per shared cohort; None: no ledger is there."""
-    from weft.ledger.account import spent_before
+    from weft.privacy.ledger.account import spent_before
 
     found = {}
     for name, party in federation.parties.items():
@@ -183,7 +183,7 @@ def _changes(
     from functools import partial
 
     from weft.data.tile import settle_missing
-    from weft.ledger.attendance import attendance
+    from weft.privacy.ledger.attendance import attendance
 
     found: dict[str, Callable[[int], Change | None]] = {}
     missing = problem.preparation.missing

@@ -11,12 +11,12 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.algorithms.settings import Settings
-    from weft.comparison.choosing import Entry
-    from weft.comparison.running import Arena, Outcome
-    from weft.config.reading import Config
-    from weft.consortium import Consent
+    from weft.config.read_config import Config
+    from weft.evaluation.comparison import Arena, Outcome
+    from weft.evaluation.solver_selection import Entry
+    from weft.privacy.agreement import Consent
     from weft.report.comparison import Comparison
+    from weft.solvers.settings import Settings
 
 #: What limits a comparison where neither the command nor the config says: seconds, for most.
 _ROUND_TRIPS = 300
@@ -102,12 +102,12 @@ def compare(
     and columns. The folder gets comparison.csv, histories.csv, comparison.png, summary.json and
     report.html, in which curves can be switched on and off and drawn against any cost.
     """
-    from weft.channels.meter import LATENCIES
-    from weft.comparison.choosing import named
-    from weft.config.comparing import read_assignments
-    from weft.config.reading import read_config
-    from weft.drafts import building, refuse_existing
+    from weft.config.compare_options import read_assignments
+    from weft.config.read_config import read_config
+    from weft.evaluation.solver_selection import named
+    from weft.protocol.metering import LATENCIES
     from weft.report.comparison import write_comparison
+    from weft.storage.atomic_folder import building, refuse_existing
 
     plan = read_config(config)
     folder = out or Path("results") / f"{plan.folder_name}-comparison"
@@ -169,7 +169,7 @@ def _settings(
     """The config's settings for one λ, with what the command says instead."""
     import msgspec
 
-    from weft.crypto.cipher import check_cipher
+    from weft.crypto.ciphers.cipher import check_cipher
     from weft.errors import ConfigError
 
     changes: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
@@ -208,8 +208,8 @@ def _compare(
     quiet: bool,
     command: str,
 ) -> Comparison:
-    from weft.comparison.choosing import ALONE, entries_of
-    from weft.comparison.running import Arena
+    from weft.evaluation.comparison import Arena
+    from weft.evaluation.solver_selection import ALONE, entries_of
     from weft.report.comparison import Comparison
 
     problem = plan.problem()
@@ -269,7 +269,7 @@ def _with_cipher(consents: Mapping[str, Consent], cipher: str) -> dict[str, Cons
     """The same terms, but for the cipher: a simulation may hide nothing."""
     import msgspec
 
-    from weft.consortium import Consent
+    from weft.privacy.agreement import Consent
 
     return {
         name: Consent(name, msgspec.structs.replace(consent.terms, ciphers=(cipher,)))
@@ -284,7 +284,7 @@ def _tell(folder: Path, comparison: Comparison, remarks: list[str], json: bool) 
     from rich.console import Console
 
     from weft.cli.console import say, say_json
-    from weft.ledger.words import item
+    from weft.privacy.ledger.exposure_text import item
 
     if json:
         say_json({"folder": str(folder), **comparison.to_dict()})

@@ -12,8 +12,8 @@ from typing import Any, Self
 from rich.console import Console
 from rich.status import Status
 
-from weft.algorithms.base import Record
-from weft.report.plain import finite
+from weft.report.json_values import finite
+from weft.solvers.base import Record
 
 
 def say(*lines: str) -> None:

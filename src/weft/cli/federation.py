@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from weft.consortium import Card, SignedRoster
-    from weft.consortium.roster import SignatureState
     from weft.guards.terms import Terms
+    from weft.privacy.agreement import Card, SignedRoster
+    from weft.privacy.agreement.signed_roster import SignatureState
 
 federation = typer.Typer(
     no_args_is_help=True,
@@ -38,7 +38,7 @@ def join(
     printed here to the other members by telephone or on paper: they will see it in the roster.
     """
     from weft.cli.console import say
-    from weft.consortium import card_of, write_card
+    from weft.privacy.agreement import card_of, write_card
 
     own = card_of(keys, party)
     write_card(card, own)
@@ -108,8 +108,8 @@ def draft(
     may still be edited by hand: signatures come after that, and no value changes under them.
     """
     from weft.cli.console import say
-    from weft.consortium import Limits, write_roster
-    from weft.consortium.drafting import draft_roster
+    from weft.privacy.agreement import Limits, write_roster
+    from weft.privacy.agreement.roster_draft import draft_roster
 
     known = _cards(cards or [], keys, matching or [])
     changes = {
@@ -142,9 +142,9 @@ def draft(
 
 
 def _cards(paths: list[Path], keys: Path | None, matching: list[str]) -> list[Card]:
-    from weft.consortium import Card, card_of, read_card
+    from weft.crypto.keys import read_public
     from weft.errors import ConfigError
-    from weft.keys import read_public
+    from weft.privacy.agreement import Card, card_of, read_card
 
     if bool(paths) == (keys is not None):
         raise ConfigError("name the members' cards, or a folder of keys with --keys, but not both")
@@ -173,7 +173,7 @@ def _from_config(path: Path | None) -> tuple[str | None, Terms, list[str] | None
 def _changed(terms: Terms, changes: dict[str, Any]) -> Terms:
     import msgspec
 
-    from weft.config.checking import checked
+    from weft.config.value_checks import checked
     from weft.guards.terms import Terms
 
     given = {key: value for key, value in changes.items() if value is not None}
@@ -196,8 +196,8 @@ def _rows(given: list[str]) -> dict[str, int]:
 def show(roster: _Roster, json: _Json = False) -> None:
     """Say in plain words what a roster says, and who has signed it."""
     from weft.cli.console import say, say_json
-    from weft.consortium import read_roster
-    from weft.consortium.words import charter_words
+    from weft.privacy.agreement import read_roster
+    from weft.privacy.agreement.charter_text import charter_words
 
     found = read_roster(roster)
     if json:
@@ -224,9 +224,9 @@ def sign(
     fingerprints with what they told you by telephone or on paper before you sign.
     """
     from weft.cli.console import say
-    from weft.consortium import read_roster, write_roster
-    from weft.consortium.words import charter_words
-    from weft.keys.loading import read_identity
+    from weft.crypto.keys.loading import read_identity
+    from weft.privacy.agreement import read_roster, write_roster
+    from weft.privacy.agreement.charter_text import charter_words
 
     found = read_roster(roster)
     signed = found.signed_by(party, read_identity(keys, party))
@@ -271,7 +271,7 @@ def verify(
     keys that a folder has of members must be those of the roster.
     """
     from weft.cli.console import say_json
-    from weft.consortium import read_roster
+    from weft.privacy.agreement import read_roster
 
     found = read_roster(roster)
     if json:
@@ -313,8 +313,8 @@ def _show(roster: SignedRoster) -> None:
 
 def _compare(roster: SignedRoster, keys: Path) -> None:
     """Members that a folder knows must have the keys of the roster."""
+    from weft.crypto.keys import read_public
     from weft.errors import ConfigError
-    from weft.keys import read_public
 
     for name, public in read_public(keys).members.items():
         member = roster.members.get(name)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from weft.crypto.keys import KeyFiles, PublicKeys
     from weft.crypto.secrets import PublicIdentity
-    from weft.keys import KeyFiles, PublicKeys
 
 _MOST_PARTIES = 40
 
@@ -60,8 +60,8 @@ def new(
     secret for all: weft keys new keys --renew-run --roster roster.json
     """
     from weft.cli.console import say, say_json
-    from weft.keys import new_keys
-    from weft.network.kits.reading import refuse_at_coordinator
+    from weft.crypto.keys import new_keys
+    from weft.network.kits.open_kit import refuse_at_coordinator
 
     refuse_at_coordinator(folder)
     known = None if roster is None else _members(roster, party, config, renew_run)
@@ -80,8 +80,8 @@ def new(
 
 
 def _names(folder: Path, given: list[str] | None, config: Path | None, renew: bool) -> list[str]:
+    from weft.crypto.keys import read_public
     from weft.errors import ConfigError
-    from weft.keys import read_public
 
     if given and config is not None:
         raise ConfigError("--party and --config both name the parties; keep one of them")
@@ -97,8 +97,8 @@ def _names(folder: Path, given: list[str] | None, config: Path | None, renew: bo
 def _members(
     roster: Path, given: list[str] | None, config: Path | None, renew: bool
 ) -> dict[str, PublicIdentity]:
-    from weft.consortium import read_roster
     from weft.errors import ConfigError
+    from weft.privacy.agreement import read_roster
 
     if given or config is not None or not renew:
         raise ConfigError(
@@ -128,7 +128,7 @@ def show(
     exchanged the keys, but not those that you read out to each other.
     """
     from weft.cli.console import say, say_json
-    from weft.keys import describe_keys
+    from weft.crypto.keys import describe_keys
 
     public, files = describe_keys(folder)
     if json:

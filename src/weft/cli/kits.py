@@ -11,9 +11,9 @@ import typer
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-    from weft.network.kits.plan import FederationPlan
+    from weft.network.kits.federation_plan import FederationPlan
+    from weft.network.kits.open_kit import Kit
     from weft.network.kits.provisioning import Delivery, Parcel
-    from weft.network.kits.reading import Kit
 
 kits = typer.Typer(rich_markup_mode="markdown")
 
@@ -42,7 +42,7 @@ def new(
     made here, and its kit is secret on its way.
     """
     from weft.cli.console import say
-    from weft.network.kits.plan import read_plan
+    from weft.network.kits.federation_plan import read_plan
     from weft.network.kits.provisioning import provision
 
     federation = read_plan(plan)
@@ -74,7 +74,7 @@ def add(
     the old one away.
     """
     from weft.cli.console import say
-    from weft.network.kits.plan import read_plan
+    from weft.network.kits.federation_plan import read_plan
     from weft.network.kits.provisioning import add_to
 
     made = add_to(read_plan(plan), out, names, _requested(requests))
@@ -95,8 +95,8 @@ def request(
     install'.
     """
     from weft.cli.console import say
+    from weft.network.kits.certificate_requests import make_request
     from weft.network.kits.certificates import fingerprint
-    from weft.network.kits.requests import make_request
 
     made = make_request(name, out)
     say(
@@ -124,7 +124,7 @@ def install(
     whoever relays the kit could have exchanged it.
     """
     from weft.cli.console import say
-    from weft.network.kits.requests import install as complete
+    from weft.network.kits.certificate_requests import install as complete
 
     kit = complete(archive, request, out)
     say(
@@ -141,7 +141,7 @@ def kit(
 ) -> None:
     """Say what a kit is: whose, of which federation, and until when."""
     from weft.cli.console import say, say_json
-    from weft.network.kits.reading import Kit
+    from weft.network.kits.open_kit import Kit
 
     found = Kit.look(path)
     if not json:
@@ -164,7 +164,7 @@ def kit(
 
 
 def _requested(folder: Path | None) -> dict[str, RSAPublicKey] | None:
-    from weft.network.kits.requests import read_requests
+    from weft.network.kits.certificate_requests import read_requests
 
     return None if folder is None else read_requests(folder)
 

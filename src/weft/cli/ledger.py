@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from weft.ledger import Pages, Run
-    from weft.ledger.history import Group
+    from weft.privacy.ledger import Pages, Run
+    from weft.privacy.ledger.history import Group
 
 #: Runs that are listed, the last ones.
 _MOST_RUNS = 20
@@ -35,7 +35,7 @@ def ledger(
     """
     from weft.cli.console import say, say_json
     from weft.errors import ConfigError
-    from weft.ledger import read_books
+    from weft.privacy.ledger import read_books
 
     if not folder.is_dir():
         raise ConfigError(
@@ -62,7 +62,7 @@ def ledger(
 def _plain(pages: Pages) -> dict[str, Any]:
     import msgspec
 
-    from weft.ledger.history import groups_of
+    from weft.privacy.ledger.history import groups_of
 
     return {
         "samples": len(pages.sample),
@@ -101,8 +101,8 @@ def _show_runs(runs: list[Run]) -> None:
 
 def _show_groups(pages: Pages) -> None:
     from weft.cli.console import say
-    from weft.ledger.history import groups_of
-    from weft.ledger.words import item, span
+    from weft.privacy.ledger.exposure_text import item, span
+    from weft.privacy.ledger.history import groups_of
 
     for group in groups_of(pages):
         say(*item(_sentence(group)))
@@ -115,7 +115,7 @@ def _show_groups(pages: Pages) -> None:
 
 
 def _sentence(group: Group) -> str:
-    from weft.ledger.words import span
+    from weft.privacy.ledger.exposure_text import span
 
     told = f"{group.samples} samples: got {span(group.received)} sums"
     if group.foreign[1]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from weft.network.engine.session import RunInfo, Session
-    from weft.network.joining import JoinSettings
-    from weft.network.kits.reading import Kit
-    from weft.network.progress import Report
+    from weft.network.engine.admin_session import RunInfo, Session
+    from weft.network.join_settings import JoinSettings
+    from weft.network.kits.open_kit import Kit
+    from weft.network.run_progress import Report
 
 KitFolder = Annotated[
     Path, typer.Argument(metavar="KIT", help="Start-up kit, from 'weft federation new'.")
@@ -29,11 +29,11 @@ def serve(kit: KitFolder) -> None:
     What runs need to go on after a crash lies in KIT/weft/runs.
     """
     from weft.network.engine import require_engine
-    from weft.network.kits.reading import Kit
+    from weft.network.kits.open_kit import Kit
 
     require_engine()
     opened = Kit.open(kit, "coordinator")
-    from weft.network.engine import processes
+    from weft.network.engine import serve_and_join as processes
 
     processes.serve(opened)
 
@@ -85,7 +85,7 @@ def join(
     and weft join KIT --forget RUN drops one for good; nobody can take it up again.
     """
     from weft.network.engine import require_engine
-    from weft.network.kits.reading import Kit
+    from weft.network.kits.open_kit import Kit
 
     require_engine()
     opened = Kit.open(kit, "site")
@@ -94,7 +94,7 @@ def join(
         _drop(opened, forget)
         return
     # It takes seconds: what is wrong with the kit is said before.
-    from weft.network.joining import open_site, sole_use, write_settings
+    from weft.network.join_settings import open_site, sole_use, write_settings
 
     files = {"keys": keys, "roster": roster, "policy": policy}
     settings = _settled(
@@ -112,7 +112,7 @@ def join(
     with sole_use(opened):
         site = open_site(settings, opened)
         write_settings(opened, settings)
-        from weft.network.engine import processes
+        from weft.network.engine import serve_and_join as processes
 
         processes.join(opened, site, wait)
 
@@ -120,8 +120,8 @@ def join(
 def _drop(kit: Kit, run: str) -> None:
     """``weft join --forget``."""
     from weft.cli.console import say
-    from weft.network.forgetting import drop_run
-    from weft.network.joining import sole_use
+    from weft.network.abandon_run import drop_run
+    from weft.network.join_settings import sole_use
     from weft.network.task import check_run
 
     with sole_use(kit):
@@ -137,7 +137,7 @@ def _settled(kit: Kit, given: dict[str, Any]) -> JoinSettings:
     import msgspec
 
     from weft.errors import ConfigError
-    from weft.network.joining import JoinSettings, read_settings
+    from weft.network.join_settings import JoinSettings, read_settings
 
     told = {name: value for name, value in given.items() if value is not None}
     if told.get("party", kit.name) != kit.name:
@@ -163,7 +163,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
     With a site's kit, the runs that the site takes or took part in; nothing is asked then.
     """
     from weft.cli.console import say, say_json
-    from weft.network.kits.reading import Kit
+    from weft.network.kits.open_kit import Kit
 
     if Kit.look(kit).kind == "site":
         _say_own(Kit.open(kit), json)
@@ -192,7 +192,7 @@ def _say_own(kit: Kit, json: bool) -> None:
     import msgspec
 
     from weft.cli.console import say, say_json
-    from weft.network.register import Register
+    from weft.network.run_index import Register
 
     entries = Register(kit.home).entries()
     if json:
@@ -258,7 +258,7 @@ def _forget(kit: Path, run: str | None) -> None:
         raise ConfigError("name the run that is to be given up; weft status lists them")
     check_run(run)
     with _session(kit) as session:
-        from weft.network.engine.forgetting import Forgetting
+        from weft.network.engine.abandon_request import Forgetting
 
         deaf = Forgetting(session, run).do()
     say(f"Run {run} is given up; the coordinator keeps nothing of it.")
@@ -279,11 +279,11 @@ def _goes_on(session: Session, run: RunInfo) -> bool:
 
 def _session(kit: Path) -> Session:
     from weft.network.engine import require_engine
-    from weft.network.kits.reading import Kit
+    from weft.network.kits.open_kit import Kit
 
     require_engine()
     opened = Kit.open(kit, "submitter")
-    from weft.network.engine.session import Session
+    from weft.network.engine.admin_session import Session
 
     return Session(opened)
 
@@ -308,13 +308,13 @@ def report_text(report: Report) -> str:
     """Where a deployed run stands, in one line."""
     record, parties, away = report.records[-1], report.parties, report.away
     if report.kind == "neural":
-        from weft.cli.neural_words import round_text
+        from weft.cli.neural_output import round_text
         from weft.neural.history import Round
 
         told = f"{round_text(Round(**record))} · {record['round_trips']} round trips"
     else:
-        from weft.algorithms.base import Record
         from weft.cli.console import progress_text
+        from weft.solvers.base import Record
 
         told = progress_text(Record(**record))
     size = (record["bytes_down"] + record["bytes_up"]) / 1e6

@@ -13,10 +13,10 @@ from weft.cli.neural_predict import predict
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.cli.neural_words import RoundLine
+    from weft.cli.neural_output import RoundLine
     from weft.config.neural import NeuralConfig, NeuralProblem
-    from weft.neural.comparing import Rivals
-    from weft.neural.federation import NeuralTrained
+    from weft.neural.baseline_runs import Rivals
+    from weft.neural.local_federation import NeuralTrained
 
 neural = typer.Typer(
     no_args_is_help=True,
@@ -95,13 +95,13 @@ def run(
     With --baselines the same local steps are also taken by every party alone, by FedProx on the
     blocks that all parties have, and, for a scene, on all data in one place.
     """
-    from weft.channels.recording import Head
-    from weft.cli.neural_words import RoundLine, tell_neural
+    from weft.cli.neural_output import RoundLine, tell_neural
     from weft.config.neural import read_neural_config
-    from weft.drafts import building, refuse_existing
-    from weft.neural.requirement import require_torch
-    from weft.report.messages import place, recording
+    from weft.neural.torch_requirement import require_torch
+    from weft.protocol.recording import Head
     from weft.report.neural import write_neural_results
+    from weft.report.recording_files import place, recording
+    from weft.storage.atomic_folder import building, refuse_existing
 
     plan = read_neural_config(config)
     folder = out or Path("results") / plan.folder_name
@@ -138,8 +138,8 @@ def _train(
     recorder: Any,
     line: RoundLine,
 ) -> NeuralTrained:
-    from weft.neural.federation import NeuralFederation
-    from weft.neural.judging import ServerJudge
+    from weft.neural.local_federation import NeuralFederation
+    from weft.neural.server_accuracy import ServerJudge
 
     scene = problem.scene
     federation = NeuralFederation(
@@ -168,7 +168,7 @@ def _check_measured(problem: NeuralProblem) -> None:
 
 
 def _rivals(problem: NeuralProblem, trained: NeuralTrained, device: Any, line: RoundLine) -> Rivals:
-    from weft.neural.comparing import train_rivals
+    from weft.neural.baseline_runs import train_rivals
 
     return train_rivals(
         problem.sources,
@@ -198,15 +198,15 @@ def demo(
     local steps. It needs no files, and less than a minute on one core.
     """
     from weft.cli.console import say
-    from weft.cli.neural_words import RoundLine, tell_neural
-    from weft.drafts import building, refuse_existing
-    from weft.neural.requirement import require_torch
+    from weft.cli.neural_output import RoundLine, tell_neural
+    from weft.neural.torch_requirement import require_torch
     from weft.report.neural import summarise_neural, write_neural_results
+    from weft.storage.atomic_folder import building, refuse_existing
 
     if out is not None:
         refuse_existing(out)
     require_torch()
-    from weft.neural.demo import NAME, run_demo
+    from weft_examples.neural_demo import NAME, run_demo
 
     with RoundLine(quiet=json) as line:
         done = run_demo(rounds, device.value, lambda title: line.follow(title, rounds))
@@ -249,7 +249,7 @@ def extractors() -> None:
 @neural.command(epilog="Example: weft neural scenes")
 def scenes() -> None:
     """List the scenes: published data, cut into blocks and dealt to parties, to try things out."""
-    from weft.neural.scenes import SCENES
+    from weft_papers.hyfem.scenes import SCENES
 
     grid = _grid("scene", "what it is, and its files in the data directory")
     common = set.intersection(*(set(entry.options) for entry in SCENES.values()))

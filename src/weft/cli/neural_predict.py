@@ -11,9 +11,9 @@ import typer
 
 if TYPE_CHECKING:
     from weft.data.tile import Tile
-    from weft.neural.gathering import Gathered
     from weft.neural.model import NeuralModel
     from weft.neural.settings import Block
+    from weft.neural.table_blocks import Gathered
 
 
 def predict(
@@ -39,10 +39,10 @@ def predict(
     is used, and said so on stderr: that is how a party that took no part in training uses the
     server's model.
     """
-    from weft.neural.gathering import gathered
     from weft.neural.model import NeuralModel
-    from weft.neural.requirement import require_torch
-    from weft.storage import replacing
+    from weft.neural.table_blocks import gathered
+    from weft.neural.torch_requirement import require_torch
+    from weft.storage.files import replacing
 
     require_torch()
     trained = NeuralModel.load(model)
@@ -69,7 +69,7 @@ def _read(path: Path, blocks: Mapping[str, Block], id_column: str) -> Tile:
     """The columns of a file that belong to some block; all others are not looked at."""
     from weft.data.readers import column_names, read_tile
     from weft.errors import DataError
-    from weft.neural.gathering import matching_columns
+    from weft.neural.table_blocks import matching_columns
 
     features = None
     if path.is_file() and path.name.lower().endswith((".csv", ".csv.gz", ".csv.xz", ".parquet")):

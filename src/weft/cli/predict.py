@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.data.tile import Tile
-    from weft.model import Model
+    from weft.federation.model import Model
 
 
 def predict(
@@ -59,9 +59,9 @@ def predict(
     With --joint the parties of a config add up their parts of every sample's score without
     showing them.
     """
-    from weft.config.samples import read_samples
+    from weft.config.prediction_samples import read_samples
     from weft.errors import ConfigError
-    from weft.model import load_model
+    from weft.federation.model import load_model
 
     trained = load_model(model)
     if (joint is None) == (not files):
@@ -87,11 +87,11 @@ def _joint_scores(
     model: Model, config: Path, keys: Path | None, record: Path | None, ledger: Path | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Ids and scores that the parties of a config find together."""
-    from weft.channels.recording import Head
-    from weft.config.reading import read_config
-    from weft.config.samples import read_joint_samples
-    from weft.joint import predict_scores
-    from weft.report.messages import recorded_to
+    from weft.config.prediction_samples import read_joint_samples
+    from weft.config.read_config import read_config
+    from weft.federation.joint_prediction import predict_scores
+    from weft.protocol.recording import Head
+    from weft.report.recording_files import recorded_to
 
     plan = read_config(config)
     tiles = read_joint_samples(plan, model)
@@ -142,7 +142,7 @@ def _frame(
 def _write(frames: list[pd.DataFrame], out: Path | None) -> None:
     import pandas as pd
 
-    from weft.storage import replacing
+    from weft.storage.files import replacing
 
     everything = pd.concat(frames, ignore_index=True)
     if out is None:

@@ -55,9 +55,9 @@ def split(
     all files, so that matching can find it again.
     """
     from weft.cli.console import say
-    from weft.config.cutting import cut_table
-    from weft.config.writing import write_federation
-    from weft.drafts import building, refuse_existing
+    from weft.config.cut_table import cut_table
+    from weft.config.write_parties import write_federation
+    from weft.storage.atomic_folder import building, refuse_existing
 
     refuse_existing(out)
     given = {"k": k, "q": q, "parties": parties, "seed": seed, "labels": labels}
@@ -77,7 +77,7 @@ def split(
 
 
 def _table(dataset: str, data_dir: Path | None, id_column: str, label_column: str) -> Table:
-    from weft.config.tables import table_of_file
+    from weft.config.central_table import table_of_file
     from weft.data.named import load
 
     path = Path(dataset)

@@ -13,7 +13,7 @@ import typer
 from weft.cli.network import KitFolder
 
 if TYPE_CHECKING:
-    from weft.network.progress import Report
+    from weft.network.run_progress import Report
     from weft.network.task import Task
 
 
@@ -60,11 +60,11 @@ def submit(
 
     require_engine()
     from weft.config.neural import read_either
-    from weft.drafts import refuse_existing
     from weft.errors import ConfigError, ProtocolError
-    from weft.network.kits.reading import Kit
-    from weft.network.submitting import new_run, task_of, write_out
+    from weft.network.kits.open_kit import Kit
+    from weft.network.submission import new_run, task_of, write_out
     from weft.network.task import check_run
+    from weft.storage.atomic_folder import refuse_existing
 
     opened = Kit.open(kit, "submitter")
     if (keys is None) != (party is None):
@@ -72,8 +72,8 @@ def submit(
     plan = read_either(config, deployed=True)
     folder = out or Path("results") / plan.folder_name
     refuse_existing(folder)
-    from weft.network.engine.session import Session
-    from weft.network.engine.supervising import Supervisor
+    from weft.network.engine.admin_session import Session
+    from weft.network.engine.run_supervisor import Supervisor
 
     run = new_run(plan) if resume is None else check_run(resume)
     with ExitStack() as stack:
@@ -110,7 +110,7 @@ def _tell(
     from weft.network.task import NeuralTask
 
     if isinstance(task, NeuralTask):
-        from weft.cli.neural_words import tell_neural
+        from weft.cli.neural_output import tell_neural
 
         tell_neural(folder, summary, remarks, json=json, run=run)
         return

@@ -66,16 +66,16 @@ def train(
     With --record (or record = true in [solver]) the folder also holds every message as it crossed,
     for its owner's eyes only; weft audit shows what each side could read of them.
     """
-    from weft.algorithms.base import Checkpointing
-    from weft.channels.recording import Head
     from weft.cli.console import ProgressLine, tell_run
-    from weft.config.reading import read_config
-    from weft.drafts import building
-    from weft.federation import Federation
-    from weft.ledger.words import exposure_remarks
-    from weft.report.cohorts import feature_sets
-    from weft.report.folder import write_results
-    from weft.report.messages import place, recording
+    from weft.config.read_config import read_config
+    from weft.federation.local_federation import Federation
+    from weft.privacy.ledger.exposure_text import exposure_remarks
+    from weft.protocol.recording import Head
+    from weft.report.holdings_picture import feature_sets
+    from weft.report.recording_files import place, recording
+    from weft.report.results_folder import write_results
+    from weft.solvers.base import Checkpointing
+    from weft.storage.atomic_folder import building
 
     plan = read_config(config)
     folder = out or Path("results") / plan.folder_name
@@ -148,8 +148,8 @@ def train(
 
 def _refuse_leftovers(folder: Path, store: Path) -> None:
     """Stop before any work when the run would overwrite something."""
-    from weft.drafts import refuse_existing
     from weft.errors import ConfigError
+    from weft.storage.atomic_folder import refuse_existing
 
     refuse_existing(folder)
     if store.exists():
@@ -162,7 +162,7 @@ def _refuse_leftovers(folder: Path, store: Path) -> None:
 @contextmanager
 def _checkpoints(store: Path, *, new: bool) -> Iterator[None]:
     """A folder for checkpoints; where a run fails without any, it goes again."""
-    from weft.storage import StorageError
+    from weft.storage.files import StorageError
 
     if new:
         try:

@@ -11,14 +11,14 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.algorithms.base import Record
-    from weft.algorithms.settings import Settings
-    from weft.comparison.running import Arena
-    from weft.config.reading import Config
+    from weft.config.read_config import Config
+    from weft.evaluation.comparison import Arena
+    from weft.evaluation.tuning.metrics import Metrics
+    from weft.evaluation.tuning.random_search import Found, Limits, Search, Trial
+    from weft.evaluation.tuning.trial_choice import Choice
     from weft.report.tuning import Tuning
-    from weft.tuning.choosing import Choice
-    from weft.tuning.metrics import Metrics
-    from weft.tuning.search import Found, Limits, Search, Trial
+    from weft.solvers.base import Record
+    from weft.solvers.settings import Settings
 
 _SECONDS = 60.0
 _ITERATIONS = 100
@@ -118,11 +118,11 @@ def tune(
     config with what was chosen, for weft train. With several algorithms each has a plot and a
     config of its own.
     """
-    from weft.config.reading import read_config
-    from weft.drafts import building, refuse_existing
+    from weft.config.read_config import read_config
+    from weft.evaluation.tuning.random_search import Limits
+    from weft.evaluation.tuning.trial_choice import Rules, read_weights
     from weft.report.tuning import write_tuning
-    from weft.tuning.choosing import Rules, read_weights
-    from weft.tuning.search import Limits
+    from weft.storage.atomic_folder import building, refuse_existing
 
     plan = read_config(config)
     folder = out or Path("results") / f"{plan.folder_name}-tuning"
@@ -141,7 +141,7 @@ def tune(
 
 def _names(given: Sequence[str] | None, settings: Settings) -> list[str]:
     """Algorithms to tune, each once."""
-    from weft.algorithms.registry import AUTO, algorithm_of
+    from weft.solvers.registry import AUTO, algorithm_of
 
     if not given:
         return ["hyfdca" if settings.solver == AUTO else settings.solver]
@@ -151,8 +151,8 @@ def _names(given: Sequence[str] | None, settings: Settings) -> list[str]:
 def _arena(plan: Config, holdout: float, keys: Path | None) -> Arena:
     import msgspec
 
-    from weft.comparison.running import Arena
     from weft.errors import ConfigError
+    from weft.evaluation.comparison import Arena
 
     settings = plan.settings
     if len(settings.lambdas) > 1:
@@ -183,11 +183,11 @@ def _searches(
     """One for each algorithm; all that can be refused is refused before the first trial."""
     import msgspec
 
-    from weft.comparison.choosing import settings_for
-    from weft.config.solvers import settled
-    from weft.tuning.bounds import read_bounds, space_of
-    from weft.tuning.search import Search
-    from weft.tuning.watching import Eye
+    from weft.config.solver_choice import settled
+    from weft.evaluation.solver_selection import settings_for
+    from weft.evaluation.tuning.random_search import Search
+    from weft.evaluation.tuning.run_watching import Eye
+    from weft.evaluation.tuning.search_space import read_bounds, space_of
 
     given = read_bounds(bounds, names)
     eye, found = Eye(arena), []
@@ -212,8 +212,8 @@ def _tune(
     *,
     quiet: bool,
 ) -> Tuning:
+    from weft.evaluation.tuning.trial_choice import choose
     from weft.report.tuning import Tuning
-    from weft.tuning.choosing import choose
 
     choices = [choose(_search(s, limits, seed, quiet=quiet), rules) for s in searches]
     regression = plan.settings.make_loss().task == "regression"
@@ -254,8 +254,8 @@ def _tell(
     from rich.console import Console
 
     from weft.cli.console import say, say_json
-    from weft.ledger.words import item
-    from weft.tuning.grey import FORMULA
+    from weft.evaluation.tuning.grey_relational import FORMULA
+    from weft.privacy.ledger.exposure_text import item
 
     if json:
         say_json({"folder": str(folder), "configs": list(configs), **tuning.to_dict()})

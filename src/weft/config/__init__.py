@@ -27,8 +27,8 @@
     label = false          # this party gives no labels
 """
 
-from weft.config.checking import checked
-from weft.config.cutting import cut_table
-from weft.config.reading import Config, Problem, read_config
+from weft.config.cut_table import cut_table
+from weft.config.read_config import Config, Problem, read_config
+from weft.config.value_checks import checked
 
 __all__ = ["Config", "Problem", "checked", "cut_table", "read_config"]

@@ -12,15 +12,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from weft.config.checking import checked
-from weft.config.policies import read_policy
 from weft.config.sections import FederationSection, KeysSection, PartySection
-from weft.consortium import Consent, SignedRoster, read_roster
+from weft.config.site_policy_file import read_policy
+from weft.config.value_checks import checked
+from weft.crypto.keys import PartyKeys, load_all
 from weft.data.readers import read_tile
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.guards import OPEN, Terms
-from weft.keys import PartyKeys, load_all
+from weft.privacy.agreement import Consent, SignedRoster, read_roster
 
 
 class FileColumns(Protocol):

@@ -40,8 +40,7 @@ from typing import Any
 
 import msgspec
 
-from weft.channels.participation import participation_of
-from weft.config.checking import checked, closest, known_keys, naming
+from weft.config.data_sources import check_files, check_left_to_sites
 from weft.config.federation import (
     FederationConfig,
     keys_in,
@@ -53,19 +52,20 @@ from weft.config.federation import (
     section,
     terms_of,
 )
-from weft.config.reading import Config, read_config
+from weft.config.read_config import Config, read_config
 from weft.config.sections import NetworkSection
-from weft.config.sources import check_files, check_left_to_sites
+from weft.config.value_checks import checked, closest, known_keys, naming
 from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards import OPEN
 from weft.neural.extractors import read_extractor_options
-from weft.neural.holdings import without_labels
-from weft.neural.matching import Matching
-from weft.neural.scenes import SCENES, Scene, load_scene
+from weft.neural.neuron_matching import Matching
+from weft.neural.party_samples import without_labels
+from weft.neural.sample_sources import BlockSource, TableSource
 from weft.neural.settings import Block, NeuralSettings
-from weft.neural.sources import BlockSource, TableSource
-from weft.neural.staging import sources_of
+from weft.protocol.participation import participation_of
+from weft_papers.hyfem.scene_sources import sources_of
+from weft_papers.hyfem.scenes import SCENES, Scene, load_scene
 
 Source = TableSource | BlockSource
 

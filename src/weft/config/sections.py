@@ -8,7 +8,7 @@ import msgspec
 
 from weft.data.tile import MissingPolicy
 from weft.errors import ConfigError
-from weft.matching.roster import Overlap
+from weft.matching.holding_map import Overlap
 from weft.sums.scaling import Rule
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.crypto.cipher import check_cipher
-from weft.crypto.cost import Cost
-from weft.crypto.labels import label_of
-from weft.crypto.stores import BfvStore, PaillierStore, Store, WordStore
+from weft.crypto.ciphers.cipher import check_cipher
+from weft.crypto.ciphers.encrypted_totals import BfvStore, PaillierStore, Store, WordStore
+from weft.crypto.encryption_cost import Cost
+from weft.crypto.pads.pad_ids import label_of
 
 #: Up to this many parties, everyone shares masks with everyone …
 FEW = 9

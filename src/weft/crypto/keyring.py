@@ -12,18 +12,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.bfv import BfvSecret
-from weft.crypto.cipher import Cipher, Plain, check_cipher
-from weft.crypto.envelopes import BfvCipher, PaillierCipher
-from weft.crypto.masks import NONCE, Masks
-from weft.crypto.memory import Draws
-from weft.crypto.pad import Pad
-from weft.crypto.paillier import PaillierSecret
-from weft.crypto.payload import name_cipher
-from weft.crypto.probing import check_hiding
-from weft.crypto.roots import root_of
+from weft.crypto.ciphers.bfv import BfvSecret
+from weft.crypto.ciphers.block_format import name_cipher
+from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
+from weft.crypto.ciphers.external_cipher_check import check_hiding
+from weft.crypto.ciphers.homomorphic import BfvCipher, PaillierCipher
+from weft.crypto.ciphers.pad import Pad
+from weft.crypto.ciphers.paillier import PaillierSecret
+from weft.crypto.pads.pad_streams import Streams
+from weft.crypto.primitives.hash_tree import root_of
+from weft.crypto.randomness_log import Draws
+from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
-from weft.crypto.streams import Streams
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 
@@ -292,7 +292,7 @@ def register_cipher(kind: type[Pad], code: int) -> None:
     No terms allow it by themselves: every party must name it in its ``ciphers``, in its policy, in
     the signed roster or in ``[privacy]``, and must have registered it, from the same code. A
     coordinator on another machine has no party's half and calls
-    :func:`weft.crypto.payload.name_cipher` instead.
+    :func:`weft.crypto.ciphers.block_format.name_cipher` instead.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 from weft.data.tile import Labels, Tile, present
 from weft.errors import DataError
-from weft.storage import replacing
+from weft.storage.files import replacing
 
 # A sparse tile is written as a table only up to this many cells (400 MB in memory).
 _MOST_CELLS = 50_000_000

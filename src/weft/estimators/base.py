@@ -15,19 +15,19 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from weft.algorithms.base import Record, Result
-from weft.algorithms.settings import Settings
-from weft.config.checking import checked
-from weft.config.solvers import settled
+from weft.config.solver_choice import settled
+from weft.config.value_checks import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
 from weft.estimators.tiles import Tiles, tiles_of
-from weft.federation import Federation
-from weft.joint import predict_scores
-from weft.preparation import Preparation
+from weft.federation.joint_prediction import predict_scores
+from weft.federation.local_federation import Federation
+from weft.federation.preprocessing import Preparation
 from weft.report.history import history_frame
 from weft.report.path import path_frame
+from weft.solvers.base import Record, Result
+from weft.solvers.settings import Settings
 
 T = TypeVar("T")
 

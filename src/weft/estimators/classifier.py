@@ -46,7 +46,7 @@ class HybridClassifier(ClassifierMixin, Hybrid):
     groups : int
         Parts of the samples that get cuts of their own; cutting planes only.
     local, iic, gamma, norms
-        HyFDCA's local method and steps, see `weft.algorithms.settings.Settings`.
+        HyFDCA's local method and steps, see `weft.solvers.settings.Settings`.
     gap : float or None
         Stop at this certified relative gap: the loss is then at most this share above the
         optimum of the pooled problem.

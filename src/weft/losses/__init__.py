@@ -15,8 +15,8 @@ from types import MappingProxyType
 
 from weft.errors import ConfigError
 from weft.losses.base import Loss
-from weft.losses.checking import check_kind, check_loss
 from weft.losses.classification import Hinge, Logistic, SmoothedHinge, SquaredHinge
+from weft.losses.external_loss_check import check_kind, check_loss
 from weft.losses.regression import Absolute, EpsilonInsensitive, Huber, Squared
 
 __all__ = [

@@ -14,7 +14,7 @@ import numba
 
 from weft.errors import ConfigError
 from weft.losses.base import Loss
-from weft.losses.steps import FORMULAS
+from weft.losses.dual_steps import FORMULAS
 
 MARGIN, DEVIATION, TUBE, LOGISTIC = range(4)
 

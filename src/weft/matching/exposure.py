@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from weft.matching.roster import Roster
+    from weft.matching.holding_map import Roster
 
 Ints = NDArray[np.int64]
 

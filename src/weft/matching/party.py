@@ -10,23 +10,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.channels.message import Message, array, binary, text
 from weft.crypto.keyring import AXES, Keyring, Keys
-from weft.crypto.memory import Draws
+from weft.crypto.randomness_log import Draws
 from weft.crypto.secrets import Secret
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
-from weft.matching.normal import (
+from weft.matching.id_normalization import (
     check_apart,
     check_lengths,
     loose_ids,
     normal_features,
     normal_ids,
 )
-from weft.matching.oblivious import Known, Oblivious
-from weft.matching.places import take_places
-from weft.matching.seat import Seat
+from weft.matching.oprf_party import Known, Oblivious
+from weft.matching.party_view import Seat
+from weft.matching.slot_order import take_places
 from weft.matching.tokens import Tokens, label_tokens, tokens_of
+from weft.protocol.message import Message, array, binary, text
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

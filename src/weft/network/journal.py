@@ -1,6 +1,6 @@
 """Journals: what happened in a run, so that it can happen again after a restart.
 
-A journal is a file of frames (:mod:`weft.channels.frames`) after a first line. It only grows, but
+A journal is a file of frames (:mod:`weft.storage.framed_records`) after a first line. It only grows, but
 for a record that turned out not to count. It belongs to one process at a time.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from weft.channels.frames import CutOff, Damage, framed, read_frames
-from weft.storage import StorageError
+from weft.storage.files import StorageError
+from weft.storage.framed_records import CutOff, Damage, framed, read_frames
 
 try:
     import fcntl

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 
 from weft.errors import DataError, ProtocolError
-from weft.network.presence import Presence
-from weft.network.results import HISTORY, MODEL, PRESENCE, SUMMARY
+from weft.network.presence_trace import Presence
+from weft.network.results_parcel import HISTORY, MODEL, PRESENCE, SUMMARY
 from weft.network.task import NeuralTask
 from weft.neural.history import NeuralOutcome
 from weft.neural.model import NeuralModel
+from weft.report.json_values import finite
 from weft.report.neural import round_frame, summarise_neural
-from weft.report.plain import finite
 
 
 def write_neural_parcel(

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from threading import Lock, Thread
 
-from weft.channels import pack
 from weft.errors import ConfigError, DataError, ProtocolError, WeftError
 from weft.network.envelope import (
     Damaged,
@@ -24,9 +23,10 @@ from weft.network.envelope import (
     decode_envelope,
     encode,
 )
-from weft.network.register import Entry, Register
-from weft.network.siterun import RETURNING, Member, Opened, Opening, OpenRun, SiteRun
-from weft.storage import StorageError
+from weft.network.run_index import Entry, Register
+from weft.network.site_run import RETURNING, Member, Opened, Opening, OpenRun, SiteRun
+from weft.protocol import pack
+from weft.storage.files import StorageError
 
 __all__ = ["Member", "OpenRun", "Opened", "Opening", "Site"]
 

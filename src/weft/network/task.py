@@ -8,13 +8,13 @@ from typing import Literal
 
 import msgspec
 
-from weft.algorithms.registry import resolve
-from weft.algorithms.settings import Settings
-from weft.channels import Message
 from weft.errors import ConfigError, ProtocolError
+from weft.federation.preprocessing import Preparation
 from weft.guards.terms import OPEN, Terms
 from weft.neural.settings import NeuralSettings
-from weft.preparation import Preparation
+from weft.protocol import Message
+from weft.solvers.registry import resolve
+from weft.solvers.settings import Settings
 
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

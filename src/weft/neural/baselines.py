@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 
 from weft.errors import ConfigError
-from weft.neural.coordination import Judge
+from weft.neural.coordinator import Judge
 from weft.neural.device import Device
-from weft.neural.federation import NeuralFederation, NeuralTrained
 from weft.neural.history import Round
-from weft.neural.holdings import Holdings
-from weft.neural.matching import Matching
+from weft.neural.local_federation import NeuralFederation, NeuralTrained
+from weft.neural.neuron_matching import Matching
 from weft.neural.party import Source
+from weft.neural.party_samples import Holdings
+from weft.neural.sample_sources import BlockSource
 from weft.neural.settings import NeuralSettings
-from weft.neural.sources import BlockSource
 
 Progress = Callable[[Round], None]
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError
-from weft.neural.vectors import DeviceVector, Vector
+from weft.neural.weighted_means import DeviceVector, Vector
 
 Device = Literal["auto", "cpu", "cuda"]
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.channels import Meter
 from weft.neural.model import NeuralModel
 from weft.neural.settings import NeuralSettings
+from weft.protocol import Meter
 
 
 @dataclass(frozen=True)

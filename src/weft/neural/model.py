@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError, DataError
-from weft.neural.classifier import join_layers
+from weft.neural.parameter_packing import join_layers
 from weft.neural.scaling import as_input
 from weft.neural.settings import Block
-from weft.storage import replacing
+from weft.storage.files import replacing
 
 if TYPE_CHECKING:
-    from weft.neural.net import Net
+    from weft.neural.network import Net
 
 Floats = NDArray[np.float32]
 Scale = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -105,7 +105,7 @@ class NeuralModel:
         """The network in PyTorch, on the CPU."""
         import torch
 
-        from weft.neural.net import Net
+        from weft.neural.network import Net
 
         net = Net(self.blocks, self.hidden, len(self.classes))
         cuts = {name: len(v) - self.statistics[name] for name, v in self.extractors.items()}

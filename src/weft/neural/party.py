@@ -11,23 +11,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.announcing.party import AnnouncingParty
-from weft.channels import Message, pack
-from weft.channels.message import array, binary, integer, text
-from weft.consortium.consent import Consent
 from weft.crypto.keyring import Keyring, Keys
-from weft.crypto.memory import Draws, Memory
+from weft.crypto.randomness_log import Draws, Memory
 from weft.errors import DataError, ProtocolError
+from weft.federation.setup.party import AnnouncingParty
 from weft.matching.tokens import encode_labels
+from weft.neural.block_info import MOST_COLUMNS, Held
 from weft.neural.device import Device, device_of
-from weft.neural.held import MOST_COLUMNS, Held
-from weft.neural.holdings import Holdings
-from weft.neural.local import Labelled, LocalNetwork
+from weft.neural.local_network import Labelled, LocalNetwork
 from weft.neural.model import NeuralModel
+from weft.neural.party_samples import Holdings
 from weft.neural.scaling import Scaling, scaled
 from weft.neural.settings import Block, NeuralSettings
-from weft.neural.vectors import Vector, vector_of
-from weft.sums.scalars import pack_scalars
+from weft.neural.weighted_means import Vector, vector_of
+from weft.privacy.agreement.consent import Consent
+from weft.protocol import Message, pack
+from weft.protocol.message import array, binary, integer, text
+from weft.sums.scalar_sums import pack_scalars
 
 #: More than that is no loss of a network that learns.
 _LARGEST = 2.0**40

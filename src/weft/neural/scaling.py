@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.channels import Channel, Message
-from weft.channels.message import binary, floats, integer
 from weft.crypto import Adder
 from weft.errors import ProtocolError
-from weft.sums.scalars import add_scalars
+from weft.protocol import Channel, Message
+from weft.protocol.message import binary, floats, integer
+from weft.sums.scalar_sums import add_scalars
 
 if TYPE_CHECKING:
     # The coordinator's half needs no table.
-    from weft.neural.holdings import Holdings
+    from weft.neural.party_samples import Holdings
 
 Floats = NDArray[np.float64]
 

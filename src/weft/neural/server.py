@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.channels import Message
 from weft.errors import ProtocolError
-from weft.neural.classifier import (
+from weft.neural.model import NeuralModel, Scale, input_columns
+from weft.neural.neuron_matching import Matched, match_classifiers, pruned
+from weft.neural.parameter_packing import (
     first_layers,
     join_layers,
     layer_shapes,
     size_of_layers,
     split_layers,
 )
-from weft.neural.matching import Matched, match_classifiers, pruned
-from weft.neural.model import NeuralModel, Scale, input_columns
 from weft.neural.settings import Block, NeuralSettings
-from weft.neural.vectors import Vector, host, joined, mean, piece, vector_of
+from weft.neural.weighted_means import Vector, host, joined, mean, piece, vector_of
+from weft.protocol import Message
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from weft.errors import ConfigError, ProtocolError
-from weft.neural.matching import Matching
+from weft.neural.neuron_matching import Matching
 
 #: Layers and rows of a classifier that make sense; a message must not ask for more.
 _MOST_LAYERS, _WIDEST = 16, 65_536

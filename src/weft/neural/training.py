@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from weft.neural.device import new_stream
-from weft.neural.net import Net
+from weft.neural.network import Net
 
 Ints = NDArray[np.int64]
 

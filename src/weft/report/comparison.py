@@ -14,17 +14,17 @@ import msgspec
 import pandas as pd
 
 from weft import __version__
-from weft.algorithms.settings import Settings
-from weft.channels.meter import LATENCIES
-from weft.comparison.choosing import CENTRAL
-from weft.comparison.running import Arena, Outcome
-from weft.report.cohorts import cohorts_of
+from weft.evaluation.comparison import Arena, Outcome
+from weft.evaluation.solver_selection import CENTRAL
+from weft.protocol.metering import LATENCIES
 from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.history import certificates, history_frame
-from weft.report.holdings import kind_of
+from weft.report.holdings_picture import cohorts_of
+from weft.report.holdings_text import kind_of
+from weft.report.json_values import finite
 from weft.report.page import add_page
-from weft.report.plain import finite
 from weft.report.summary import versions
+from weft.solvers.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from weft.algorithms.base import Record
+from weft.solvers.base import Record
 
 _COLUMNS = [field.name for field in fields(Record)]
 _WHOLE = ["iteration", "present", "round_trips", "bytes_down", "bytes_up", "certified_at"]

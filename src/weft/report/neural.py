@@ -19,12 +19,12 @@ from weft import __version__
 from weft.neural.history import NeuralOutcome, Round
 from weft.neural.model import NeuralModel
 from weft.report.history import write_history
+from weft.report.json_values import finite
 from weft.report.neural_plot import plot_accuracy
-from weft.report.plain import finite
 
 if TYPE_CHECKING:
-    from weft.neural.comparing import Rivals
-    from weft.neural.federation import NeuralTrained
+    from weft.neural.baseline_runs import Rivals
+    from weft.neural.local_federation import NeuralTrained
 
 _COLUMNS = [field.name for field in fields(Round)]
 _WHOLE = ("turn", "present", "round_trips", "bytes_down", "bytes_up")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.report.drawing import polish
+from weft.report.plot_style import polish
 
 Floats = NDArray[np.float64]
 

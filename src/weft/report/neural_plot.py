@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from weft.report.drawing import BLUE, INK, ORANGE, new_figure, not_drawn
 from weft.report.neural_curves import Curve, draw_curves, label_ends, per_cent, whole_rounds
+from weft.report.plot_style import BLUE, INK, ORANGE, new_figure, not_drawn
 
 # Okabe and Ito's green, purple and sky blue, beside the colours that all plots share.
 _GREEN, _PURPLE, _SKY = "#009E73", "#A05A8C", "#56B4E9"

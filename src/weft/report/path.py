@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from weft.algorithms.base import Result, Stage
+from weft.solvers.base import Result, Stage
 
 if TYPE_CHECKING:
     # A coordinator reports too, and loads no tile.

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from weft.data.tile import Task
-from weft.report.drawing import (
+from weft.report.path import chosen_row, fold_columns
+from weft.report.plot_style import (
     BLUE,
     GREY,
     INK,
@@ -21,7 +22,6 @@ from weft.report.drawing import (
     polish,
     target_line,
 )
-from weft.report.path import chosen_row, fold_columns
 
 
 def plot_path(

@@ -12,14 +12,14 @@ import msgspec
 import numpy as np
 
 from weft import __version__
-from weft.algorithms.settings import Settings
-from weft.coordination import Outcome, lost_features
-from weft.crypto.cost import Spent
+from weft.crypto.encryption_cost import Spent
+from weft.federation.coordinator import Outcome, lost_features
 from weft.losses import get_loss
-from weft.report.cohorts import cohorts_of
-from weft.report.holdings import kind_of
+from weft.report.holdings_picture import cohorts_of
+from weft.report.holdings_text import kind_of
+from weft.report.json_values import finite
 from weft.report.path import choice_sentence, has_path, path_frame
-from weft.report.plain import finite
+from weft.solvers.settings import Settings
 
 
 def summarise(

@@ -12,16 +12,16 @@ import msgspec
 import pandas as pd
 
 from weft import __version__
-from weft.algorithms.settings import Settings
-from weft.channels.meter import LATENCIES
-from weft.config.reading import read_config
-from weft.report.plain import finite
+from weft.config.read_config import read_config
+from weft.evaluation.tuning.grey_relational import FORMULA
+from weft.evaluation.tuning.metrics import NAMES
+from weft.evaluation.tuning.random_search import Trial
+from weft.evaluation.tuning.trial_choice import Choice
+from weft.evaluation.tuning.tuned_config import told_of, tuned_config
+from weft.protocol.metering import LATENCIES
+from weft.report.json_values import finite
 from weft.report.tuning_plot import plot_tuning
-from weft.tuning.choosing import Choice
-from weft.tuning.grey import FORMULA
-from weft.tuning.metrics import NAMES
-from weft.tuning.search import Trial
-from weft.tuning.tuned import told_of, tuned_config
+from weft.solvers.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.report.drawing import BLUE, GREY, INK, ORANGE, new_figure, not_drawn, polish
-from weft.tuning.choosing import Choice
-from weft.tuning.metrics import NAMES
-from weft.tuning.search import Trial
+from weft.evaluation.tuning.metrics import NAMES
+from weft.evaluation.tuning.random_search import Trial
+from weft.evaluation.tuning.trial_choice import Choice
+from weft.report.plot_style import BLUE, GREY, INK, ORANGE, new_figure, not_drawn, polish
 
 #: Trials whose grades are taken apart.
 _BEST = 6

@@ -16,18 +16,18 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.channels import Message, Request
-from weft.channels.message import integer
 from weft.crypto import Adder, Cipher
 from weft.losses import Loss
-from weft.matching.seat import Seat
-from weft.sums.boards import Board
-from weft.sums.bounds import Bounds
+from weft.matching.party_view import Seat
+from weft.protocol import Message, Request
+from weft.protocol.message import integer
 from weft.sums.contribution import Wire, own_slots
-from weft.sums.layout import Layout
+from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
-from weft.sums.scalars import add_scalars, pack_scalars
-from weft.sums.totals import RunningTotals
+from weft.sums.posted_totals import Board
+from weft.sums.running_totals import RunningTotals
+from weft.sums.scalar_sums import add_scalars, pack_scalars
+from weft.sums.slot_layout import Layout
 
 Floats = NDArray[np.float64]
 

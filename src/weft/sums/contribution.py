@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.channels.message import Message, array
-from weft.crypto.cipher import WHAT, Cipher, Tails
+from weft.crypto.ciphers.cipher import WHAT, Cipher, Tails
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.errors import ProtocolError
-from weft.sums.tally import News
+from weft.protocol.message import Message, array
+from weft.sums.sum_counter import News
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.matching.seat import Seat
-from weft.sums import kernels
+from weft.matching.party_view import Seat
+from weft.sums import row_kernels as kernels
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]

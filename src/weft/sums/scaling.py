@@ -14,14 +14,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.channels import Channel, Message
-from weft.channels.message import integer, number, text
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
-from weft.matching.roster import Roster
-from weft.matching.seat import Seat
+from weft.matching.holding_map import Roster
+from weft.matching.party_view import Seat
+from weft.protocol import Channel, Message
+from weft.protocol.message import integer, number, text
 from weft.sums.contribution import Wire
-from weft.sums.extremes import (
+from weft.sums.local_table import Block, build_table, cohort_bounds, counted_once
+from weft.sums.maxima import (
     EXPONENT_ROUNDS,
     ROUNDS,
     answer_largest,
@@ -32,9 +33,8 @@ from weft.sums.extremes import (
     units_above,
     values_of,
 )
-from weft.sums.layout import Layout
-from weft.sums.local_table import Block, build_table, cohort_bounds, counted_once
-from weft.sums.totals import RunningTotals
+from weft.sums.running_totals import RunningTotals
+from weft.sums.slot_layout import Layout
 
 Floats = NDArray[np.float64]
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from weft.data.splits.cutting import LabelRule, Overlap, Split
 from weft.data.splits.even import columns, grid, overlapping, rows
-from weft.data.splits.papers import class_blocks, dealt, quadrants, sorted_response
+from weft_papers.data.splits import class_blocks, dealt, quadrants, sorted_response
 
 SPLITS: dict[str, Callable[..., Split]] = {
     "rows": rows,

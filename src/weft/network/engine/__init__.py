@@ -4,7 +4,7 @@ The party is a component of the client's one process, the coordinator a controll
 of the server, the submitter an admin session. Nothing else of Weft but the kits knows the engine.
 
 - `wire`: what crosses, and how the engine's answers are read;
-- `post`: the coordinator's `weft.network.post.Post`;
+- `post`: the coordinator's `weft.network.transport.Post`;
 - `party`: the component that answers for a site;
 - `coordinator`: the controller that runs a task;
 - `scheduling`: lets the engine start a job that no client takes part in;

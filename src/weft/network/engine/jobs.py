@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.network.engine.notes import FORGETS
+from weft.network.engine.job_metadata import FORGETS
 
 if TYPE_CHECKING:
     from weft.network.task import Task
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PROGRESS, OUTCOME = "weft.progress", "outcome.json"
 
 _APP = "coordinator"
-_CONTROLLER = "weft.network.engine.coordinator.CoordinatorController"
+_CONTROLLER = "weft.network.engine.coordinator_job.CoordinatorController"
 #: The engine's check of a job insists on a client; this one does not exist.
 _NOBODY = "nobody"
 

@@ -27,8 +27,8 @@ from nvflare.app_common.job_schedulers.job_scheduler import (
 )
 from nvflare.private.defs import ClientType
 
-from weft.network.engine.notes import ENDING, FORGETS, ending_file
-from weft.network.kits.reading import Kit
+from weft.network.engine.job_metadata import ENDING, FORGETS, ending_file
+from weft.network.kits.open_kit import Kit
 
 log = logging.getLogger("weft.server")
 

@@ -3,7 +3,7 @@
 A kit is a folder that the engine starts from. There are three kinds: the coordinator's
 (``weft serve KIT``), a site's (``weft join KIT``) and a submitter's (``weft submit KIT``). Each
 holds a certificate of the federation's own authority, the key to it, and the engine's settings.
-No secret of `weft.keys` ever lies in a kit.
+No secret of `weft.crypto.keys` ever lies in a kit.
 
 - `plan`: reading ``federation.toml``;
 - `certificates`: the authority, and what it signs;

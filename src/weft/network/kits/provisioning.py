@@ -28,10 +28,10 @@ from weft.network.kits.certificates import (
     read_certificate,
     read_key,
 )
-from weft.network.kits.plan import FederationPlan, Kind, Recipient
-from weft.network.kits.reading import packed_json
-from weft.network.kits.settings import SUBMITTER_ROLE, settings_of
-from weft.storage import StorageError
+from weft.network.kits.engine_settings import SUBMITTER_ROLE, settings_of
+from weft.network.kits.federation_plan import FederationPlan, Kind, Recipient
+from weft.network.kits.open_kit import packed_json
+from weft.storage.files import StorageError
 
 #: The authority's folder beside the kits.
 AUTHORITY = "ca"

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from weft.losses import get_loss
-from weft.report.page.markup import Html, bar, el, section, table
-from weft.report.page.reading import Source
-from weft.report.page.words import capital
+from weft.report.page.html_elements import Html, bar, el, section, table
+from weft.report.page.number_format import capital
+from weft.report.page.results_data import Source
 
 _MOST_ALONE = 30
 _CAPTIONS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from weft.report.page.markup import Html, el, section, table
-from weft.report.page.reading import Source
-from weft.report.page.words import count, seconds, size
+from weft.report.page.html_elements import Html, el, section, table
+from weft.report.page.number_format import count, seconds, size
+from weft.report.page.results_data import Source
 
 #: What the phases of a room are for.
 _ROOMS = {

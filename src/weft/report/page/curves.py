@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.algorithms.catalogue import ALGORITHMS
-from weft.channels.meter import LATENCIES
-from weft.report.drawing import gap_floor
+from weft.protocol.metering import LATENCIES
 from weft.report.history import certificates
-from weft.report.page.markup import Html, el, section
-from weft.report.page.reading import Source
-from weft.report.page.words import digits
+from weft.report.page.html_elements import Html, el, section
+from weft.report.page.number_format import digits
+from weft.report.page.results_data import Source
+from weft.report.plot_style import gap_floor
+from weft.solvers.catalogue import ALGORITHMS
 
 #: Points of a curve, at most.
 MOST = 1500

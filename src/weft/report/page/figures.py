@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.report.cohorts import read_numbers
 from weft.report.comparison_plot import Curve, plot_comparison
-from weft.report.drawing import BLUE, GREY, INK, new_figure, not_drawn, polish
+from weft.report.convergence_plot import plot_convergence
+from weft.report.holdings_picture import read_numbers
 from weft.report.page.costs import room_of
 from weft.report.page.curves import curves_of
-from weft.report.page.reading import Source, read_folder
-from weft.report.page.tiles import MOST_NAMED, feature_groups, party_of_tile, tiles_of
+from weft.report.page.holdings_section import MOST_NAMED, feature_groups, party_of_tile, tiles_of
+from weft.report.page.number_format import names
+from weft.report.page.results_data import Source, read_folder
 from weft.report.page.weights import class_names, is_scaled, largest
-from weft.report.page.words import names
-from weft.report.plots import plot_convergence
-from weft.storage import replacing
+from weft.report.plot_style import BLUE, GREY, INK, new_figure, not_drawn, polish
+from weft.storage.files import replacing
 
 #: Okabe and Ito's palette, the yellow darkened for white paper, as the page has it.
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8A7A00", "#4D4D4D")

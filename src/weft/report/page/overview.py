@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.losses import get_loss
-from weft.report.page.markup import Html, el, facts, items, table
-from weft.report.page.reading import Source
-from weft.report.page.words import capital, count, seconds, size
+from weft.report.page.html_elements import Html, el, facts, items, table
+from weft.report.page.number_format import capital, count, seconds, size
+from weft.report.page.results_data import Source
 from weft.report.summary import certificate_sentence, figure, percent, shortfall
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.channels.recording import Direction
 from weft.guards.terms import HIDING_CIPHERS
-from weft.report.audit import CHECKS
-from weft.report.fields import Form, Meaning, fields_of
-from weft.report.page.markup import Html, el, items, section, table
-from weft.report.page.reading import Source
-from weft.report.page.words import capital, count, heading, size
+from weft.privacy.audit.audit import CHECKS
+from weft.privacy.audit.fields import Form, Meaning, fields_of
+from weft.protocol.recording import Direction
+from weft.report.page.html_elements import Html, el, items, section, table
+from weft.report.page.number_format import capital, count, heading, size
+from weft.report.page.results_data import Source
 
 _SEES = {
     "nothing": "It saw no weight of the model and no sum over samples or features; what it could "

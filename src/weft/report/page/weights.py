@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.model import Model
-from weft.report.page.markup import Html, el, section
-from weft.report.page.reading import Source
-from weft.report.page.tiles import feature_groups
-from weft.report.page.words import count, digits
+from weft.federation.model import Model
+from weft.report.page.holdings_section import feature_groups
+from weft.report.page.html_elements import Html, el, section
+from weft.report.page.number_format import count, digits
+from weft.report.page.results_data import Source
 
 #: Weights that a page holds, at most, and of one class.
 _MOST, _MOST_OF_CLASS, _FEWEST_OF_CLASS = 4000, 400, 25

@@ -1,0 +1,51 @@
+"""New samples to predict for: files whose labels and other columns do not matter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from weft.config.read_config import Config
+from weft.data.readers import column_names, read_tile
+from weft.data.tile import Tile
+from weft.errors import DataError
+from weft.federation.model import Model
+
+
+def read_samples(path: Path, model: Model, *, id_column: str = "id", party: str = "") -> Tile:
+    """The columns of a file that are features of the model; all others are not looked at."""
+    wanted = None
+    if path.is_file() and path.name.lower().endswith((".csv", ".csv.gz", ".csv.xz", ".parquet")):
+        there = {name.strip() for name in column_names(path)}
+        wanted = [name for name in model.features.tolist() if name in there]
+        _insist(bool(wanted), path, party)
+    tile = read_tile(path, id_column=id_column, features=wanted, party=party)
+    known = np.isin(tile.features.astype(str), model.features.astype(str))
+    _insist(bool(known.any()), path, party)
+    return tile.columns(np.flatnonzero(known))
+
+
+def read_joint_samples(config: Config, model: Model) -> dict[str, tuple[Tile, ...]]:
+    """New samples of every party of a config, each from its own files."""
+    if config.data.dataset is not None:
+        raise DataError(
+            f"{config.path.name}: joint prediction needs a [[party]] with a file of new samples "
+            "for each party, not a data set"
+        )
+    return {
+        party.name: tuple(
+            read_samples(path, model, id_column=party.id or config.data.id, party=party.name)
+            for path in config.files_of(party)
+        )
+        for party in config.parties
+    }
+
+
+def _insist(found: bool, path: Path, party: str) -> None:
+    if not found:
+        holder = f"party '{party}', " if party else ""
+        raise DataError(
+            f"{holder}{path.name}: none of its columns is a feature of the model; check the column "
+            "names"
+        )

@@ -1,0 +1,389 @@
+"""Ciphers for vectors of integers, behind one interface: the party's half.
+
+A cipher works on blocks: the integers of one party at some slots of one kind of sum. The
+coordinator's half (:mod:`weft.crypto.adder`) adds and forwards blocks with public material only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.ciphers.block_format import (
+    CIPHER_CODES,
+    Block,
+    Carried,
+    Labels,
+    head_of,
+    quick_words,
+    read_block,
+    words_of,
+)
+from weft.crypto.encryption_cost import Cost
+from weft.crypto.pads.pad_id_sets import read_knots
+from weft.crypto.pads.pad_ids import SIGN, label_of
+from weft.crypto.pads.pad_record import learn_marks
+from weft.crypto.primitives.wide_integers import Limbs
+from weft.errors import ConfigError, ProtocolError
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Slots = NDArray[np.int32]
+
+#: What the kinds of sums are called in messages to people.
+WHAT = {
+    "z": "inner products",
+    "v": "feature sums",
+    "alpha": "dual variables",
+    "delta": "changes of dual variables",
+}
+
+
+@dataclass
+class Tails:
+    """What a party knows of the pads under a running total, per local slot."""
+
+    marks: Labels
+    knots: list[tuple[int, ...]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, slots: int) -> Tails:
+        return cls(np.zeros(slots, np.uint64))
+
+    def learn(
+        self,
+        slots: Slots,
+        lengths: NDArray[np.uint32],
+        marks: Labels,
+        knots: list[tuple[int, ...]],
+    ) -> bool:
+        """Take over runs of marks that changed; false where they do not fit the slots.
+
+        A single slot stands for as many in a row as there are marks.
+        """
+        if knots:
+            several = (marks & SIGN) != 0
+            marks = np.where(several, marks + np.uint64(len(self.knots)), marks)
+            self.knots += knots
+        return bool(learn_marks(self.marks, slots, lengths, marks))
+
+
+class Masking(Protocol):
+    """Masks that cancel over all parties of a request."""
+
+    def sum(
+        self, field: str, count: int, message: dict[str, Any], epoch: int, party: int
+    ) -> Limbs: ...
+
+
+class Counting(Protocol):
+    """Counts sums over samples that a party opens, and those that show its own products."""
+
+    def receive(self, slots: Slots | None, width: int) -> None: ...
+
+    def show(self, slots: Slots | None, width: int, *, everyone: bool) -> None: ...
+
+
+class Cipher(ABC):
+    """A party's half: knows the keys of its own cohorts.
+
+    Attributes
+    ----------
+    key
+        Public number of the run's key, in every header.
+    newest
+        Label of this party's last contribution.
+    """
+
+    name: str
+
+    def __init__(self) -> None:
+        self.key = 0
+        self.party = 0
+        self.party_name = ""
+        self.epoch = 0
+        self.iteration = 0
+        self.newest = 0
+        self._round = 0
+        self._base = self.label = 0
+        self._context = 0
+        self._answers: dict[str, bytes] = {}
+        self.cost = Cost()
+        #: What hides this party's scalars; None: nothing does.
+        self.masks: Masking | None = None
+        #: Counts what this party sees and shows of samples; None: nobody does.
+        self.tally: Counting | None = None
+        self._clear: Plain | None = None
+
+    def begin(self, message: dict[str, Any]) -> None:
+        """A request begins: its number must be new, since labels come from it.
+
+        A request without a number may neither ask for anything encrypted nor bring it.
+        """
+        if self._clear is not None:
+            self._clear.begin(message)
+        if "round" not in message:
+            self._base = self.label = 0
+            return
+        round_ = message["round"]
+        if type(round_) is not int or round_ <= self._round:
+            raise ProtocolError(
+                f"request {round_!r} comes after request {self._round}: a message was repeated, "
+                "and answering it again would use a pad twice"
+            )
+        self._round = round_
+        self._name_labels()
+        if type(message.get("iteration")) is int:
+            self.iteration = message["iteration"]
+
+    def raise_epoch(self, epoch: int) -> None:
+        """Go on in a later epoch: no label of an earlier one can come again."""
+        if epoch <= self.epoch:
+            raise ProtocolError(
+                f"epoch {epoch} was used before; this run cannot be resumed from that checkpoint"
+            )
+        self.epoch = epoch
+        self._name_labels()
+        if self._clear is not None:
+            self._clear.key = self.key
+            self._clear.raise_epoch(epoch)
+
+    def answer_once(self, context: object, field: str, packed: bytes) -> None:
+        """Masks that serve several requests hide one value only: the same must come again."""
+        if type(context) is not int or context < self._context:
+            raise ProtocolError(f"a request for '{field}' goes back to masks of an earlier pair")
+        if context > self._context:
+            self._context, self._answers = context, {}
+        if self._answers.setdefault(field, packed) != packed:
+            raise ProtocolError(f"a request wants another '{field}' under masks that were used")
+
+    def in_the_clear(self) -> Plain:
+        """The same party without encryption, for what the coordinator may see."""
+        if self._clear is None:
+            clear = self._clear = Plain()
+            clear.key, clear.party, clear.party_name = self.key, self.party, self.party_name
+            clear.epoch, clear._round, clear.cost = self.epoch, self._round, self.cost
+            clear._base, clear.label = self._base, self.label
+        return self._clear
+
+    def _name_labels(self) -> None:
+        self._base = label_of(self.epoch, self._round, 0)
+        #: The label of what this party contributes to the current request.
+        self.label = self._base + self.party
+
+    def where(self, kind: str) -> str:
+        """A block from the coordinator, in words."""
+        return (
+            f"the coordinator's block of {WHAT[kind]} for party {self.party_name} in iteration "
+            f"{self.iteration} (request {self._round})"
+        )
+
+    def contribute(
+        self,
+        kind: str,
+        slots: Slots | None,
+        values: Integers,
+        message: dict[str, Any],
+        tails: Tails | None = None,
+    ) -> bytes:
+        """Hide an increment to ``slots`` (all shared slots when None) of a linked sum."""
+        start = perf_counter()
+        return self._sent(start, values, self._contribute(kind, slots, values, message, tails))
+
+    def propose(self, kind: str, slots: Slots, values: Integers, message: dict[str, Any]) -> bytes:
+        """Hide a part of a sum to which everybody adds where he likes."""
+        start = perf_counter()
+        return self._sent(start, values, self._propose(kind, slots, values, message))
+
+    def post(
+        self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
+    ) -> bytes:
+        """Hide values that take the place of ``old`` ones."""
+        start = perf_counter()
+        return self._sent(start, new, self._post(kind, slots, new, old, message))
+
+    def reveal(
+        self,
+        kind: str,
+        slots: Slots | None,
+        count: int,
+        width: int,
+        packed: Any,
+        since: int = 0,
+        unit: float = 1.0,
+    ) -> Floats:
+        """Open totals at ``slots``, in ``unit``; they must hold the contribution ``since``."""
+        start = perf_counter()
+        values = self._reveal(kind, slots, count, width, packed, since, unit)
+        self.cost.decrypted += values.size
+        self.cost.seconds += perf_counter() - start
+        return values
+
+    def _sent(self, start: float, values: Integers, packed: bytes) -> bytes:
+        cost = self.cost
+        cost.encrypted += values.size
+        cost.bytes += len(packed)
+        cost.seconds += perf_counter() - start
+        return packed
+
+    @abstractmethod
+    def _contribute(
+        self,
+        kind: str,
+        slots: Slots | None,
+        values: Integers,
+        message: dict[str, Any],
+        tails: Tails | None,
+    ) -> bytes: ...
+
+    @abstractmethod
+    def _propose(
+        self, kind: str, slots: Slots, values: Integers, message: dict[str, Any]
+    ) -> bytes: ...
+
+    @abstractmethod
+    def _post(
+        self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
+    ) -> bytes: ...
+
+    @abstractmethod
+    def _reveal(
+        self,
+        kind: str,
+        slots: Slots | None,
+        count: int,
+        width: int,
+        packed: Any,
+        since: int,
+        unit: float,
+    ) -> Floats: ...
+
+    def knots(self, message: dict[str, Any], field: str) -> list[tuple[int, ...]]:
+        """The table of marks that stand for several labels, all older than ours."""
+        if field not in message:
+            return []
+        kind = field.partition(".")[0]
+        flat = message[field]
+        if type(flat) is not np.ndarray or flat.dtype != np.uint64 or flat.ndim != 1:
+            raise ProtocolError(f"a request for {WHAT[kind]} has a malformed table of pads")
+        knots = read_knots(flat)
+        check_older(np.zeros(0, np.uint64), knots, self.label, kind)
+        return knots
+
+    # ── parts ─────────────────────────────────────────────────────────────────────────────
+
+    def _pack(self, kind: str, shape: tuple[int, ...], body: bytes) -> bytes:
+        label = self.newest = self.label
+        if not label:
+            raise ProtocolError(f"a request for {WHAT[kind]} has no number; the run stops")
+        return head_of(self.name, kind, self.key, label, shape[0], shape[1]) + body
+
+    def _words(
+        self, kind: str, count: int, width: int, packed: Any
+    ) -> tuple[Carried, NDArray[np.uint64]]:
+        """Labels and words of a block of words."""
+        found = quick_words(packed, self.name, kind, self.key, self._base, count, width)
+        if found is not None:
+            return found
+        block = self._read(kind, count, width, packed)
+        return block.carried, words_of(block, self.where(kind))
+
+    def _read(self, kind: str, count: int, width: int, packed: Any) -> Block:
+        """A block that is what was asked for, now."""
+        block = read_block(packed, lambda: self.where(kind))
+        if block[:6] != (self.name, kind, width, self.key, count, self._base):
+            self._refuse(block, kind, count, width)
+        return block
+
+    def _refuse(self, block: Block, kind: str, count: int, width: int) -> None:
+        where = self.where(kind)
+        if (block.cipher, block.kind) != (self.name, kind):
+            raise ProtocolError(
+                f"{where} holds {WHAT[block.kind]} under '{block.cipher}', not under '{self.name}'"
+            )
+        if block.key != self.key:
+            raise ProtocolError(f"{where} was encrypted under the key of another run")
+        if (block.slots, block.width) != (count, width):
+            raise ProtocolError(
+                f"{where} has {block.slots} × {block.width} values, not {count} × {width}"
+            )
+        raise ProtocolError(f"{where} belongs to another request: it was sent before")
+
+
+class Plain(Cipher):
+    """No encryption: fixed point only, for simulation."""
+
+    name = "plain"
+
+    def _contribute(
+        self,
+        kind: str,
+        slots: Slots | None,
+        values: Integers,
+        message: dict[str, Any],
+        tails: Tails | None,
+    ) -> bytes:
+        return self._pack(kind, values.shape, values.tobytes())
+
+    def _propose(self, kind: str, slots: Slots, values: Integers, message: dict[str, Any]) -> bytes:
+        return self._pack(kind, values.shape, values.tobytes())
+
+    def _post(
+        self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
+    ) -> bytes:
+        return self._pack(kind, new.shape, new.tobytes())
+
+    def _reveal(
+        self,
+        kind: str,
+        slots: Slots | None,
+        count: int,
+        width: int,
+        packed: Any,
+        since: int,
+        unit: float,
+    ) -> Floats:
+        _, words = self._words(kind, count, width, packed)
+        return np.multiply(words.view(np.int64), unit, dtype=np.float64)
+
+
+def read_chain(message: dict[str, Any], kind: str, field: str, units: int) -> Labels:
+    """What a request says is to be taken off, per cohort."""
+    minus = message.get(f"{kind}.{field}")
+    if type(minus) is not np.ndarray or minus.dtype != np.uint64 or minus.shape != (units,):
+        raise ProtocolError(f"a request for {WHAT[kind]} does not say which pads to take off")
+    return minus
+
+
+def refuse_newer(kind: str) -> NoReturn:
+    """A chain that points forwards could cancel the pads of two contributions."""
+    raise ProtocolError(
+        f"a request for {WHAT[kind]} wants a pad taken off that is not older than this contribution"
+    )
+
+
+def check_older(marks: Labels, knots: list[tuple[int, ...]], label: int, kind: str) -> None:
+    """All labels that are to be taken off must be older than ``label``, and listed."""
+    several = (marks & SIGN) != 0
+    newest = int(marks[~several].max(initial=0))
+    for labels in knots:
+        newest = max(newest, *(part & ~int(SIGN) for part in labels), 0)
+    listed = not several.any() or int((marks[several] & ~SIGN).max()) < len(knots)
+    if newest >= label or not listed:
+        refuse_newer(kind)
+
+
+#: Weft's own.
+CIPHERS = tuple(CIPHER_CODES)
+
+
+def check_cipher(name: str) -> None:
+    """Refuse a cipher that does not exist."""
+    if name not in CIPHER_CODES:
+        known = ", ".join(sorted(CIPHER_CODES))
+        raise ConfigError(f"unknown cipher '{name}'; choose one of {known}")

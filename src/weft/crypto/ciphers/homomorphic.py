@@ -1,0 +1,297 @@
+"""Ciphers that put padded words into ciphertexts of a homomorphic scheme.
+
+All parties share the scheme's key, and the coordinator has none. The pads underneath bind every
+word to its cohort and request: a block that goes astray is noise to a party that does not hold
+its cohorts, and what was left out or sent again does not pass the check.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import shake_256
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.ciphers.bfv import BfvSecret
+from weft.crypto.ciphers.block_format import KIND_CODES, Carried, Labels
+from weft.crypto.ciphers.chunks import CHECKS, MODULUS, VALUES, chunks_of
+from weft.crypto.ciphers.cipher import (
+    WHAT,
+    Cipher,
+    Floats,
+    Integers,
+    Slots,
+    Tails,
+    check_older,
+    read_chain,
+)
+from weft.crypto.ciphers.pad import Pad
+from weft.crypto.ciphers.paillier import PaillierSecret
+from weft.crypto.ciphers.seal_library import SLOTS
+from weft.crypto.pads.pad_ids import SIGN
+from weft.crypto.pads.pad_streams import Streams, Words
+from weft.crypto.secrets import Secret
+from weft.errors import ProtocolError
+
+Ints = NDArray[np.int64]
+T = TypeVar("T")
+#: Totals are below 2^48, but for rounding (weft/crypto/fixed_point.py).
+_LARGEST = (1 << 48) + (1 << 17)
+
+
+class PaillierCipher(Pad):
+    """``paillier``: every padded word in a Paillier ciphertext of its own."""
+
+    name = "paillier"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key: PaillierSecret | None = None
+
+    def take_key(self, key: PaillierSecret) -> None:
+        self._key = key
+
+    def _close(self, words: Labels) -> bytes:
+        return _known(self._key).seal(words.ravel())
+
+    def _words(self, kind: str, count: int, width: int, packed: Any) -> tuple[Carried, Words]:
+        block = self._read(kind, count, width, packed)
+        try:
+            words = _known(self._key).open(bytes(block.body), count * width)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.where(kind)} cannot be opened: {error}") from None
+        return block.carried, words.reshape(count, width)
+
+
+class _Chunking:
+    """How this party's values of one axis and width lie in chunks, and the keys of their checks.
+
+    Parameters
+    ----------
+    places
+        Number of each of this party's shared slots among all shared slots of the axis.
+    """
+
+    def __init__(self, places: Ints, width: int, secret: Secret, axis: str) -> None:
+        self.chunks = chunks_of(places, width)
+        number = (places[:, None] * width + np.arange(width)).ravel()
+        self.row = np.searchsorted(self.chunks, number // VALUES)
+        self.column = number % VALUES
+        name = f"{axis} {width}"
+        start = CHECKS * np.arange(len(self.chunks) + 1)
+        seeds = [
+            shake_256(secret.derive("weft check", f"{name} {c}".encode()).reveal()).digest(16)
+            for c in self.chunks.tolist()
+        ]
+        bytes_ = np.frombuffer(b"".join(seeds), np.uint8).reshape(-1, 16)
+        self.streams = Streams(secret.derive("weft check pads", name.encode()), bytes_, start)
+        keys = shake_256(secret.derive("weft check keys", name.encode()).reveal())
+        drawn = np.frombuffer(keys.digest(2 * CHECKS * VALUES), np.uint16)
+        #: 12 bits each, so that a product with a word fits 62.
+        self.keys = (drawn & 0xFFF).reshape(CHECKS, VALUES).astype(np.uint64)
+
+
+class BfvCipher(Cipher):
+    """``bfv``: padded words modulo a prime, 4,096 of them a ciphertext, and four check words.
+
+    A contribution covers all chunks in which the party has slots. The check words are keyed sums
+    of the words of a chunk, under a chain of pads of their own: a chunk of totals that somebody
+    changed, sent again or left a contribution out of fails with all but 2^-48 probability.
+    """
+
+    name = "bfv"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key: BfvSecret | None = None
+        self._secret: Secret | None = None
+        self._streams: dict[str, Streams] = {}
+        self._places: dict[str, Ints] = {}
+        self._known: dict[tuple[str, int], _Chunking] = {}
+
+    def take_key(self, key: BfvSecret) -> None:
+        self._key = key
+
+    def take_streams(self, rows: Streams, columns: Streams) -> None:
+        """The pads of this party's row and column cohorts."""
+        self._streams = {"rows": rows, "columns": columns}
+
+    def take_places(self, secret: Secret, rows: Ints, columns: Ints) -> None:
+        """Numbers of this party's shared slots, and the secret behind the checks."""
+        self._secret = secret
+        self._places = {"rows": rows, "columns": columns}
+
+    def _chunking(self, kind: str, width: int) -> _Chunking:
+        axis = "columns" if kind == "v" else "rows"
+        if (axis, width) not in self._known:
+            places = self._places[axis]
+            self._known[axis, width] = _Chunking(places, width, _known(self._secret), axis)
+        return self._known[axis, width]
+
+    def _axis(self, kind: str) -> Streams:
+        return self._streams["columns" if kind == "v" else "rows"]
+
+    # ── sending ───────────────────────────────────────────────────────────────────────────
+
+    def _contribute(
+        self,
+        kind: str,
+        slots: Slots | None,
+        values: Integers,
+        message: dict[str, Any],
+        tails: Tails | None,
+    ) -> bytes:
+        return self._seal(kind, slots, values, message, None)
+
+    def _propose(self, kind: str, slots: Slots, values: Integers, message: dict[str, Any]) -> bytes:
+        return self._seal(kind, slots, values, message, None)
+
+    def _post(
+        self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
+    ) -> bytes:
+        cohorts = self._axis(kind).cohorts
+        chosen = message.get("send", np.ones(cohorts, bool))
+        if type(chosen) is not np.ndarray or chosen.dtype != bool or len(chosen) < cohorts:
+            raise ProtocolError("a request does not say for which cohorts to post dual variables")
+        speaks = chosen[:cohorts]
+        return self._seal(kind, slots, new - old, message, speaks)
+
+    def _seal(
+        self,
+        kind: str,
+        slots: Slots | None,
+        values: Integers,
+        message: dict[str, Any],
+        speaks: NDArray[np.bool_] | None,
+    ) -> bytes:
+        """All shared slots, zero where nothing is named; pads in the cohorts spoken for."""
+        streams = self._axis(kind)
+        whole = values
+        if slots is not None:
+            whole = np.zeros((len(streams.cohort_of), values.shape[1]), np.int64)
+            whole[slots] = values
+        labels = self._linked(message, kind, "chain", streams.cohorts)
+        if speaks is not None:
+            labels[:, ~speaks] = 0
+        width = whole.shape[1]
+        words = streams.residues(KIND_CODES[kind], width, labels[:, streams.cohort_of])
+        words = (words + (whole % MODULUS).astype(np.uint64)) % np.uint64(MODULUS)
+        chunking = self._chunking(kind, width)
+        chunks = np.zeros((len(chunking.chunks), SLOTS), np.uint64)
+        chunks[chunking.row, chunking.column] = words.ravel()
+        linked = self._linked(message, kind, "checks", len(chunking.chunks))
+        pads = self._check_pads(chunking, kind, linked)
+        checks = (_tags(chunks, chunking.keys, MODULUS) + pads) % np.uint64(MODULUS)
+        return self._pack(kind, whole.shape, checks.tobytes() + _known(self._key).seal(chunks))
+
+    def _linked(self, message: dict[str, Any], kind: str, field: str, units: int) -> Labels:
+        """Rows of labels for links of a chain: the new pad on, what was there off."""
+        minus = read_chain(message, kind, field, units)
+        knots = self.knots(message, f"{kind}.{field}.knots")
+        check_older(minus, knots, self.label, kind)
+        rows = [np.full(units, self.label, np.uint64), np.where(minus == 0, minus, minus | SIGN)]
+        tied = (minus & SIGN) != 0
+        rows[1][tied] = 0
+        for position in np.flatnonzero(tied).tolist():
+            for depth, part in enumerate(knots[int(minus[position]) & ~int(SIGN)], 2):
+                if depth == len(rows):
+                    rows.append(np.zeros(units, np.uint64))
+                rows[depth][position] = np.uint64(part) ^ SIGN
+        return np.stack(rows)
+
+    def _check_pads(self, chunking: _Chunking, kind: str, labels: Labels) -> Words:
+        every = np.repeat(labels, CHECKS, axis=1)
+        return chunking.streams.residues(KIND_CODES[kind], 1, every).reshape(-1, CHECKS)
+
+    # ── receiving ─────────────────────────────────────────────────────────────────────────
+
+    def _reveal(
+        self,
+        kind: str,
+        slots: Slots | None,
+        count: int,
+        width: int,
+        packed: Any,
+        since: int,
+        unit: float,
+    ) -> Floats:
+        streams = self._axis(kind)
+        block = self._read(kind, len(streams.cohort_of), width, packed)
+        where = self.where(kind)
+        chunking = self._chunking(kind, width)
+        links, checks, body = _read_prefix(block.body, len(chunking.chunks), where)
+        try:
+            chunks = _known(self._key).open(body, len(chunking.chunks))
+        except ProtocolError as error:
+            raise ProtocolError(f"{where} cannot be opened: {error}") from None
+        pads = self._check_pads(chunking, kind, links)
+        expected = (_tags(chunks, chunking.keys, MODULUS) + pads) % np.uint64(MODULUS)
+        wrong = np.flatnonzero((expected != checks).any(axis=1))
+        if len(wrong):
+            raise ProtocolError(
+                f"{where} fails its check in chunk {wrong[0] + 1} of {len(chunks)}: the "
+                f"{WHAT[kind]} were changed, left out or added twice on their way; the run stops"
+            )
+        labels = block.carried.per_slot(len(streams.cohort_of), streams.cohort_of, where)
+        if len(labels) == 1 and int(labels.min(initial=since)) < since:
+            raise ProtocolError(
+                f"{where} is older than this party's own contribution: it was sent before, or "
+                "leaves something out"
+            )
+        pads = streams.residues(KIND_CODES[kind], width, labels)
+        words = chunks[chunking.row, chunking.column].reshape(-1, width)
+        rest = ((words + np.uint64(MODULUS) - pads) % np.uint64(MODULUS)).astype(np.int64)
+        values = np.where(rest > MODULUS // 2, rest - MODULUS, rest)
+        # Pads that were taken off by other labels than they were put on leave noise.
+        bad = np.flatnonzero((np.abs(values) > _LARGEST).any(axis=1))
+        if len(bad):
+            raise ProtocolError(
+                f"{where} fails its check at the {bad[0] + 1}. of {len(values)} slots: it does not "
+                "fit the labels it came with; the run stops"
+            )
+        chosen = values if slots is None else values[slots]
+        opened: Floats = np.multiply(chosen, unit, dtype=np.float64)
+        return opened
+
+
+def _read_prefix(body: memoryview, chunks: int, where: str) -> tuple[Labels, Words, bytes]:
+    """Labels under the check words, a row a pad; the check words; the ciphertexts."""
+    if len(body) < 4 * chunks:
+        raise ProtocolError(f"{where} is truncated")
+    counts = np.frombuffer(body, np.uint32, chunks).astype(np.int64)
+    total = int(counts.sum())
+    end = 4 * chunks + struct.calcsize("<Q") * total
+    behind = end + 8 * CHECKS * chunks
+    if len(body) < behind:
+        raise ProtocolError(f"{where} is truncated")
+    flat = np.frombuffer(body, np.uint64, total, 4 * chunks)
+    rows = np.zeros((max(1, int(counts.max(initial=0))), chunks), np.uint64)
+    begin = np.cumsum(counts) - counts
+    for depth in range(len(rows)):
+        deep = counts > depth
+        rows[depth, deep] = flat[begin[deep] + depth]
+    checks = np.frombuffer(bytes(body[end:behind]), np.uint64).reshape(chunks, CHECKS)
+    return rows, checks, bytes(body[behind:])
+
+
+def _known(key: T | None) -> T:
+    if key is None:
+        raise ProtocolError("a block came before the keys")
+    return key
+
+
+@numba.njit(cache=True)
+def _tags(chunks: Any, keys: Any, modulus: int) -> Any:
+    """Keyed sums of the words of every chunk."""
+    out = np.zeros((chunks.shape[0], keys.shape[0]), np.uint64)
+    prime = np.uint64(modulus)
+    for c in range(chunks.shape[0]):
+        for k in range(keys.shape[0]):
+            total = np.uint64(0)
+            for i in range(keys.shape[1]):
+                total = (total + chunks[c, i] * keys[k, i]) % prime
+            out[c, k] = total
+    return out

@@ -1,0 +1,349 @@
+"""The public record of pads: which labels the coordinator's totals carry.
+
+A contribution is value + F(new) − F(before). Within a request the parties are linked in their
+order: each takes off the pad that the one before it puts on, and the first takes off what the
+total carried. The total then carries the last party's pad alone, however many contributed, so
+that opening it costs one pad. Since ``before`` is always an older label, the pads of all
+contributions are linearly independent: the coordinator, which knows every label and no key,
+learns nothing about any value, not even if it lies about the record (a party refuses a
+``before`` that is not older than its own label). If a party falls silent in mid-request the
+links around it stay open: a *knot*, a mark that stands for several signed labels, until the
+next contribution takes them all off. Nothing secret is in this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.ciphers.block_format import Labels
+from weft.crypto.pads.pad_id_sets import Knots
+from weft.crypto.pads.pad_ids import SIGN, label_of
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_PLAIN_BITS = np.uint64((1 << 63) - 1)
+_NONE = np.zeros(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class Holders:
+    """Who holds which shared unit (cohort, or chunk of slots): pairs, by unit and then party.
+
+    Attributes
+    ----------
+    unit, party
+        Per pair.
+    begin
+        First pair of each unit, and the number of pairs.
+    order, bounds
+        The pairs sorted by party (then unit): those of party k are order[bounds[k]:bounds[k+1]].
+    """
+
+    unit: Ints
+    party: Ints
+    begin: Ints
+    order: Ints
+    bounds: list[int]
+
+    @classmethod
+    def of(cls, lengths: Ints, party: Ints, parties: int) -> Holders:
+        """From the number of holders per unit, and the holders unit by unit, ascending."""
+        unit = np.repeat(np.arange(len(lengths)), lengths)
+        begin = np.concatenate([[0], np.cumsum(lengths)])
+        order = np.argsort(party, kind="stable")
+        bounds = np.searchsorted(party[order], np.arange(parties + 1)).tolist()
+        return cls(unit, party, begin, order, bounds)
+
+    @cached_property
+    def place(self) -> Ints:
+        """Where each pair stands in ``order``."""
+        place = np.empty(len(self.order), np.int64)
+        place[self.order] = np.arange(len(self.order))
+        return place
+
+    def pairs(self, party: int) -> Ints:
+        """The pairs of a party, by unit."""
+        return self.order[self.bounds[party] : self.bounds[party + 1]]
+
+
+@dataclass(frozen=True)
+class Links:
+    """How the pairs asked in one request are linked.
+
+    Attributes
+    ----------
+    parties, pairs
+        Which parties are asked; and for which of their units (empty: for all).
+    first, last
+        Per unit, the pairs that lead and end the chain; −1: nobody is asked.
+    """
+
+    parties: Flags
+    pairs: Flags
+    first: Ints
+    last: Ints
+
+    def asked(self, holders: Holders) -> Flags:
+        """A flag per pair."""
+        every = self.parties[holders.party]
+        return every & self.pairs if len(self.pairs) else every
+
+
+class CohortChain:
+    """Marks per unit, for contributions that cover whole units."""
+
+    def __init__(self, holders: Holders) -> None:
+        self.holders = holders
+        self.knots = Knots()
+        self.marks: Labels = np.zeros(len(holders.begin) - 1, np.uint64)
+        self._links: Links | None = None
+        self._base = 0
+
+    def invite(self, parties: Flags, pairs: Flags, epoch: int, round_: int) -> tuple[Labels, bool]:
+        """Link the parties asked; with flags for ``pairs``, in those units only.
+
+        Returns what each pair takes off, in the order of parties: the label before it, or the
+        mark of the unit; and whether a knot is among them.
+        """
+        self._base = label_of(epoch, round_, 0)
+        holders, units = self.holders, len(self.holders.begin) - 1
+        minus = np.empty(len(holders.party), np.uint64)
+        first, last = np.empty(units, np.int64), np.empty(units, np.int64)
+        marks = self._leading()
+        tied = link_pairs(
+            parties, pairs, holders.begin, holders.party, holders.place, marks, self._base, minus,
+            first, last,
+        )  # fmt: skip
+        self._links = Links(parties, pairs, first, last)
+        return minus, tied
+
+    def _leading(self) -> Labels:
+        """Marks that leading parties take off, per unit; none: they know them by slot."""
+        return self.marks
+
+    def _taken(self) -> Links:
+        links = self._links
+        if links is None:
+            raise RuntimeError("contributions that nobody was invited to make")
+        self._links = None
+        return links
+
+    def record(self, answered: Flags) -> None:
+        """The parties that answered have contributed to all their units that were asked."""
+        links = self._taken()
+        linked = np.flatnonzero(links.last >= 0)
+        before = self.marks.copy() if (links.parties & ~answered).any() else None
+        last = self.holders.party[links.last[linked]].astype(np.uint64)
+        self.marks[linked] = last + np.uint64(self._base)
+        if before is not None:
+            silent = links.asked(self.holders) & ~answered[self.holders.party]
+            for unit in np.unique(self.holders.unit[silent]).tolist():
+                residue = self._residue(links, unit, answered, int(before[unit]))
+                self.marks[unit] = self.knots.mark(residue)
+
+    def _residue(self, links: Links, unit: int, answered: Flags, carried: int) -> set[int]:
+        """Signed labels in a unit some of whose holders were asked and stayed silent."""
+        count: dict[int, int] = {}
+
+        def add(label: int, sign: int) -> None:
+            count[label] = count.get(label, 0) + sign
+
+        old = self.knots.labels(carried)
+        for label in old:
+            add(label & int(_PLAIN_BITS), -1 if label & int(SIGN) else 1)
+        before = -1
+        for pair in range(int(self.holders.begin[unit]), int(self.holders.begin[unit + 1])):
+            party = int(self.holders.party[pair])
+            if not links.parties[party] or (len(links.pairs) and not links.pairs[pair]):
+                continue
+            if answered[party]:
+                add(self._base + party, 1)
+                if before >= 0:
+                    add(self._base + before, -1)
+                else:
+                    for label in old:
+                        add(label & int(_PLAIN_BITS), 1 if label & int(SIGN) else -1)
+            before = party
+        return {label if n > 0 else label | int(SIGN) for label, n in count.items() if n}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {"marks": self.marks, "knots": self.knots.state()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        self.marks = state["marks"]
+        self.knots.restore(state["knots"])
+
+
+class SlotChain(CohortChain):
+    """Marks per slot, for contributions to chosen slots of cohorts.
+
+    All parties asked in a cohort contribute to the same slots, which the coordinator does not
+    know beforehand: the party that leads a cohort is told the marks that changed since it last
+    led there (*news*), and looks the chosen ones up.
+    """
+
+    def __init__(self, holders: Holders, start: Ints) -> None:
+        super().__init__(holders)
+        self._start = start
+        self.cohort_of = np.repeat(np.arange(len(start) - 1), np.diff(start)).astype(np.int32)
+        self.marks = np.zeros(int(start[-1]) if len(start) else 0, np.uint64)
+        #: Request in which a slot changed, and up to which a pair knows the marks.
+        self._stamp = np.zeros(len(self.marks), np.int64)
+        self._told = np.zeros(len(holders.party), np.int64)
+        self._time = 0
+        self._log: list[tuple[int, Ints]] = []
+        self._logged = 0
+        self._complete_after = 0
+
+    def _leading(self) -> Labels:
+        return _NONE
+
+    def news(self) -> tuple[Ints, Ints]:
+        """Pairs that lead now, and slots whose marks they do not know, pair by pair.
+
+        Returns the pair of each slot, and the slots.
+        """
+        links = self._links
+        if links is None:
+            raise RuntimeError("nobody was invited")
+        lead = links.first
+        leading = lead[lead >= 0]
+        told = self._told[leading]
+        oldest = int(told.min(initial=self._time))
+        # A slot stands in many entries of the log; it counts where it changed last.
+        found = [slots[self._stamp[slots] == at] for at, slots in self._log if at > oldest]
+        behind = leading[told < self._complete_after]
+        if len(behind):
+            wanted = np.zeros(len(self._start) - 1, bool)
+            wanted[self.holders.unit[behind]] = True
+            found = [slots[~wanted[self.cohort_of[slots]]] for slots in found]
+            found.append(np.flatnonzero(np.repeat(wanted, np.diff(self._start))))
+        slots = np.concatenate(found) if found else np.zeros(0, np.int64)
+        pair = lead[self.cohort_of[slots]]
+        stale = (pair >= 0) & (self._stamp[slots] > self._told[np.maximum(pair, 0)])
+        return pair[stale], slots[stale]
+
+    def record_slots(self, answered: Flags, slots: Ints, party: Ints) -> None:
+        """Contributions at ``slots`` (parties ascending) by the parties of ``party``."""
+        links = self._taken()
+        self._time += 1
+        before = self.marks[slots] if (links.parties & ~answered).any() else None
+        # Parties come in their order, so that the last one's label stays.
+        self.marks[slots] = np.uint64(self._base) + party.astype(np.uint64)
+        if before is not None:
+            silent = links.asked(self.holders) & ~answered[self.holders.party]
+            affected = np.zeros(len(self._start) - 1, bool)
+            affected[self.holders.unit[silent]] = True
+            self._tie(links, answered, slots, before, affected)
+        slots = self._once(links, slots, party, before is None)
+        self._stamp[slots] = self._time
+        self._log.append((self._time, slots))
+        self._logged += len(slots)
+        while self._logged > len(self._stamp) and len(self._log) > 1:
+            self._complete_after, dropped = self._log.pop(0)
+            self._logged -= len(dropped)
+        leading = links.first[links.first >= 0]
+        self._told[leading[answered[self.holders.party[leading]]]] = self._time - 1
+
+    def _once(self, links: Links, slots: Ints, party: Ints, complete: bool) -> Ints:
+        """Every slot once: where all have answered, as the leading party sent it."""
+        if not complete:
+            return np.unique(slots)
+        lead = self.holders.party[links.first[self.cohort_of[slots]]]
+        once: Ints = slots[lead == party]
+        return once
+
+    def _tie(
+        self, links: Links, answered: Flags, slots: Ints, before: Labels, affected: Flags
+    ) -> None:
+        """Knots in the cohorts of parties that stayed silent."""
+        chosen = affected[self.cohort_of[slots]]
+        slots, first = np.unique(slots[chosen], return_index=True)
+        before = before[chosen][first]
+        cohort = self.cohort_of[slots]
+        for c in np.unique(cohort).tolist():
+            inside = cohort == c
+            for old in np.unique(before[inside]).tolist():
+                residue = self._residue(links, c, answered, old)
+                self.marks[slots[inside & (before == old)]] = self.knots.mark(residue)
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        super().restore(state)
+        # Parties that come back have forgotten what they were told.
+        self._time = 1
+        self._stamp[:] = self.marks != 0
+        self._told[:] = 0
+        self._log, self._logged, self._complete_after = [], 0, 1
+
+
+def runs_of(marks: Labels, bounds: Sequence[int]) -> list[tuple[NDArray[np.uint32], Labels]]:
+    """Runs of equal marks, cut at ``bounds`` (the ends of the parts)."""
+    if not len(marks):
+        return [(np.zeros(0, np.uint32), marks) for _ in bounds]
+    fresh = np.empty(len(marks), bool)
+    fresh[0] = True
+    np.not_equal(marks[1:], marks[:-1], out=fresh[1:])
+    cuts = np.array(bounds[:-1], np.int64)
+    fresh[cuts[cuts < len(marks)]] = True
+    at = np.flatnonzero(fresh)
+    lengths = np.diff(np.append(at, len(marks))).astype(np.uint32)
+    names = marks[at]
+    edges = np.searchsorted(at, [0, *bounds]).tolist()
+    return [(lengths[a:b], names[a:b]) for a, b in pairwise(edges)]
+
+
+@numba.njit(cache=True)
+def link_pairs(
+    parties: Any, pairs: Any, begin: Any, party: Any, place: Any, marks: Any, base: int,
+    minus: Any, first: Any, last: Any,
+) -> bool:  # fmt: skip
+    """One pass over the pairs, unit by unit; see `CohortChain.invite`."""
+    tied = False
+    for unit in range(begin.shape[0] - 1):
+        before = -1
+        first[unit] = -1
+        for pair in range(begin[unit], begin[unit + 1]):
+            mark = np.uint64(0)
+            if parties[party[pair]] and (pairs.shape[0] == 0 or pairs[pair]):
+                if before >= 0:
+                    mark = np.uint64(base + party[before])
+                else:
+                    first[unit] = pair
+                    if marks.shape[0] > 0:
+                        mark = marks[unit]
+                        tied = tied or (mark >> np.uint64(63)) != 0
+                before = pair
+            minus[place[pair]] = mark
+        last[unit] = before
+    return tied
+
+
+@numba.njit(cache=True)
+def learn_marks(known: Any, slots: Any, lengths: Any, marks: Any) -> bool:
+    """Write runs of marks at ``slots``, or from the only slot on; false where they do not fit."""
+    if lengths.shape[0] != marks.shape[0]:
+        return False
+    total = 0
+    for run in range(lengths.shape[0]):
+        total += int(lengths[run])
+    in_a_row = slots.shape[0] == 1
+    if not in_a_row and total != slots.shape[0]:
+        return False
+    for i in range(slots.shape[0]):
+        if slots[i] < 0 or slots[i] + (total if in_a_row else 1) > known.shape[0]:
+            return False
+    at = 0
+    for run in range(lengths.shape[0]):
+        for _ in range(int(lengths[run])):
+            known[slots[0] + at if in_a_row else slots[at]] = marks[run]
+            at += 1
+    return True

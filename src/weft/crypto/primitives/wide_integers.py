@@ -1,0 +1,65 @@
+"""Whole numbers modulo 2^144, many at once: three limbs of 48 bits each.
+
+Limbs are kept in 64-bit words, so that thousands of numbers can be added limb by limb before
+anything is carried.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.pads.pad_ids import SCALAR_BYTES
+
+#: (numbers × 3), the most significant limb first.
+Limbs = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_LIMB = 48
+_MASK = np.int64((1 << _LIMB) - 1)
+#: Binary digits behind the point.
+FRACTION = 80
+_MODULUS = 1 << (8 * SCALAR_BYTES)
+
+
+def limbs_of(values: Floats) -> Limbs:
+    """values · 2^80, cut off towards zero, modulo 2^144; |values| must lie below 2^63."""
+    rest = np.abs(values)
+    out = np.empty((len(values), 3), np.int64)
+    # The limbs count 2^16, 2^−32 and 2^−80; each remainder is exact.
+    for place, unit in enumerate((2.0**16, 2.0**-32, 2.0**-80)):
+        whole = np.floor(rest / unit)
+        out[:, place] = whole
+        rest = rest - whole * unit
+    return carried(np.where(values[:, None] < 0, -out, out))
+
+
+def carried(limbs: Limbs) -> Limbs:
+    """The same numbers with every limb between 0 and 2^48."""
+    out = limbs.copy()
+    for place in (2, 1):
+        out[:, place - 1] += out[:, place] >> _LIMB
+    out &= _MASK
+    return out
+
+
+def packed(limbs: Limbs) -> bytes:
+    """18 bytes per number, the most significant first; limbs must be carried."""
+    words = limbs.astype(">u8").view(np.uint8).reshape(-1, 3, 8)
+    return words[:, :, 2:].tobytes()
+
+
+def unpacked(data: bytes) -> Limbs:
+    """The inverse of :func:`packed`."""
+    words = np.zeros((len(data) // SCALAR_BYTES, 3, 8), np.uint8)
+    words[:, :, 2:] = np.frombuffer(data, np.uint8).reshape(-1, 3, 6)
+    return words.view(">u8")[:, :, 0].astype(np.int64)
+
+
+def floats_of(limbs: Limbs) -> list[float]:
+    """The numbers nearest to zero that are these modulo 2^144, over 2^80, rounded once."""
+    out = []
+    for high, middle, low in carried(limbs).tolist():
+        number = (high << 96) | (middle << 48) | low
+        out.append((number - _MODULUS if number >> 143 else number) / 2**FRACTION)
+    return out

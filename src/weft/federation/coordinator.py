@@ -1,0 +1,281 @@
+"""The coordinator's side of a run, from the parties' announcements to the sealed model.
+
+It is the same in one process and over a network: it knows a channel, and nothing of what is behind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from secrets import token_bytes
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from weft.crypto import Adder
+from weft.errors import ProtocolError
+from weft.federation.preprocessing import Preparation
+from weft.federation.release.model_header import Head
+from weft.federation.setup.coordinator import Announced, announce
+from weft.guards.terms import Terms
+from weft.matching.coordinator import meet
+from weft.matching.holding_map import Roster
+from weft.protocol import Channel, Message, Meter
+from weft.protocol.message import array, binary
+from weft.solvers.base import Checkpointing, Record, Result
+from weft.solvers.registry import algorithm_of, check_cut, resolve
+from weft.solvers.settings import Settings
+from weft.sums.maxima import units_above
+from weft.sums.scaling import agree_on_scaling
+
+#: Key holders through whom ids are matched, one after the other.
+_HOLDERS = 2
+#: Seconds between two tries to get the model from a party that does not answer.
+_PAUSE = 1.0
+
+
+@dataclass
+class Outcome:
+    """How a run ended, as far as its coordinator knows.
+
+    Attributes
+    ----------
+    settings
+        Those of the run, with the solver that was chosen.
+    letters
+        Per reader of the model and per party: its slice, which only the reader can open.
+    run
+        Random name of the run, which the letters are written for.
+    adder
+        The coordinator's half of the cipher.
+    """
+
+    result: Result
+    roster: Roster
+    meter: Meter
+    settings: Settings
+    head: Head
+    letters: dict[str, dict[str, bytes]]
+    run: bytes
+    adder: Adder
+
+
+def announce_for(
+    channel: Channel, preparation: Preparation, settings: Settings, run: bytes
+) -> Announced:
+    """Announcements of a run with these settings, which may say the classes."""
+    sorts = settings.make_loss().task != "regression"
+    known = preparation.classes if sorts else None
+    return announce(channel, run, collect=sorts and known is None, classes=known)
+
+
+def settle(
+    settings: Settings, terms: Terms, *, saves: bool = False, warm: bool = False
+) -> tuple[Settings, str]:
+    """Settings with all that they leave to Weft chosen, and why the solver was."""
+    settings, reason = resolve(settings, saves=saves, warm=warm)
+    if settings.norms == "auto":
+        chosen: Literal["sample", "cohort"] = "cohort"
+        if terms.allow_sample_norms or settings.local != "safe":
+            chosen = "sample"
+        settings = msgspec.structs.replace(settings, norms=chosen)
+    return settings, reason
+
+
+def assemble(
+    channel: Channel,
+    preparation: Preparation,
+    settings: Settings,
+    announced: Announced,
+    run: bytes,
+) -> tuple[Roster, Adder]:
+    """Match the parties' samples and features, and agree on scaling."""
+    adder = Adder(settings.cipher)
+    holders = announced.holders
+    if holders is not None:
+        holders = tuple(name for name in holders if name in channel.parties)[:_HOLDERS]
+    roster = meet(
+        channel,
+        adder,
+        classes=announced.classes,
+        overlap=preparation.overlap,
+        bias=preparation.intercept_scaling if preparation.intercept else None,
+        confirm_separate_ids=preparation.confirm_separate_ids,
+        # The safe method draws per cohort: nobody needs to know who else draws how much.
+        follow_draws=settings.solver == "hyfdca" and settings.local != "safe",
+        terms=announced.terms,
+        matching=preparation.matching,
+        holders=holders,
+        run=run,
+    )
+    agree_on_scaling(channel, roster, preparation.scaling, preparation.unit_rows, adder)
+    return roster, adder
+
+
+def coordinate(
+    channel: Channel,
+    preparation: Preparation,
+    settings: Settings,
+    *,
+    run: bytes | None = None,
+    progress: Callable[[Record], None] | None = None,
+    checkpointing: Checkpointing | None = None,
+    start_lam: float | None = None,
+) -> Outcome:
+    """Run an algorithm from the announcements to the sealed model.
+
+    Parameters
+    ----------
+    run
+        Sixteen random bytes that name the run; None: fresh ones. A run that is repeated from what
+        it was told before must have the same.
+    start_lam
+        λ of the model that the parties start from; None: they start from nothing.
+    """
+    run = token_bytes(16) if run is None else run
+    warm, saves = start_lam is not None, checkpointing is not None
+    # What no algorithm can do is refused before anybody is asked for anything.
+    resolve(settings, saves=saves, warm=warm)
+    announced = announce_for(channel, preparation, settings, run)
+    settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
+    roster, adder = assemble(channel, preparation, settings, announced, run)
+    check_cut(settings, roster)
+    unit, label = units_above(channel, adder, "size", 2).tolist()
+    told: Message = {
+        "settings": settings.to_json(),
+        "unit": unit,
+        "label": label,
+        "lam": min(settings.smallest_lam, math.inf if start_lam is None else start_lam),
+    }
+    channel.ask("start", {p: dict(told) for p in channel.parties}).insist("starting")
+    result = algorithm_of(settings.solver).coordinator().run(
+        channel,
+        roster,
+        settings,
+        adder,
+        unit=unit,
+        label=label,
+        classes=announced.width,
+        progress=progress,
+        checkpointing=checkpointing,
+        warm=warm,
+    )  # fmt: skip
+    if reason:
+        result.notes.insert(0, reason)
+    return release(channel, roster, settings, adder, result, announced, run)
+
+
+# ── the model ─────────────────────────────────────────────────────────────────────────────
+
+
+def release(
+    channel: Channel,
+    roster: Roster,
+    settings: Settings,
+    adder: Adder,
+    result: Result,
+    announced: Announced,
+    run: bytes,
+) -> Outcome:
+    """Carry every party's sealed columns of w to those who get the model."""
+    replies = _sealed(channel, settings, result)
+    _admit_losses(roster, result)
+    recipients = announced.recipients
+    if recipients is not None:
+        result.notes.append(
+            f"by the roster the model goes to {', '.join(recipients)} and to nobody else: hand it "
+            "on to them only"
+        )
+    head = Head.of(settings, result, announced.classes, roster.parties, recipients)
+    letters = _sorted_out(replies)
+    _deliver(channel, head, letters, result)
+    return Outcome(result, roster, channel.meter, settings, head, letters, run, adder)
+
+
+def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, Message]:
+    """The slices of all parties that are there; who stays away for too long counts as gone."""
+    answered: dict[str, Message] = {}
+    began = channel.elapsed
+    while True:
+        message: Message = {}
+        if result.model_iteration is not None:
+            message["model"] = result.model_iteration
+        if result.gone:
+            message["everything"] = True
+        waiting = [p for p in channel.parties if p not in answered and p not in result.gone]
+        if not waiting:
+            raise ProtocolError(
+                "no party is left to answer for its part of the model; bring them back, and resume "
+                "the run"
+            )
+        replies = channel.ask("release", {party: dict(message) for party in waiting})
+        replies.stop_on_refusal()
+        answered.update(replies.answered)
+        if not replies.missing:
+            return {party: answered[party] for party in channel.parties if party in answered}
+        if channel.elapsed - began < settings.patience:
+            channel.pause(_PAUSE)
+            continue
+        result.gone = tuple(p for p in channel.parties if p in {*result.gone, *replies.missing})
+        # Others answer for its features now, as far as they hold them.
+        answered.clear()
+
+
+def lost_features(roster: Roster, gone: Sequence[str]) -> int:
+    """Features that only parties hold which are gone."""
+    numbers = [roster.index[party] for party in gone]
+    columns = roster.columns
+    return sum(
+        int(size)
+        for cohort, size in enumerate(columns.sizes.tolist())
+        if numbers and np.isin(columns.holders[cohort], numbers).all()
+    )
+
+
+def _admit_losses(roster: Roster, result: Result) -> None:
+    """Features that only parties hold which are gone have no weight in the model."""
+    lost = lost_features(roster, result.gone)
+    if lost:
+        result.certificate = None
+        result.notes.append(
+            f"the model lacks {lost} feature(s) that only {', '.join(result.gone)} holds, and is "
+            "not certified without them"
+        )
+
+
+def _sorted_out(replies: Mapping[str, Message]) -> dict[str, dict[str, bytes]]:
+    """Letters by reader, then by writer."""
+    letters: dict[str, dict[str, bytes]] = {}
+    for party, reply in replies.items():
+        boxes, at = binary(reply, "boxes"), 0
+        readers, lengths = array(reply, "readers"), array(reply, "boxes.lengths")
+        for reader, length in zip(readers.tolist(), lengths.tolist(), strict=True):
+            letters.setdefault(reader, {})[party] = boxes[at : at + length]
+            at += length
+    return letters
+
+
+def _deliver(
+    channel: Channel, head: Head, letters: Mapping[str, Mapping[str, bytes]], result: Result
+) -> None:
+    """Parties that get the model join it themselves."""
+    readers = [p for p in channel.parties if p in letters and p not in result.gone]
+    if not readers:
+        return
+    told = {reader: _parcel(head, letters[reader], result.gone) for reader in readers}
+    replies = channel.ask("release.model", told)
+    replies.stop_on_refusal()
+    for party, failure in replies.missing.items():
+        result.notes.append(f"{party} did not get the model ({failure.reason}); send it to them")
+
+
+def _parcel(head: Head, letters: Mapping[str, bytes], gone: Sequence[str]) -> Message:
+    parcel: Message = {
+        "head": head.to_json(),
+        "writers": np.array(list(letters), dtype=str),
+        "boxes": b"".join(letters.values()),
+        "boxes.lengths": np.array([len(letter) for letter in letters.values()], np.int64),
+    }
+    return {**parcel, "everything": True} if gone else parcel

@@ -1,0 +1,248 @@
+"""Joint prediction: samples cut over several parties get their scores through a sample sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto import Adder
+from weft.crypto.keyring import Keyring, Keys
+from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
+from weft.data.tile import Tile
+from weft.errors import DataError, ProtocolError
+from weft.federation.model import Model
+from weft.guards.terms import Matching
+from weft.matching.coordinator import meet
+from weft.matching.holding_map import Overlap
+from weft.matching.id_normalization import normal_features
+from weft.matching.party import MatchingParty
+from weft.privacy.agreement.consent import Consent, key_holders
+from weft.privacy.ledger.account import Account, Ledger, count_sums
+from weft.protocol import Channel, LocalChannel, Message, Sink
+from weft.protocol.message import integer, number
+from weft.sums.contribution import Wire
+from weft.sums.local_table import Block, build_table
+from weft.sums.maxima import answer_largest, units_above
+from weft.sums.running_totals import RunningTotals
+from weft.sums.slot_layout import Layout
+
+Floats = NDArray[np.float64]
+
+
+class JointParty:
+    """A party that holds new samples and the released model, of which it uses its columns."""
+
+    def __init__(
+        self,
+        name: str,
+        tiles: Sequence[Tile],
+        model: Model,
+        keys: Keys,
+        cipher: str,
+        ledger: Ledger | None = None,
+        consent: Consent | None = None,
+    ) -> None:
+        self.name = name
+        self._consent = consent or Consent.open(name)
+        self._consent.check_own(keys.identity.public, sum(t.n for t in tiles), labels=False)
+        self._consent.check_model()
+        self._consent.check_cipher(cipher)
+        self._model = model
+        place = {feature: i for i, feature in enumerate(normal_features(model.features).tolist())}
+        self._tiles: list[Tile] = []
+        self._places: list[NDArray[np.int64]] = []
+        for tile in tiles:
+            found = [place.get(f, -1) for f in normal_features(tile.features).tolist()]
+            known = np.array(found) >= 0
+            if not known.any():
+                raise DataError(
+                    f"party {name}, {tile.source or 'tile'}: none of its columns is a feature of "
+                    "the model; check the column names"
+                )
+            self._tiles.append(tile.columns(np.flatnonzero(known)))
+            self._places.append(np.array(found)[known])
+        self._keyring = Keyring(keys, cipher, self._consent.terms)
+        self._cipher = self._keyring.cipher
+        roster = self._consent.roster
+        self._matching = MatchingParty(
+            name,
+            self._tiles,
+            keys,
+            self._keyring,
+            accept=self._consent.check_matching,
+            known=None if roster is None else roster.members,
+        )
+        self._scores: Floats = np.zeros((0, len(model.coef)))
+        self._account = (
+            None
+            if ledger is None
+            else Account(ledger, name, "predict", strict=self._consent.forbids_exposure)
+        )
+
+    def on(self, phase: str, message: Message) -> Message:
+        """Answer one phase."""
+        phases = {
+            **self._matching.phases,
+            "match.seat": self._take_seat,
+            "joint.size": self._size,
+            "joint.partial": self._partial,
+            "joint.scores": self._take_scores,
+        }
+        if phase not in phases:
+            raise ProtocolError(f"phase '{phase}' is not part of joint prediction")
+        self._consent.check_company(message)
+        self._cipher.begin(message)
+        return phases[phase](message)
+
+    def _take_seat(self, message: Message) -> Message:
+        seat = self._matching.sit(message)
+        self._consent.check_sample_sums(seat)
+        reply = self._matching.make_seeds(message, alone=self._consent.alone(seat.n_parties))
+        tally = count_sums(self._cipher, seat)
+        if self._account is not None:
+            self._account.open(seat, self._matching.ids, tally)
+        return reply
+
+    def _size(self, message: Message) -> Message:
+        """One digit of the largest part of a score that any party has."""
+        if integer(message, "digit") == 0:
+            self._scores = self._partial_scores()
+        return answer_largest(np.array([np.abs(self._scores).max(initial=0.0)]), message,
+                              self._cipher)  # fmt: skip
+
+    def _partial_scores(self) -> Floats:
+        """This party's part of the scores, relative to a sample at every feature's centre."""
+        seat = self._matching.seat
+        coef = np.zeros((seat.n_columns, len(self._model.coef)))
+        blocks: list[Block] = []
+        for tile, places, columns in zip(self._tiles, self._places, seat.tile_columns, strict=True):
+            coef[columns] = self._model.coef[:, places].T
+            blocks.append(_centred(tile.block, self._model.scaling[0][places]))
+        return build_table(seat, blocks, None).products(None, coef)
+
+    def _partial(self, message: Message) -> Message:
+        seat = self._matching.seat
+        shared, bound = seat.n_shared_rows, number(message, "unit") * seat.row_holders
+        self._wire = Wire("z", shared, bound, self._cipher)
+        return {"z": self._wire.send(self._scores[:shared], message)} if shared else {}
+
+    def _take_scores(self, message: Message) -> Message:
+        shared = self._matching.seat.n_shared_rows
+        if shared:
+            self._scores[:shared] = self._wire.open(message.get("z"), self._scores.shape[1])
+        self._scores += self._model.centre_score
+        return {}
+
+    def close(self) -> None:
+        """The prediction is over: what the ledger had booked ahead becomes what there was."""
+        if self._account is not None:
+            self._account.close()
+
+    def scores(self) -> tuple[NDArray[np.object_], NDArray[np.object_], Floats]:
+        """Ids as compared, ids as written, and scores of this party's samples."""
+        rows = np.concatenate(self._matching.seat.tile_rows)
+        written = np.concatenate([t.ids for t in self._tiles])
+        return np.concatenate(self._matching.ids), written, self._scores[rows]
+
+
+def sum_scores(
+    channel: Channel,
+    classes: int,
+    cipher: str,
+    overlap: Overlap = "mean",
+    matching: Matching = "hmac",
+    holders: Sequence[str] | None = None,
+) -> None:
+    """Coordinator: match the new samples and add up the partial scores, unread."""
+    adder = Adder(cipher)
+    roster = meet(
+        channel,
+        adder,
+        classes=None,
+        overlap=overlap,
+        confirm_separate_ids=True,
+        follow_draws=False,
+        matching=matching,
+        holders=holders,
+    )
+    parties = channel.parties
+    (unit,) = units_above(channel, adder, "joint.size").tolist()
+    messages: dict[str, Message] = adder.open(parties)
+    for message in messages.values():
+        message["unit"] = unit
+    totals = RunningTotals("z", Layout(roster.rows, parties), classes, adder)
+    totals.invite(messages)
+    totals.add(channel.ask("joint.partial", messages).insist("joint prediction"))
+    messages = adder.open(parties)
+    for party, block in totals.blocks(parties).items():
+        messages[party]["z"] = block
+    channel.ask("joint.scores", messages).insist("joint prediction")
+
+
+def predict_scores(
+    model: Model,
+    tiles: Mapping[str, Sequence[Tile]],
+    *,
+    overlap: Overlap = "mean",
+    cipher: str = "pad",
+    matching: Matching = "hmac",
+    keys: Mapping[str, PartyKeys] | None = None,
+    record: Sink | None = None,
+    ledger: Ledger | None = None,
+    consents: Mapping[str, Consent] | None = None,
+) -> tuple[NDArray[np.object_], Floats]:
+    """Scores of samples whose features lie at several parties.
+
+    A feature that nobody holds for a sample counts as its centre (zero without scaling).
+
+    Parameters
+    ----------
+    tiles
+        Party name to the tiles of new samples it holds.
+    matching
+        Whether tokens of ids come from the run secret alone, or also through key holders.
+    keys
+        The parties' keys, from files; None: made for this prediction.
+    record
+        Takes every message, to see what each side sees.
+    ledger
+        Where the parties keep count of the sums that they open and show; None: nowhere.
+    consents
+        What each party takes part in; None: anything.
+
+    Returns
+    -------
+    ids, scores
+        Every sample once, in order of first appearance and as first written; scores are
+        (samples × classes).
+    """
+    check_keys(keys, tiles)
+    own = keys or ephemeral_keys(tuple(tiles))
+    parties = {
+        name: JointParty(name, held, model, own[name], cipher, ledger, (consents or {}).get(name))
+        for name, held in tiles.items()
+    }
+    channel = LocalChannel(
+        {name: party.on for name, party in parties.items()}, record=record or False
+    )
+    try:
+        holders = key_holders(consents or {}, tiles)
+        sum_scores(channel, len(model.coef), cipher, overlap, matching, holders)
+    finally:
+        for party in parties.values():
+            party.close()
+    found: dict[str, tuple[str, Floats]] = {}
+    for party in parties.values():
+        for sample, written, score in zip(*party.scores(), strict=True):
+            found.setdefault(sample, (written, score))
+    ids = np.array([written for written, _ in found.values()], dtype=object)
+    scores = np.array([score for _, score in found.values()])
+    return ids, scores.reshape(len(ids), len(model.coef))
+
+
+def _centred(block: Block, centre: Floats) -> Block:
+    if isinstance(block, np.ndarray):
+        return np.nan_to_num(block - centre)
+    return block if not centre.any() else np.nan_to_num(block.toarray() - centre)

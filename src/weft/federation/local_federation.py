@@ -1,0 +1,215 @@
+"""A federation in one process: parties, channel, coordinator, and the model they agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_bytes
+from typing import Any
+
+from numpy.typing import NDArray
+
+from weft.crypto import Adder
+from weft.crypto.encryption_cost import Cost, Spent
+from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
+from weft.crypto.secrets import Identity
+from weft.data.tile import Tile, settle_missing
+from weft.errors import ConfigError
+from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate
+from weft.federation.model import Model
+from weft.federation.party import Party
+from weft.federation.preprocessing import Preparation
+from weft.federation.release.model_slices import join_slices, open_slice
+from weft.guards import OPEN, Terms
+from weft.matching.holding_map import Roster
+from weft.privacy.agreement.consent import Consent
+from weft.privacy.ledger.account import Ledger
+from weft.protocol import Channel, LocalChannel, Sink
+from weft.solvers.base import Checkpointing, Record
+from weft.solvers.settings import Settings
+
+#: Name of the reader that is this process.
+_HERE = ""
+
+
+@dataclass
+class Trained(Outcome):
+    """What training gave: the model, how the run went, and who held what."""
+
+    model: Model
+    channel: LocalChannel
+    encryption: Spent
+
+
+class Federation:
+    """Parties that train together in this process.
+
+    Parameters
+    ----------
+    tiles
+        Party name to the tiles it holds.
+    preparation
+        How the tables become one problem.
+    record
+        True: keep all messages in the channel's transcript, to see what each side sees; a
+        `Recorder` writes them to a file instead.
+    timeout
+        Seconds a party may take for a phase.
+    store
+        Folder for checkpoints.
+    packed
+        Let every message travel as bytes, as over a network.
+    keys
+        The parties' keys, from files; None: made for every run.
+    terms
+        What every party insists on; by default nothing, since all data is in one hand here.
+    consents
+        What each party takes part in, in the place of ``terms``.
+    ledger
+        Where the parties keep count of the sums that they open and show; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        tiles: Mapping[str, Sequence[Tile]],
+        preparation: Preparation | None = None,
+        *,
+        record: bool | Sink = False,
+        timeout: float | None = None,
+        store: Path | None = None,
+        packed: bool = False,
+        keys: Mapping[str, PartyKeys] | None = None,
+        terms: Terms = OPEN,
+        consents: Mapping[str, Consent] | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        if not tiles:
+            raise ConfigError("a federation needs at least one party")
+        check_keys(keys, tiles)
+        _check_consents(consents, tiles)
+        self.preparation = preparation or Preparation()
+        if self.preparation.missing == "mean" and self.preparation.scaling != "standard":
+            raise ConfigError(
+                "missing = 'mean' fills blank cells with the column's mean, which takes "
+                "scaling = 'standard'; set it, or use missing = 'zero'"
+            )
+        self._tiles = {
+            name: tuple(settle_missing(t, self.preparation.missing, name) for t in held)
+            for name, held in tiles.items()
+        }
+        self._record = record
+        self._timeout = timeout
+        self._store = store
+        self._packed = packed
+        self._keys = keys
+        self._consents = consents or {name: Consent(name, terms) for name in tiles}
+        self._ledger = ledger
+        self._start: Model | None = None
+        #: Whoever runs all parties in one process gets the model, whatever else was agreed.
+        self._reader = Identity.new()
+        self.parties: dict[str, Party] = {}
+
+    def assemble(
+        self, settings: Settings
+    ) -> tuple[LocalChannel, Roster, Adder, NDArray[Any] | None]:
+        """Make the parties, match their samples and features, agree on scaling."""
+        channel, run = self._open(settings), token_bytes(16)
+        announced = announce_for(channel, self.preparation, settings, run)
+        roster, adder = assemble(channel, self.preparation, settings, announced, run)
+        return channel, roster, adder, announced.classes
+
+    def _open(self, settings: Settings) -> LocalChannel:
+        """Make the parties, and the channel to them."""
+        # Not from the seed, which the coordinator knows: keys must not be its to compute.
+        keys = self._keys or ephemeral_keys(tuple(self._tiles))
+        self._identities = {name: keys[name].identity.public for name in self._tiles}
+        self.parties = {
+            name: Party(
+                name,
+                held,
+                keys=keys[name],
+                cipher=settings.cipher,
+                store=self._store,
+                start=self._start,
+                consent=self._consents[name],
+                ledger=self._ledger,
+                readers={_HERE: self._reader.public},
+            )
+            for name, held in self._tiles.items()
+        }
+        return LocalChannel(
+            {name: party.on for name, party in self.parties.items()},
+            timeout=self._timeout,
+            record=self._record,
+            packed=self._packed,
+        )
+
+    def train(
+        self,
+        settings: Settings,
+        *,
+        progress: Callable[[Record], None] | None = None,
+        checkpointing: Checkpointing | None = None,
+        start: Model | None = None,
+        through: Callable[[Channel], Channel] | None = None,
+    ) -> Trained:
+        """Run an algorithm from matching to the released model.
+
+        Parameters
+        ----------
+        start
+            A model to start from, of which every party uses its own features' weights.
+        through
+            Puts another channel around that to the parties, such as one on which some are away.
+        """
+        try:
+            return self._train(settings, progress, checkpointing, start, through)
+        finally:
+            for party in self.parties.values():
+                party.close()
+
+    def _train(
+        self,
+        settings: Settings,
+        progress: Callable[[Record], None] | None,
+        checkpointing: Checkpointing | None,
+        start: Model | None,
+        through: Callable[[Channel], Channel] | None,
+    ) -> Trained:
+        self._start = start
+        channel = self._open(settings)
+        outcome = coordinate(
+            channel if through is None else through(channel),
+            self.preparation,
+            settings,
+            progress=progress,
+            checkpointing=checkpointing,
+            start_lam=None if start is None else start.lam,
+        )
+        return Trained(
+            **vars(outcome),
+            model=self._join(outcome),
+            channel=channel,
+            encryption=self._spent(outcome.adder),
+        )
+
+    def _join(self, outcome: Outcome) -> Model:
+        """Open what the parties sealed."""
+        slices = [
+            open_slice(letter, party, self._reader, self._identities[party], outcome.run)
+            for party, letter in outcome.letters[_HERE].items()
+        ]
+        return join_slices(slices, outcome.head, overlapping=bool(outcome.result.gone))
+
+    def _spent(self, adder: Adder) -> Spent:
+        """What encryption has cost so far."""
+        costs = [party.encryption for party in self.parties.values()]
+        slowest = max(costs, key=lambda cost: cost.seconds)
+        return Spent(slowest, sum(costs, Cost()), adder.cost)
+
+
+def _check_consents(consents: Mapping[str, Consent] | None, parties: Iterable[str]) -> None:
+    for name in parties:
+        if consents is not None and name not in consents:
+            raise ConfigError(f"nothing says what party {name} consents to; give its Consent too")

@@ -1,0 +1,218 @@
+"""The trained model: weights with names, scaling, loss, λ and certificate, on file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from weft.errors import DataError
+from weft.storage.files import StorageError, load_arrays, save_arrays
+
+Floats = NDArray[np.float64]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Model:
+    """A linear model in the units of the original table.
+
+    Attributes
+    ----------
+    features
+        Names, in the order of the columns that :meth:`predict` expects.
+    coef
+        (classes × features) weights; one row for regression and for two classes.
+    intercept
+        One value per row of ``coef``.
+    classes
+        Class values, None for regression.
+    scaling
+        (shift, factor) per feature that training used; already inside ``coef``.
+    loss, loss_parameters, lam
+        The problem that was solved.
+    certificate
+        ``primal``, ``dual`` (per class) and ``gap`` of these weights; empty if there is none.
+    info
+        Anything else worth keeping: solver, parties, round trips.
+    """
+
+    features: NDArray[np.object_]
+    coef: Floats
+    intercept: Floats
+    classes: NDArray[Any] | None
+    scaling: tuple[Floats, Floats]
+    loss: str
+    loss_parameters: Mapping[str, float]
+    lam: float
+    certificate: Mapping[str, Any]
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def decision(self, table: Any) -> Floats:
+        """x·w + b, per class; NaN counts as the centre.
+
+        Columns of a data frame are found by name, those of an array stand in the order of
+        ``features``.
+        """
+        if hasattr(table, "columns"):
+            names = np.array([str(name) for name in table.columns], dtype=object)
+            table = self.aligned(names, table.to_numpy())
+            table = np.asarray(table, np.float64)
+        if table.shape[1] != len(self.features):
+            raise DataError(
+                f"the table has {table.shape[1]} columns, but the model was trained on "
+                f"{len(self.features)} features; pass them in the order of model.features"
+            )
+        filled = _filled(table, self.scaling[0])
+        return _scores(filled, self.coef) + self.intercept
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """Class values, or responses."""
+        return self.outcome(self.decision(table))
+
+    def outcome(self, scores: Floats) -> NDArray[Any]:
+        """Turn scores into class values (the larger score wins) or responses."""
+        if self.classes is None:
+            return scores[:, 0]
+        if len(self.classes) == 2:
+            return np.asarray(self.classes[(scores[:, 0] > 0).astype(int)])
+        return np.asarray(self.classes[scores.argmax(axis=1)])
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.features.tolist())}
+
+    def aligned(self, names: NDArray[np.object_], block: Any, where: str = "the table") -> Any:
+        """Columns in the model's order, from a block with named columns."""
+        columns = {name: j for j, name in enumerate(names.tolist())}
+        missing = [name for name in self.features.tolist() if name not in columns]
+        if missing:
+            raise DataError(
+                f"{where} lacks {len(missing)} feature(s) of the model, the first is "
+                f"'{missing[0]}'; predict jointly where parties hold parts of a sample "
+                "(--joint), or with the columns there are (--partial)"
+            )
+        return block[:, [columns[name] for name in self.features.tolist()]]
+
+    def partial(self, names: NDArray[np.object_], block: Any) -> Floats:
+        """What one party's columns add to the scores; the intercept is not in it.
+
+        A feature that is missing here counts as its centre (zero without scaling).
+        """
+        known = [(j, self._place[n]) for j, n in enumerate(names.tolist()) if n in self._place]
+        mine = np.array([j for j, _ in known], dtype=int)
+        place = np.array([p for _, p in known], dtype=int)
+        centre: Floats = self.coef[:, place] @ self.scaling[0][place]
+        filled = _filled(block[:, mine], self.scaling[0][place])
+        return _scores(filled, self.coef[:, place]) - centre
+
+    def trained_weights(self, names: NDArray[np.object_]) -> Floats:
+        """(features × classes) weights in the units that the model was trained in; 0 if unknown."""
+        place = np.array([self._place.get(name, -1) for name in names.tolist()], dtype=int)
+        weights = (self.coef / self.scaling[1]).T
+        known: Floats = np.where((place >= 0)[:, None], weights[place], 0.0)
+        return known
+
+    @property
+    def centre_score(self) -> Floats:
+        """Score of a sample at the centre of every feature."""
+        return np.asarray(self.intercept + self.coef @ self.scaling[0])
+
+    def to_sklearn(self) -> Any:
+        """A fitted scikit-learn estimator: LogisticRegression, LinearSVC or LinearRegression.
+
+        Its scores are this model's. Probabilities exist for the logistic loss with two classes;
+        with more, the model was trained one class against the rest.
+        """
+        # Imported here: loading a model and predicting need no scikit-learn.
+        from sklearn.linear_model import LinearRegression, LogisticRegression
+        from sklearn.svm import LinearSVC
+
+        estimator: Any
+        if self.classes is None:
+            estimator = LinearRegression()
+            estimator.coef_ = self.coef[0].copy()
+            estimator.intercept_ = float(self.intercept[0])
+        else:
+            binary_logistic = self.loss == "logistic" and len(self.classes) == 2
+            estimator = LogisticRegression() if binary_logistic else LinearSVC()
+            estimator.coef_ = self.coef.copy()
+            estimator.intercept_ = self.intercept.copy()
+            estimator.classes_ = np.asarray(self.classes)
+        estimator.n_features_in_ = len(self.features)
+        estimator.feature_names_in_ = self.features
+        return estimator
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one ``.npz`` file, whole or not at all."""
+        head = {
+            "format": FORMAT,
+            "loss": self.loss,
+            "loss_parameters": dict(self.loss_parameters),
+            "lam": self.lam,
+            "certificate": dict(self.certificate),
+            "info": dict(self.info),
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            "head": np.array(json.dumps(head)),
+            "features": self.features.astype(str),
+            "coef": self.coef,
+            "intercept": self.intercept,
+            "shift": self.scaling[0],
+            "factor": self.scaling[1],
+        }
+        if self.classes is not None:
+            text = self.classes.dtype.kind in "OUT"
+            arrays["classes"] = self.classes.astype(str) if text else self.classes
+        save_arrays(Path(path), arrays)
+
+
+def _filled(table: Any, centre: Floats) -> Any:
+    """Blank cells at the centre of their column; sparse tables have none."""
+    if sp.issparse(table):
+        return table
+    x = np.asarray(table, np.float64)
+    gaps = np.isnan(x)
+    return np.where(gaps, centre, x) if gaps.any() else x
+
+
+def _scores(table: Any, coef: Floats) -> Floats:
+    scores: Floats = np.asarray(table @ coef.T)
+    return scores
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model that :meth:`Model.save` wrote, on this or another machine."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"there is no model file {path}; train one with 'weft train'")
+    try:
+        arrays = load_arrays(path)
+        head = json.loads(str(arrays["head"]))
+        if head["format"] != FORMAT:
+            raise DataError(
+                f"{path} has model format {head['format']}, this Weft reads {FORMAT}; "
+                "install the Weft that wrote it"
+            )
+    except (KeyError, ValueError, StorageError) as error:
+        raise DataError(f"{path} is not a Weft model file ({error})") from None
+    return Model(
+        features=arrays["features"].astype(object),
+        coef=arrays["coef"],
+        intercept=arrays["intercept"],
+        classes=arrays.get("classes"),
+        scaling=(arrays["shift"], arrays["factor"]),
+        loss=head["loss"],
+        loss_parameters=head["loss_parameters"],
+        lam=head["lam"],
+        certificate=head["certificate"],
+        info=head["info"],
+    )

@@ -1,0 +1,44 @@
+"""How the parties' tables become one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from weft.guards.terms import Matching
+from weft.matching.holding_map import Overlap
+from weft.sums.scaling import Rule
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How the parties' tables become one problem.
+
+    Attributes
+    ----------
+    overlap
+        A cell at several holders: ``mean``, ``first`` or ``sum`` (additive shares).
+    intercept, intercept_scaling
+        Whether there is a constant column, and its value.
+    scaling, unit_rows
+        Federated scaling of features; then all rows by one constant so that ‖x_i‖ ≤ 1.
+    missing
+        A blank cell in a tile: ``error``, ``zero`` or ``mean`` (needs a centring scaling).
+    confirm_separate_ids
+        Parties with different features whose ids never meet are meant to be so.
+    classes
+        The class values, if agreed beforehand; else the parties with labels collect them.
+    matching
+        Tokens of ids from the run secret alone (``hmac``), or also through key holders (``oprf``).
+    """
+
+    overlap: Overlap = "mean"
+    intercept: bool = False
+    intercept_scaling: float = 1.0
+    scaling: Rule = "none"
+    unit_rows: bool = False
+    missing: Literal["error", "zero", "mean"] = "error"
+    confirm_separate_ids: bool = False
+    classes: Sequence[Any] | None = None
+    matching: Matching = "hmac"

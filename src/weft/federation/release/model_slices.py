@@ -1,0 +1,80 @@
+"""Slices of a model: what each party seals of it, and how whoever gets them joins them.
+
+A slice is a letter (`weft.crypto.authenticated_messages`): the coordinator carries it and can neither read it nor
+put another in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from weft.crypto.authenticated_messages import LetterError, read_letter, write_letter
+from weft.crypto.secrets import Identity, PublicIdentity
+from weft.errors import ProtocolError
+from weft.federation.model import Model
+from weft.federation.release.model_header import Head
+from weft.protocol.message import Message, array, number
+from weft.protocol.packing import pack, unpack
+
+_PLACE = b"weft model "
+_FIELDS = ("names", "weights", "shift", "factor", "constant")
+
+
+def seal_slice(
+    slice_: Message, writer: Identity, readers: Mapping[str, PublicIdentity], run: bytes
+) -> Message:
+    """A party's slice, sealed to everybody who gets the model."""
+    content = pack(slice_)
+    letters = [write_letter(writer, reader, _PLACE + run, content) for reader in readers.values()]
+    return {
+        "readers": np.array(list(readers), dtype=str),
+        "boxes": b"".join(letters),
+        "boxes.lengths": np.array([len(letter) for letter in letters], np.int64),
+    }
+
+
+def open_slice(
+    letter: bytes, party: str, reader: Identity, writer: PublicIdentity, run: bytes
+) -> Message:
+    """What one party wrote; ``party`` is its name, for the error."""
+    try:
+        content = read_letter(reader, writer, _PLACE + run, letter)
+    except LetterError:
+        raise ProtocolError(
+            f"the part of the model that {party} sealed cannot be opened: it was changed on its "
+            "way, or is for other keys or another run; do not use this model"
+        ) from None
+    return unpack(content.reveal())
+
+
+def join_slices(slices: Sequence[Message], head: Head, *, overlapping: bool = False) -> Model:
+    """The model of all slices, which are in the order of the parties.
+
+    ``overlapping``: a party is gone, so that others answer for its features too.
+    """
+    joined = {field: np.concatenate([array(s, field) for s in slices]) for field in _FIELDS}
+    if overlapping:
+        _, once = np.unique(joined["names"], return_index=True)
+        joined = {field: values[np.sort(once)] for field, values in joined.items()}
+    constant, weights = joined["constant"], joined["weights"]
+    row_factor = number(slices[0], "row_factor")
+    intercept = np.zeros(weights.shape[1])
+    if constant.any():
+        intercept = weights[constant][0] * number(slices[0], "bias_value")
+    kept = {field: values[~constant] for field, values in joined.items()}
+    factor = kept["factor"] * row_factor
+    coef = (kept["weights"] * factor[:, None]).T
+    return Model(
+        features=kept["names"].astype(object),
+        coef=np.ascontiguousarray(coef),
+        intercept=intercept - coef @ kept["shift"],
+        classes=head.class_values(),
+        scaling=(kept["shift"], factor),
+        loss=head.loss,
+        loss_parameters=head.loss_parameters,
+        lam=head.lam,
+        certificate=head.certificate,
+        info=head.info,
+    )

@@ -1,0 +1,103 @@
+"""A party's part in the release of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from weft.crypto.keyring import Keyring
+from weft.crypto.secrets import Identity, PublicIdentity
+from weft.errors import ProtocolError
+from weft.federation.model import Model
+from weft.federation.release.model_header import Head
+from weft.federation.release.model_slices import join_slices, open_slice, seal_slice
+from weft.privacy.agreement.consent import Consent
+from weft.protocol.message import Message, array, cut_boxes, text
+from weft.solvers.settings import Settings
+
+Publics = Mapping[str, PublicIdentity]
+
+
+class ReleaseParty:
+    """Seals this party's slice to those who get the model, and joins the slices if it is one.
+
+    Who they are, and their keys, it knows from its roster or from its folder of keys; never from
+    the coordinator, who could name itself.
+
+    Parameters
+    ----------
+    members, readers
+        As `weft.federation.party.Party` takes them.
+
+    Attributes
+    ----------
+    model
+        The model, once it is there.
+    """
+
+    def __init__(
+        self,
+        consent: Consent,
+        keyring: Keyring,
+        identity: Identity,
+        members: Publics | None,
+        readers: Publics | None,
+    ) -> None:
+        self._name = consent.name
+        self._keyring = keyring
+        self._identity = identity
+        roster = consent.roster
+        if roster is not None:
+            members = {name: member.identity for name, member in roster.members.items()}
+        self._members: Publics = members or {}
+        if readers is None:
+            names = self._members if roster is None else roster.charter.having("model")
+            readers = {name: self._members[name] for name in names}
+        self._readers = readers
+        self.model: Model | None = None
+
+    def seal(self, slice_: Message) -> Message:
+        """A slice, in letters to all readers."""
+        if not self._readers:
+            raise ProtocolError(
+                f"party {self._name} does not know who gets the model; give it a roster, or a "
+                "folder of keys with those of the other parties"
+            )
+        return seal_slice(slice_, self._identity, self._readers, self._keyring.run_id)
+
+    def take(
+        self,
+        message: Message,
+        settings: Settings,
+        classes: NDArray[Any] | None,
+        whole: int | None,
+    ) -> None:
+        """Join the slices that the others wrote to this party.
+
+        Parameters
+        ----------
+        settings, classes
+            Of the run, as this party was told them before: the model must be of the same problem.
+        whole
+            How many parties there are; None: some are gone.
+        """
+        writers, letters = array(message, "writers").tolist(), cut_boxes(message)
+        slices = []
+        for writer, letter in zip(writers, letters, strict=True):
+            if writer not in self._members:
+                raise ProtocolError(
+                    f"party {self._name} got a part of the model from '{writer}', whose keys it "
+                    "does not know; find out who takes part in this run"
+                )
+            public, run = self._members[writer], self._keyring.run_id
+            slices.append(open_slice(letter, writer, self._identity, public, run))
+        if whole is not None and len(set(writers)) != whole:
+            raise ProtocolError(
+                f"party {self._name} got {len(set(writers))} of {whole} parts of the model; do not "
+                "use it"
+            )
+        head = Head.from_json(text(message, "head"))
+        head.insist_on(settings, classes)
+        self.model = join_slices(slices, head, overlapping=whole is None)

@@ -1,0 +1,88 @@
+"""A party's side of announcements: its terms for all to read, its classes for the parties alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from weft.crypto.keyring import Keyring
+from weft.crypto.randomness_log import Draws
+from weft.errors import ProtocolError
+from weft.matching.class_labels import NONCE, join_classes, lock_classes
+from weft.privacy.agreement.consent import Consent
+from weft.protocol import Message
+from weft.protocol.message import binary, cut_boxes, integer
+
+
+class AnnouncingParty:
+    """Answers what comes before everything else.
+
+    Parameters
+    ----------
+    labels
+        All labels that it has.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        consent: Consent,
+        keyring: Keyring,
+        draws: Draws,
+        *,
+        labels: Callable[[], Sequence[NDArray[Any]]],
+    ) -> None:
+        self._name = name
+        self._consent = consent
+        self._keyring = keyring
+        self._draws = draws
+        self._labels = labels
+        #: How many take part, as it was told.
+        self._parties = 0
+        #: The run's name and its own list of classes, until the lists are joined.
+        self._listed = b"", b""
+
+    @property
+    def phases(self) -> dict[str, Callable[[Message], Message]]:
+        return {"announce": self._announce, "classes": self._join}
+
+    def check_parties(self, parties: int) -> None:
+        """Refuse to be told of other numbers of parties later."""
+        if self._parties not in (0, parties):
+            raise ProtocolError(
+                f"party {self._name} was told of {self._parties} parties first, and of "
+                f"{parties} now; stop this run"
+            )
+
+    def _announce(self, message: Message) -> Message:
+        """On which terms it takes part, and its classes, for the other parties alone."""
+        if self._parties:
+            # Lists of classes are joined once, which a second beginning would undo.
+            raise ProtocolError(f"party {self._name} has announced itself in this run already")
+        reply = self._consent.announcement()
+        name = binary(message, "run")
+        reply["mark"] = self._keyring.mark(name)
+        self._parties = integer(message, "parties")
+        labels = self._labels()
+        if "classes" in message and labels:
+            nonce = self._draws.random("classes", NONCE)
+            self._listed = name, lock_classes(labels, self._keyring.run_secret, name, nonce)
+            reply["classes"] = self._listed[1]
+        return reply
+
+    def _join(self, message: Message) -> Message:
+        """Join the lists of all parties, of which it cannot tell whose they are.
+
+        Once, and its own with them: else a coordinator could have each party's list joined alone.
+        """
+        boxes = cut_boxes(message)
+        name, own = self._listed
+        if own not in boxes:
+            raise ProtocolError(
+                f"party {self._name} joins lists of classes once in a run, together with its own"
+            )
+        self._consent.check_labels(len(boxes), self._parties)
+        self._listed = name, b""
+        return {"classes": join_classes(boxes, self._keyring.run_secret, name)}

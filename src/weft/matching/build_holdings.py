@@ -1,0 +1,214 @@
+"""From the parties' tokens to the roster: cohorts, roles, and what does not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import DataError
+from weft.guards.terms import OPEN, Terms
+from weft.matching.cohorts import Axis, Ints, build_axis, ranges
+from weft.matching.holding_map import Overlap, Roster
+from weft.matching.near_duplicate_ids import count_mismatches
+
+#: Token of the constant column; real tokens meet it with probability 2^-64.
+BIAS_TOKEN = np.array([0xB1A5], np.uint64)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one party says it holds: tokens only, tile by tile.
+
+    ``loose`` has one token per row of all tiles, of its id's loose form.
+    """
+
+    rows: tuple[NDArray[np.uint64], ...]
+    columns: tuple[NDArray[np.uint64], ...]
+    labelled: tuple[NDArray[np.bool_], ...]
+    labels: tuple[NDArray[np.uint64], ...]
+    loose: NDArray[np.uint64]
+
+
+def build_roster(
+    parties: Sequence[str],
+    holdings: Sequence[Holding],
+    *,
+    overlap: Overlap = "mean",
+    bias: bool = False,
+    confirm_separate_ids: bool = False,
+    terms: Terms = OPEN,
+) -> Roster:
+    """Match the parties' tokens into cohorts and hand out the roles.
+
+    Samples of exposed cohorts that are smaller than the terms' ``min_batch`` are left out.
+
+    Raises
+    ------
+    DataError
+        When two parties disagree on a label, when nobody has labels, or when parties with
+        different features share no sample at all and nobody confirmed that this is meant.
+    """
+    tile_party = np.repeat(np.arange(len(parties)), [len(h.rows) for h in holdings])
+    rows = build_axis(
+        [t for h in holdings for t in h.rows],
+        tile_party,
+        [t for h in holdings for t in h.labelled],
+        len(parties),
+    )
+    if rows.n_slots == 0:
+        raise DataError(
+            "no sample has a label at any party; name the label column of at least one party"
+        )
+    for name, k in zip(parties, range(len(parties)), strict=True):
+        if not len(rows.cohorts[k]):
+            raise DataError(
+                f"party {name} holds no sample that anyone has a label for; "
+                "check its id column, or leave the party out"
+            )
+    _check_labels(parties, holdings, rows, tile_party)
+    columns = [t for h in holdings for t in h.columns]
+    if not confirm_separate_ids:
+        _check_meeting(parties, rows, columns, tile_party)
+    first_label_holder = rows.marked.values[rows.marked.start[:-1]]
+    bias_owner = first_label_holder if bias else np.full(len(rows.sizes), -1)
+    owners = np.unique(bias_owner) if bias else np.zeros(0, np.int64)
+    axis = build_axis(
+        [*columns, *(BIAS_TOKEN for _ in owners)],
+        np.concatenate([tile_party, owners]),
+        None,
+        len(parties),
+    )
+    roster = Roster(
+        parties=tuple(parties),
+        rows=rows,
+        columns=axis,
+        overlap=overlap,
+        tile_party=np.concatenate([tile_party, owners]),
+        bias_owner=bias_owner,
+        # It lies in tiles of its own, and so is a cohort of its own.
+        bias_slot=int(axis.start[axis.tile_cohorts[-1][0]]) if bias else -1,
+        terms=terms,
+        mismatches=count_mismatches(
+            parties,
+            [np.concatenate(holding.rows) for holding in holdings],
+            [holding.loose for holding in holdings],
+        ),
+    )
+    small = roster.exposed & (rows.sizes < terms.min_batch)
+    if not small.any():
+        return roster
+    return _without(roster, small, holdings, confirm_separate_ids)
+
+
+def _without(
+    roster: Roster, small: NDArray[np.bool_], holdings: Sequence[Holding], separate: bool
+) -> Roster:
+    """The roster without the samples of some cohorts."""
+    rows = roster.rows
+    count = int(rows.sizes[small].sum())
+    if small.all():
+        raise DataError(
+            f"all groups of samples that the same parties hold are smaller than min_batch = "
+            f"{roster.terms.min_batch}; lower it, or bring more samples"
+        )
+    for number, name in enumerate(roster.parties):
+        if small[rows.cohorts[number]].all():
+            raise DataError(
+                f"party {name} has samples only in groups smaller than min_batch = "
+                f"{roster.terms.min_batch} that the same parties hold; bring more, or leave the "
+                "party out"
+            )
+    cohorts = iter(rows.tile_cohorts)
+    kept = []
+    for holding in holdings:
+        labelled = []
+        for tile in holding.labelled:
+            mine = next(cohorts)
+            labelled.append(tile & (mine >= 0) & ~small[mine])
+        kept.append(replace(holding, labelled=tuple(labelled)))
+    smaller = build_roster(
+        roster.parties,
+        kept,
+        overlap=roster.overlap,
+        bias=roster.bias_slot >= 0,
+        confirm_separate_ids=separate,
+        terms=roster.terms,
+    )
+    return replace(smaller, small=smaller.small + count)
+
+
+class LabelConflict(DataError):
+    """Two tiles disagree on labels.
+
+    Attributes
+    ----------
+    parties
+        The two that disagree; twice the same if it is two tiles of one party.
+    samples
+        On how many samples.
+    places
+        Per party name, (tile, position among its tokens) of the samples' rows.
+    """
+
+    def __init__(self, parties: tuple[str, str], places: dict[str, Ints], samples: int) -> None:
+        self.parties, self.places, self.samples = parties, places, samples
+        super().__init__(self.sentence({}))
+
+    def sentence(self, where: Mapping[str, str]) -> str:
+        """What is wrong and what to do; ``where`` says in which rows of whom."""
+        found = "".join(f"; {party}: {rows}" for party, rows in where.items())
+        return (
+            f"{self.parties[0]} and {self.parties[1]} give different labels to {self.samples} "
+            f"common sample(s){found}; correct the labels or name the label column of one of them "
+            "only"
+        )
+
+
+def _check_labels(
+    parties: Sequence[str], holdings: Sequence[Holding], rows: Axis, tile_party: Ints
+) -> None:
+    tokens = np.concatenate([t for h in holdings for t in h.labels])
+    known = tokens != 0
+    tokens, codes = tokens[known], np.concatenate(rows.tile_codes)[known]
+    # Every entry against the first of the same sample.
+    _, first, back = np.unique(codes, return_index=True, return_inverse=True)
+    differs = np.flatnonzero(tokens != tokens[first[back]])
+    if not len(differs):
+        return
+    lengths = np.array([len(codes) for codes in rows.tile_codes])
+    tile = np.repeat(np.arange(len(tile_party)), lengths)[known]
+    at = ranges(np.zeros(len(lengths), np.int64), lengths)[known]
+    # Only the first pair of parties that disagree is named.
+    one, other = tile_party[tile[first[back[differs]]]], tile_party[tile[differs]]
+    differs = differs[(one == one[0]) & (other == other[0])]
+    places: dict[str, Ints] = {}
+    for entries in (first[back[differs]], differs):
+        name, owner = parties[tile_party[tile[entries[0]]]], tile_party[tile[entries[0]]]
+        number = tile[entries] - int(np.searchsorted(tile_party, owner))
+        found = np.stack([number, at[entries]], axis=1)
+        places[name] = np.concatenate([places[name], found]) if name in places else found
+    pair = (parties[int(one[0])], parties[int(other[0])])
+    raise LabelConflict(pair, places, len(np.unique(codes[differs])))
+
+
+def _check_meeting(
+    parties: Sequence[str], rows: Axis, columns: list[NDArray[np.uint64]], tile_party: Ints
+) -> None:
+    """A party whose features differ from the others' and whose ids meet nobody's."""
+    if len(parties) < 2:
+        return
+    held: list[list[NDArray[np.uint64]]] = [[] for _ in parties]
+    for k, tokens in zip(tile_party.tolist(), columns, strict=True):
+        held[k].append(tokens)
+    if len({np.unique(np.concatenate(tokens)).tobytes() for tokens in held}) == 1:
+        return
+    for k, name in enumerate(parties):
+        if not rows.shared_cohort[rows.cohorts[k]].any():
+            raise DataError(
+                f"party {name} has other features than the rest but none of its ids occurs at "
+                "another party: are the ids written in two schemes? if this is meant, set "
+                "confirm_separate_ids = true"
+            )

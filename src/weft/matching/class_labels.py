@@ -1,0 +1,76 @@
+"""The class values that a federation's labels have: collected by the parties themselves.
+
+Which party has samples of which class is nobody's business. So every party locks its list under the
+run secret, which the coordinator lacks, and one of them joins the lists without knowing whose they
+are. The coordinator learns the class values, which every party needs and the model names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from weft.crypto.authenticated_messages import LetterError, lock, unlock
+from weft.crypto.secrets import Secret
+from weft.errors import ProtocolError
+from weft.protocol.packing import pack, unpack
+
+_LABEL = "weft classes"
+#: Random bytes under every list.
+NONCE = 24
+#: Lists are filled up to a multiple of so many bytes: their length would tell how many there are.
+_UNIT = 512
+
+
+def lock_classes(labels: Sequence[NDArray[Any]], run: Secret, name: bytes, nonce: bytes) -> bytes:
+    """The different labels of one party, for the others alone, in the run of that name.
+
+    ``nonce`` is `NONCE` fresh random bytes.
+    """
+    values = [pd.unique(part.astype(object)) for part in labels]
+    packed = pack({str(i): _array(part) for i, part in enumerate(values)})
+    filled = len(packed).to_bytes(8, "big") + packed
+    return lock(run.derive(_LABEL, name), filled + bytes(-len(filled) % _UNIT), nonce)
+
+
+def join_classes(boxes: Sequence[bytes], run: Secret, name: bytes) -> NDArray[Any]:
+    """The class values in the lists of all parties."""
+    if len(set(boxes)) < len(boxes):
+        raise ProtocolError("a list of classes came twice; stop this run")
+    found: list[NDArray[Any]] = []
+    for box in boxes:
+        try:
+            filled = unlock(run.derive(_LABEL, name), box).reveal()
+        except LetterError:
+            raise ProtocolError(
+                "a list of classes was not made under the run secret, or in another run; hand out "
+                "one secret with 'weft keys new' and let all parties use it"
+            ) from None
+        message = unpack(filled[8 : 8 + int.from_bytes(filled[:8], "big")])
+        found += [value for value in message.values() if isinstance(value, np.ndarray)]
+    return common_classes(found)
+
+
+def common_classes(found: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Sorted class values of several label arrays, as numbers where all of them are."""
+    if not found:
+        return np.zeros(0)
+    values = np.concatenate([pd.unique(labels.astype(object)) for labels in found])
+    try:
+        numbers = np.unique(values.astype(np.float64))
+    except (TypeError, ValueError):
+        return np.unique(np.array([str(v) for v in values]))
+    whole = numbers.astype(np.int64)
+    return whole if (whole == numbers).all() else numbers
+
+
+def _array(values: NDArray[np.object_]) -> NDArray[Any]:
+    """Values as an array that can travel: numbers, flags, or texts."""
+    plain = np.array(values.tolist())
+    if plain.dtype.kind in "iufb":
+        return plain
+    return np.array([str(value) for value in values.tolist()], dtype=str)

@@ -1,0 +1,112 @@
+"""Which sample of a cohort has which of its slots: the holders' own doing.
+
+The coordinator says which cohort a token belongs to and how large the cohort is. All holders of a
+cohort hold the same samples of it, so each can order them by itself, and all come to the same
+order, without a key: a run with the same seed gives the same bits although every run has other
+tokens. The coordinator does not learn which token has which slot.
+
+Samples are in the order of a hash of their ids, which says nothing about neighbours. Features are
+in the order of their names, short ones first: x2 before x10, as they mostly stand in files, so that
+a sparse row still walks through memory in one direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from weft.errors import ProtocolError
+from weft.matching.party_view import Seat
+
+Ints = NDArray[np.int64]
+Names = NDArray[np.object_]
+
+#: Of SipHash, as pandas has it: any 16 bytes, the same at all parties.
+_KEY = "weft slot order."
+
+
+def take_places(
+    seat: Seat,
+    ids: Sequence[Names],
+    features: Sequence[Names],
+    row_orders: Sequence[Ints],
+    column_orders: Sequence[Ints],
+) -> Seat:
+    """A seat with the local slots of a party's rows and columns.
+
+    Parameters
+    ----------
+    ids, features
+        Per tile, in normal form.
+    row_orders, column_orders
+        Per tile, the order in which their tokens were sent.
+    """
+    columns = np.bincount(seat.column_cohort) if len(seat.column_cohort) else np.zeros(0, np.int64)
+    column_starts: Ints = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
+    return replace(
+        seat,
+        tile_rows=_slots(_hashes(ids), row_orders, seat.tile_row_cohorts, seat.cohort_start),
+        tile_columns=_slots(
+            _ranks(features), column_orders, seat.tile_column_cohorts, column_starts
+        ),
+    )
+
+
+def _slots(
+    keys: NDArray[np.uint64] | Ints,
+    orders: Sequence[Ints],
+    cohorts: Sequence[NDArray[np.int32]],
+    starts: Ints,
+) -> tuple[NDArray[np.int32], ...]:
+    """Local slots, cohort by cohort and in each by ``keys``, which equal names have in common."""
+    lengths = [len(order) for order in orders]
+    if [len(part) for part in cohorts] != lengths:
+        raise ProtocolError("the seat is for other tiles than those whose tokens were sent")
+    cohort = np.empty(sum(lengths), np.int64)
+    ends = np.cumsum(lengths)
+    for order, part, end in zip(orders, cohorts, ends.tolist(), strict=True):
+        cohort[end - len(order) + order] = part
+    seated = np.flatnonzero(cohort >= 0)
+    key = keys[seated]
+    by_place = np.lexsort((key, cohort[seated]))
+    entry = seated[by_place]
+    held, key = cohort[entry], key[by_place]
+    # One sample may lie in several tiles of a party: equal hashes are one slot.
+    new = np.ones(len(entry), bool)
+    new[1:] = (held[1:] != held[:-1]) | (key[1:] != key[:-1])
+    count = len(starts) - 1
+    if len(held) and int(held.max()) >= count:
+        raise ProtocolError("the seat names a cohort that it does not describe")
+    sizes = np.bincount(held[new], minlength=count)
+    # The constant column is a cohort without a token.
+    if ((sizes != np.diff(starts)) & (sizes > 0)).any():
+        raise ProtocolError("the seat's cohorts have other sizes than the tokens in them")
+    before = np.cumsum(sizes) - sizes
+    slots = np.full(len(cohort), -1, np.int32)
+    slots[entry] = np.cumsum(new) - 1 + (starts[:-1] - before)[held]
+    return tuple(np.split(slots, ends[:-1]))
+
+
+def _hashes(names: Sequence[Names]) -> NDArray[np.uint64]:
+    joined = np.concatenate(names) if len(names) > 1 else names[0]
+    return np.asarray(pd.util.hash_array(joined, hash_key=_KEY, categorize=False), np.uint64)
+
+
+def _ranks(names: Sequence[Names]) -> Ints:
+    """Places of names among all of them, by length and then by letter; equal names have one."""
+    items: list[str] = [name for part in names for name in part.tolist()]
+    keys = [chr(len(item) & 0xFFFF) + item for item in items]
+    # Names that are in order already, as those of most files are, take one pass.
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    ranks = np.empty(len(order), np.int64)
+    if len(names) == 1:
+        ranks[order] = np.arange(len(order))
+    else:
+        new = [keys[a] != keys[b] for a, b in pairwise(order)]
+        ranks[order] = np.concatenate([[0], np.cumsum(new, dtype=np.int64)])
+    return ranks

@@ -1,0 +1,272 @@
+"""The submitter's side: an admin session with the engine's server, in Weft's words."""
+
+from __future__ import annotations
+
+import io
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+from nvflare.fuel.flare_api.api_spec import (
+    AuthenticationError,
+    AuthorizationError,
+    InternalError,
+    InvalidJobDefinition,
+    JobNotDone,
+    JobNotFound,
+    JobNotRunning,
+    NoConnection,
+    NoReply,
+    SessionClosed,
+)
+from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+from weft.errors import ConfigError, WeftError
+from weft.network.engine.job_metadata import ENDING, FORGETS
+from weft.network.engine.jobs import OUTCOME, PROGRESS, write_job
+from weft.network.engine.preflight import Unreachable, knock
+from weft.network.kits.open_kit import Kit
+from weft.network.run_progress import Report
+
+if TYPE_CHECKING:
+    from weft.network.task import Task
+
+#: Seconds to get a session.
+_LOGIN = 10.0
+_WORDS = {
+    "SUBMITTED": "waiting",
+    "DISPATCHED": "starting",
+    "FINISHED:COMPLETED": "ended",
+    "FINISHED:ABORTED": "stopped",
+    "FINISHED:EXECUTION_EXCEPTION": "its process died",
+    "FINISHED:ABNORMAL": "its process died",
+}
+
+
+class NoCoordinator(WeftError):
+    """The coordinator's server went away in mid-conversation."""
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A job of a run, as the server lists it; a run that was resubmitted has several.
+
+    Attributes
+    ----------
+    status
+        In the engine's words, such as ``RUNNING`` or ``FINISHED:COMPLETED``.
+    submitted
+        When, in words.
+    ending
+        How the run ended; None: it goes on, or its process died.
+    forgets
+        Whether it gives the run up.
+    """
+
+    run: str
+    job: str
+    status: str
+    submitted: str
+    ending: Report | None = None
+    forgets: bool = False
+
+    @property
+    def ended(self) -> bool:
+        return is_over(self.status)
+
+    @property
+    def words(self) -> str:
+        """The status in ours."""
+        if self.ending is not None:
+            return self.ending.state
+        if self.forgets:
+            return "is being given up"
+        return _WORDS.get(self.status, self.status.lower())
+
+
+def is_over(status: str) -> bool:
+    """Whether a job of that status will do no more."""
+    return status.startswith(("FINISHED", "FAILED", "ABANDONED"))
+
+
+class Session:
+    """A conversation with the coordinator's server; a context that hangs up at its end.
+
+    Every trouble of the engine is raised as one sentence.
+
+    Parameters
+    ----------
+    kit
+        A submitter's.
+    """
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        knock(kit)
+        kit.prepare()
+        with _worded(), _quiet():
+            self._engine = new_secure_session(kit.name, str(kit.path), timeout=_LOGIN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with _quiet():
+            self._engine.close()
+
+    def connected(self) -> list[str]:
+        """Names of the parties that are connected."""
+        with _worded(), _quiet():
+            return sorted(client.name for client in self._engine.get_connected_client_list())
+
+    def submit(self, run: str, task: Task | None) -> str:
+        """Hand in a run, or one that is to be gone on with; None: to be given up. The job's id."""
+        with tempfile.TemporaryDirectory() as folder, _worded(), _quiet():
+            return str(self._engine.submit_job(str(write_job(Path(folder), run, task))))
+
+    def status(self, job: str) -> str:
+        """What the engine says of a job."""
+        with _worded(), _quiet():
+            return str(self._engine.get_job_meta(job)["status"])
+
+    def progress(self, job: str, since: int) -> Report | None:
+        """How a run gets on; None: its job has not begun, or is over."""
+        try:
+            with _worded(), _quiet():
+                told = self._engine.do_app_command(job, PROGRESS, {"since": since})
+        except _Silent:
+            return None
+        return msgspec.convert(told, Report)
+
+    def runs(self) -> list[RunInfo]:
+        """All jobs that the server knows, the newest first."""
+        with _worded(), _quiet():
+            found = self._engine.list_jobs(detailed=True, reverse=True)
+        return [_info(entry) for entry in found]
+
+    def stop(self, job: str) -> None:
+        """End a job; its run can be resumed."""
+        with _worded(), _quiet():
+            self._engine.abort_job(job)
+
+    def delete(self, job: str) -> None:
+        """Let the server forget a job that is over."""
+        with _worded(), _quiet():
+            self._engine.delete_job(job)
+
+    def fetch(self, job: str, names: tuple[str, ...], into: Path) -> Report | None:
+        """Bring the named files of a job that is over into a folder; how the run ended.
+
+        Returns
+        -------
+        Report or None
+            None: the job's process died before it could say anything.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            with _worded(), _quiet():
+                found = self._engine.download_job_result(job, folder)
+            workspace = Path(found) / "workspace"
+            told = workspace / OUTCOME
+            if not told.is_file():
+                return None
+            for name in names:
+                if (workspace / name).is_file():
+                    shutil.copyfile(workspace / name, into / name)
+            return msgspec.json.decode(told.read_bytes(), type=Report)
+
+
+class _Silent(WeftError):
+    """A job does not answer: it has not begun yet, or is over."""
+
+
+def _info(entry: dict[str, Any]) -> RunInfo:
+    return RunInfo(
+        run=str(entry.get("job_name", entry.get("name", "?"))),
+        job=str(entry["job_id"]),
+        status=str(entry["status"]),
+        submitted=_moment(entry.get("submit_time")),
+        ending=_ending(entry.get(ENDING)),
+        forgets=bool(entry.get(FORGETS)),
+    )
+
+
+def _ending(told: Any) -> Report | None:
+    try:
+        return msgspec.convert(told, Report)
+    except msgspec.ValidationError:
+        return None
+
+
+def _moment(stamp: Any) -> str:
+    """The engine's seconds as a time that people read."""
+    if not isinstance(stamp, int | float | str):
+        return "at an unknown time"
+    try:
+        return f"{datetime.fromtimestamp(float(stamp)):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return str(stamp)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the engine prints and logs off the terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextmanager
+def _worded() -> Iterator[None]:
+    """Turn the engine's exceptions into sentences."""
+    try:
+        yield
+    except (NoReply, JobNotRunning):
+        raise _Silent("the job does not answer") from None
+    except (NoConnection, SessionClosed, ConnectionError, TimeoutError) as error:
+        raise NoCoordinator(
+            f"the coordinator does not answer any more ({error}); see to it that 'weft serve' runs"
+        ) from None
+    except (AuthenticationError, AuthorizationError) as error:
+        raise ConfigError(
+            f"the coordinator does not allow this to the kit's owner ({error}); ask whoever "
+            "organises the federation"
+        ) from None
+    except InvalidJobDefinition as error:
+        raise ConfigError(f"the coordinator refuses this run ({error})") from None
+    except (JobNotFound, JobNotDone) as error:
+        raise ConfigError(f"the coordinator says: {error}; look with 'weft status'") from None
+    except WeftError:
+        raise
+    except InternalError as error:
+        if PROGRESS in str(error):
+            # The job's process is there, but our controller in it is not yet.
+            raise _Silent("the job does not answer") from None
+        raise _trouble(error) from None
+    except Exception as error:
+        raise _trouble(error) from None
+
+
+def _trouble(error: Exception) -> NoCoordinator:
+    return NoCoordinator(
+        f"the engine had trouble to talk to the coordinator ({type(error).__name__}: {error})"
+    )
+
+
+__all__ = ["NoCoordinator", "RunInfo", "Session", "Unreachable", "is_over"]

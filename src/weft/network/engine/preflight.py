@@ -1,0 +1,110 @@
+"""Before the engine starts: is the port free, is the coordinator there, does it let this kit in.
+
+The engine itself tries again for ever, and says so in its own log only.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from weft.errors import ConfigError
+from weft.network.kits.open_kit import Kit
+
+#: Seconds for one try to reach the coordinator, and between two tries.
+_TRY, _PAUSE = 5.0, 1.0
+_LOOPBACK = ("localhost", "127.0.0.1")
+
+
+class Unreachable(ConfigError):
+    """Nobody listens where the coordinator should be."""
+
+
+def check_free(kit: Kit) -> None:
+    """Refuse to serve on a port that another process has."""
+    host = "127.0.0.1" if kit.host in _LOOPBACK else ""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        # As the engine does: what a killed server left behind is no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, kit.port))
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            why = "is taken by another process" if taken else f"is not to be had ({error.strerror})"
+            raise ConfigError(
+                f"port {kit.port}, on which {kit.path} serves, {why}; end that process, or make "
+                "kits with another port"
+            ) from None
+
+
+def knock(kit: Kit) -> None:
+    """Shake hands with the coordinator once, each side showing its certificate.
+
+    Raises
+    ------
+    Unreachable
+        Nobody is there.
+    ConfigError
+        Somebody is there, but one side does not trust the other.
+    """
+    where = f"the coordinator at {kit.host}:{kit.port}"
+    context = ssl.create_default_context(cafile=str(kit.authority))
+    context.load_cert_chain(str(kit.certificate), str(kit.key))
+    context.set_alpn_protocols(["h2"])
+    try:
+        with (
+            closing(socket.create_connection((kit.host, kit.port), timeout=_TRY)) as raw,
+            closing(context.wrap_socket(raw, server_hostname=kit.host)) as tls,
+        ):
+            # Its first words come at once; a refusal of our certificate comes only here.
+            heard = tls.recv(1)
+    except ssl.SSLCertVerificationError as error:
+        raise ConfigError(
+            f"{where} shows a certificate that this kit does not trust ({error.verify_message}); "
+            "it is not that of your federation: ask its organiser"
+        ) from None
+    except ssl.SSLError:
+        raise _refused(kit, where) from None
+    except TimeoutError:
+        raise Unreachable(_absent(where, "no answer")) from None
+    except ConnectionResetError:
+        raise _refused(kit, where) from None
+    except OSError as error:
+        raise Unreachable(_absent(where, error.strerror or str(error))) from None
+    if not heard:
+        raise _refused(kit, where)
+
+
+def knock_until(kit: Kit, seconds: float, told: Callable[[str], None]) -> None:
+    """Knock again while nobody is there, for so many seconds."""
+    until = time.monotonic() + seconds
+    first = True
+    while True:
+        try:
+            knock(kit)
+            return
+        except Unreachable as error:
+            if time.monotonic() > until:
+                raise
+            if first:
+                told(f"waiting up to {seconds:g} s: {error}")
+                first = False
+        time.sleep(_PAUSE)
+
+
+def _absent(where: str, why: str) -> str:
+    return (
+        f"{where} cannot be reached ({why}); start it with 'weft serve', or check address, port "
+        "and firewall"
+    )
+
+
+def _refused(kit: Kit, where: str) -> ConfigError:
+    return ConfigError(
+        f"{where} refuses the certificate of {kit.path}; ask whoever organises the federation for "
+        "a new kit"
+    )

@@ -1,0 +1,211 @@
+"""``weft serve`` and ``weft join``: the engine in this very process, in the foreground.
+
+What the engine prints goes to a file in the kit. The terminal gets the kit's diary: one line for an
+event. Everything that is written is for the owner of this process only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from threading import Thread
+from types import FrameType
+from typing import Any, NoReturn
+
+from weft.errors import ConfigError, WeftError
+from weft.network.credentials import Credential
+from weft.network.engine.event_log import Reader, diary_file, keep_diary
+from weft.network.engine.preflight import check_free, knock_until
+from weft.network.kits.engine_settings import HEARTBEAT
+from weft.network.kits.open_kit import Kit
+from weft.network.secure_session import BondedSite
+from weft.network.site import Site
+
+log = logging.getLogger("weft.process")
+
+#: Seconds that a client waits at most between two tries to reach a server that went away. The
+#: engine waits up to ten, and has no setting for it.
+_RECONNECT = 2
+#: Seconds to take leave of the other side.
+_FAREWELL = 3.0
+
+
+class _Asked(BaseException):
+    """Somebody asked this process to end."""
+
+
+class _Failed(Exception):
+    """The engine did not start; the text says it in a sentence."""
+
+
+def serve(kit: Kit) -> NoReturn:
+    """Be the coordinator's server until somebody asks this process to end."""
+    from nvflare.private.fed.app.server import server_train
+
+    check_free(kit)
+    kit.prepare()
+
+    def start() -> None:
+        log.info("serving %s on %s:%d", kit.federation, kit.host, kit.port)
+        server_train.main(_arguments(kit, fed_server="fed_server.json"))
+
+    _run(kit, start, _end_jobs)
+
+
+def join(kit: Kit, site: Site, wait: float) -> NoReturn:
+    """Be a party until somebody asks this process to end.
+
+    Parameters
+    ----------
+    wait
+        Seconds to wait for a coordinator that is not there yet.
+    """
+    from nvflare.fuel.f3.sfm import conn_manager
+    from nvflare.private.fed.app.client import client_train
+
+    from weft.network.engine.client_party import PartyComponent
+
+    kit.prepare()
+    conn_manager.MAX_WAIT = _RECONNECT
+    _listen_to_nobody()
+    PartyComponent.site = BondedSite(site, Credential.of(kit), kit.name, kit.host)
+
+    def start() -> None:
+        knock_until(kit, wait, log.info)
+        options = (f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT:g}")
+        arguments = _arguments(kit, *options, fed_client="fed_client.json", local_rank=0)
+        try:
+            client_train.main(arguments)
+        except RuntimeError as error:
+            if str(error) != "Login failed.":
+                raise
+            raise _Failed(
+                f"the coordinator at {kit.host}:{kit.port} does not let {kit.name} in; ask whoever "
+                "organises the federation whether this kit is still good"
+            ) from None
+
+    def leave() -> None:
+        site.close()
+        if PartyComponent.client is not None:
+            PartyComponent.client.close()
+
+    _run(kit, start, leave)
+
+
+def _listen_to_nobody() -> None:
+    """Keep the engine from opening its door for job processes, of which a site has none.
+
+    It is a port of the loopback, in clear text, on which any process of the machine could claim to
+    be anybody.
+    """
+    from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+
+    begin = CoreCell.__init__
+
+    @wraps(begin)
+    def closed(cell: Any, *args: Any, **options: Any) -> None:
+        begin(cell, *args, **{**options, "create_internal_listener": False})
+
+    CoreCell.__init__ = closed
+
+
+def _arguments(kit: Kit, *options: str, **more: Any) -> Namespace:
+    """What the engine's own programs read from their command line."""
+    common = ["secure_train=true", f"org={kit.organisation}", "config_folder=config"]
+    return Namespace(workspace=str(kit.path), set=[*common, *options], **more)
+
+
+def _run(kit: Kit, start: Callable[[], None], leave: Callable[[], None]) -> NoReturn:
+    """Run the engine until it ends or is asked to, and end this process.
+
+    Its threads cannot be relied on to end; whoever comes here does not come back.
+    """
+    code, sentence = 0, ""
+    with _apart(kit) as terminal:
+        try:
+            start()
+            code, sentence = 2, f"the engine ended by itself; {kit.path / 'log.txt'} says why"
+        except _Asked:
+            log.info("asked to end")
+        except (WeftError, _Failed) as error:
+            code, sentence = 2, str(error)
+        except (Exception, SystemExit) as error:
+            logging.getLogger().exception("the engine broke down")
+            code, kind = 2, type(error).__name__
+            sentence = f"the engine broke down ({kind}); {kit.path / 'log.txt'} says why"
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _within(_FAREWELL, leave)
+        log.info("ended")
+    if sentence:
+        os.write(terminal[1], f"weft: {sentence}\n".encode())
+    os._exit(code)
+
+
+def _within(seconds: float, work: Callable[[], None]) -> None:
+    """Try something that may hang or fail when the other side is gone."""
+
+    def quietly() -> None:
+        try:
+            work()
+        except Exception as error:
+            logging.getLogger().info("leaving failed: %r", error)
+
+    thread = Thread(target=quietly, daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+@contextmanager
+def _apart(kit: Kit) -> Iterator[tuple[int, int]]:
+    """Send what the engine prints to a file; the terminal follows the diary.
+
+    Yields
+    ------
+    output, errors
+        File descriptors of the terminal.
+    """
+    os.umask(0o077)
+    terminal = os.dup(1), os.dup(2)
+    path = kit.home / "engine.log"
+    try:
+        engine = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        keep_diary(kit)
+    except OSError as error:
+        raise ConfigError(
+            f"{kit.home} cannot be written to ({error.strerror or error}); check its owner, "
+            "permissions and free space"
+        ) from None
+    reader = Reader(diary_file(kit), terminal[0])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(engine, 1)
+    os.dup2(engine, 2)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _ask)
+    try:
+        yield terminal
+    finally:
+        reader.close()
+
+
+def _ask(number: int, frame: FrameType | None) -> None:
+    raise _Asked
+
+
+def _end_jobs() -> None:
+    """End the processes of running jobs: their runs can be resumed."""
+    import psutil
+
+    jobs = psutil.Process().children()
+    for job in jobs:
+        job.terminate()
+    _, alive = psutil.wait_procs(jobs, timeout=_FAREWELL / 2)
+    for job in alive:
+        job.kill()

@@ -1,0 +1,138 @@
+"""Who is away: a dead party costs its timeout once, and is looked for beside the run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from threading import Condition, Thread
+from time import monotonic
+
+from weft.errors import ProtocolError
+from weft.network.envelope import Failed, Ping, Pong, decode_reply, encode
+from weft.network.transport import Post, Stopped
+from weft.protocol import Failure
+
+log = logging.getLogger("weft.network")
+
+#: Seconds between two pings to a party that is away: at first, and at most.
+_FIRST, _LONGEST = 0.5, 5.0
+#: At most, to one that answers and is not ready.
+_BUSY = 2.0
+
+
+@dataclass
+class _Away:
+    failure: Failure
+    wait: float
+    due: float
+
+
+class Living:
+    """The list of the parties that are away; a thread of its own brings them back.
+
+    Parameters
+    ----------
+    post
+        Carries the pings.
+    run
+        Name of the run.
+    timeout
+        Seconds that a party has to answer a ping.
+    """
+
+    def __init__(self, post: Post, run: str, timeout: float) -> None:
+        self._post = post
+        self._ping = encode(Ping(run))
+        self._timeout = timeout
+        self._away: dict[str, _Away] = {}
+        self._changed = Condition()
+        self._thread: Thread | None = None
+        self._closed = False
+
+    def away(self) -> dict[str, Failure]:
+        """Parties that are not to be asked now, and why."""
+        with self._changed:
+            return {party: found.failure for party, found in self._away.items()}
+
+    def lose(self, party: str, failure: Failure) -> None:
+        """A party did not answer."""
+        with self._changed:
+            self._away[party] = _Away(failure, _FIRST, monotonic() + _FIRST)
+            self._changed.notify()
+
+    def find(self, party: str) -> None:
+        """A party has answered."""
+        with self._changed:
+            self._away.pop(party, None)
+
+    def watch(self) -> None:
+        """Look for those who are away from now on, until all are back."""
+        with self._changed:
+            if self._away and self._thread is None and not self._closed:
+                self._thread = Thread(target=self._look, name="weft pings", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Look for nobody any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(self._timeout)
+
+    def _look(self) -> None:
+        try:
+            while due := self._due():
+                answers = self._post.send(dict.fromkeys(due, self._ping), self._timeout)
+                for party in due:
+                    self._take(party, answers.get(party, Failure("unknown", "is not known")))
+        except Stopped:
+            # The run hears it too, with its next exchange.
+            pass
+        except Exception:
+            log.exception("parties that are away are not looked for any more")
+            with self._changed:
+                self._closed = True
+
+    def _due(self) -> Iterable[str]:
+        """Who is to be pinged now; waits until there is somebody, and ends with nobody away."""
+        with self._changed:
+            while self._away and not self._closed:
+                now = monotonic()
+                due = [party for party, away in self._away.items() if away.due <= now]
+                if due:
+                    return due
+                self._changed.wait(min(away.due for away in self._away.values()) - now)
+            self._thread = None
+            return ()
+
+    def _take(self, party: str, answer: bytes | Failure) -> None:
+        reason = _why_not(answer)
+        with self._changed:
+            away = self._away.get(party)
+            if away is None:
+                return
+            if reason is None:
+                del self._away[party]
+                log.info("%s is back", party)
+                return
+            there = isinstance(answer, bytes)
+            if there:
+                away.failure = Failure("late", reason)
+            away.wait = min(2 * away.wait, _BUSY if there else _LONGEST)
+            away.due = monotonic() + away.wait
+
+
+def _why_not(answer: bytes | Failure) -> str | None:
+    """Why a party is not back; None: it is."""
+    if isinstance(answer, Failure):
+        return answer.reason
+    try:
+        reply = decode_reply(answer)
+    except ProtocolError as error:
+        return str(error)
+    if isinstance(reply, Pong):
+        return None if reply.ready else reply.doing
+    return reply.reason if isinstance(reply, Failed) else "did not understand a ping"

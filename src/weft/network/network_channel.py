@@ -1,0 +1,379 @@
+"""The coordinator's channel over a network: nothing is lost when it, or a party, is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic, sleep
+
+from weft.errors import ProtocolError
+from weft.network.broadcast import ask, failure_of, not_there, outcome_of
+from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
+from weft.network.exchange_outcome import (
+    Got,
+    Greeted,
+    Lacking,
+    Outcome,
+    parts_of,
+    read_record,
+    write_record,
+)
+from weft.network.journal import Journal
+from weft.network.liveness import Living
+from weft.network.presence_trace import How, Missed, Presence
+from weft.network.transport import Post
+from weft.protocol import Channel, Failure, Message, Replies, Request, pack, size_of, unpack
+from weft.protocol.local_channel import Recorded, Sink, sink_of
+
+#: What phases that work on whole tables begin with: they get the long timeout.
+_SETUP = ("match.", "scale.", "neural.plan", "neural.scale", "neural.build")
+#: Seconds to wait for a party's first hello, and between two.
+_FIRST_HELLO, _PAUSE = 2.0, 0.5
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds that a party may take: for matching and scaling, for other work, for a ping."""
+
+    setup: float = 600.0
+    work: float = 60.0
+    ping: float = 2.0
+
+    def of(self, phases: Iterable[str]) -> float:
+        """For an envelope with these phases."""
+        return self.setup if any(phase.startswith(_SETUP) for phase in phases) else self.work
+
+
+class NetworkChannel(Channel):
+    """Asks parties through a post, and writes down what came of it before anybody builds upon it.
+
+    With the journal of a run that was interrupted it first repeats what is written there, without
+    sending anything. Where the journal ends it asks again, under the same number, what may have
+    been asked before; parties that worked on it give the same reply.
+
+    Parameters
+    ----------
+    post
+        Carries envelopes.
+    run
+        Name of the run: letters, digits, ``.``, ``_`` and ``-``.
+    journal
+        Of this run, and of no other.
+    timeouts
+        How long parties may take.
+    record
+        As in :class:`weft.protocol.LocalChannel`; what is repeated from the journal is recorded
+        again.
+
+    Attributes
+    ----------
+    presence
+        Who was missing from which exchange.
+    """
+
+    def __init__(
+        self,
+        post: Post,
+        run: str,
+        journal: Journal,
+        timeouts: Timeouts | None = None,
+        *,
+        record: bool | Sink = False,
+    ) -> None:
+        super().__init__()
+        self._post, self._run, self._journal = post, run, journal
+        self._timeouts = timeouts or Timeouts()
+        self.transcript, self._sink = sink_of(record)
+        self.presence = Presence()
+        self._living = Living(post, run, self._timeouts.ping)
+        self._past = iter(journal)
+        self._next = self._read_on()
+        #: An exchange with somebody missing, which is written down if the run goes on after it.
+        self._unwritten: Outcome | None = None
+        self._number = 0
+        #: The first exchange that is not in the journal.
+        self._edge = 0
+        #: How many answers of each party have come, and the number of the last.
+        self._answered = dict.fromkeys(post.parties, 0)
+        self._last = dict.fromkeys(post.parties, 0)
+        #: Exchanges that a party may have worked on without being heard.
+        self._unsure: dict[str, list[int]] = {party: [] for party in post.parties}
+        self._now = 0.0
+        #: What the real clock is set to, and since when; None: not needed yet.
+        self._set: tuple[float, float] | None = (0.0, monotonic()) if self._next is None else None
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return self._post.parties
+
+    @property
+    def away(self) -> dict[str, Failure]:
+        """Parties that are not asked at the moment, and why."""
+        return self._living.away()
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the next exchange is repeated from the journal."""
+        return self._next is not None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the beginning to the end of the last exchange, and pauses since.
+
+        It stands still in between, so that it is the same when the run is repeated. The time
+        between an interruption and going on does not count.
+        """
+        return self._now
+
+    def pause(self, seconds: float) -> None:
+        if not self.replaying:
+            self._set_clock()
+            sleep(max(0.0, seconds))
+        self._now += max(0.0, seconds)
+
+    def _set_clock(self) -> float:
+        """Seconds since the beginning by the real clock."""
+        if self._set is None:
+            self._set = self._now, monotonic()
+        at, since = self._set
+        return at + monotonic() - since
+
+    # ── beginning and end ─────────────────────────────────────────────────────────────────
+
+    def hello(self, plan: Message, limit: float = 60.0) -> dict[str, Message]:
+        """Wait until every party takes part; what they announce.
+
+        Parameters
+        ----------
+        plan
+            What the run is about, for every party alike.
+        limit
+            Seconds to wait for those who are not there.
+
+        Raises
+        ------
+        ProtocolError
+            Somebody refuses, or is missing.
+        """
+        packed = pack(plan)
+        if isinstance(self._next, Greeted):
+            if self._next.plan != packed:
+                raise ProtocolError(
+                    f"run {self._run} was begun with another plan; resume it with the "
+                    "configuration that it began with, or start a new run"
+                )
+            greeted, self._next = self._next, self._read_on()
+        else:
+            greeted = Greeted(packed, self._greet(packed, limit))
+            self._journal.append(write_record(greeted))
+            self._set = 0.0, monotonic()
+        return {party: unpack(said) for party, said in greeted.announcements.items()}
+
+    def _greet(self, plan: bytes, limit: float) -> dict[str, bytes]:
+        letter = encode(Hello(self._run, plan))
+        until, timeout = monotonic() + limit, _FIRST_HELLO
+        found: dict[str, bytes] = {}
+        while True:
+            left = max(0.0, until - monotonic())
+            waiting = {party: letter for party in self.parties if party not in found}
+            missing: dict[str, Failure] = {}
+            for party, reply in ask(self._post, waiting, min(timeout, max(left, _PAUSE))).items():
+                if isinstance(reply, Welcome):
+                    found[party] = reply.announcement
+                else:
+                    missing[party] = failure_of(reply)
+            refused = {p: f for p, f in missing.items() if f.kind == "refused"}
+            if not missing:
+                return {party: found[party] for party in self.parties}
+            if refused or left <= _PAUSE:
+                # Nobody else: who refused may be in a run of that name with somebody else.
+                self._tell_end(found, over=False)
+                raise not_there(refused or missing)
+            sleep(_PAUSE)
+            # Those who are slow get more time, those who come later are not missed for long.
+            timeout *= 2.0
+
+    def end(self, *, over: bool = True) -> dict[str, Failure]:
+        """Tell all parties that the run is over, or was given up; who did not hear it, and why."""
+        # From here on nothing can be asked once more.
+        self._write_down()
+        away = self._living.away()
+        self._living.close()
+        there = [party for party in self.parties if party not in away]
+        deaf = self._tell_end(there, over=over)
+        return {**deaf, **self._tell_end(away, over=over, timeout=self._timeouts.ping)}
+
+    def close(self) -> None:
+        """Leave the run as it is, to be resumed."""
+        self._living.close()
+
+    def _tell_end(
+        self, parties: Iterable[str], *, over: bool, timeout: float | None = None
+    ) -> dict[str, Failure]:
+        letters = {p: encode(End(self._run, over, self._last[p])) for p in parties}
+        deaf = {}
+        for party, reply in ask(self._post, letters, timeout or self._timeouts.work).items():
+            if isinstance(reply, Ended):
+                self._settle(party, reply.worked)
+            else:
+                deaf[party] = failure_of(reply)
+        return deaf
+
+    # ── exchanges ─────────────────────────────────────────────────────────────────────────
+
+    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
+        number, letters, sizes = self._number + 1, {}, {}
+        for party, parts in parts_of(requests).items():
+            answered, last = self._answered.get(party, 0), self._last.get(party, 0)
+            letters[party] = encode(Work(self._run, number, answered, last, parts))
+            sizes[party] = len(parts)
+        if self.replaying:
+            outcome = self._repeat(number, letters)
+        else:
+            timeout = self._timeouts.of(request.phase for request in requests)
+            outcome = self._carry_out(number, letters, sizes, timeout)
+        self._number = number
+        self._learn(outcome)
+        return self._report(requests, outcome)
+
+    def _repeat(self, number: int, letters: Mapping[str, bytes]) -> Outcome:
+        """The outcome in the journal."""
+        outcome = self._next
+        if not isinstance(outcome, Outcome) or outcome.number != number:
+            raise ProtocolError(
+                f"the journal of run {self._run} does not go on with exchange {number}; it is "
+                "damaged or of another run: start a new run"
+            )
+        if outcome.asked != _checksums(letters):
+            raise ProtocolError(
+                f"exchange {number} of run {self._run} does not ask what it asked before; resume "
+                "the run with the configuration and the version of Weft that it began with"
+            )
+        self._next = self._read_on()
+        for party, lacking in outcome.lacking.items():
+            if lacking.unsure or not lacking.sent:
+                self._living.lose(party, Failure(lacking.kind, lacking.reason))
+        for party in outcome.got:
+            self._living.find(party)
+        return outcome
+
+    def _write_down(self) -> None:
+        """What came of the last exchange, since the run goes on with it."""
+        if self._unwritten is not None:
+            self._journal.append(write_record(self._unwritten))
+            self._unwritten = None
+
+    def _carry_out(
+        self, number: int, letters: Mapping[str, bytes], sizes: Mapping[str, int], timeout: float
+    ) -> Outcome:
+        self._write_down()
+        self._set_clock()
+        self._edge = self._edge or number
+        self._living.watch()
+        away = self._living.away()
+        got: dict[str, Got] = {}
+        lacking: dict[str, Lacking] = {}
+        there: dict[str, bytes] = {}
+        for party, letter in letters.items():
+            if party not in self._last:
+                lacking[party] = Lacking("unknown", "no such party", sent=False)
+            elif party in away:
+                # Where the journal ended, it may have been asked before the interruption.
+                maybe = number == self._edge
+                failure = away[party]
+                lacking[party] = Lacking(failure.kind, failure.reason, sent=maybe, unsure=maybe)
+            else:
+                there[party] = letter
+        for party, reply in ask(self._post, there, timeout).items():
+            read = outcome_of(reply, number, sizes[party])
+            if isinstance(read, Got):
+                got[party] = read
+            else:
+                lacking[party] = read
+                if isinstance(reply, Failure | Failed) and reply.kind != "refused":
+                    # Also one that answers that it cannot, as with a full disk: it is not asked
+                    # at every exchange, and whoever follows the run is told why it is missing.
+                    self._living.lose(party, Failure(reply.kind, reply.reason))
+        self._living.watch()
+        elapsed = max(self._now, self._set_clock())
+        outcome = Outcome(number, _checksums(letters), elapsed, got, lacking)
+        if lacking:
+            # Should the run stop here, then whoever resumes it has brought back who was missing,
+            # or mended what was refused: this is asked once more.
+            self._unwritten = outcome
+        else:
+            self._journal.append(write_record(outcome))
+        return outcome
+
+    # ── what an outcome means ─────────────────────────────────────────────────────────────
+
+    def _learn(self, outcome: Outcome) -> None:
+        """Who has answered, and who was there after all."""
+        for party, got in outcome.got.items():
+            self._answered[party] += 1
+            self._last[party] = outcome.number
+            self._settle(party, got.worked)
+        missing: dict[str, Missed] = {}
+        for party, lacking in outcome.lacking.items():
+            how: How = "absent" if lacking.sent else "away"
+            missing[party] = Missed(how, lacking.kind, lacking.reason)
+            if lacking.unsure:
+                self._unsure[party].append(outcome.number)
+        self.presence.add(outcome.elapsed, missing)
+        self._now = outcome.elapsed
+
+    def _settle(self, party: str, worked: Sequence[int]) -> None:
+        """A party has said which exchanges it worked on without being heard."""
+        for number in self._unsure[party]:
+            if number in worked:
+                self.presence.was_late(party, number)
+        self._unsure[party].clear()
+
+    def _report(self, requests: Sequence[Request], outcome: Outcome) -> list[Replies]:
+        """Replies per phase, as every channel gives and counts them."""
+        place = dict.fromkeys(outcome.asked, 0)
+        results = []
+        for request in requests:
+            replies = Replies(request.phase)
+            seconds, down = [0.0], 0
+            for party, message in request.messages.items():
+                got, lacking = outcome.got.get(party), outcome.lacking.get(party)
+                if lacking is None or lacking.sent:
+                    down += size_of(message)
+                if got is None:
+                    assert lacking is not None
+                    failure = Failure(lacking.kind, lacking.reason)
+                    replies.missing[party] = failure
+                    if lacking.sent:
+                        self._note(Recorded(request.phase, party, message, {}, failure))
+                    continue
+                at = place[party]
+                place[party] += 1
+                reply = _unpacked(party, got.replies[at])
+                replies.answered[party] = reply
+                seconds.append(got.seconds[at])
+                self._note(Recorded(request.phase, party, message, reply))
+            up = sum(size_of(reply) for reply in replies.answered.values())
+            self.meter.record(request.phase, down, up, max(seconds), sum(seconds))
+            results.append(replies)
+        self.meter.round_trips += 1
+        return results
+
+    def _note(self, recorded: Recorded) -> None:
+        if self._sink is not None:
+            self._sink(recorded)
+
+    def _read_on(self) -> Greeted | Outcome | None:
+        record = next(self._past, None)
+        return None if record is None else read_record(record)
+
+
+def _unpacked(party: str, packed: bytes) -> Message:
+    try:
+        return unpack(packed)
+    except ProtocolError as error:
+        raise ProtocolError(f"party {party}: {error}") from None
+
+
+def _checksums(letters: Mapping[str, bytes]) -> dict[str, int]:
+    return {party: checksum(letter) for party, letter in letters.items()}

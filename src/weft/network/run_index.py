@@ -1,0 +1,92 @@
+"""The runs that a site has taken part in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from weft.storage.files import StorageError, replacing
+
+#: Name of the file in a site's folder.
+RUNS = "runs.json"
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One run.
+
+    Attributes
+    ----------
+    began, ended
+        When, in UTC; not ended: empty.
+    how
+        ``over`` or ``given up``; empty while it goes on.
+    worked
+        Numbers of the exchanges that it worked on last without being heard.
+    """
+
+    run: str
+    began: str
+    ended: str = ""
+    how: str = ""
+    worked: list[int] = []
+
+
+class Register:
+    """What a site remembers of all runs, in a file that only its owner can read.
+
+    Raises
+    ------
+    StorageError
+        The file is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / RUNS
+        self._entries: dict[str, Entry] = {}
+        try:
+            found = msgspec.json.decode(self._path.read_bytes(), type=list[Entry])
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StorageError(
+                f"{self._path} cannot be read ({error}); it counts this site's runs: restore it "
+                "from a backup"
+            ) from None
+        self._entries = {entry.run: entry for entry in found}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> list[Entry]:
+        """All runs, in the order in which they began."""
+        return list(self._entries.values())
+
+    def get(self, run: str) -> Entry | None:
+        return self._entries.get(run)
+
+    def begin(self, run: str) -> None:
+        """A run begins here."""
+        self._save({**self._entries, run: Entry(run, _now())})
+
+    def end(self, run: str, how: str, worked: list[int]) -> None:
+        """A run is over here."""
+        known = self._entries.get(run) or Entry(run, _now())
+        ended = Entry(run, known.began, _now(), how, worked)
+        self._save({**self._entries, run: ended})
+
+    def forget(self, run: str) -> None:
+        """A run did not come about."""
+        self._save({name: entry for name, entry in self._entries.items() if name != run})
+
+    def _save(self, entries: dict[str, Entry]) -> None:
+        """On file first: what cannot be written has not happened."""
+        with replacing(self._path) as draft:
+            draft.touch(mode=0o600)
+            draft.write_bytes(msgspec.json.format(msgspec.json.encode(list(entries.values()))))
+        self._entries = entries
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,165 @@
+"""How a run is getting on, for whoever asks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import msgspec
+
+from weft.report.json_values import finite, rounded
+
+if TYPE_CHECKING:
+    # Whoever asks how a run gets on need not load what runs it.
+    from weft.protocol import Failure
+
+log = logging.getLogger("weft.coordinator")
+
+#: ``starting`` → ``running`` → ``over``, ``failed`` (a sentence says why) or ``stopped``; one that
+#: is given up is ``forgotten``.
+State = Literal["starting", "running", "over", "failed", "stopped", "forgotten"]
+#: What a run trains: a linear model, or networks.
+Kind = Literal["linear", "neural"]
+#: What a linear run tells in two digits only: exact ones are sums of sizes of parties' tables.
+BYTES = ("bytes_down", "bytes_up")
+#: Seconds between two lines about iterations in the diary.
+_LINES = 5.0
+
+
+class Told(Protocol):
+    """One iteration, as a dataclass of plain values: of either kind of run."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def line(self) -> str:
+        """It in a few words, for the diary."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer to the question how a run is getting on.
+
+    Attributes
+    ----------
+    kind
+        What it trains, on which depends what its records say.
+    records
+        Iterations from the one that was asked for.
+    parties, away
+        All parties, and why some do not answer at the moment; of a run that is forgotten, why some
+        do not know it.
+    sentence
+        Why the run failed or was stopped.
+    kept
+        Whether there is something to go on with, or to give up.
+    """
+
+    run: str
+    state: State
+    kind: Kind = "linear"
+    records: list[dict[str, Any]] = []
+    parties: list[str] = []
+    away: dict[str, str] = {}
+    sentence: str = ""
+    kept: bool = True
+
+    def to_plain(self) -> dict[str, Any]:
+        """As values that JSON can hold."""
+        plain: dict[str, Any] = finite(msgspec.to_builtins(self))
+        return plain
+
+
+class Progress:
+    """Collects what happens in a run; one thread tells, others ask.
+
+    Parameters
+    ----------
+    run
+        Name of the run.
+    """
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self._lock = Lock()
+        self._state: State = "starting"
+        self._sentence = ""
+        self._kind: Kind = "linear"
+        self._records: list[Told] = []
+        self._parties: tuple[str, ...] = ()
+        self._away: dict[str, str] = {}
+        self._next_line = 0.0
+        #: After how many exchanges it went on last.
+        self._exchanges = -1
+        #: The last iteration, if the diary does not have it yet.
+        self._untold: Told | None = None
+
+    def begin(self, parties: tuple[str, ...], kind: Kind = "linear") -> None:
+        """All parties take part."""
+        with self._lock:
+            before, self._state = self._state, "running"
+            self._parties, self._kind = parties, kind
+        if before != "running":
+            log.info("run %s: all parties are there: %s", self.run, ", ".join(parties))
+
+    def go_on(self, exchanges: int) -> None:
+        """It is repeated from its journal, and goes on after so many exchanges."""
+        with self._lock:
+            self._records, self._untold = [], None
+            before, self._exchanges = self._exchanges, exchanges
+        if before != exchanges:
+            log.info("run %s: goes on after %d exchanges", self.run, exchanges)
+
+    def add(self, record: Told, away: Mapping[str, Failure]) -> None:
+        """One more iteration is done."""
+        told = {party: failure.reason for party, failure in away.items()}
+        with self._lock:
+            self._records.append(record)
+            before, self._away = self._away, told
+        for party in told.keys() - before.keys():
+            log.info("run %s: %s is away: it %s", self.run, party, told[party])
+        self._untold = record
+        if time.monotonic() > self._next_line:
+            self._next_line = time.monotonic() + _LINES
+            self._tell()
+
+    def end(
+        self, state: State, sentence: str = "", away: Mapping[str, Failure] | None = None
+    ) -> None:
+        """The run is over, for now or for good; ``away``: who does not know it, if it matters."""
+        with self._lock:
+            self._state, self._sentence = state, sentence
+            if away is not None:
+                self._away = {party: failure.reason for party, failure in away.items()}
+        self._tell()
+        log.info("run %s: %s%s", self.run, state, f": {sentence}" if sentence else "")
+        for party, failure in (away or {}).items():
+            log.info("run %s: %s does not know it: it %s", self.run, party, failure.reason)
+
+    def _tell(self) -> None:
+        """Let the diary have the last iteration."""
+        if self._untold is not None:
+            log.info("run %s: %s", self.run, self._untold.line)
+            self._untold = None
+
+    def since(self, number: int = 0) -> Report:
+        """How it is getting on, with the iterations from that number."""
+        with self._lock:
+            return Report(
+                run=self.run,
+                state=self._state,
+                kind=self._kind,
+                records=[self._plain(record) for record in self._records[max(0, number) :]],
+                parties=list(self._parties),
+                away=dict(self._away),
+                sentence=self._sentence,
+            )
+
+    def _plain(self, record: Told) -> dict[str, Any]:
+        plain = asdict(record)
+        if self._kind == "linear":
+            plain |= {name: rounded(plain[name]) for name in BYTES if name in plain}
+        return plain

@@ -1,0 +1,301 @@
+"""One run at a site: its journal, its party, and the party brought back from the journal."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from time import perf_counter
+from typing import Protocol
+
+from weft.errors import ProtocolError, WeftError
+from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
+from weft.network.journal import Journal
+from weft.protocol import Message, pack, unpack
+from weft.storage.files import StorageError
+
+log = logging.getLogger("weft.site")
+
+#: After an envelope in the journal: it was answered.
+_ANSWERED = b"answered"
+#: Name of the file in a run's folder.
+JOURNAL = "journal.weft"
+#: What a party that is not ready does.
+_WORKING = "is still at work on what it was asked before"
+RETURNING = "is being brought back from its journal"
+
+
+class Member(Protocol):
+    """A party of one run, as :class:`weft.federation.party.Party` is.
+
+    One that draws at random remembers what it drew, and may have a context ``replaying()`` that
+    insists on it. The same messages must bring a new one to the same state.
+    """
+
+    def on(self, phase: str, message: Message) -> Message: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A run that a party is wanted for; ``folder`` is for whatever the party must remember."""
+
+    run: str
+    plan: Message
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A party, and what it tells the coordinator of itself beforehand."""
+
+    member: Member
+    announcement: Message = field(default_factory=dict)
+
+
+#: Makes the party of a run; a WeftError is a refusal. Called again after every restart.
+OpenRun = Callable[[Opening], Opened]
+
+
+class SiteRun:
+    """What a site knows of one run; ``lock`` must be held around every call.
+
+    An envelope is written to the journal before it is worked on. One that fails is taken back, and
+    so is the party, which is then made anew from the journal: an envelope counts whole or not at
+    all.
+
+    Parameters
+    ----------
+    run
+        Name of the run.
+    folder
+        Of this run alone.
+    open_run
+        Makes the party.
+    """
+
+    def __init__(self, run: str, folder: Path, open_run: OpenRun) -> None:
+        self.run = run
+        self.lock = Lock()
+        #: Why the party could not be brought back when that was tried last.
+        self.trouble = ""
+        #: What whoever has the lock does.
+        self.doing = _WORKING
+        self._folder = folder
+        self._open_run = open_run
+        self._opened: Opened | None = None
+        self._plan = b""
+        #: Numbers of all envelopes in the journal.
+        self._numbers: list[int] = []
+        #: The last of them, and the reply to it, while the party is in memory.
+        self._work: Work | None = None
+        self._reply = b""
+        #: Whether the last of them was answered: then its reply may have left.
+        self._answered = False
+        self._journal = Journal(folder / JOURNAL)
+        try:
+            self._read()
+        except WeftError:
+            self._journal.close()
+            raise
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._plan)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the party is in memory."""
+        return self._opened is not None
+
+    @property
+    def last(self) -> int:
+        """Number of the last envelope."""
+        return self._numbers[-1] if self._numbers else 0
+
+    def worked_since(self, last: int, number: int | None = None) -> list[int]:
+        """Numbers of envelopes after ``last`` and before ``number``."""
+        return [n for n in self._numbers if n > last and (number is None or n < number)]
+
+    def begin(self, hello: Hello) -> Message:
+        """Open the party of a new run; it answers with its announcement."""
+        opened = self._open_run(Opening(self.run, unpack(hello.plan), self._folder))
+        self._journal.append(encode(hello))
+        self._plan, self._opened = hello.plan, opened
+        return opened.announcement
+
+    def resume(self, hello: Hello) -> Message:
+        """The announcement once more, for the same plan."""
+        if hello.plan != self._plan:
+            raise ProtocolError(
+                f"run {self.run} was begun here with another plan; resume it with the "
+                "configuration that it began with, or start a new run"
+            )
+        return self.bring_back().announcement
+
+    def work(self, work: Work, packed: bytes) -> bytes:
+        """The reply to an envelope, also given as it came; the same again to the same envelope."""
+        self._check_memory(work)
+        if work.number == self.last:
+            self.bring_back()
+            self._check_same(work)
+            if not self._answered:
+                # It was interrupted before, and is answered only now.
+                self._journal.append(_ANSWERED, durable=False)
+                self._answered = True
+            return self._reply
+        opened = self.bring_back(heard=work.last)
+        self._journal.append(packed)
+        self._numbers.append(work.number)
+        self._answered = False
+        # Whatever interrupts the work: this party is not to be used any more.
+        self._opened = None
+        try:
+            self._reply = self._answer(opened, work)
+            self._journal.append(_ANSWERED, durable=False)
+        except Exception:
+            self._take_back()
+            raise
+        self._answered = True
+        self._work, self._opened = work, opened
+        return self._reply
+
+    def bring_back(self, heard: int | None = None) -> Opened:
+        """The party, made anew from the journal where it is not in memory.
+
+        Parameters
+        ----------
+        heard
+            Number of the last envelope whose answer the coordinator has. If the last one of the
+            journal is later and cannot be worked on, it is dropped.
+        """
+        if self._opened is None:
+            self.doing = RETURNING
+            try:
+                self._opened = self._replay()
+            except _Unfinished as unfinished:
+                # What it has answered counts, although it may not be heard: it cannot be worked
+                # on for a passing reason, and must wait until that is gone.
+                if heard is None or self.last <= heard or self._answered:
+                    raise unfinished.error from None
+                self._take_back()
+                self._opened = self._replay()
+            finally:
+                self.doing = _WORKING
+        return self._opened
+
+    def close(self, heard: int) -> None:
+        """The party's run is over."""
+        self.bring_back(heard).member.close()
+
+    def leave(self) -> None:
+        """The process ends: let go of the journal."""
+        self._journal.close()
+
+    def delete(self) -> None:
+        """Forget all, also what the party has remembered."""
+        self._journal.close()
+        try:
+            shutil.rmtree(self._folder)
+        except OSError as error:
+            raise StorageError(
+                f"{self._folder} cannot be deleted ({error.strerror or error}); delete it by hand"
+            ) from None
+
+    # ── the journal ───────────────────────────────────────────────────────────────────────
+
+    def _read(self) -> None:
+        """What the journal holds, without working on it."""
+        for record in self._journal:
+            self._answered = record == _ANSWERED
+            if self._answered:
+                continue
+            envelope = decode_envelope(record)
+            if isinstance(envelope, Hello):
+                self._plan = envelope.plan
+            elif isinstance(envelope, Work):
+                self._numbers.append(envelope.number)
+
+    def _check_memory(self, work: Work) -> None:
+        """Who has forgotten part of the run must not go on: neither site nor coordinator."""
+        heard = sum(n <= work.last for n in self._numbers)
+        if heard < work.answered or (work.last and work.last not in self._numbers):
+            raise ProtocolError(
+                f"has lost its memory of run {self.run}: the coordinator has had {work.answered} "
+                f"answers, of which its journal knows {heard}; start a new run"
+            )
+        if work.number < self.last:
+            raise ProtocolError(
+                f"run {self.run} is past exchange {work.number} here, at {self.last}: the envelope "
+                "was overtaken on its way, or the coordinator has lost part of its journal; in "
+                "that case start a new run"
+            )
+
+    def _check_same(self, work: Work) -> None:
+        if self._work is None or work.parts != self._work.parts:
+            raise ProtocolError(
+                f"exchange {work.number} of run {self.run} is asked once more, but for something "
+                "else; resume the run with the configuration that it began with"
+            )
+
+    def _take_back(self) -> None:
+        """The last envelope does not count, and what it did to the party neither."""
+        self._journal.drop_last()
+        self._numbers.pop()
+        # All before it were answered, else they would have been taken back.
+        self._answered = True
+
+    # ── the party ─────────────────────────────────────────────────────────────────────────
+
+    def _replay(self) -> Opened:
+        """A new party, led through all that the last one had worked on."""
+        began = perf_counter()
+        opened = self._open_run(Opening(self.run, unpack(self._plan), self._folder))
+        strict: Callable[[], AbstractContextManager[None]]
+        strict = getattr(opened.member, "replaying", nullcontext)
+        self._work = None
+        with strict():
+            for record in self._journal:
+                if record == _ANSWERED:
+                    continue
+                if self._work is not None:
+                    self._answer(opened, self._work)
+                envelope = decode_envelope(record)
+                self._work = envelope if isinstance(envelope, Work) else None
+        if self._work is not None:
+            # It may have been interrupted in the middle of the last one.
+            try:
+                self._reply = self._answer(opened, self._work)
+            except Exception as error:
+                raise _Unfinished(error) from error
+            log.info(
+                "run %s: brought back from its journal, %d exchange(s) in %.1f s",
+                self.run, len(self._numbers), perf_counter() - began,
+            )  # fmt: skip
+        return opened
+
+    def _answer(self, opened: Opened, work: Work) -> bytes:
+        replies, seconds = [], []
+        for phase, packed in work.parts:
+            message = unpack(packed)
+            began = perf_counter()
+            reply = opened.member.on(phase, message)
+            seconds.append(perf_counter() - began)
+            if type(reply) is not dict:
+                raise ProtocolError(f"its reply to phase '{phase}' is no message")
+            replies.append(pack(reply))
+        worked = self.worked_since(work.last, work.number)
+        return encode(Worked(work.number, replies, seconds, worked))
+
+
+class _Unfinished(Exception):
+    """The last envelope of a journal cannot be worked on; earlier ones could."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error

@@ -1,6 +1,0 @@
-"""Scenes: data cut into blocks of features and dealt to parties, as the texts of HyFEM do it."""
-
-from weft.neural.scenes.registry import SCENES, Entry, load_scene
-from weft.neural.scenes.scene import Scene, Share
-
-__all__ = ["SCENES", "Entry", "Scene", "Share", "load_scene"]

@@ -1,0 +1,36 @@
+"""What the members of a federation agreed on, what a site adds, and what a party then refuses.
+
+A roster is signed by every member (`SignedRoster`); a site may have a stricter policy of its own
+(`SitePolicy`); a party keeps to both in every run (`Consent`).
+"""
+
+from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.limits import Limits
+from weft.privacy.agreement.roster_files import (
+    Card,
+    card_of,
+    read_card,
+    read_roster,
+    write_card,
+    write_roster,
+)
+from weft.privacy.agreement.signed_roster import ROLES, Charter, Hex, Member, Role, SignedRoster
+from weft.privacy.agreement.site_policy import SitePolicy
+
+__all__ = [
+    "ROLES",
+    "Card",
+    "Charter",
+    "Consent",
+    "Hex",
+    "Limits",
+    "Member",
+    "Role",
+    "SignedRoster",
+    "SitePolicy",
+    "card_of",
+    "read_card",
+    "read_roster",
+    "write_card",
+    "write_roster",
+]

@@ -1,0 +1,306 @@
+"""What one party consents to: its federation's roster, its own policy, the terms of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, reduce
+from typing import NoReturn
+
+import msgspec
+import numpy as np
+
+from weft.crypto.secrets import PublicIdentity
+from weft.errors import ConfigError, ProtocolError
+from weft.guards.min_batch_across_runs import Change
+from weft.guards.terms import OPEN, Matching, Terms
+from weft.matching.party_view import Seat
+from weft.privacy.agreement.limits import Limits
+from weft.privacy.agreement.refusals import (
+    check_change,
+    check_labels,
+    check_matching,
+    check_networks,
+    check_sample_sums,
+    check_scalars,
+    check_seat,
+    check_settings,
+)
+from weft.privacy.agreement.signed_roster import Member, SignedRoster
+from weft.privacy.agreement.site_policy import SitePolicy
+from weft.protocol.message import Message
+from weft.solvers.settings import Settings
+
+#: Fields of messages with public keys of other parties, and the bytes that each takes there.
+_COMPANY = {"give.keys": 80, "peers.keys": 80}
+_IDENTITY = 64
+#: Key holders through whom ids are matched, one after the other.
+_HOLDERS = 2
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One document that binds a party, and how it is called."""
+
+    title: str
+    terms: Terms
+    limits: Limits
+
+
+class Consent:
+    """What a party takes part in; it keeps to the strictest of all that binds it.
+
+    Parameters
+    ----------
+    name
+        The party.
+    terms
+        Terms of a run without a roster, or on top of it.
+    roster
+        The roster of its federation, which all members must have signed.
+    policy
+        The site's own policy.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        terms: Terms = OPEN,
+        *,
+        roster: SignedRoster | None = None,
+        policy: SitePolicy | None = None,
+    ) -> None:
+        self.name = name
+        self.roster = roster
+        self.policy = policy
+        self._sources: list[_Source] = []
+        self._member: Member | None = None
+        self._others: frozenset[bytes] = frozenset()
+        self._met: set[tuple[str, bytes]] = set()
+        if roster is not None:
+            self._join(roster)
+        if policy is not None:
+            title = f"its own policy {policy.source}".rstrip()
+            self._sources.append(_Source(title, policy.terms, policy.limits))
+        self._sources.append(_Source("", terms, Limits()))
+        #: The strictest of all.
+        self.terms: Terms = reduce(Terms.stricter, (source.terms for source in self._sources))
+
+    @classmethod
+    def open(cls, name: str) -> Consent:
+        """Consent to anything: for data that is nobody's secret."""
+        return cls(name)
+
+    @property
+    def forbids_exposure(self) -> bool:
+        """Whether the site's own policy stops runs that would let others work out its columns."""
+        return self.policy is not None and not self.policy.allow_exposure
+
+    @property
+    def recipients(self) -> tuple[str, ...] | None:
+        """To whom the model goes; None: no roster says so."""
+        return None if self.roster is None else self.roster.charter.having("model")
+
+    def announcement(self) -> Message:
+        """What everybody may know of it: the terms, and what the roster says of the others."""
+        said: Message = {"terms": msgspec.json.encode(self.terms).decode()}
+        if self.roster is None:
+            return said
+        return {
+            **said,
+            "roster": self.roster.fingerprint,
+            "recipients": np.array(self.recipients, dtype=str),
+            "holders": np.array(self.roster.charter.having("matching"), dtype=str),
+        }
+
+    def _join(self, roster: SignedRoster) -> None:
+        charter = roster.charter
+        roster.insist()
+        if self.name not in roster.members:
+            raise ConfigError(
+                f"party {self.name} is no member of '{charter.federation}', whose roster lists "
+                f"{', '.join(roster.members)}; correct its name, or have all members sign a roster "
+                "that lists it"
+            )
+        title = f"the roster of '{charter.federation}'"
+        self._sources.append(_Source(title, charter.terms, charter.limits))
+        self._member = roster.members[self.name]
+        self._others = frozenset(
+            member.identity.to_bytes() for member in charter.members if member.name != self.name
+        )
+
+    # ── what it brings ────────────────────────────────────────────────────────────────────
+
+    def check_own(self, identity: PublicIdentity, rows: int, *, labels: bool) -> None:
+        """Refuse to bring what the roster does not let this party bring.
+
+        Parameters
+        ----------
+        identity
+            The keys that it takes part with.
+        rows
+            Rows of all its tiles.
+        labels
+            Whether it brings labels.
+        """
+        member = self._member
+        if member is None:
+            return
+        if identity != member.identity:
+            raise ConfigError(
+                f"party {self.name} takes part with other keys ({identity.fingerprint}) than the "
+                f"roster lists ({member.identity.fingerprint}); name the folder of its keys with "
+                "--keys, or in [keys]"
+            )
+        if "data" not in member.roles:
+            self._refuse("to bring data", "does not give it the role data; leave it out")
+        if labels and "labels" not in member.roles:
+            self._refuse(
+                "to bring labels", "does not give it the role labels; set label = false for it"
+            )
+        if member.most_rows is not None and rows > member.most_rows:
+            self._refuse(
+                f"to match {rows} rows",
+                f"allows it {member.most_rows}; bring fewer, or have all members sign another "
+                "roster",
+            )
+
+    def check_model(self) -> None:
+        """Refuse to use a model that does not go to this party."""
+        if self._member is not None and "model" not in self._member.roles:
+            self._refuse("to use the model", "does not give it the role model")
+
+    def _refuse(self, what: str, why: str) -> NoReturn:
+        raise ConfigError(f"party {self.name} refuses {what}: {self._sources[0].title} {why}")
+
+    # ── in whose company ──────────────────────────────────────────────────────────────────
+
+    def check_company(self, message: Message) -> None:
+        """Refuse a message that names keys of a party that the roster does not list.
+
+        Keys of others come through the coordinator; one that names its own could read what is
+        sealed to them, or take off masks.
+        """
+        if self._member is None:
+            return
+        for field, width in _COMPANY.items():
+            keys = message.get(field)
+            if isinstance(keys, bytes) and (field, keys) not in self._met:
+                self._check_keys(keys, width)
+                self._met.add((field, keys))
+
+    def _check_keys(self, keys: bytes, width: int) -> None:
+        named = [keys[at : at + _IDENTITY] for at in range(0, len(keys), width)]
+        for key in named:
+            if key not in self._others:
+                raise ProtocolError(
+                    f"party {self.name} was told to work with a party whose public keys the "
+                    "roster does not list; find out who takes part in this run, and stop it "
+                    "until then"
+                )
+        if len(set(named)) < len(named):
+            raise ProtocolError(
+                f"party {self.name} was told of the same party twice, so that masks could cancel; "
+                "stop this run"
+            )
+
+    # ── what is computed ──────────────────────────────────────────────────────────────────
+
+    def check_cipher(self, cipher: str) -> None:
+        """Refuse a cipher that does not hide enough, where no settings name it."""
+
+        def check(source: _Source) -> None:
+            if cipher not in source.terms.ciphers:
+                raise ConfigError(
+                    f"party {self.name} refuses cipher = '{cipher}'; choose one of "
+                    f"{', '.join(source.terms.ciphers)}"
+                )
+
+        self._each(check)
+
+    def check_matching(self, matching: Matching) -> None:
+        """Refuse a way of matching that keeps ids less secret than agreed."""
+        self._each(lambda source: check_matching(source.terms, matching, self.name))
+
+    def check_labels(self, labelled: int, parties: int) -> None:
+        """Refuse to tell the coordinator the classes of too few parties.
+
+        Parameters
+        ----------
+        labelled
+            Parties whose classes are told together.
+        parties
+            All that take part.
+        """
+        if self.alone(parties):
+            return
+        self._each(lambda source: check_labels(source.terms, labelled, parties, self.name))
+        check_labels(self.terms, labelled, parties, self.name)
+
+    def check_seat(self, seat: Seat) -> None:
+        """Refuse a seat whose sums would show too much."""
+        self._each(lambda source: check_seat(source.terms, seat, self.name))
+        self._check_scalars(seat)
+
+    def check_sample_sums(self, seat: Seat) -> None:
+        """The same for joint prediction, which sums over samples only."""
+        self._each(lambda source: check_sample_sums(source.terms, seat, self.name))
+        self._check_scalars(seat)
+
+    def _check_scalars(self, seat: Seat) -> None:
+        if self.alone(seat.n_parties):
+            return
+        self._each(lambda source: check_scalars(source.terms, seat, self.name))
+        # One document may allow a lone party by a flag, another by its count: both together do not.
+        check_scalars(self.terms, seat, self.name)
+
+    def alone(self, parties: int) -> bool:
+        """Whether there is nobody whose numbers its own could be hidden among.
+
+        Where a roster lists others, a coordinator that names none of them is not believed.
+        """
+        return parties == 1 and not self._others
+
+    def check_change(self, change_of: Callable[[int], Change | None]) -> None:
+        """Refuse a run that differs from earlier ones by a few samples, as its ledger has them."""
+        found = cache(change_of)
+        self._each(lambda source: check_change(source.terms, found, self.name))
+        check_change(self.terms, found, self.name)
+
+    def check(self, settings: Settings, seat: Seat) -> None:
+        """Refuse settings that go beyond what was agreed."""
+        self.check_limits(settings)
+        self._each(lambda source: check_settings(source.terms, settings, seat, self.name))
+
+    def check_neural(self) -> None:
+        """Refuse to show the coordinator the weights of its own network."""
+        self._each(lambda source: check_networks(source.terms, source.limits, self.name))
+
+    def check_limits(self, settings: Settings) -> None:
+        """Refuse to compute what is not allowed; this much is known before anybody is matched."""
+
+        def check(source: _Source) -> None:
+            for asked, why, remedy in source.limits.objections(settings):
+                raise ConfigError(f"party {self.name} refuses {asked}, since {why}; {remedy}")
+
+        self._each(check)
+
+    def _each(self, check: Callable[[_Source], None]) -> None:
+        """Let every document object, and say which one does."""
+        for source in self._sources:
+            try:
+                check(source)
+            except ConfigError as error:
+                if not source.title:
+                    raise
+                raise ConfigError(f"{error} ({source.title} says so)") from None
+
+
+def key_holders(consents: Mapping[str, Consent], parties: Iterable[str]) -> tuple[str, ...] | None:
+    """Parties of a run through whom a roster has ids matched, the first two; None: no roster."""
+    rosters = [consent.roster for consent in consents.values() if consent.roster is not None]
+    if not rosters:
+        return None
+    present = set(parties)
+    listed = rosters[0].charter.having("matching")
+    return tuple(name for name in listed if name in present)[:_HOLDERS]

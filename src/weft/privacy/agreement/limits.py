@@ -1,0 +1,74 @@
+"""What a federation or a site will compute, besides the terms on which sums are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from weft.errors import ConfigError
+from weft.losses import LOSSES
+from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.settings import Settings
+
+#: Stands for all neural runs among solvers.
+NETWORKS = "hyfem"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits on what is computed; None: no limit.
+
+    Attributes
+    ----------
+    losses, solvers
+        Those allowed.
+    most_problems
+        Problems that one run may train: values of λ, times one more than the folds. Each shows
+        sums of its own.
+    """
+
+    losses: tuple[str, ...] | None = None
+    solvers: tuple[str, ...] | None = None
+    most_problems: int | None = None
+
+    def __post_init__(self) -> None:
+        for what, given, known in (
+            ("losses", self.losses, LOSSES),
+            ("solvers", self.solvers, (*ALGORITHMS, NETWORKS)),
+        ):
+            if given is None:
+                continue
+            strange = [name for name in given if name not in known]
+            if strange or not given:
+                what_is_wrong = f"names '{strange[0]}'" if strange else "is empty"
+                raise ConfigError(f"{what} {what_is_wrong}; list some of {', '.join(known)}")
+        if self.most_problems is not None and self.most_problems < 1:
+            raise ConfigError(f"most_problems is {self.most_problems}; give a whole number above 0")
+
+    def objections(self, settings: Settings) -> Iterator[tuple[str, str, str]]:
+        """What a run asks beyond the limits, why that is too much, and what to do."""
+        if self.losses is not None and settings.loss not in self.losses:
+            allowed = " and ".join(self.losses)
+            yield (
+                f"loss = '{settings.loss}'",
+                f"only {allowed} may be used",
+                "choose one of them in [model]",
+            )
+        if self.solvers is not None:
+            # A run that goes on with HyFDCA when a party stays away asks for both.
+            asked = (settings.solver, *(("hyfdca",) if settings.hands_over else ()))
+            for solver in asked:
+                if solver not in self.solvers:
+                    allowed = " and ".join(self.solvers)
+                    yield (
+                        f"solver '{solver}'",
+                        f"only {allowed} may be used",
+                        "name one of them in [solver]",
+                    )
+        problems = len(settings.lambdas) * (settings.folds + 1)
+        if self.most_problems is not None and problems > self.most_problems:
+            yield (
+                f"{problems} problems ({len(settings.lambdas)} λ × {settings.folds + 1})",
+                f"at most {self.most_problems} may be trained in a run",
+                "list fewer values of lambda, or have fewer folds",
+            )

@@ -1,0 +1,223 @@
+"""What a party refuses to take part in, each in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import ConfigError
+from weft.guards.min_batch_across_runs import Change
+from weft.guards.terms import MODES, Matching, Terms
+from weft.matching.party_view import Seat
+from weft.privacy.agreement.limits import NETWORKS, Limits
+from weft.solvers.registry import algorithm_of
+from weft.solvers.settings import Settings
+
+
+def check_seat(terms: Terms, seat: Seat, party: str) -> None:
+    """Refuse a federation in which sums of this party would show too much."""
+    if seat.min_batch < terms.min_batch:
+        _refuse(
+            party,
+            f"a run with min_batch = {seat.min_batch}, because its own terms say "
+            f"{terms.min_batch}; raise that of the run",
+        )
+    small = seat.exposed & (seat.sizes < terms.min_batch)
+    if small.any():
+        _refuse(
+            party,
+            f"to train on {int(seat.sizes[small].sum())} samples in groups of fewer than "
+            f"min_batch = {terms.min_batch}; leave them out",
+        )
+    columns = np.bincount(seat.column_cohort, minlength=len(seat.column_sharers))
+    few = (seat.column_sharers > 1) & np.array(
+        [not terms.allows(n) for n in seat.column_sharers.tolist()], bool
+    )
+    if few.any():
+        _refuse_few(terms, party, f"{int(columns[few].sum())} features", seat.column_sharers[few])
+    check_sample_sums(terms, seat, party)
+
+
+def check_sample_sums(terms: Terms, seat: Seat, party: str) -> None:
+    """Refuse sums over samples, of training or joint prediction, that would show too much."""
+    shared = seat.sharers > 1
+    pairs = shared & np.array([not terms.allows(n) for n in seat.sharers.tolist()], bool)
+    if pairs.any():
+        _refuse_few(terms, party, f"{int(seat.sizes[pairs].sum())} samples", seat.sharers[pairs])
+    single = seat.fewest_foreign == 1
+    if single.any() and not terms.allow_one_column:
+        _refuse(
+            party,
+            f"sums over {int(seat.sizes[single].sum())} samples of which another holder lacks a "
+            "single column, whose values it could compute at once; bring more columns, or agree "
+            "on allow_one_column = true",
+        )
+    if seat.crossed.any() and not terms.allow_crossed_cells:
+        _refuse(
+            party,
+            f"sums over {int(seat.sizes[seat.crossed].sum())} samples of which some party has a "
+            "feature for other samples only, so that it could compute the cells it lacks; give it "
+            "these cells, or agree on allow_crossed_cells = true",
+        )
+
+
+def check_labels(terms: Terms, labelled: int, parties: int, party: str) -> None:
+    """Classes go to the coordinator under the same rule as losses: not those of too few."""
+    if not terms.allows_scalars(parties):
+        _refuse_scalars(terms, party, parties, "parties", "take part")
+    if not terms.allows_scalars(labelled):
+        _refuse_scalars(terms, party, labelled, "parties with labels", "bring labels")
+
+
+def check_scalars(terms: Terms, seat: Seat, party: str) -> None:
+    """Refuse scalars, such as losses, in sums over so few that the coordinator reads one's own."""
+    if not terms.allows_scalars(seat.n_parties):
+        _refuse_scalars(terms, party, seat.n_parties, "parties", "take part")
+    if seat.labelled.any() and not terms.allows_scalars(seat.label_parties):
+        _refuse_scalars(terms, party, seat.label_parties, "parties with labels", "bring labels")
+
+
+def _refuse_scalars(terms: Terms, party: str, count: int, who: str, remedy: str) -> NoReturn:
+    if count == 1:
+        _refuse(
+            party,
+            "to tell the coordinator its losses, which those of no other party hide since it alone "
+            "has labels; agree on allow_lone_labels = true, or let more bring labels",
+        )
+    if count == 2:
+        _refuse(
+            party,
+            f"to tell scalars such as losses in a sum over two {who} only; agree on allow_pairs = "
+            f"true, or let more {remedy}",
+        )
+    _refuse(
+        party,
+        f"to tell scalars such as losses in a sum over only {count} {who}; lower min_contributors "
+        f"= {terms.min_contributors}, or let more {remedy}",
+    )
+
+
+def check_matching(terms: Terms, matching: Matching, party: str) -> None:
+    """Refuse a way of matching that keeps ids less secret than agreed."""
+    if terms.matching == "oprf" and matching != "oprf":
+        _refuse(
+            party,
+            f"matching = '{matching}', under which whoever has the run secret can try out ids; use "
+            "'oprf'",
+        )
+
+
+def check_change(terms: Terms, change_of: Callable[[int], Change | None], party: str) -> None:
+    """Refuse a run that would show a few samples in its difference to earlier runs.
+
+    ``change_of`` says whom the runs would set apart in groups of fewer samples than it is given.
+    """
+    if terms.allow_small_changes or terms.min_batch == 1:
+        return
+    change = change_of(terms.min_batch)
+    if change is None:
+        return
+    _refuse(
+        party,
+        f"to train, because so few of its samples changed that the difference of two runs shows "
+        f"them ({change}); let at least min_batch = {terms.min_batch} of a group come or go "
+        "together, or none, or agree on allow_small_changes = true",
+    )
+
+
+def _refuse_few(terms: Terms, party: str, what: str, holders: NDArray[np.int64]) -> NoReturn:
+    fewest = int(holders.min())
+    if fewest == 2:
+        _refuse(
+            party,
+            f"sums over {what} that it shares with one other party, because each could compute "
+            "the other's part; agree on allow_pairs = true if that is meant",
+        )
+    _refuse(
+        party,
+        f"sums over {what} that only {fewest} parties share; lower min_contributors = "
+        f"{terms.min_contributors}, or bring more parties",
+    )
+
+
+def check_networks(terms: Terms, limits: Limits, party: str) -> None:
+    """Refuse neural runs, unless it is agreed that the coordinator sees networks."""
+    allowed = MODES.index(terms.coordinator_sees) >= MODES.index("weights")
+    if not (allowed and terms.allow_networks):
+        _refuse(
+            party,
+            "neural runs, which show the coordinator the weights of its own network; agree on "
+            "allow_networks = true and coordinator_sees = 'weights' if that is meant",
+        )
+    if limits.solvers is not None and NETWORKS not in limits.solvers:
+        _refuse(
+            party,
+            f"neural runs, since only {' and '.join(limits.solvers)} may be used; add "
+            f"'{NETWORKS}' to solvers if that is meant",
+        )
+
+
+def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> None:
+    """Refuse settings that go beyond the terms."""
+    asked = settings.coordinator_sees
+    if MODES.index(asked) > MODES.index(terms.coordinator_sees):
+        shows = {"weights": "the model's weights", "papers": "each party's feature sums"}[asked]
+        _refuse(
+            party,
+            f"coordinator_sees = '{asked}', which shows the coordinator {shows}; use "
+            f"'{terms.coordinator_sees}'",
+        )
+    if asked == "weights" and terms.coordinator_sees == "weights":
+        _check_totals(terms, seat, party)
+    if settings.cipher not in terms.ciphers:
+        _refuse(
+            party,
+            f"cipher = '{settings.cipher}'; choose one of {', '.join(terms.ciphers)}",
+        )
+    alone = algorithm_of(settings.solver).shown_alone(settings)
+    if alone and terms.min_contributors > 1 and seat.n_parties > 1:
+        _refuse(
+            party,
+            f"solver '{settings.solver}' with these options, which shows {alone} of a single "
+            "party; change the options, or the solver",
+        )
+    if settings.solver == "hyfdca":
+        bounds = settings.norms == "cohort" and settings.local == "safe"
+        if settings.local != "practical" and not bounds and not terms.allow_sample_norms:
+            remedy = "set norms = 'cohort'" if settings.local == "safe" else "use local = 'safe'"
+            _refuse(
+                party,
+                f"to share the norms of single samples; {remedy}, or agree on "
+                "allow_sample_norms = true",
+            )
+    if (
+        settings.groups > 1
+        and (seat.exposed & (seat.sizes < settings.groups * terms.min_batch)).any()
+    ):
+        _refuse(
+            party,
+            f"groups = {settings.groups}, which cuts some of its samples into parts of fewer than "
+            f"min_batch = {terms.min_batch}; use fewer groups",
+        )
+
+
+def _check_totals(terms: Terms, seat: Seat, party: str) -> None:
+    """A weight that the coordinator sees must be a sum over several parties."""
+    owned = seat.owned.copy()
+    if seat.bias_slot >= 0:
+        owned[seat.bias_slot] = False
+    few = [n < max(3, terms.min_contributors) for n in seat.column_sharers.tolist()]
+    lone = owned & np.array(few, bool)[seat.column_cohort]
+    if lone.any():
+        _refuse(
+            party,
+            f"coordinator_sees = 'weights', because {int(lone.sum())} of its features have fewer "
+            f"than three holders, so that their weights are sums over its samples; use 'nothing'",
+        )
+
+
+def _refuse(party: str, what: str) -> NoReturn:
+    raise ConfigError(f"party {party} refuses {what}")

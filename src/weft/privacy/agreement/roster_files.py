@@ -1,0 +1,118 @@
+"""Rosters and membership cards on disk: JSON, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from weft.crypto.keys.loading import read_identity
+from weft.crypto.keys.public_keys import check_names
+from weft.crypto.primitives.oprf import matching_key
+from weft.crypto.secrets import KEY_BYTES, PublicIdentity
+from weft.errors import ConfigError, WeftError
+from weft.privacy.agreement.signed_roster import Hex, SignedRoster, from_hex, to_hex
+from weft.storage.files import replacing
+
+T = TypeVar("T")
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a site tells of itself to whoever drafts the roster; nothing in it is secret.
+
+    It need not be signed: a site signs no roster that lists other keys of it than its own.
+
+    Attributes
+    ----------
+    name
+        The party.
+    signing, sealing
+        Its public identity.
+    matching_key
+        The public key of its matching key, for the role ``matching``.
+    """
+
+    format: Literal[1]
+    name: str
+    signing: Hex
+    sealing: Hex
+    matching_key: Hex | None = None
+
+    def __post_init__(self) -> None:
+        check_names([self.name])
+        keys = (self.signing, self.sealing, self.matching_key)
+        if any(key is not None and len(key) != KEY_BYTES for key in keys):
+            raise ConfigError(f"it has a key of '{self.name}' that is not {KEY_BYTES} bytes long")
+
+    @classmethod
+    def of_public(cls, name: str, public: PublicIdentity) -> Card:
+        """A card without a matching key, which takes the private keys."""
+        return cls(format=1, name=name, signing=Hex(public.signing), sealing=Hex(public.sealing))
+
+    @property
+    def identity(self) -> PublicIdentity:
+        return PublicIdentity(bytes(self.signing), bytes(self.sealing))
+
+
+class _RosterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    roster: dict[str, Any]
+    signatures: dict[str, Hex]
+
+
+def card_of(folder: Path, party: str) -> Card:
+    """The card of a party whose private keys are in a folder of keys."""
+    identity = read_identity(folder, party)
+    card = Card.of_public(party, identity.public)
+    return msgspec.structs.replace(card, matching_key=Hex(matching_key(identity).public))
+
+
+def read_roster(path: Path) -> SignedRoster:
+    """Read a roster; whether all have signed it is for `SignedRoster.insist` to say."""
+    return _read(path, _roster_of, "roster", "ask the member that sent it for the file again")
+
+
+def _roster_of(content: bytes) -> SignedRoster:
+    file = msgspec.json.decode(content, type=_RosterFile, dec_hook=from_hex)
+    return SignedRoster(file.roster, file.signatures)
+
+
+def write_roster(path: Path, roster: SignedRoster, *, new: bool = False) -> None:
+    """Write a roster; a ``new`` one does not take the place of a file."""
+    signatures = {name: Hex(signature) for name, signature in roster.signatures.items()}
+    _write(path, _RosterFile(dict(roster.content), signatures), new=new)
+
+
+def read_card(path: Path) -> Card:
+    """Read a membership card."""
+    return _read(path, _card_of, "membership card", "ask its site for it again")
+
+
+def _card_of(content: bytes) -> Card:
+    return msgspec.json.decode(content, type=Card, dec_hook=from_hex)
+
+
+def write_card(path: Path, card: Card) -> None:
+    """Write a membership card."""
+    _write(path, card, new=True)
+
+
+def _read(path: Path, decode: Callable[[bytes], T], kind: str, remedy: str) -> T:
+    try:
+        return decode(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"there is no {kind} {path}; correct the path, or {remedy}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, WeftError) as error:
+        raise ConfigError(f"{path} is damaged or no {kind} ({error}); {remedy}") from None
+
+
+def _write(path: Path, content: msgspec.Struct, *, new: bool) -> None:
+    if new and os.path.lexists(path):
+        raise ConfigError(f"{path} exists already; name another file, or delete it first")
+    with replacing(path) as draft:
+        packed = msgspec.json.encode(content, enc_hook=to_hex)
+        draft.write_bytes(msgspec.json.format(packed, indent=2) + b"\n")

@@ -1,0 +1,261 @@
+"""The signed roster of a federation: who belongs to it, in which roles, on which terms.
+
+It is agreed upon once and holds for many runs. `weft.matching.holding_map.Roster` is another thing: who
+holds which samples and features in one run.
+
+A roster counts only when every member has signed it. What is signed are the plain values of the
+file, in one order and without blanks: a file may be laid out anew, but no value can be changed,
+added or left out unnoticed, also none that a later version of Weft gives a default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Literal, Self, get_args
+
+import msgspec
+
+from weft.crypto.keys.public_keys import check_names
+from weft.crypto.primitives.oprf import matching_key
+from weft.crypto.secrets import KEY_BYTES, SIGNATURE_BYTES, Identity, PublicIdentity
+from weft.errors import ConfigError, ProtocolError
+from weft.guards.terms import Terms
+from weft.privacy.agreement.limits import Limits
+
+#: What a member may do: bring rows or columns, bring labels, hold a key for matching ids, get the
+#: model.
+Role = Literal["data", "labels", "matching", "model"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+#: Whether a member's signature is there and belongs to the roster and its key.
+SignatureState = Literal["signed", "missing", "wrong"]
+
+#: Says what is signed, so that no signature for another purpose can stand for one of a roster.
+_DOMAIN = b"weft roster 1\n"
+
+
+class Hex(bytes):
+    """Bytes that the file has as hex digits."""
+
+    def __repr__(self) -> str:
+        return f"Hex('{self.hex()}')"
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A member of a federation.
+
+    Attributes
+    ----------
+    name
+        Its name in every run.
+    signing, sealing
+        Its public identity: Ed25519 and X25519.
+    roles
+        What it may do.
+    most_rows
+        The most rows that it may match, in all its tiles together; None: no limit.
+    matching_key
+        Public key (ristretto255) against which its answers in matching are proved; only for the
+        role ``matching``.
+    """
+
+    name: str
+    signing: Hex
+    sealing: Hex
+    roles: tuple[Role, ...]
+    most_rows: int | None = None
+    matching_key: Hex | None = None
+
+    def __post_init__(self) -> None:
+        who = f"member '{self.name}'"
+        if len(self.signing) != KEY_BYTES or len(self.sealing) != KEY_BYTES:
+            raise ConfigError(f"{who} needs two public keys of {KEY_BYTES} bytes")
+        if not self.roles or len(set(self.roles)) != len(self.roles):
+            raise ConfigError(f"{who} needs roles, each once, of {', '.join(ROLES)}")
+        if "labels" in self.roles and "data" not in self.roles:
+            raise ConfigError(f"{who} has the role labels without data; labels come with samples")
+        if ("matching" in self.roles) != (self.matching_key is not None):
+            raise ConfigError(f"{who} needs both the role matching and a matching_key, or neither")
+        if self.matching_key is not None and len(self.matching_key) != KEY_BYTES:
+            raise ConfigError(f"{who} needs a matching_key of {KEY_BYTES} bytes")
+        if self.most_rows is not None and self.most_rows < 1:
+            raise ConfigError(f"{who} has most_rows {self.most_rows}; give at least 1, or null")
+
+    @property
+    def identity(self) -> PublicIdentity:
+        """The keys that it is known by."""
+        return PublicIdentity(bytes(self.signing), bytes(self.sealing))
+
+
+class Charter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the members agree on.
+
+    Attributes
+    ----------
+    federation
+        Name of the federation.
+    members
+        In the order in which they are listed everywhere; the first makes run secrets.
+    terms
+        What every run keeps to.
+    limits
+        What runs may compute.
+    """
+
+    format: Literal[1]
+    federation: str
+    members: tuple[Member, ...]
+    terms: Terms
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        if not self.federation.strip() or not self.federation.isprintable():
+            raise ConfigError(f"{self.federation!a} cannot be a federation's name; use letters")
+        check_names([member.name for member in self.members])
+        owners: dict[bytes, str] = {}
+        for member in self.members:
+            # One that is listed under two names would sign for two.
+            for key in (member.signing, member.sealing):
+                if owners.setdefault(bytes(key), member.name) != member.name:
+                    raise ConfigError(
+                        f"'{owners[bytes(key)]}' and '{member.name}' have the same public key; "
+                        "every member has keys of its own"
+                    )
+        for role, why in (("labels", "bring labels"), ("model", "get the model")):
+            if not self.having(role):
+                raise ConfigError(f"no member may {why}; give one the role {role}")
+        if self.terms.matching == "oprf" and not self.having("matching"):
+            raise ConfigError(
+                "matching = 'oprf' needs members that hold a matching key; give them the role "
+                "matching"
+            )
+
+    def having(self, role: str) -> tuple[str, ...]:
+        """Names of the members with a role."""
+        return tuple(member.name for member in self.members if role in member.roles)
+
+
+@dataclass(frozen=True)
+class SignedRoster:
+    """A charter and the members' signatures, as the file has them.
+
+    `draft` makes one that nobody has signed; `weft.privacy.agreement.roster_files` reads and writes them.
+
+    Parameters
+    ----------
+    content
+        The charter in plain values, just as the file has it.
+    signatures
+        Ed25519 signatures by member.
+    """
+
+    content: Mapping[str, Any]
+    signatures: Mapping[str, bytes]
+
+    def __post_init__(self) -> None:
+        members = self.members
+        for name, signature in self.signatures.items():
+            if name not in members:
+                raise ConfigError(f"it has a signature of '{name}', who is no member")
+            if len(signature) != SIGNATURE_BYTES:
+                raise ConfigError(f"the signature of '{name}' is not {SIGNATURE_BYTES} bytes long")
+
+    @classmethod
+    def draft(cls, charter: Charter) -> Self:
+        """A roster that nobody has signed yet, with every value written out."""
+        return cls(msgspec.json.decode(msgspec.json.encode(charter, enc_hook=to_hex)), {})
+
+    @cached_property
+    def charter(self) -> Charter:
+        """What the members agree on."""
+        return msgspec.convert(self.content, Charter, dec_hook=from_hex)
+
+    @cached_property
+    def members(self) -> dict[str, Member]:
+        """The members by name, in their order."""
+        return {member.name: member for member in self.charter.members}
+
+    @cached_property
+    def signed_bytes(self) -> bytes:
+        """What every member signs."""
+        return _DOMAIN + msgspec.json.encode(self.content, order="sorted")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """128 bits of what is signed, in groups of four digits, to compare over the telephone."""
+        digits = blake2b(self.signed_bytes, digest_size=16, person=b"weft roster").hexdigest()
+        return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
+
+    def states(self) -> dict[str, SignatureState]:
+        """Every member's signature, checked."""
+        return {name: self._state(name) for name in self.members}
+
+    def _state(self, name: str) -> SignatureState:
+        if name not in self.signatures:
+            return "missing"
+        try:
+            self.members[name].identity.verify(self.signed_bytes, self.signatures[name])
+        except ProtocolError:
+            return "wrong"
+        return "signed"
+
+    def signed_by(self, name: str, identity: Identity) -> SignedRoster:
+        """The roster with one more signature; ``identity`` must be the one that it lists."""
+        if name not in self.members:
+            raise ConfigError(
+                f"'{name}' is no member of '{self.charter.federation}', which has "
+                f"{', '.join(self.members)}; correct the name"
+            )
+        if identity.public != self.members[name].identity:
+            raise ConfigError(
+                f"the roster lists other keys of '{name}' than its own, which are "
+                f"{identity.public.fingerprint}; do not sign it, and have it drafted again"
+            )
+        key = self.members[name].matching_key
+        if key is not None and key != matching_key(identity).public:
+            raise ConfigError(
+                f"the roster lists another matching key of '{name}' than its own; do not sign it, "
+                "and have it drafted again from the card that 'weft federation join' makes"
+            )
+        signature = identity.sign(self.signed_bytes)
+        return replace(self, signatures={**self.signatures, name: signature})
+
+    def insist(self) -> None:
+        """Refuse a roster that not every member has signed."""
+        states = self.states()
+        missing = [name for name, state in states.items() if state == "missing"]
+        wrong = [name for name, state in states.items() if state == "wrong"]
+        if not missing and not wrong:
+            return
+        faults = [f"{_names(missing)} did not sign it"] if missing else []
+        if wrong:
+            faults.append(
+                f"the signature of {_names(wrong)} does not belong to this content and key"
+            )
+        raise ConfigError(
+            f"the roster of '{self.charter.federation}' does not count: {', and '.join(faults)}; "
+            "every member must sign it as it is, with 'weft federation sign'"
+        )
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def to_hex(value: object) -> str:
+    """For msgspec: how `Hex` is written."""
+    if isinstance(value, Hex):
+        return value.hex()
+    raise TypeError(f"a roster holds no {type(value).__name__}")
+
+
+def from_hex(kind: type, value: object) -> Hex:
+    """For msgspec: how `Hex` is read."""
+    # fromhex alone would skip blanks.
+    if kind is Hex and isinstance(value, str) and re.fullmatch("([0-9a-f]{2})+", value):
+        return Hex(bytes.fromhex(value))
+    raise ValueError("expected hex digits in lower case")

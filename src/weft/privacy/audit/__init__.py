@@ -1,0 +1,1 @@
+"""Audits of recorded runs: what each side saw, and what it could read of that."""

@@ -1,0 +1,138 @@
+"""Evidence for an audit: what bytes give away by themselves, and whose slots a message names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.ciphers.block_format import Block, words_of
+from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.protocol.message import Message, Value
+
+#: Numbers in fixed point stay below this, encrypted words hardly ever do: one in 2^13.
+_SMALL = np.uint64(1 << 50)
+#: So many small words are no accident any more.
+_SUSPICIOUS = 4
+#: A masked scalar is this small once in 2^55.
+_SMALL_SCALAR = 1 << 88
+_SCALAR = SCALAR_BYTES
+#: Axis of each kind of sum.
+_AXIS = {"z": "rows", "alpha": "rows", "delta": "rows", "v": "columns"}
+#: Ciphers whose blocks are no 64-bit words.
+_CHUNKS = ("bfv", "paillier")
+
+
+class Words:
+    """Counts the words of blocks, and those of them that look like plain numbers."""
+
+    def __init__(self) -> None:
+        self._few = self._small = 0
+
+    def readable(self, block: Block, *, total: bool) -> bool:
+        """Whether most words of a block, or of many small blocks, look like plain numbers.
+
+        Parameters
+        ----------
+        block
+            Under a cipher that works on words; of others only the header can tell.
+        total
+            The coordinator's total, which is zero, and may be seen to be, where nobody has
+            contributed yet.
+        """
+        if block.cipher in _CHUNKS:
+            return False
+        words = words_of(block, "a block").ravel()
+        if total:
+            words = words[words != 0]
+            if len(words) and not block.carried.labels.any():
+                return True
+        small = int((words + _SMALL < _SMALL + _SMALL).sum())
+        if len(words) >= _SUSPICIOUS:
+            return small >= _SUSPICIOUS and 2 * small > len(words)
+        self._few += len(words)
+        self._small += small
+        return self._small >= _SUSPICIOUS and 2 * self._small > self._few
+
+
+def is_masked(scalars: bytes, request: Message) -> bool:
+    """Whether scalars that answer a request carry masks: somebody shares some, and it shows."""
+    peers = request.get("peers")
+    if not isinstance(peers, np.ndarray) or not len(peers):
+        return False
+    for at in range(0, len(scalars), _SCALAR):
+        value = int.from_bytes(scalars[at : at + _SCALAR], "big")
+        if (value + _SMALL_SCALAR) % (1 << (8 * _SCALAR)) < 2 * _SMALL_SCALAR:
+            return False
+    return True
+
+
+class Seats:
+    """Which slots belong to which party, from the messages that matched them."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, Message] = {}
+        self._shared: dict[str, dict[str, int]] = {}
+
+    def take_tokens(self, party: str, reply: Message) -> None:
+        """A party announces what it holds."""
+        self._tokens[party] = reply
+
+    def take_seat(self, party: str, seat: Message) -> bool:
+        """A party is told its slots; whether they stand for its own tokens, one by one."""
+        counts = {"rows": "n_shared_rows", "columns": "n_shared_columns"}
+        self._shared[party] = {axis: _whole(seat.get(field)) for axis, field in counts.items()}
+        tokens = self._tokens.pop(party, {})
+        starts, columns = seat.get("cohort_start"), seat.get("column_cohort")
+        if not isinstance(starts, np.ndarray) or not isinstance(columns, np.ndarray):
+            return False
+        sizes = np.bincount(columns) if len(columns) else columns
+        bias = _whole(seat.get("bias_slot"), -1)
+        if 0 <= bias < len(columns):
+            # Nobody has a token of the constant column.
+            sizes[columns[bias]] -= 1
+        return _own(tokens, seat, "row", np.diff(starts)) and _own(tokens, seat, "column", sizes)
+
+    def shared(self, party: str, axis: str) -> int:
+        """How many slots of an axis a party shares with others."""
+        return self._shared.get(party, {}).get(axis, 0)
+
+    def owns(self, party: str, block: Block, slots: Value | None) -> bool:
+        """Whether a block is about slots of the party only."""
+        shared = self.shared(party, _AXIS[block.kind])
+        if slots is None:
+            return block.slots <= shared
+        if not isinstance(slots, np.ndarray) or slots.ndim != 1:
+            return False
+        # A cipher of whole chunks names slots that changed, and sends them with all others.
+        if block.cipher not in _CHUNKS and len(slots) != block.slots:
+            return False
+        inside = bool(((slots >= 0) & (slots < shared)).all())
+        return inside and len(np.unique(slots)) == len(slots)
+
+
+def _own(tokens: Message, seat: Message, axis: str, sizes: NDArray[Any]) -> bool:
+    """Whether every cohort of a seat has as many of the party's own tokens as slots."""
+    told = tokens.get(f"{axis}s")
+    tiles = _whole(seat.get(f"n_tile_{axis}_cohorts"))
+    parts = [seat.get(f"tile_{axis}_cohorts.{i}") for i in range(tiles)]
+    counts = tokens.get(f"{axis}_counts")
+    if not isinstance(told, np.ndarray) or not isinstance(counts, np.ndarray):
+        return False
+    found = [part for part in parts if isinstance(part, np.ndarray)]
+    if [len(part) for part in found] != counts.tolist() or len(told) != counts.sum():
+        return False
+    cohorts: NDArray[Any] = np.concatenate(found) if found else np.zeros(0, np.int64)
+    kept = cohorts >= 0
+    pairs = np.array(sorted(set(zip(told[kept].tolist(), cohorts[kept].tolist(), strict=True))))
+    if not len(pairs):
+        return not sizes.any()
+    # A token that lies in several tiles is of one cohort.
+    if len(np.unique(pairs[:, 0])) < len(pairs) or pairs[:, 1].max() >= len(sizes):
+        return False
+    return bool((np.bincount(pairs[:, 1].astype(np.int64), minlength=len(sizes)) == sizes).all())
+
+
+def _whole(value: Value | None, default: int = 0) -> int:
+    return int(value) if isinstance(value, int | np.integer) else default

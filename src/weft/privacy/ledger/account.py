@@ -1,0 +1,304 @@
+"""A run under way in a party's ledger: nothing is sent or used before it is booked.
+
+Sums are booked ahead of their time, some dozens at once, and what was not needed is taken back at
+the end. So a run that is killed has at least as much in the ledger as it showed, and the files are
+written a few times in a run, not once for every sum. Other runs may be under way in the same file:
+each adds what it books and takes back no more than its own, and counts what the others have booked.
+
+A run that is taken up again after an interruption books nothing that it remembers to have booked.
+The file is written before the memory, and taken back from after it: an interruption in between
+leaves more in the ledger than there was, never less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.ciphers.cipher import Cipher
+from weft.crypto.randomness_log import Draws
+from weft.errors import ConfigError
+from weft.guards.min_batch_across_runs import Change
+from weft.matching.party_view import Seat
+from weft.privacy.ledger.attendance import Attendance
+from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Ints, Kind, Pages, Run
+from weft.storage.files import StorageError
+from weft.sums.sum_counter import Tally
+
+#: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.
+Objection = Callable[[Callable[[int], Change | None]], None]
+
+#: So many sums are booked ahead at least, and this share of what there were so far.
+_AHEAD, _SHARE = 64, 4
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where parties keep their ledgers, and what this federation is called in them."""
+
+    folder: Path
+    federation: str = ""
+
+    def book(self, party: str) -> Book:
+        """The file of a party."""
+        return Book(self.folder, party)
+
+
+class Account:
+    """What one run of one party comes to.
+
+    Parameters
+    ----------
+    ledger, party
+        Whose file it is; it is read at once, so that a damaged one stops a run before it begins.
+    strict
+        Whether the party stops before another one has got as many sums about a sample, over all
+        runs, as it lacks columns.
+    draws
+        Remembers what this run has written; None: remembers it as long as it lives.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        party: str,
+        kind: Kind,
+        *,
+        strict: bool = False,
+        draws: Draws | None = None,
+    ) -> None:
+        book = self._book = ledger.book(party)
+        self._strict = strict
+        self._kind, self._federation = kind, ledger.federation
+        self._draws = Draws() if draws is None else draws
+        known = self._draws.take("ledger run", lambda: f"{uuid4().hex} {_now()}".encode())
+        self._run_id, self._began = known.decode().split()
+        self.solver = ""
+        pages = self._pages = book.read()
+        self._key = None if pages is None else pages.key
+        self._tally: Tally | None = None
+        self._attendance: Attendance | None = None
+        self._object: Objection | None = None
+        self._begun = self._noted = False
+
+    def open(self, seat: Seat, ids: Sequence[NDArray[np.object_]], tally: Tally) -> None:
+        """Follow a tally of the rows of a seat, whose ids are given tile by tile."""
+        rows = seat.n_shared_rows
+        self._ids = _shared_ids(seat, ids)
+        self._hashes: Hashes | None = None
+        self._seat = seat
+        cohort = seat.row_cohort[:rows]
+        self._foreign = seat.foreign[cohort]
+        self._fewest = seat.fewest_foreign[cohort]
+        self._tally = tally
+        #: Sums that the file already allows for, and what it holds of this run per row.
+        self._room_received = self._room_shown = 0
+        self._booked = np.zeros((2, rows), np.int64)
+        #: What other runs have shown or booked, as it was at the last booking; nothing is shown
+        #: before the first one.
+        self._shown_elsewhere = np.zeros(rows, np.int64)
+        tally.booking = self._keep_ahead
+
+    def attend(self, attendance: Attendance | None, objecting: Objection) -> None:
+        """Take down who takes part; None: others see no feature sum with any of these samples.
+
+        ``objecting`` is asked at once whether this run may stand beside those before it, and again
+        before the first feature sum is sent: others may have come in between.
+        """
+        self._attendance, self._object = attendance, objecting
+        self._once("objection", lambda: self._refuse_change(self._pages))
+
+    def _refuse_change(self, pages: Pages | None) -> bytes:
+        who = self._attendance
+        if pages is not None and who is not None and self._object is not None:
+            self._object(lambda at_least: pages.change(who, at_least))
+        return b""
+
+    def _once(self, what: str, work: Callable[[], bytes]) -> bytes:
+        """Do something with the file, unless this run did it before it was interrupted.
+
+        What was refused then is refused again, whatever the file holds now.
+        """
+
+        def attempt() -> bytes:
+            try:
+                return b"+" + work()
+            except ConfigError as error:
+                return b"-" + str(error).encode()
+
+        outcome = self._draws.take(f"ledger {what}", attempt)
+        if outcome[:1] == b"-":
+            raise ConfigError(outcome[1:].decode())
+        return outcome[1:]
+
+    def note_attendance(self) -> None:
+        """Write down who takes part, before the first feature sum is sent."""
+        who = self._attendance
+        if who is None or self._noted:
+            return
+        self._once("attendance", lambda: self._write_attendance(who))
+        self._noted = self._begun = True
+
+    def _write_attendance(self, who: Attendance) -> bytes:
+        with self._book.locked():
+            pages = self._open_pages()
+            self._refuse_change(pages)
+            pages.remember(who, self._began)
+            self._put(pages, self._run(self._booked, None, who))
+        return b""
+
+    def _keep_ahead(self) -> None:
+        """Book more where the sums have used up what was booked."""
+        tally = self._tally
+        assert tally is not None
+        received, shown = tally.opened.most, tally.most_shown
+        fits = received <= self._room_received and shown <= self._room_shown
+        # Other runs may have taken back since what would be too much with theirs.
+        if fits and not (self._strict and self._exposed(tally.shown).any()):
+            return
+        room_received, room_shown = self._room_received, self._room_shown
+        if received > room_received:
+            room_received = received + max(_AHEAD, received // _SHARE)
+        if shown > room_shown:
+            room_shown = shown + max(_AHEAD, shown // _SHARE)
+        ahead = (
+            tally.received + max(0, room_received - received),
+            tally.shown + max(0, room_shown - shown) * tally.reach,
+        )
+        counts: Ints = np.stack(ahead)
+        elsewhere = self._once("booking", lambda: self._write(counts, ended=None))
+        self._booked, self._begun = counts, True
+        if self._strict:
+            self._shown_elsewhere = np.frombuffer(elsewhere, np.int64)
+        self._room_received, self._room_shown = room_received, room_shown
+
+    def _exposed(self, shown: Ints) -> NDArray[np.bool_]:
+        """Rows of which another party would have as many sums as it lacks columns."""
+        total: Ints = self._shown_elsewhere + shown
+        return (self._fewest > 0) & (total >= self._fewest)
+
+    def _refuse_exposure(self, shown: Ints) -> None:
+        """Stop before a sum is sent that would let another party work out columns."""
+        known = self._exposed(shown)
+        if known.any():
+            raise ConfigError(
+                f"party {self._book.party} refuses to show more sums about {int(known.sum())} of "
+                "its samples: with those of earlier runs, and those that runs under way have "
+                "booked, another party would have as many as it lacks columns; train with fewer "
+                "sums (weft check says how), one run after the other, or set allow_exposure = true "
+                "in its policy"
+            )
+
+    def close(self) -> None:
+        """Put the true numbers in the place of what was booked ahead."""
+        tally = self._tally
+        if tally is None or not (self._room_received or self._room_shown or self._noted):
+            return
+        tally.booking = None
+        if self._draws.finish():
+            self._write(np.stack([tally.received, tally.shown]), ended=_now())
+        self._tally = None
+
+    def _write(self, counts: Ints, *, ended: str | None) -> bytes:
+        """Add to the file what has come since this run wrote to it last.
+
+        Returns what other runs have shown or booked.
+        """
+        with self._book.locked():
+            pages = self._open_pages()
+            hashes = pages.hashes(self._ids) if self._hashes is None else self._hashes
+            if self._strict and ended is None and self._tally is not None:
+                self._shown_elsewhere = pages.of(hashes)[1] - self._booked[1]
+                self._refuse_exposure(self._tally.shown)
+            change = counts - self._booked
+            pages.add(hashes, change[0], change[1], self._foreign, self._fewest)
+            self._put(pages, self._run(counts, ended, self._attendance if self._noted else None))
+            # Not before: what was not written has another key the next time.
+            self._hashes = hashes
+        return self._shown_elsewhere.tobytes() if self._strict else b""
+
+    def _put(self, pages: Pages, run: Run) -> None:
+        pages.note(run)
+        self._book.write(pages)
+        self._key = pages.key
+
+    def _open_pages(self) -> Pages:
+        """What the file holds now, with what other runs have added to it."""
+        pages = self._book.read()
+        if pages is None:
+            if self._key is not None or self._begun:
+                raise StorageError(
+                    f"the ledger {self._book.path} has gone in the middle of a run; put it back, "
+                    "then start again"
+                )
+            return Pages.new()
+        # What this run has booked must be there to be taken back.
+        mine = not self._begun or any(run.id == self._run_id for run in pages.runs)
+        if not mine or self._key not in (None, pages.key):
+            raise StorageError(
+                f"another ledger was put in the place of {self._book.path} in the middle of a "
+                "run; put the right one back, then start again"
+            )
+        return pages
+
+    def _run(self, counts: Ints, ended: str | None, who: Attendance | None) -> Run:
+        seat = self._seat
+        starts = seat.shared_rows
+        cohorts = [
+            Cohort(
+                samples=int(end - begin),
+                holders=int(seat.sharers[place]),
+                foreign=int(seat.foreign[place]),
+                fewest=int(seat.fewest_foreign[place]),
+                received=int(counts[0, begin:end].max(initial=0)),
+                shown=int(counts[1, begin:end].max(initial=0)),
+            )
+            for place, (begin, end) in enumerate(pairwise(starts.tolist()))
+        ]
+        return Run(
+            id=self._run_id,
+            began=self._began,
+            ended=ended,
+            kind=self._kind,
+            federation=self._federation,
+            solver=self.solver,
+            cohorts=tuple(cohorts),
+            exposed=0 if who is None else int((who.places > 0).sum()),
+        )
+
+
+def count_sums(cipher: Cipher, seat: Seat) -> Tally:
+    """Let a party's cipher count the sums over its shared rows."""
+    others = seat.computing - seat.labelled > 0
+    tally = Tally(others[seat.row_cohort[: seat.n_shared_rows]], whole=cipher.name == "bfv")
+    cipher.tally = tally
+    return tally
+
+
+def spent_before(pages: Pages, seat: Seat, ids: Sequence[NDArray[np.object_]]) -> Ints:
+    """(2 × shared cohorts of a seat) sums received and shown of one of their samples so far."""
+    spent = pages.of(pages.hashes(_shared_ids(seat, ids)))
+    starts = seat.shared_rows[:-1]
+    if not len(starts):
+        return np.zeros((2, 0), np.int64)
+    return np.stack([np.maximum.reduceat(counts, starts) for counts in spent])
+
+
+def _shared_ids(seat: Seat, ids: Sequence[NDArray[np.object_]]) -> NDArray[np.object_]:
+    """Ids of the shared rows of a seat, from those of its tiles."""
+    names = np.full(seat.n_rows, "", dtype=object)
+    for tile, slots in zip(ids, seat.tile_rows, strict=True):
+        held = slots >= 0
+        names[slots[held]] = tile[held]
+    return names[: seat.n_shared_rows]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

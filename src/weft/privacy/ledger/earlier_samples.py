@@ -1,0 +1,144 @@
+"""Which samples took part in the last runs, so that the next one can be compared with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.guards.min_batch_across_runs import standing_alone
+
+Hashes = NDArray[np.uint64]
+Bools = NDArray[np.bool_]
+Places = NDArray[np.int32]
+
+#: Runs over different samples that are remembered; equal ones take one place.
+MOST_RUNS = 8
+
+
+@dataclass
+class Memory:
+    """Who took part in the last runs.
+
+    Attributes
+    ----------
+    runs
+        When each began, the last one at the end.
+    sample
+        Keyed hashes, ascending, of all who are remembered.
+    places
+        (runs × samples) zero: took no part; k: in cohort k − 1 of the run, in feature sums that
+        others saw; −k: in that cohort, but in no such sums.
+    """
+
+    runs: list[str]
+    sample: Hashes
+    places: Places
+
+    @classmethod
+    def new(cls) -> Memory:
+        """No run yet."""
+        return cls([], np.zeros(0, np.uint64), np.zeros((0, 0), np.int32))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], name: str) -> Memory | None:
+        """The inverse of :meth:`to_arrays`; None: that is no memory."""
+        found = [arrays.get(f"{name}.{part}") for part in ("runs", "sample", "places")]
+        runs, sample, places = found
+        if runs is None or sample is None or places is None:
+            return None
+        whole = (
+            runs.dtype.kind == "U"
+            and runs.ndim == 1
+            and sample.dtype == np.uint64
+            and sample.ndim == 1
+            and bool((sample[1:] > sample[:-1]).all())
+            and places.dtype == np.int32
+            and places.shape == (len(runs), len(sample))
+        )
+        return cls(runs.tolist(), sample, places) if whole else None
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """For a file."""
+        return {
+            f"{name}.runs": np.array(self.runs, dtype="U32"),
+            f"{name}.sample": self.sample,
+            f"{name}.places": self.places,
+        }
+
+    @property
+    def sizes(self) -> list[tuple[str, int]]:
+        """When each run began, and how many samples others saw feature sums of."""
+        return [
+            (began, int((places > 0).sum()))
+            for began, places in zip(self.runs, self.places, strict=True)
+        ]
+
+    def remember(self, samples: Hashes, places: Places, began: str) -> None:
+        """Take down who takes part in a run that others see feature sums of."""
+        everybody, all_places = self._with(samples, places)
+        here = all_places != 0
+        same = [k for k in range(len(self.runs)) if (here[k] == here[-1]).all()]
+        for number in same:
+            shown = all_places[number] > 0
+            all_places[-1] = np.where(shown, np.abs(all_places[-1]), all_places[-1])
+        kept = [k for k in range(len(self.runs)) if k not in same][1 - MOST_RUNS :]
+        self.runs = [*(self.runs[k] for k in kept), began]
+        all_places = all_places[[*kept, -1]]
+        known = all_places.any(axis=0)
+        self.sample, self.places = everybody[known], all_places[:, known]
+
+    def set_apart(
+        self, samples: Hashes, places: Places, at_least: int
+    ) -> tuple[str, Hashes, Hashes] | None:
+        """Whom a run over these samples would set apart in groups of fewer than ``at_least``.
+
+        Returns an earlier run, by when it began, and who of them has come and who has gone since.
+        """
+        if not self.runs:
+            return None
+        everybody, all_places = self._with(samples, places)
+        # Who was never in a sum that others saw is nobody's to find.
+        shown = (all_places > 0).any(axis=0)
+        everybody, all_places = everybody[shown], all_places[:, shown]
+        present = all_places != 0
+        alone = standing_alone(present, _cohorts(all_places), at_least)
+        if not alone.any():
+            return None
+        for number in reversed(range(len(self.runs))):
+            changed = alone & (present[number] != present[-1])
+            if changed.any():
+                came = changed & present[-1]
+                return self.runs[number], everybody[came], everybody[changed & ~came]
+        raise AssertionError("whoever stands alone was away from some run")
+
+    def _with(self, samples: Hashes, places: Places) -> tuple[Hashes, Places]:
+        """Everybody, and their places in all runs with one more at the end."""
+        everybody: Hashes = np.union1d(self.sample, samples)
+        found = np.zeros((len(self.runs) + 1, len(everybody)), np.int32)
+        found[:-1, np.searchsorted(everybody, self.sample)] = self.places
+        found[-1, np.searchsorted(everybody, samples)] = places
+        return everybody, found
+
+
+def _cohorts(places: Places) -> NDArray[np.int64]:
+    """The cohort of each sample in the last run; of those who are gone, the one of their cohort.
+
+    Where the rest of a cohort is spread over several now, or nobody is left of it, those who are
+    gone stay for themselves: whoever knows the others may not know them.
+    """
+    *earlier, now = np.abs(places).astype(np.int64)
+    found: NDArray[np.int64] = now.copy()
+    for number, run in reversed(list(enumerate(earlier, start=1))):
+        gone = (found == 0) & (run != 0)
+        stayed = (now != 0) & (run != 0)
+        links = np.unique(np.stack([run[stayed], now[stayed]]), axis=1)
+        cohorts, first, heirs = np.unique(links[0], return_index=True, return_counts=True)
+        # No cohort of now has a negative number.
+        home = -(np.arange(run.max(initial=0) + 1) * (len(earlier) + 1) + number)
+        home[cohorts[heirs == 1]] = links[1][first[heirs == 1]]
+        found[gone] = home[run[gone]]
+    return found

@@ -1,0 +1,278 @@
+"""What a run would show to whom, before anything is sent: views, forecast and what was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from weft.guards.min_batch_across_runs import Change
+from weft.guards.terms import Terms
+from weft.matching.holding_map import Roster
+from weft.privacy.ledger.forecast import Forecast, alternatives, forecast
+from weft.privacy.ledger.holder_views import View, views_of
+from weft.privacy.ledger.ledger_file import Ints
+from weft.solvers.settings import Settings
+
+#: Whether as many sums have been seen as columns are foreign: already, by the forecast, by what
+#: forecasts err, by the limits of the run, or not at all.
+Standing = Literal["reached before", "likely", "close", "possible", "not reached"]
+#: Forecasts are right to within this factor.
+ERROR = 3
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """A view, and how many sums it will have.
+
+    Attributes
+    ----------
+    spent
+        Sums that the receiver got in earlier runs, according to its ledger.
+    likely, most
+        Sums of this run; None: nothing limits them.
+    """
+
+    view: View
+    spent: int
+    likely: int
+    most: int | None
+
+    @property
+    def standing(self) -> Standing:
+        columns = self.view.columns
+        if self.spent >= columns:
+            return "reached before"
+        if self.spent + self.likely >= columns:
+            return "likely"
+        if self.most is not None and self.spent + self.most < columns:
+            return "not reached"
+        return "close" if self.spent + ERROR * self.likely >= columns else "possible"
+
+    @property
+    def reached(self) -> bool:
+        """Whether the foreign columns must count as known after this run."""
+        return self.standing in ("reached before", "likely", "close")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to train, and what it would take.
+
+    ``enough`` has those who would get as many sums as they lack columns, of some samples at
+    least, and ``perhaps`` those who would if the forecast is too low.
+    """
+
+    what: str
+    solver: str
+    likely: int
+    enough: tuple[str, ...]
+    perhaps: tuple[str, ...]
+
+    @classmethod
+    def of(cls, what: str, solver: str, ahead: Forecast, found: Sequence[Exposure]) -> Way:
+        """Who is reached, in which way."""
+        sure = dict.fromkeys(e.view.receiver for e in found if e.reached and e.standing != "close")
+        close = dict.fromkeys(e.view.receiver for e in found if e.standing == "close")
+        perhaps = tuple(party for party in close if party not in sure)
+        return cls(what, solver, ahead.likely, tuple(sure), perhaps)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """All that a run would show.
+
+    Attributes
+    ----------
+    exposures
+        Who gets sums over samples with columns that are foreign to it.
+    pairs
+        Two parties that hold samples as the only ones, their number, and which of the two get
+        sums.
+    learners
+        Party to the number of its samples whose labels it has not, but will learn.
+    shared_columns
+        Number of holders to the number of columns that have so many.
+    crossed
+        Samples of which a party could compute cells that it does not hold, because it has the
+        sample and, elsewhere, the feature.
+    label_holders
+        Parties with labels, whose losses the coordinator gets as a sum.
+    groups
+        Groups of samples that the same parties hold: the coordinator knows all their sizes.
+    released
+        Problems whose finished weights everybody knows who gets the model.
+    ways
+        What the run would take as planned, and in other ways.
+    changes
+        Party to those of its samples that differences between runs would show.
+    """
+
+    parties: tuple[str, ...]
+    solver: str
+    terms: Terms
+    coordinator_sees: str
+    samples: int
+    left_out: int
+    forecast: Forecast
+    exposures: tuple[Exposure, ...]
+    pairs: tuple[tuple[str, str, int, tuple[str, ...]], ...]
+    learners: dict[str, int]
+    shared_columns: dict[int, int]
+    crossed: int
+    label_holders: tuple[str, ...]
+    groups: int
+    released: int
+    ways: tuple[Way, ...]
+    changes: dict[str, Change]
+    has_ledger: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "terms": {name: getattr(self.terms, name) for name in self.terms.__struct_fields__},
+            "coordinator_sees": self.coordinator_sees,
+            "left_out_by_min_batch": self.left_out,
+            "forecast": asdict(self.forecast),
+            "exposures": [
+                {
+                    **{k: v for k, v in asdict(exposure.view).items() if k != "cohorts"},
+                    "about": list(exposure.view.about),
+                    "cohorts": list(exposure.view.cohorts),
+                    "spent": exposure.spent,
+                    "likely": exposure.likely,
+                    "most": exposure.most,
+                    "standing": exposure.standing,
+                }
+                for exposure in self.exposures
+            ],
+            "pairs": [
+                {"parties": [one, other], "samples": samples, "receivers": list(receivers)}
+                for one, other, samples, receivers in self.pairs
+            ],
+            "learn_labels": self.learners,
+            "columns_by_holders": {str(k): v for k, v in self.shared_columns.items()},
+            "coordinator": {
+                "groups": self.groups,
+                "losses_of": list(self.label_holders),
+            },
+            "ways": [asdict(way) for way in self.ways],
+            "small_changes": {party: asdict(change) for party, change in self.changes.items()},
+            "ledger": self.has_ledger,
+        }
+
+
+def outlook(
+    roster: Roster,
+    settings: Settings,
+    terms: Terms,
+    *,
+    classes: int,
+    mean_square: float,
+    unit_rows: bool = False,
+    spent: Mapping[str, Ints] | None = None,
+    changes: Mapping[str, Change] | None = None,
+) -> Outlook:
+    """Look ahead at a run.
+
+    Parameters
+    ----------
+    settings
+        With the solver that was chosen.
+    terms
+        What the parties agreed on.
+    classes, mean_square, unit_rows
+        See :func:`weft.privacy.ledger.forecast.forecast`.
+    spent
+        Party to the sums that it has received of each of its shared cohorts; None: there is no
+        ledger.
+    changes
+        Party to those of its samples that differences between runs would show, by its ledger.
+    """
+
+    def ahead(of: Settings) -> Forecast:
+        return forecast(of, classes=classes, mean_square=mean_square, unit_rows=unit_rows)
+
+    views, now = views_of(roster), ahead(settings)
+    exposures = _exposures(roster, views, now, spent or {})
+    ways = [Way.of(f"as planned ({settings.solver})", settings.solver, now, exposures)]
+    for what, changed in alternatives(settings):
+        other = ahead(changed)
+        found = _exposures(roster, views, other, spent or {})
+        ways.append(Way.of(what, changed.solver, other, found))
+    return Outlook(
+        parties=roster.parties,
+        solver=settings.solver,
+        terms=terms,
+        coordinator_sees=settings.coordinator_sees,
+        samples=roster.n_samples,
+        left_out=roster.small,
+        forecast=now,
+        exposures=exposures,
+        pairs=_pairs(roster, now),
+        learners=_learners(roster),
+        shared_columns=_shared_columns(roster),
+        crossed=int(roster.rows.sizes[roster.crossed].sum()),
+        label_holders=tuple(p for p in roster.parties if p in roster.label_parties),
+        groups=len(roster.rows.sizes),
+        released=classes,
+        ways=tuple(ways),
+        changes=dict(changes or {}),
+        has_ledger=spent is not None,
+    )
+
+
+def _exposures(
+    roster: Roster, views: Sequence[View], ahead: Forecast, spent: Mapping[str, Ints]
+) -> tuple[Exposure, ...]:
+    found = []
+    for view in views:
+        likely, most = ahead.of(view.labelled)
+        before = _spent_on(roster, view, spent)
+        if likely or most != 0 or before:
+            found.append(Exposure(view, before, likely, most))
+    return tuple(found)
+
+
+def _spent_on(roster: Roster, view: View, spent: Mapping[str, Ints]) -> int:
+    """What the receiver's ledger says of these samples."""
+    if view.receiver not in spent:
+        return 0
+    mine = roster.rows.cohorts[roster.index[view.receiver]]
+    return int(spent[view.receiver][np.searchsorted(mine, view.cohorts)].max(initial=0))
+
+
+def _pairs(roster: Roster, ahead: Forecast) -> tuple[tuple[str, str, int, tuple[str, ...]], ...]:
+    """Who shares samples with one other party only."""
+    rows = roster.rows
+    found: dict[tuple[str, str, tuple[str, ...]], int] = {}
+    for cohort in np.flatnonzero(rows.holders.lengths == 2).tolist():
+        one, other = (roster.parties[k] for k in rows.holders[cohort].tolist())
+        marked = {roster.parties[k] for k in rows.marked[cohort].tolist()}
+        receivers = tuple(p for p in (one, other) if p in marked or ahead.others)
+        key = (one, other, receivers)
+        found[key] = found.get(key, 0) + int(rows.sizes[cohort])
+    return tuple((one, other, n, receivers) for (one, other, receivers), n in found.items())
+
+
+def _learners(roster: Roster) -> dict[str, int]:
+    rows, found = roster.rows, dict.fromkeys(roster.parties, 0)
+    for cohort in np.flatnonzero(rows.holders.lengths > rows.marked.lengths).tolist():
+        for holder in np.setdiff1d(rows.holders[cohort], rows.marked[cohort]).tolist():
+            found[roster.parties[holder]] += int(rows.sizes[cohort])
+    return {party: count for party, count in found.items() if count}
+
+
+def _shared_columns(roster: Roster) -> dict[int, int]:
+    """How many columns have how many holders, where they have several; the constant one aside."""
+    columns, found = roster.columns, dict[int, int]()
+    for cohort in np.flatnonzero(columns.shared_cohort).tolist():
+        size = int(columns.sizes[cohort])
+        if columns.start[cohort] <= roster.bias_slot < columns.start[cohort + 1]:
+            size -= 1
+        if size:
+            holders = int(columns.holders.lengths[cohort])
+            found[holders] = found.get(holders, 0) + size
+    return dict(sorted(found.items()))

@@ -1,0 +1,299 @@
+"""A party's ledger on disk: sums that it has opened and shown, per sample, and who took part when.
+
+One file a party, for its owner's eyes only, written whole or not at all, and under a lock from
+reading to writing, so that runs at the same time lose nothing of each other. Samples stand in it
+under keyed hashes of their ids, so that runs over other cohorts still add up; the key lies in the
+same file and never leaves it. A damaged file is an error: nobody would know what was shown before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_bytes
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.secrets import Secret
+from weft.guards.min_batch_across_runs import Change
+from weft.matching.id_normalization import normal_ids
+from weft.matching.tokens import tokens_of
+from weft.privacy.ledger.attendance import Attendance
+from weft.privacy.ledger.earlier_samples import Memory
+from weft.storage.files import StorageError, load_arrays, locked, save_arrays
+
+Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+Kind = Literal["train", "predict"]
+
+_KEY_BYTES = 32
+_COUNTS = ("received", "shown", "foreign", "fewest")
+#: Of files; 1 did not remember who took part in which run.
+_FORMAT = 2
+
+
+class Cohort(msgspec.Struct, frozen=True, kw_only=True):
+    """Samples of one run that the same parties hold.
+
+    Attributes
+    ----------
+    foreign
+        Columns of theirs that only other parties have.
+    fewest
+        The fewest columns that another holder of them lacks; zero: they all have all columns.
+    received, shown
+        Sums about one of these samples, at most.
+    """
+
+    samples: int
+    holders: int
+    foreign: int
+    fewest: int
+    received: int
+    shown: int
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in a party's journal.
+
+    ``ended`` is None while the run is under way; of one that was killed, more sums stand in the
+    ledger than there were, never fewer. ``exposed`` counts the samples in feature sums that others
+    saw.
+    """
+
+    id: str
+    began: str
+    ended: str | None
+    kind: Kind
+    federation: str
+    solver: str
+    cohorts: tuple[Cohort, ...]
+    exposed: int
+
+    @property
+    def received(self) -> int:
+        """Sums about one sample that this party opened, at most."""
+        return max((cohort.received for cohort in self.cohorts), default=0)
+
+    @property
+    def shown(self) -> int:
+        """Sums about one sample that others could open, with this party's products in them."""
+        return max((cohort.shown for cohort in self.cohorts), default=0)
+
+
+@dataclass
+class Pages:
+    """What a party's file holds.
+
+    Attributes
+    ----------
+    sample
+        Keyed hashes of ids, ascending.
+    received, shown
+        Sums about each sample that this party opened, and that others could open.
+    foreign, fewest
+        The fewest columns that were ever foreign to this party, or to another holder; zero:
+        none were.
+    attended, versions
+        Who took part in the last runs that showed feature sums: samples by their ids, and by their
+        ids, cells and labels, since a corrected sample shows like one that comes and one that
+        goes.
+    """
+
+    key: bytes
+    sample: Hashes
+    received: Ints
+    shown: Ints
+    foreign: Ints
+    fewest: Ints
+    runs: list[Run] = field(default_factory=list)
+    attended: Memory = field(default_factory=Memory.new)
+    versions: Memory = field(default_factory=Memory.new)
+
+    @classmethod
+    def new(cls) -> Pages:
+        """No sample yet, and a key of its own."""
+        received, shown, foreign, fewest = (np.zeros(0, np.int64) for _ in _COUNTS)
+        nobody = np.zeros(0, np.uint64)
+        return cls(token_bytes(_KEY_BYTES), nobody, received, shown, foreign, fewest)
+
+    def hashes(self, ids: NDArray[np.object_]) -> Hashes:
+        """Under what samples stand in this file."""
+        names = (name.encode() for name in normal_ids(ids).tolist())
+        return tokens_of(names, Secret(self.key), "ledger")
+
+    def add(
+        self, samples: Hashes, received: Ints, shown: Ints, foreign: Ints, fewest: Ints
+    ) -> None:
+        """Book sums about samples, which come in any order, but once each."""
+        place = self._places(samples)
+        self.received[place] += received
+        self.shown[place] += shown
+        self.foreign[place] = _smaller(self.foreign[place], foreign)
+        self.fewest[place] = _smaller(self.fewest[place], fewest)
+
+    def note(self, run: Run) -> None:
+        """Write a run into the journal, in the place of an earlier note on it."""
+        self.runs = [run if known.id == run.id else known for known in self.runs]
+        if run not in self.runs:
+            self.runs.append(run)
+
+    def remember(self, who: Attendance, began: str) -> None:
+        """Take down who takes part in a run, before others see feature sums of it."""
+        samples = self.hashes(who.ids)
+        self.attended.remember(samples, who.places, began)
+        self.versions.remember(self._version(samples, who), who.places, began)
+
+    def change(self, who: Attendance, at_least: int) -> Change | None:
+        """Samples that runs would show in groups of fewer than ``at_least``, with this one."""
+        samples = self.hashes(who.ids)
+        found = self.attended.set_apart(samples, who.places, at_least)
+        if found is not None:
+            since, came, went = found
+            return Change(len(came), len(went), 0, since)
+        found = self.versions.set_apart(self._version(samples, who), who.places, at_least)
+        if found is not None:
+            since, came, went = found
+            return Change(0, 0, max(len(came), len(went)), since)
+        return None
+
+    def _version(self, samples: Hashes, who: Attendance) -> Hashes:
+        """Under what samples stand with all that they bring."""
+        pairs = np.stack([samples, who.contents], axis=1)
+        return tokens_of((pair.tobytes() for pair in pairs), Secret(self.key), "ledger versions")
+
+    def of(self, samples: Hashes) -> tuple[Ints, Ints]:
+        """What was received and shown of samples; zero of unknown ones."""
+        place = np.searchsorted(self.sample, samples)
+        known = np.zeros(len(samples), bool)
+        inside = place < len(self.sample)
+        known[inside] = self.sample[place[inside]] == samples[inside]
+        received, shown = (np.zeros(len(samples), np.int64) for _ in range(2))
+        received[known] = self.received[place[known]]
+        shown[known] = self.shown[place[known]]
+        return received, shown
+
+    def _places(self, samples: Hashes) -> Ints:
+        """Where samples stand, after new ones have got a place."""
+        new = np.setdiff1d(samples, self.sample)
+        if len(new):
+            everybody = np.concatenate([self.sample, new])
+            order = np.argsort(everybody, kind="stable")
+            self.sample = everybody[order]
+            for name in _COUNTS:
+                counts = np.concatenate([getattr(self, name), np.zeros(len(new), np.int64)])
+                setattr(self, name, counts[order])
+        return np.searchsorted(self.sample, samples).astype(np.int64)
+
+
+def _smaller(one: Ints, other: Ints) -> Ints:
+    """The smaller of two numbers of columns, of which zero means none at all."""
+    return np.where(one == 0, other, np.where(other == 0, one, np.minimum(one, other)))
+
+
+class Book:
+    """The file of one party."""
+
+    def __init__(self, folder: Path, party: str) -> None:
+        self.party = party
+        # A name may hold what a file name may not.
+        stem = party.replace("%", "%25").replace("/", "%2F")
+        self.path = folder / f"{stem}.npz"
+
+    def read(self) -> Pages | None:
+        """What the file holds; None: there is none yet."""
+        if not self.path.exists():
+            return None
+        try:
+            arrays = load_arrays(self.path)
+        except StorageError as error:
+            raise self._damaged(str(error)) from None
+        version = arrays.get("format")
+        if version is None or version.tolist() != [_FORMAT]:
+            raise self._damaged(f"{self.path} is of another format than {_FORMAT}")
+        sample, key = arrays.get("sample"), arrays.get("key")
+        attended, versions = (Memory.from_arrays(arrays, name) for name in ("attended", "versions"))
+        counts = [arrays.get(name) for name in _COUNTS]
+        whole = (
+            sample is not None
+            and sample.dtype == np.uint64
+            and sample.ndim == 1
+            and bool((sample[1:] > sample[:-1]).all())
+            and key is not None
+            and key.tobytes() != b""
+            and all(
+                count is not None
+                and count.dtype == np.int64
+                and count.shape == sample.shape
+                and bool((count >= 0).all())
+                for count in counts
+            )
+        )
+        try:
+            runs = msgspec.json.decode(arrays["runs"].tobytes(), type=list[Run])
+        except (KeyError, msgspec.MsgspecError):
+            whole = False
+        if not whole or sample is None or key is None or attended is None or versions is None:
+            raise self._damaged(f"{self.path} does not hold a ledger")
+        received, shown, foreign, fewest = (np.array(count) for count in counts)
+        return Pages(
+            *(key.tobytes(), sample, received, shown, foreign, fewest, runs, attended, versions)
+        )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out while pages are read, added to and written."""
+        folder = self.path.parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"the ledger folder {folder} cannot be made ({error.strerror or error}); nothing "
+                "is sent that is not booked: check its permissions, or name another folder"
+            ) from None
+        with locked(self.path):
+            yield
+
+    def write(self, pages: Pages) -> None:
+        """Put pages in the place of those that were read under the same lock.
+
+        They are on the disk before anybody notes elsewhere that they are.
+        """
+        runs = msgspec.json.encode(pages.runs)
+        save_arrays(
+            self.path,
+            {
+                "format": np.array([_FORMAT]),
+                "key": np.frombuffer(pages.key, np.uint8),
+                "sample": pages.sample,
+                **{name: getattr(pages, name) for name in _COUNTS},
+                "runs": np.frombuffer(runs, np.uint8),
+                **pages.attended.to_arrays("attended"),
+                **pages.versions.to_arrays("versions"),
+            },
+            durable=True,
+        )
+
+    def _damaged(self, why: str) -> StorageError:
+        return StorageError(
+            f"the ledger of party {self.party} cannot be read ({why}); restore it from a backup: "
+            "without it nobody knows how many sums were shown before; to begin a new one all the "
+            "same, move that file away"
+        )
+
+
+def read_books(folder: Path) -> dict[str, Pages]:
+    """All parties' ledgers in a folder, by name."""
+    found = {}
+    for path in sorted(folder.glob("*.npz")):
+        party = path.stem.replace("%2F", "/").replace("%25", "%")
+        pages = Book(folder, party).read()
+        if pages is not None:
+            found[party] = pages
+    return found

@@ -1,0 +1,139 @@
+"""All parties in one process: the simulation, with the messages of the deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from weft.errors import WeftError
+from weft.protocol.channel import Channel, Failure, Handler, Replies, Request
+from weft.protocol.message import Message, size_of
+from weft.protocol.packing import pack, unpack
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One message and its reply, as they would have crossed the network.
+
+    ``failure`` says why there was no reply, or, of a late one, that it was not used.
+    """
+
+    phase: str
+    party: str
+    message: Message
+    reply: Message
+    failure: Failure | None = None
+
+
+#: Takes every message and reply when they have crossed.
+Sink = Callable[[Recorded], None]
+
+
+def sink_of(record: bool | Sink) -> tuple[list[Recorded] | None, Sink | None]:
+    """A transcript, if one is to be kept, and where messages and replies go."""
+    if not isinstance(record, bool):
+        return None, record
+    if not record:
+        return None, None
+    transcript: list[Recorded] = []
+    return transcript, transcript.append
+
+
+class LocalChannel(Channel):
+    """Calls every party's handler in turn.
+
+    Parameters
+    ----------
+    handlers
+        Party name to the function that answers for it.
+    timeout
+        Seconds a party may take for a phase; a slower reply is thrown away and the party
+        reported as late, as a network would do.
+    record
+        True: keep every message and reply in ``transcript``, which is how tests see what each
+        side sees. A function: hand it every message and reply instead.
+    packed
+        Turn every message and reply into bytes and back, as a network does: nothing but plain
+        values crosses, and no array is shared.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        *,
+        timeout: float | None = None,
+        record: bool | Sink = False,
+        packed: bool = False,
+    ) -> None:
+        super().__init__()
+        self._handlers = dict(handlers)
+        if packed:
+            self._handlers = {name: _through_bytes(call) for name, call in handlers.items()}
+        self._timeout = timeout
+        self.transcript, self._sink = sink_of(record)
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return tuple(self._handlers)
+
+    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
+        gone: dict[str, Failure] = {}
+        results = []
+        for request in requests:
+            replies = Replies(request.phase)
+            answered, missing = replies.answered, replies.missing
+            down = up = 0
+            slowest = total = 0.0
+            for party, message in request.messages.items():
+                if party in gone:
+                    missing[party] = gone[party]
+                    continue
+                down += size_of(message)
+                reply, seconds, failure = self._call(request.phase, party, message)
+                if failure is not None:
+                    missing[party] = failure
+                    if failure.kind != "unknown":
+                        gone[party] = failure
+                    continue
+                total += seconds
+                if seconds > slowest:
+                    slowest = seconds
+                up += size_of(reply)
+                answered[party] = reply
+            self.meter.record(request.phase, down, up, slowest, total)
+            results.append(replies)
+        self.meter.round_trips += 1
+        return results
+
+    def _call(
+        self, phase: str, party: str, message: Message
+    ) -> tuple[Message, float, Failure | None]:
+        """One party's reply, the seconds it took, and why it cannot be used."""
+        handler = self._handlers.get(party)
+        if handler is None:
+            return {}, 0.0, Failure("unknown", "no such party")
+        start = perf_counter()
+        reply: Message = {}
+        failure: Failure | None = None
+        try:
+            reply = handler(phase, message)
+        except WeftError as error:
+            failure = Failure("refused", str(error))
+        except Exception as error:
+            failure = Failure("failed", f"{type(error).__name__}: {error}")
+        seconds = perf_counter() - start
+        if type(reply) is not dict:
+            reply, failure = {}, Failure("failed", "its reply is no message")
+        if failure is None and self._timeout is not None and seconds > self._timeout:
+            failure = Failure("late", f"no reply within {self._timeout:g} s")
+        if self._sink is not None:
+            self._sink(Recorded(phase, party, message, reply, failure))
+        return reply, seconds, failure
+
+
+def _through_bytes(handler: Handler) -> Handler:
+    def answer(phase: str, message: Message) -> Message:
+        return unpack(pack(handler(phase, unpack(pack(message)))))
+
+    return answer

@@ -1,0 +1,85 @@
+"""A run's results folder, which is there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from weft.federation.local_federation import Trained
+from weft.federation.model import Model
+from weft.report.convergence_plot import plot_convergence
+from weft.report.history import history_frame, write_history
+from weft.report.page import add_page
+from weft.report.path import edge_remark, has_path, path_frame
+from weft.report.path_plot import plot_path
+from weft.report.summary import summarise, to_markdown
+from weft.solvers.settings import Settings
+
+
+def write_results(
+    folder: Path,
+    trained: Trained,
+    settings: Settings,
+    *,
+    name: str,
+    config: Path | None = None,
+    **more: Any,
+) -> tuple[dict[str, Any], list[str]]:
+    """Write model, history, plot, summary and report of a run into a folder that exists.
+
+    A run over several λ or folds also gets a table of them, ``path.csv``, and its plot.
+
+    Parameters
+    ----------
+    more
+        What else `summarise` shall know.
+
+    Returns
+    -------
+    summary, remarks
+        The summary as plain values, and sentences about what could not be written, or
+        should be tried.
+    """
+    result = trained.result
+    path = path_frame(result, settings.make_loss().task) if has_path(result) else None
+    summary = summarise(trained, settings, name, encryption=trained.encryption, **more)
+    history = history_frame(result.history)
+    return summary, write_files(folder, trained.model, history, path, summary, settings, config)
+
+
+def write_files(
+    folder: Path,
+    model: Model | None,
+    history: pd.DataFrame,
+    path: pd.DataFrame | None,
+    summary: dict[str, Any],
+    settings: Settings,
+    config: Path | None = None,
+) -> list[str]:
+    """The same from what is known of a run elsewhere; None: whoever writes it gets no model."""
+    title = summary["name"]
+    if model is not None:
+        model.save(folder / "model.npz")
+    write_history(history, folder)
+    remarks = [
+        plot_convergence(history, folder / "convergence.png", title=title, target=settings.gap)
+    ]
+    if path is not None:
+        task = settings.make_loss().task
+        path.to_csv(folder / "path.csv", index=False)
+        remarks.append(
+            plot_path(path, folder / "path.png", title=title, task=task, target=settings.gap)
+        )
+        remarks.append(edge_remark(path))
+    (folder / "summary.json").write_text(
+        json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+    (folder / "summary.md").write_text(to_markdown(summary), encoding="utf-8")
+    if config is not None:
+        shutil.copyfile(config, folder / "config.toml")
+    remarks.append(add_page(folder))
+    return [remark for remark in remarks if remark]

@@ -1,0 +1,197 @@
+"""What every algorithm has: a coordinator that runs it, a party's half, and a declared need."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto import Adder
+from weft.matching.holding_map import Roster
+from weft.protocol import Channel, Message
+from weft.solvers.party_context import Ground
+from weft.solvers.settings import Settings
+from weft.sums.certificate import Certificate
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One iteration of a run, as the history keeps it.
+
+    Costs are totals since the run's first message, matching and scaling included.
+    ``primal``, ``dual`` and ``gap`` are of the newest certificate, which ``certified_at``
+    dates (None: no certificate yet). The estimates use stored sums of absent parties; they
+    are shown, but never stop a run.
+    """
+
+    iteration: int
+    present: int
+    round_trips: int
+    bytes_down: int
+    bytes_up: int
+    compute_seconds: float
+    wall_seconds: float
+    primal: float | None = None
+    dual: float | None = None
+    gap: float | None = None
+    certified_at: int | None = None
+    loss_estimate: float | None = None
+    gap_estimate: float | None = None
+    lam: float | None = None
+
+    @property
+    def line(self) -> str:
+        """It in a few words, for a diary."""
+        known = "" if self.gap is None else f", certified gap {self.gap:.2e}"
+        return (
+            f"iteration {self.iteration}, {self.present} parties answered, {self.round_trips} "
+            f"round trips{known}"
+        )
+
+    def modelled_seconds(self, latency: float) -> float:
+        """Seconds over a network: the slowest party's computing, and so much a round trip."""
+        return self.compute_seconds + latency * self.round_trips
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One λ of a run that is done.
+
+    Attributes
+    ----------
+    number
+        Under which the parties keep its model.
+    round_trips
+        Spent from the beginning of the run to its end.
+    scores
+        Per fold: samples left out, their losses, and how many are predicted rightly (for a
+        regression: squared errors).
+    """
+
+    number: int
+    lam: float
+    certificate: Certificate
+    round_trips: int
+    scores: list[list[float]] | None = None
+
+    @property
+    def fold_scores(self) -> list[float]:
+        """Per fold, the share predicted rightly (for a regression: the mean squared error)."""
+        return [good / count if count else math.nan for count, _, good in self.scores or ()]
+
+    @property
+    def fold_losses(self) -> list[float]:
+        """Per fold, the mean loss of the samples left out."""
+        return [loss / count if count else math.nan for count, loss, _ in self.scores or ()]
+
+    def quality(self, task: str) -> float:
+        """Mean score over the folds that have samples, so that more is better."""
+        known = [score for score in self.fold_scores if not math.isnan(score)]
+        mean = sum(known) / len(known) if known else -math.inf
+        return -mean if task == "regression" else mean
+
+
+@dataclass
+class Result:
+    """How a run ended.
+
+    Attributes
+    ----------
+    certificate
+        Of the model that the parties hold now; None when not every party answered for it.
+    model_iteration
+        Which pair the parties shall release: the iteration of a frozen pair, or None for the
+        weights they hold.
+    stopped
+        Why the run ended, in words.
+    lam
+        λ of a model that belongs to no stage; None: that of the settings.
+    gone
+        Parties that stayed away in mid-run, for longer than it could wait.
+    stages
+        The models of a run over several λ or folds, in the order in which they were trained.
+    weights
+        w by feature slot and class as the coordinator saw it last, where it may see it.
+    """
+
+    history: list[Record] = field(default_factory=list)
+    certificate: Certificate | None = None
+    model_iteration: int | None = None
+    stopped: str = ""
+    weights: Floats | None = None
+    stages: list[Stage] = field(default_factory=list)
+    lam: float | None = None
+    gone: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def stage(self) -> Stage | None:
+        """The one whose model is released."""
+        return next((s for s in self.stages if s.number == self.model_iteration), None)
+
+
+class PartyHalf(Protocol):
+    """A party's half of an algorithm."""
+
+    def phases(self) -> dict[str, Callable[[Message], Message]]: ...
+
+    def weights(self, model: int | None) -> Floats: ...
+
+    def state(self) -> dict[str, NDArray[Any]]: ...
+
+    def restore(self, state: Mapping[str, NDArray[Any]], message: Message) -> None: ...
+
+    def settle(self, ack: int) -> None: ...
+
+
+PartyFactory = Callable[[Ground, Settings], PartyHalf]
+
+
+@dataclass
+class Checkpointing:
+    """Where and how often a run saves itself, and whether it continues from there."""
+
+    folder: Path
+    every: int = 100
+    resume: bool = False
+
+
+class Coordinator(ABC):
+    """Drives a run over a channel; sees totals and pseudonyms, never data."""
+
+    @abstractmethod
+    def run(
+        self,
+        channel: Channel,
+        roster: Roster,
+        settings: Settings,
+        adder: Adder,
+        *,
+        unit: float,
+        label: float,
+        classes: int,
+        progress: Callable[[Record], None] | None = None,
+        checkpointing: Checkpointing | None = None,
+        warm: bool = False,
+    ) -> Result:
+        """Train until a stopping rule holds.
+
+        Parameters
+        ----------
+        adder
+            The coordinator's half of the cipher, as it was used to set the run up.
+        unit
+            A power of two above every party's part of every ‖x_i‖².
+        label
+            A power of two above every |label|.
+        warm
+            Whether the parties bring a model to start from.
+        """

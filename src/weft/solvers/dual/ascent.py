@@ -1,0 +1,131 @@
+"""A party with dual variables of its own: α, its feature sums, and local ascent on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.guards.min_batch import Batches
+from weft.losses.compiled import formula_of
+from weft.protocol import Message
+from weft.protocol.message import integer
+from weft.solvers.party_context import Ground
+from weft.solvers.rounds.party import RoundParty
+from weft.solvers.rounds.sequential_kernels import ascend
+from weft.solvers.sampling import order_of
+from weft.solvers.settings import Settings
+from weft.sums.contribution import Wire
+
+Floats = NDArray[np.float64]
+Slots = NDArray[np.int32]
+
+#: Feature sums are kept incrementally; this often they are summed anew against drift.
+RESUM_EVERY = 1000
+#: The most of a party's samples that are drawn at once where others see sums of them, as in HyFDCA.
+_MOST_DRAWN = 0.7
+
+
+class DualParty(RoundParty):
+    """α of its rows, v = Σ p_i α_i x_i over them, and passes of SDCA with w kept in step.
+
+    v travels, so that w = v/λ comes from the totals and the coordinator never sees α. A frozen
+    point keeps the α that belongs to it: that certifies losses with kinks too.
+    """
+
+    def __init__(self, ground: Ground, settings: Settings) -> None:
+        super().__init__(ground, settings)
+        seat = self.seat
+        self.alpha: Floats = np.zeros((seat.n_rows, self.classes))
+        self.v: Floats = np.zeros_like(self.w)
+        self._v_sum = self.join("v", self.bounds.v)
+        self._frozen = self.alpha
+        cells = self.table.compressed()
+        self._rows = (cells.indptr, cells.indices, cells.data)
+        rows = np.repeat(np.arange(seat.n_rows), np.diff(cells.indptr))
+        self._norms = np.bincount(rows, cells.data**2, seat.n_rows)
+        self._formula = formula_of(self.loss)
+        self._bounded = math.isfinite(self.loss.lipschitz)
+        self._alpha_wire = Wire("alpha", seat.n_shared_rows, self.bounds.alpha, self.cipher)
+        self._own = np.flatnonzero(seat.labelled[seat.row_cohort]).astype(np.int32)
+        guarded = seat.exposed[seat.row_cohort]
+        atom = np.where(guarded, seat.row_cohort, -1).astype(np.int64)
+        self._guard = Batches(atom, seat.min_batch) if guarded.any() else None
+        # The tolerance is for shares such as 1/N, whose product with N is one only almost.
+        self._steps = math.ceil(settings.iic * seat.n_samples / seat.n_parties - 1e-9)
+        if self._guard is not None:
+            self._steps = min(self._steps, max(int(_MOST_DRAWN * len(self._own)), 1))
+
+    def variables(self) -> dict[str, NDArray[Any]]:
+        return {"alpha": self.alpha, "v": self.v, "w": self.w}
+
+    def take_variables(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.alpha, self.v, self.w = (state[name].copy() for name in ("alpha", "v", "w"))
+
+    def point(self, message: Message) -> Floats:
+        """w = v/λ, and from here on the α that goes with it."""
+        self._frozen = self.alpha.copy()
+        return self.weights_of(message)
+
+    @property
+    def dual_is_shown(self) -> bool:
+        return True
+
+    def dual(self, z: Floats) -> Floats:
+        return self._frozen
+
+    def weights_of(self, message: Message) -> Floats:
+        """w = v/λ, with the totals of shared features from a message."""
+        return self.opened("v", message, self.v) / self.settings.lam
+
+    def drawn(self, iteration: int) -> Slots:
+        """⌈iic · N / parties⌉ own samples in a random order: whole passes and a part of one."""
+        if not len(self._own):
+            return self._own
+        count, party = self._steps, self.seat.party
+        order: Slots = order_of(self.settings.seed, iteration, party, len(self._own), count)
+        return self._own[order]
+
+    def ascended(self, order: Slots, start: Floats, sigma: float, holders: Floats) -> Floats:
+        """α after steps on these samples, from w = ``start`` and as if others stayed.
+
+        Parameters
+        ----------
+        sigma
+            By how much more than alone a step of this party may count in v: σ' of CoCoA+.
+        holders
+            Per row, how many parties share its loss.
+        """
+        alpha, w = self.alpha.copy(), start.copy()
+        factor = sigma * self.sample_weight / self.settings.lam
+        formula = self._formula
+        ascend(self._rows, order, self.labels, self._norms, holders, formula, factor, alpha, w)
+        return alpha
+
+    def moved(self, new: Floats, message: Message) -> Message:
+        """Take a new α, as far as guards let it; the reply has this party's part of v."""
+        reply: Message = {}
+        if self._guard is not None:
+            held = self._guard.hold_back(new, self.alpha)
+            reply["held"] = int(self.seat.counts[self._guard.atoms[held]].sum())
+        if not self._bounded:
+            self._alpha_wire.check(new)
+        self._resum(new, integer(message, "iteration"))
+        self.alpha = new
+        shared = self.seat.n_shared_columns
+        if shared:
+            reply["v"] = self._v_sum.increment(self.v[:shared], message)
+        return reply
+
+    def _resum(self, new: Floats, iteration: int) -> None:
+        """Feature sums of a new α, from the rows that moved unless those are many."""
+        moved = np.flatnonzero((new != self.alpha).any(axis=1)).astype(np.int32)
+        if 2 * len(moved) > self.seat.n_rows or iteration % RESUM_EVERY == 0:
+            self.v = np.zeros_like(self.v)
+            self.table.accumulate(None, new * self.sample_weight, self.v)
+        else:
+            change = (new[moved] - self.alpha[moved]) * self.sample_weight
+            self.table.accumulate(moved, change, self.v)

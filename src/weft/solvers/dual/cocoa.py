@@ -1,0 +1,56 @@
+"""CoCoA and CoCoA+ on rows, and with one party SDCA.
+
+Each party runs SDCA on its own samples, from the common w, as if the others stayed. CoCoA then
+takes the mean of what all propose: a K-th of every party's change. CoCoA+ takes the sum, which is
+safe because each party has counted its own change K times over (σ' = K).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from weft.protocol import Message
+from weft.protocol.message import integer
+from weft.solvers.dual.ascent import DualParty
+from weft.solvers.party_context import Ground
+from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.party import Handler
+from weft.solvers.rounds.run_state import Phase
+from weft.solvers.settings import Settings
+
+
+class CocoaCoordinator(RoundCoordinator):
+    """v down, changes of every party's part of it up."""
+
+    phases = (Phase("local", gets=("v",), gives=("v",)),)
+
+
+class CocoaParty(DualParty):
+    """Jaggi et al. 2014, Algorithm 1 with LocalSDCA: σ' = 1, then a mean."""
+
+    adds: ClassVar[bool] = False
+
+    def __init__(self, ground: Ground, settings: Settings) -> None:
+        super().__init__(ground, settings)
+        self._alone = np.ones(self.seat.n_rows)
+
+    def handlers(self) -> dict[str, Handler]:
+        return {"local": self._on_local}
+
+    def _on_local(self, message: Message) -> Message:
+        """v ↓, the change of this party's part of it ↑."""
+        self.w = self.weights_of(message)
+        parties = self.seat.n_parties
+        order = self.drawn(integer(message, "iteration"))
+        new = self.ascended(order, self.w, parties if self.adds else 1, self._alone)
+        if not self.adds and parties > 1:
+            new = self.alpha + (new - self.alpha) / parties
+        return self.moved(new, message)
+
+
+class CocoaPlusParty(CocoaParty):
+    """Ma et al. 2015, Algorithm 1 with γ = 1 and σ' = K."""
+
+    adds = True

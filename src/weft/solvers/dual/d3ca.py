@@ -1,0 +1,90 @@
+"""D3CA: dual coordinate ascent on tiles of both rows and columns (Nathan and Klabjan 2016).
+
+Each party runs SDCA on its own tile: with z_k = x_{k,i}ᵀw_k from its own columns only, and a share
+1/h_i of the loss, where h_i parties propose something for sample i. The proposals for a sample
+are averaged, and v = Xᵀα is made of the averages. Every party so acts as if the others' columns
+gave the same z as its own: α does not end where the dual objective is largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.protocol import Message
+from weft.protocol.message import integer
+from weft.solvers.dual.ascent import DualParty
+from weft.solvers.dual.options import D3caOptions
+from weft.solvers.party_context import Ground
+from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.party import Handler
+from weft.solvers.rounds.run_state import Phase
+from weft.solvers.settings import Settings
+
+Floats = NDArray[np.float64]
+
+
+class D3caCoordinator(RoundCoordinator):
+    """v down and proposals up; their sums down and changes of v up."""
+
+    phases = (
+        Phase("local", gets=("v",), gives=("delta",)),
+        Phase("merge", gets=("delta",), gives=("v",)),
+    )
+
+
+class D3caParty(DualParty):
+    """Proposals from its own tile, and the α that all holders of a sample agree on.
+
+    Proposals are changes of a running total, which so is α itself, to the bit the same at every
+    holder.
+    """
+
+    def __init__(self, ground: Ground, settings: Settings) -> None:
+        super().__init__(ground, settings)
+        seat = self.seat
+        self._proposals = self.join("delta", self.bounds.alpha)
+        #: α as the totals have it, or as it will be, at rows that nobody else holds. Guards may
+        #: have held its last change back.
+        self._target: Floats = np.zeros_like(self.alpha)
+        self._computing = np.maximum(seat.computing, 1)[seat.row_cohort].astype(np.float64)
+        holders = settings.read_options(D3caOptions).average == "holders"
+        parties = np.full(seat.n_rows, float(seat.n_parties))
+        self._share = 1.0 / (self._computing if holders else parties)[:, None]
+
+    @property
+    def reach(self) -> float:
+        # Nothing keeps D from falling, so that only the domain of α bounds z.
+        return self.bounds.z
+
+    def variables(self) -> dict[str, NDArray[Any]]:
+        return {**super().variables(), "target": self._target}
+
+    def take_variables(self, state: Mapping[str, NDArray[Any]]) -> None:
+        super().take_variables(state)
+        self._target = state["target"].copy()
+
+    def handlers(self) -> dict[str, Handler]:
+        return {"local": self._on_local, "merge": self._on_merge}
+
+    def _on_local(self, message: Message) -> Message:
+        """v ↓, this party's part of the mean change of α ↑."""
+        self.w = self.weights_of(message)
+        order = self.drawn(integer(message, "iteration"))
+        new = self.ascended(order, self.w, 1.0, self._computing)
+        change = (new - self.alpha) * self._share
+        shared = self.seat.n_shared_rows
+        self._target[shared:] = (self.alpha + change)[shared:]
+        if not shared:
+            return {}
+        # Where guards held α back, the one who counts the sample brings the total back to it.
+        change += np.where(self.seat.counted_rows[:, None], self.alpha - self._target, 0.0)
+        return {"delta": self._proposals.add(change[:shared], message)}
+
+    def _on_merge(self, message: Message) -> Message:
+        """α ↓, the change of this party's part of v ↑."""
+        self._target = self.opened("delta", message, self._target)
+        return self.moved(self._target.copy(), message)

@@ -1,0 +1,174 @@
+"""FedDCD: dual coordinate descent over parties (Fan, Fang and Friedlander 2022, Algorithm 1).
+
+K·P(w) = Σ_k f_k(w) with f_k(w) = K Σ p_i l(x_iᵀw) + λ/2 ‖w‖² over the samples of party k. The dual
+problem is min Σ f_k*(y_k) with Σ y_k = 0, whose gradient at party k is the minimiser w_k of
+f_k(w) − ⟨y_k, w⟩. Those who take part move against it, less the mean of theirs, so that the y_k
+still add up to zero: y_k ← y_k − η (w_k − w̄). Every f_k is λ-strongly convex, so that the dual
+gradient is 1/λ-Lipschitz and η = λ descends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import ConfigError, ProtocolError
+from weft.protocol import Cyclic, Message, Request
+from weft.protocol.message import integer
+from weft.solvers.dual.newton import LocalProblem
+from weft.solvers.dual.options import FeddcdOptions
+from weft.solvers.party_context import Ground
+from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.party import Handler, RoundParty
+from weft.solvers.rounds.run_state import Phase, Rounds
+from weft.solvers.settings import Settings
+from weft.sums.running_totals import RunningTotals
+
+Floats = NDArray[np.float64]
+
+
+class Missed(NamedTuple):
+    """A mean that a party has a part in and did not get."""
+
+    iteration: int
+    totals: RunningTotals
+    parties: int
+
+
+class FeddcdCoordinator(RoundCoordinator):
+    """The last mean down, each party's share of the change up; then the new mean down.
+
+    Whoever falls silent before it has the new mean gets it before it takes part again: if only the
+    others moved, the y_k would no longer add up to zero.
+    """
+
+    phases = (Phase("local", gets=("v",), gives=("v",)), Phase("merge", gets=("v",)))
+    everyone = False
+
+    def __init__(self) -> None:
+        self._missed: dict[str, Missed] = {}
+
+    def set_up(self, run: Rounds) -> None:
+        turns = [run.participation.present(turn) for turn in range(1, 51)]
+        if len(run.roster.parties) > 1 and min(map(len, turns)) < 2:
+            raise ConfigError(
+                "solver 'feddcd' needs two parties or more in every iteration, since it moves them "
+                "towards their mean; let more take part, or use 'hyfdca'"
+            )
+        if isinstance(run.participation, Cyclic) and run.participation.groups > 1:
+            raise ConfigError(
+                "solver 'feddcd' needs parties that mix, but cyclic groups never meet; use a "
+                "fraction, or 'hyfdca'"
+            )
+        super().set_up(run)
+
+    def settled(self, run: Rounds) -> bool:
+        return not self._missed
+
+    def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+        """How many take part in the mean."""
+        return {party: {"weight": len(present)} for party in present}
+
+    def _ask(
+        self, run: Rounds, phase: Phase, present: list[str], riders: list[Request]
+    ) -> list[str]:
+        left = super()._ask(run, phase, present, riders)
+        lost = set(present).difference(left)
+        if phase is self.phases[1] and lost:
+            missed = Missed(run.iteration, run.sums["v"].copy(), len(present))
+            self._missed.update(dict.fromkeys(lost, missed))
+        return left
+
+    def prepare(self, run: Rounds, present: list[str]) -> list[str]:
+        """Let those who missed a mean catch up first; who still has not must wait."""
+        self._catch_up(run, present)
+        return run.contributors.of([p for p in present if p not in self._missed])
+
+    def _catch_up(self, run: Rounds, present: list[str]) -> None:
+        """Ask for a missed merge again, under the totals of its iteration."""
+        late = [party for party in present if party in self._missed]
+        if not late:
+            return
+        messages: dict[str, Message] = run.adder.open(late)
+        for party, message in messages.items():
+            missed = self._missed[party]
+            message.update({"iteration": missed.iteration, "weight": missed.parties})
+            message.update({"v": missed.totals.blocks([party])[party]})
+        request = Request("rounds.merge", messages)
+        run.acknowledge(request)
+        replies = run.channel.ask(request.phase, messages)
+        replies.stop_on_refusal()
+        run.note_missing(replies.missing)
+        for party, reply in replies.answered.items():
+            run.take_sequence(party, reply)
+            del self._missed[party]
+
+
+class FeddcdParty(RoundParty):
+    """y of this party, and w_k = argmin f_k(w) − ⟨y, w⟩ as it was found last."""
+
+    def __init__(self, ground: Ground, settings: Settings) -> None:
+        super().__init__(ground, settings)
+        self.options = settings.read_options(FeddcdOptions)
+        self._total = self.join("v", self.longest)
+        self._tilt: Floats = np.zeros_like(self.w)
+        self._local: Floats = np.zeros_like(self.w)
+        #: What counts as w_k in the mean: where guards hold it back, the last mean.
+        self._told: Floats = np.zeros_like(self.w)
+        #: How many were asked to take part.
+        self._asked = 1
+        weight = self.seat.n_parties * self.sample_weight
+        own = self.seat.labelled[self.seat.row_cohort]
+        cells = self.table.compressed()[own]
+        self._problem = LocalProblem(cells, self.labels[own], self.loss, weight, settings.lam)
+
+    def variables(self) -> dict[str, NDArray[Any]]:
+        return {"w": self.w, "tilt": self._tilt, "local": self._local, "told": self._told}
+
+    def take_variables(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.w, self._tilt = state["w"].copy(), state["tilt"].copy()
+        self._local, self._told = state["local"].copy(), state["told"].copy()
+
+    def point(self, message: Message) -> Floats:
+        return self.opened("v", message, self.w)
+
+    def handlers(self) -> dict[str, Handler]:
+        return {"local": self._on_local, "merge": self._on_merge}
+
+    def _on_local(self, message: Message) -> Message:
+        """The last mean ↓, this party's share of the way to the next ↑."""
+        last = self.point(message)
+        self._local = self._problem.solve(self._tilt, self._local, self.options.accuracy)
+        self.check_size(self._local)
+        self._told = np.where(self._enough(), self._local, last)
+        self._asked = self._number_of(message)
+        shared = self.seat.n_shared_columns
+        self.w = self._told.copy()
+        self.w[:shared] = last[:shared]
+        if not shared:
+            return {}
+        return {"v": self._total.add((self._told - last)[:shared] / self._asked, message)}
+
+    def _enough(self) -> NDArray[np.bool_]:
+        """Per class, whether w_k is made of so many samples that it shows none."""
+        slopes = self.loss.u(self.table.products(None, self._local), self.labels)
+        return self.enough(slopes != 0.0)
+
+    def _number_of(self, message: Message) -> int:
+        """How many have a part in the mean."""
+        parties = integer(message, "weight")
+        if not self.contributors <= parties <= self.seat.n_parties:
+            raise ProtocolError(f"a request wants a mean over {parties} parties")
+        return parties
+
+    def _on_merge(self, message: Message) -> Message:
+        """The mean ↓; y moves towards it."""
+        last, self.w = self.w, self.point(message)
+        # Who fell silent counts in the total as one who stayed, but has no part in the mean.
+        mean = last + (self.w - last) * (self._asked / self._number_of(message))
+        eta = self.options.step * self.settings.lam
+        self._tilt = self._tilt - eta * (self._told - mean)
+        return {}

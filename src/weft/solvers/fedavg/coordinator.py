@@ -1,0 +1,67 @@
+"""FedAvg and its kin, the coordinator's half: who shares a mean with whom."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.protocol import Message
+from weft.solvers.fedavg.options import AveragingOptions, HyfemOptions, ProxOptions
+from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.run_state import Phase, Rounds
+
+Ints = NDArray[np.int64]
+
+
+class FedavgCoordinator(RoundCoordinator):
+    """w₀ down, each party's share of the change up: w₀ + Σ_k s_k (w_k − w₀) = Σ_k s_k w_k.
+
+    The shares of those who take part and hold a feature add up to one. Changes go onto a running
+    total, so that w₀ of a feature stays where it is while none of its holders takes part. Whoever
+    falls silent in an iteration counts as one who stayed at w₀.
+    """
+
+    phases = (Phase("local", gets=("v",), gives=("v",)),)
+    everyone = False
+    sizes = 2
+    options: ClassVar[type[AveragingOptions]] = AveragingOptions
+
+    def find(self, run: Rounds, largest: list[float]) -> dict[str, float]:
+        """Powers of two above the curvature of any sample's loss, and of any party's mean loss."""
+        return {"sample curvature": largest[0], "party curvature": largest[1]}
+
+    def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+        """How much all who take part weigh, for each of a party's shared cohorts of features."""
+        roster, layout = run.roster, run.column_layout
+        default = "equal" if run.settings.weigh == "parties" else "samples"
+        equal = (run.settings.read_options(self.options).average or default) == "equal"
+        weights = np.ones(len(roster.parties), np.int64) if equal else _samples(run)
+        total = np.zeros(len(roster.columns.sizes), np.int64)
+        in_group = np.zeros(len(layout.cohorts), np.int64)
+        for party in present:
+            in_group[layout.group[party]] += weights[roster.index[party]]
+        for cohorts, weight in zip(layout.cohorts, in_group.tolist(), strict=True):
+            total[cohorts] += weight
+        # Parties with the same features get the same sums.
+        sums = [total[cohorts] for cohorts in layout.cohorts]
+        mine = weights.tolist()
+        return {
+            party: {"weight": mine[roster.index[party]], "weights": sums[layout.group[party]]}
+            for party in present
+        }
+
+
+def _samples(run: Rounds) -> Ints:
+    """Per party, how many samples it has."""
+    rows, parties = run.roster.rows, range(len(run.roster.parties))
+    return np.array([rows.sizes[rows.cohorts[k]].sum() for k in parties], np.int64)
+
+
+class FedproxCoordinator(FedavgCoordinator):
+    options = ProxOptions
+
+
+class HyfemCoordinator(FedavgCoordinator):
+    options = HyfemOptions

@@ -1,0 +1,189 @@
+"""What the local methods must know of the data before the first step.
+
+``theory`` needs ‖x_i‖ ≤ 1. ``safe`` needs ‖x_i‖², or a bound per cohort, and ω ≥ ‖X̃‖₂² for
+X̃ = the rows scaled to norm 1, which power iteration finds on the same two sums that training
+uses: v = X̃ᵀu is a feature sum, X̃v a sample sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto import Adder, Cipher
+from weft.errors import ConfigError
+from weft.matching.party_view import Seat
+from weft.protocol import Channel, Message
+from weft.protocol.message import number
+from weft.sums.contribution import Wire
+from weft.sums.local_table import LocalTable, cohort_bounds
+from weft.sums.running_totals import RunningTotals
+from weft.sums.scalar_sums import add_scalars, pack_scalars
+from weft.sums.slot_layout import Layout
+
+Floats = NDArray[np.float64]
+
+#: Power iteration ends when its estimate changes by less than this, relatively …
+TOLERANCE = 1e-3
+#: … and the estimate, which approaches from below, is raised by this factor.
+MARGIN = 1.1
+MOST_ROUNDS = 500
+
+
+class CurvatureParty:
+    """A party's half: its share of the norms, and products with X̃ and X̃ᵀ."""
+
+    def __init__(
+        self, seat: Seat, table: LocalTable, cipher: Cipher, norms: str, seed: int
+    ) -> None:
+        self._seat = seat
+        self._table = table
+        self._norms_rule = norms
+        self._unit = 1.0
+        self._seed = seed
+        self._cipher = cipher
+        rows, columns, n = seat.n_shared_rows, seat.n_shared_columns, seat.n_samples
+        # Parts of norms come in a common unit, bounds of cohorts rounded up by up to √2. The
+        # first u has entries of size one and ‖u‖ never grows: it is scaled by 1/N, then by the
+        # estimates before and after, which approach ‖X̃‖² ≤ N from below. With ‖x̃_i‖ ≤ 1 that
+        # bounds |v/N| by the root of mean u², and leaves room for z, up to √N, of single parties.
+        self._norm_wire = Wire("z", rows, 1.5 * seat.row_holders, cipher, everyone=True)
+        self._z = Wire("z", rows, 64.0 * math.sqrt(n), cipher, everyone=True)
+        self._v = Wire("v", columns, 8.0, cipher, 1.0 / n)
+        self._u: Floats = np.zeros((seat.n_rows, 1))
+        self._private: Floats = self._u[seat.n_shared_rows :]
+        self._sum: Floats = np.zeros((seat.n_columns, 1))
+        self.norms: Floats = np.zeros((seat.n_rows, 1))
+
+    def share_norms(self, message: Message) -> Message:
+        """This party's part of ‖x_i‖², or of the bound of the cohort, in a common unit."""
+        self._unit = number(message, "unit")
+        squares = self._table.squares
+        if self._norms_rule == "cohort":
+            squares = cohort_bounds(squares, self._seat)
+        self.norms = squares.copy()
+        shared = self._seat.n_shared_rows
+        if not shared:
+            return {}
+        return {"z": self._norm_wire.send(squares[:shared] / self._unit, message)}
+
+    def take_norms(self, message: Message) -> None:
+        """The totals of everyone's parts."""
+        shared = self._seat.n_shared_rows
+        if shared:
+            self.norms[:shared] = self._norm_wire.open(message.get("z"), 1) * self._unit
+
+    def check_unit(self) -> None:
+        """``theory`` holds for rows of norm at most one."""
+        largest = float(self.norms.max(initial=0.0))
+        if largest > 1.0 + 1e-9:
+            raise ConfigError(
+                "local = 'theory' needs ‖x‖ ≤ 1, but a sample has a larger norm; set unit_rows = "
+                "true, or use local = 'safe'"
+            )
+
+    def spread(self, message: Message) -> Message:
+        """X̃ᵀu, with u from the last inner products, or random in the first round."""
+        if "first" in message:
+            self.take_norms(message)
+            self._u = self._random()
+        else:
+            self._u[self._seat.n_shared_rows :] = self._private
+            if self._seat.n_shared_rows:
+                self._u[: self._seat.n_shared_rows] = self._z.open(message.get("z"), 1)
+        v = np.zeros((self._seat.n_columns, 1))
+        self._table.accumulate(None, self._u * self._inverse_norms, v)
+        self._sum = v
+        counted = self._u[self._seat.counted_rows]
+        square = float((counted**2).sum()) / self._seat.n_samples
+        reply: Message = {"squares": pack_scalars(self._cipher, message, "squares", square)}
+        if self._seat.n_shared_columns:
+            reply["v"] = self._v.send(v[: self._seat.n_shared_columns], message)
+        return reply
+
+    def gather(self, message: Message) -> Message:
+        """This party's part of X̃v, scaled so that u keeps its size."""
+        shared = self._seat.n_shared_columns
+        v = self._sum
+        if shared:
+            v[:shared] = self._v.open(message.get("v"), 1) * self._seat.n_samples
+        z = self._table.products(None, v) * self._inverse_norms * number(message, "scale")
+        self._private = z[self._seat.n_shared_rows :]
+        rows = self._seat.n_shared_rows
+        return {"z": self._z.send(z[:rows], message)} if rows else {}
+
+    @property
+    def _inverse_norms(self) -> Floats:
+        # Rows of zeros have no direction and no part in X̃.
+        return np.where(self.norms > 0, 1.0 / np.sqrt(np.maximum(self.norms, 1e-300)), 0.0)
+
+    def _random(self) -> Floats:
+        """The same start at every holder of a cohort."""
+        parts = [
+            np.random.default_rng((self._seed, 0x0E6A, int(c))).standard_normal(int(size))
+            for c, size in zip(self._seat.cohort, self._seat.sizes, strict=True)
+        ]
+        return np.concatenate(parts)[:, None]
+
+
+def share_norms(channel: Channel, unit: float, rows: Layout, adder: Adder) -> RunningTotals:
+    """Coordinator: add up everyone's share of the norms."""
+    messages: dict[str, Message] = adder.open(channel.parties)
+    for message in messages.values():
+        message["unit"] = unit
+    totals = RunningTotals("z", rows, 1, adder)
+    totals.invite(messages)
+    totals.add(channel.ask("hyfdca.norms", messages).insist("sharing norms"))
+    return totals
+
+
+def find_omega(
+    channel: Channel,
+    norms: RunningTotals,
+    columns: Layout,
+    adder: Adder,
+    n_samples: int,
+    log: Callable[[str], None],
+) -> float:
+    """Coordinator: power iteration for ‖X̃‖₂², from public totals only."""
+    parties = channel.parties
+    scale = 1.0 / n_samples
+    estimate = before = 0.0
+    last_square = 0.0
+    z = norms
+    for round_ in range(MOST_ROUNDS):
+        messages: dict[str, Message] = adder.open(parties)
+        adder.mask(messages)
+        for party, block in z.blocks(parties).items():
+            messages[party]["z"] = block
+        if not round_:
+            for message in messages.values():
+                message["first"] = True
+        v = RunningTotals("v", columns, 1, adder)
+        v.invite(messages)
+        replies = channel.ask("hyfdca.spread", messages).insist("power iteration")
+        (square,) = add_scalars(replies, "squares", 1, messages) or [0.0]
+        if round_:
+            estimate = math.sqrt(square / last_square) / scale if last_square > 0 else 0.0
+            if square <= 0 or (round_ > 3 and abs(estimate - before) < TOLERANCE * estimate):
+                break
+            before = estimate
+            scale = 1.0 / estimate
+        last_square = square
+        v.add(replies)
+        down: dict[str, Message] = adder.open(parties)
+        for message in down.values():
+            message["scale"] = scale
+        for party, block in v.blocks(parties).items():
+            down[party]["v"] = block
+        z = RunningTotals("z", norms.layout, 1, adder)
+        z.invite(down)
+        z.add(channel.ask("hyfdca.gather", down).insist("power iteration"))
+    else:
+        log(f"power iteration had not settled after {MOST_ROUNDS} rounds")
+    omega = MARGIN * max(estimate, 1e-12)
+    log(f"ω = {omega:.4g} after {round_ + 1} rounds of power iteration")
+    return omega

@@ -1,0 +1,435 @@
+"""One outer iteration of HyFDCA, as the coordinator drives it.
+
+Round trips: ``safe`` with labels at all holders takes two (``weights``, ``step``), ``practical``
+and ``theory`` three (then ``dual``); one more when parties return after an absence, one more
+for the second sample sum of ``theory`` under partial participation. Where no sample is shared
+(horizontal data) everything fits in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import ProtocolError
+from weft.protocol import Cyclic, Failure, Message, Replies, Request
+from weft.protocol.message import integer
+from weft.solvers.hyfdca.run_state import Run
+from weft.sums.certificate import Certificate
+from weft.sums.posted_totals import Proposals
+from weft.sums.scalar_sums import add_scalars
+
+
+class _NobodyLeft(Exception):
+    """Everyone who took part in this iteration has fallen silent."""
+
+    def __init__(self, example: tuple[str, Failure]) -> None:
+        super().__init__()
+        self.example = example
+
+
+class Iteration:
+    """One outer iteration over the parties that take part in it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.present: list[str] = []
+        self.loss_estimate: float | None = None
+        self.gap_estimate: float | None = None
+        self._every = self._measure = self._still = False
+        self._want: dict[str, NDArray[np.int32]] = {}
+        self._norms: dict[str, Message] = {}
+        self._proposals = Proposals("delta", run.row_layout, 0, run.adder)
+
+    def take(self, *, still: bool = False) -> None:
+        """Go through the phases; with ``still`` only certify where the run stands."""
+        run = self.run
+        self._still = still
+        run.iteration += not still
+        turn = run.iteration + still
+        self.present = run.admitted(turn)
+        due = still or (run.iteration - 1) % run.certify_every == 0
+        self._every = due and run.participation.complete and self._all_current(turn)
+        self._measure = due and not self._every
+        try:
+            if self.present:
+                self._phases(turn, still)
+                run.silent_iterations = 0
+        except _NobodyLeft as silence:
+            run.count_silence(*silence.example)
+        if still:
+            return
+        for party in self.present:
+            run.seen[party] = run.iteration
+        if not run.participation.complete and run.pair is None and due and not run.gone:
+            run.freeze()
+
+    def catch_up(self) -> bool:
+        """Give α as it stands to all who were away; returns whether everybody has it."""
+        run = self.run
+        self.present = list(run.roster.parties)
+        try:
+            if run.roster.rows.n_shared:
+                self._rejoin([], run.iteration + 1)
+        except _NobodyLeft:
+            return False
+        for party in self.present:
+            run.seen[party] = run.iteration
+        return len(self.present) == len(run.roster.parties)
+
+    def _phases(self, turn: int, still: bool) -> None:
+        riders = self._riders()
+        if self.run.roster.rows.n_shared == 0:
+            self._fused(riders, turn, still)
+            return
+        self._rejoin(riders, turn)
+        self._weights(riders, turn)
+        self._step(still)
+        if not still and self._needs_dual():
+            self._dual()
+        if not still and self._needs_second_sum():
+            self._weights([], turn + 1)
+
+    # ── phases ────────────────────────────────────────────────────────────────────────────
+
+    def _rejoin(self, riders: list[Request], turn: int) -> None:
+        """Parties that were away get the α that changed, and refresh their feature sums."""
+        run = self.run
+        since = {p: run.seen[p] for p in self.present if run.seen[p] < turn - 1}
+        run.adder.advance()
+        changed = run.alpha.changes(since)
+        if not changed:
+            return
+        messages: dict[str, Message] = run.adder.messages(changed)
+        for party, (slots, alpha) in changed.items():
+            messages[party].update({"alpha.slots": slots, "alpha": alpha})
+        run.v.invite(messages)
+        replies = self._ask("dual", messages, riders)
+        run.v.add(replies.answered, run.iteration)
+        riders.clear()
+
+    def _weights(self, riders: list[Request], turn: int) -> None:
+        """v totals down, partial inner products up."""
+        messages = self._weight_messages(turn)
+        self.run.z.invite(messages)
+        replies = self._ask("weights", messages, riders)
+        riders.clear()
+        self.run.z.add(replies.answered, self.run.iteration)
+        self._take_norms(replies.answered, messages)
+        for party, reply in replies.answered.items():
+            if "want" in reply:
+                self._want[party] = self.run.z.checked_slots(party, reply["want"], turn)
+            elif "z.slots" in reply:
+                self._want[party] = self.run.z.checked_slots(party, reply["z.slots"], turn)
+            else:
+                self._want.pop(party, None)
+
+    def _take_norms(self, replies: Mapping[str, Message], asked: Mapping[str, Message]) -> None:
+        """‖w‖² for a certificate, or its changes for an estimate; w, where it may be seen."""
+        run = self.run
+        if run.weights is not None:
+            run.weights.take(replies)
+        if self._every:
+            self._norms = dict(replies)
+        elif any("measure" in message for message in asked.values()):
+            change = add_scalars(replies, "norm change", 1, asked)
+            if change is not None:
+                run.norm_estimate += change[0]
+                run.norm_counted.update(asked)
+            else:
+                run.norm_counted.difference_update(asked)
+
+    def _weight_messages(self, turn: int) -> dict[str, Message]:
+        run = self.run
+        measure = turn == run.iteration and self._measures(self.present)
+        messages: dict[str, Message] = run.adder.open(self.present)
+        for party, message in messages.items():
+            message.update({"iteration": turn, "ahead": run.participation.horizon})
+            if self._every:
+                message["every"] = True
+            if measure:
+                message["measure"] = True
+                if party in run.norm_counted:
+                    message["counted"] = True
+        if self._every or measure:
+            run.adder.mask(messages)
+        for party, block in run.v.blocks(self.present).items():
+            messages[party]["v"] = block
+        return messages
+
+    def _step(self, still: bool) -> None:
+        """z totals down to those who compute; new α and, with ``safe``, sums up."""
+        run = self.run
+        movers = [p for p in self.present if self._computes(p)]
+        messages: dict[str, Message] = run.adder.open(movers)
+        round_ = run.adder.round
+        base = self._step_message(still, movers)
+        senders = run.senders.of(movers) if run.settings.local == "safe" else {}
+        for party, message in messages.items():
+            message.update(base)
+            if party in senders and not senders[party].all():
+                message["send"] = senders[party]
+        if self._every or "measure" in base:
+            run.adder.mask(messages)
+        for party, block in self._totals(movers).items():
+            messages[party]["z"] = block
+        if not still:
+            self._invite_steps(messages, senders)
+        replies = self._ask("step", messages)
+        if not still:
+            self._take_steps(replies, senders, round_)
+        self._finish_certificate(replies, messages)
+        self._estimate(replies.answered, messages)
+
+    def _invite_steps(
+        self, messages: dict[str, Message], senders: dict[str, NDArray[np.bool_]]
+    ) -> None:
+        run = self.run
+        if run.settings.local == "safe":
+            run.v.invite(messages)
+            run.alpha.invite(messages, senders)
+        else:
+            self._proposals = Proposals("delta", run.row_layout, run.classes, run.adder)
+            self._proposals.invite(messages)
+
+    def _take_steps(
+        self, replies: Replies, senders: dict[str, NDArray[np.bool_]], round_: int
+    ) -> None:
+        run = self.run
+        if run.settings.local == "safe":
+            self._post(replies, senders, round_)
+            run.v.add(replies.answered, run.iteration)
+        else:
+            self._proposals.add(replies.answered, run.iteration, round_)
+
+    def _post(self, replies: Replies, senders: dict[str, NDArray[np.bool_]], round_: int) -> None:
+        """Post α; where the one who should have was silent, others stand in."""
+        run = self.run
+        if run.adder.whole:
+            # Increments are added as they come; what was posted stays valid in any case.
+            run.alpha.post(replies.answered, run.iteration, round_)
+        stand_ins = self._stand_ins(replies, senders) if replies.missing else []
+        for when, answered in ((round_, replies.answered), *stand_ins):
+            if not run.adder.whole:
+                run.alpha.post(answered, run.iteration, when)
+
+    def _fused(self, riders: list[Request], turn: int, still: bool) -> None:
+        """No sample is shared: weights and step in one round trip."""
+        run = self.run
+        messages = self._weight_messages(turn)
+        base = self._step_message(still, self.present)
+        for message in messages.values():
+            message.update(base)
+            message["fuse"] = True
+        if not still:
+            run.v.invite(messages)
+        replies = self._ask("weights", messages, riders)
+        if not still:
+            run.v.add(replies.answered, run.iteration)
+        self._take_norms(replies.answered, messages)
+        self._finish_certificate(replies, messages)
+        self._estimate(replies.answered, messages)
+
+    def _measures(self, asked: list[str]) -> bool:
+        """Whether to estimate the loss; a sum over a single one of the parties would be its own.
+
+        Not where the parties want several in every sum: the sets change, and the difference of
+        two sums is close to the loss of whoever came or went.
+        """
+        if self.run.roster.terms.min_contributors > 1:
+            return False
+        return self._measure and (len(asked) > 1 or len(self.run.roster.parties) == 1)
+
+    def _step_message(self, still: bool, asked: list[str]) -> Message:
+        run = self.run
+        message: Message = {"gamma": run.gamma() if run.iteration else 1.0}
+        if run.settings.local == "safe":
+            message["omega"] = run.omega
+        if still:
+            message["still"] = True
+        if self._measures(asked) and not still:
+            message["measure"] = True
+        if isinstance(run.participation, Cyclic) and run.roster.vertical:
+            # In turns over all rows, the paper averages over the holders that are active.
+            message["active"] = sum(self._computes(p) for p in self.present)
+        return message
+
+    def _dual(self) -> None:
+        """New α, or the sum of what was proposed, down to the holders; feature sums up."""
+        run = self.run
+        safe = run.settings.local == "safe"
+        round_ = run.adder.advance()
+        asked = self._dual_receivers()
+        if safe:
+            found, kind = run.alpha.changes(dict.fromkeys(asked, run.iteration - 1)), "alpha"
+            asked = list(found)
+        else:
+            # Whoever moved private rows has feature sums to tell, even if nobody proposed a thing.
+            found, kind = self._proposals.proposed(asked), "delta"
+        if not asked:
+            return
+        senders = {} if safe else run.senders.of(asked)
+        messages: dict[str, Message] = run.adder.messages(asked)
+        for party, message in messages.items():
+            if party in found:
+                message[f"{kind}.slots"], message[kind] = found[party]
+            if party in senders and not senders[party].all():
+                message["send"] = senders[party]
+        run.v.invite(messages)
+        if not safe:
+            run.alpha.invite(messages, senders)
+        replies = self._ask("dual", messages)
+        if not safe:
+            self._post(replies, senders, round_)
+        run.v.add(replies.answered, run.iteration)
+
+    # ── parts of phases ───────────────────────────────────────────────────────────────────
+
+    def _ask(
+        self, phase: str, messages: dict[str, Message], riders: list[Request] | None = None
+    ) -> Replies:
+        """Ask, with certificate riders in the same envelopes; drop who did not answer."""
+        run = self.run
+        requests = [*(riders or []), Request(f"hyfdca.{phase}", messages)]
+        for request in requests:
+            run.acknowledge(request)
+        *rider_replies, replies = run.channel.exchange(requests)
+        for rider in rider_replies:
+            rider.stop_on_refusal()
+            # Whoever lost its answer about the frozen pair must not move before giving it.
+            run.note_missing(rider.missing)
+            self.present = [p for p in self.present if p not in rider.missing]
+            if run.pair is not None:
+                run.pair.receive(rider.answered)
+                if run.pair.certificate is not None:
+                    run.accept(run.pair)
+        replies.stop_on_refusal()
+        if replies.missing:
+            run.note_missing(replies.missing)
+            self.present = [p for p in self.present if p not in replies.missing]
+            self._part_with(replies)
+            # Silent stand-ins are dealt with where they are asked.
+            if not self.present and phase != "again":
+                raise _NobodyLeft(next(iter(replies.missing.items())))
+        if phase != "again":
+            for party, reply in replies.answered.items():
+                run.take_sequence(party, reply)
+                run.held += integer(reply, "held", 0)
+        return replies
+
+    def _part_with(self, replies: Replies) -> None:
+        """Too few may be left to share a sum: what they answered counts as never received."""
+        left = self.run.contributors.of(self.present)
+        for party in set(self.present).difference(left):
+            replies.answered.pop(party, None)
+        if len(left) < len(self.present):
+            self.run.note(
+                f"iteration {self.run.iteration}: too few holders of a group of samples or "
+                "features were left, who wait"
+            )
+        self.present = left
+
+    def _riders(self) -> list[Request]:
+        pair = self.run.pair
+        if pair is None:
+            return []
+        if pair.outrun(self.run.seen):
+            self.run.note(f"the pair of iteration {pair.iteration} was given up: a party moved on")
+            self.run.pair = None
+            return []
+        request = pair.request(self.present, self.run.seen)
+        return [request] if request.messages else []
+
+    def _all_current(self, turn: int) -> bool:
+        return all(seen == turn - 1 for seen in self.run.seen.values())
+
+    def _totals(self, parties: list[str]) -> dict[str, Any]:
+        """z totals that each party asked for; whole blocks are gathered once."""
+        z = self.run.z
+        whole = [p for p in parties if p not in self._want]
+        out: dict[str, Any] = z.blocks(whole)
+        some = {p: self._want[p] for p in parties if p in self._want}
+        out.update(z.pieces(some))
+        return out
+
+    def _computes(self, party: str) -> bool:
+        return self.run.roster.labels_everywhere or party in self.run.roster.label_parties
+
+    def _needs_dual(self) -> bool:
+        return self.run.settings.local != "safe" or not self.run.roster.labels_everywhere
+
+    def _needs_second_sum(self) -> bool:
+        return self.run.settings.local == "theory" and not self.run.participation.complete
+
+    def _dual_receivers(self) -> list[str]:
+        if self.run.settings.local != "safe":
+            return self.present
+        return [p for p in self.present if p in self.run.roster.partly_unlabelled]
+
+    def _stand_ins(
+        self, replies: Replies, senders: dict[str, NDArray[np.bool_]]
+    ) -> list[tuple[int, dict[str, Message]]]:
+        """The one who posts α of some cohorts fell silent after others had moved: ask another.
+
+        A stand-in that is silent too drops out of the iteration: its last reply counts as never
+        received, so that it takes its step back, and the next holder is asked. Returns the
+        number of each request, and the replies.
+        """
+        run, answered = self.run, replies.answered
+        given = {p: senders[p] for p in answered}
+        rounds: list[tuple[int, dict[str, Message]]] = []
+        while True:
+            now = run.senders.of(list(answered))
+            fresh = {p: now[p] & ~given[p] for p in answered}
+            messages: dict[str, Message] = run.adder.open(p for p, f in fresh.items() if f.any())
+            if not messages:
+                return rounds
+            for party, message in messages.items():
+                message["send"] = fresh[party]
+            run.alpha.invite(messages, fresh)
+            again = self._ask("again", messages)
+            if run.adder.whole:
+                run.alpha.post(again.answered, run.iteration, run.adder.round)
+                if again.missing:
+                    raise ProtocolError(
+                        f"party {min(again.missing)} fell silent while it stood in for another "
+                        f"in iteration {run.iteration}; resume from the last checkpoint"
+                    )
+            rounds.append((run.adder.round, again.answered))
+            for party in again.answered:
+                given[party] = given[party] | fresh[party]
+            for party in again.missing:
+                del answered[party]
+                run.ack[party] -= 1
+                for _, earlier in rounds:
+                    earlier.pop(party, None)
+
+    def _finish_certificate(self, replies: Replies, asked: Mapping[str, Message]) -> None:
+        """Losses are in: with everyone's, the pair before this step is certified."""
+        run = self.run
+        if not self._every or replies.missing or len(self.present) < len(run.roster.parties):
+            return
+        norms = add_scalars(self._norms, "norms", run.classes, run.roster.parties)
+        losses = add_scalars(replies.answered, "losses", 2 * run.classes, asked)
+        if norms is None or losses is None:
+            return
+        at = run.iteration - 1 if not self._still else run.iteration
+        certificate = Certificate.of_sums(at, run.settings.lam, norms, losses)
+        run.certify(certificate, frozen=False)
+
+    def _estimate(self, replies: Mapping[str, Message], asked: Mapping[str, Message]) -> None:
+        """Loss of the drawn samples plus the regulariser as last told: not a certificate."""
+        if not any("measure" in message for message in asked.values()):
+            return
+        run = self.run
+        sums = add_scalars(replies, "estimate", 2, asked)
+        if sums is None:
+            return
+        loss, share = sums
+        if share > 0:
+            primal = loss / share + 0.5 * run.settings.lam * run.norm_estimate
+            self.loss_estimate = primal
+            self.gap_estimate = (primal - run.best_dual) / primal if primal > 0 else 0.0

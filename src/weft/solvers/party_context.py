@@ -1,0 +1,45 @@
+"""What a party's half of an algorithm stands on: its seat, its cells, its keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto import Cipher
+from weft.crypto.randomness_log import Draws
+from weft.matching.party_view import Seat
+from weft.sums.fixed_point_bounds import Bounds
+from weft.sums.local_table import LocalTable
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """All that a party brings into a run.
+
+    Attributes
+    ----------
+    labels
+        (rows × classes): the response, or ±1; anything where the party has no label.
+    contributors
+        How many parties the terms want in every sum.
+    folds
+        The fold of every row, where the run has folds.
+    start
+        Weights of this party's columns to start from, in the units of the scaled table.
+    draws
+        Remembers what a party decides by other things than messages.
+    """
+
+    seat: Seat
+    table: LocalTable
+    labels: Floats
+    cipher: Cipher
+    bounds: Bounds
+    contributors: int = 1
+    folds: NDArray[np.int8] | None = None
+    start: Floats | None = None
+    draws: Draws = field(default_factory=Draws)

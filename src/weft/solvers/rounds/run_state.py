@@ -1,0 +1,158 @@
+"""What the coordinator of a method in rounds keeps between iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto import Adder
+from weft.matching.holding_map import Roster
+from weft.protocol import Channel, Message
+from weft.solvers.rounds.certificate import FrozenPoint
+from weft.solvers.run_state import Company
+from weft.solvers.settings import Settings
+from weft.solvers.visible_weights import SeenWeights
+from weft.storage.files import part_of
+from weft.sums.certificate import Certificate
+from weft.sums.running_totals import RunningTotals
+from weft.sums.slot_layout import Layout
+
+#: Phases, sums and scalars of an iteration that the table of what travels knows (report/fields.py).
+PHASES, KINDS, SCALARS = ("local", "merge"), ("v", "z", "delta"), ("objective", "residual")
+#: Iterations between certificates, where the settings do not say.
+CERTIFY_EVERY = 10
+
+
+class Phase(NamedTuple):
+    """One question to the parties: which totals go down, which sums and scalars come up.
+
+    ``v`` are sums by feature; ``z``, ``alpha`` and ``delta`` sums by sample. ``scalars`` are names
+    with how many values each has.
+    """
+
+    name: str
+    gets: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
+    scalars: tuple[tuple[str, int], ...] = ()
+
+
+class Rounds(Company):
+    """Totals, the point that is being measured, and the best bound below P*.
+
+    Parameters
+    ----------
+    kinds
+        The sums that the method keeps.
+    windows
+        Those to which parties contribute at chosen slots.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        roster: Roster,
+        settings: Settings,
+        adder: Adder,
+        classes: int,
+        kinds: Iterable[str],
+        windows: Collection[str] = ("z",),
+    ) -> None:
+        super().__init__(channel, roster, settings, adder)
+        self.classes = classes
+        self.row_layout = Layout(roster.rows, roster.parties)
+        self.column_layout = Layout(roster.columns, roster.parties)
+        self.sums = {kind: self._new_sum(kind, kind in windows) for kind in kinds}
+        self.weights = (
+            SeenWeights(roster, classes) if settings.coordinator_sees == "weights" else None
+        )
+        self.point: FrozenPoint | None = None
+        #: Samples of which parties want totals, where not of all.
+        self.want: dict[str, NDArray[np.int32]] = {}
+        #: The largest D seen, per class: a bound below P*, whichever point it came with.
+        self.best_dual: tuple[float, ...] = ()
+        #: The last point whose dual vector's feature sums anybody got, for guards; −1: none.
+        self.last_shown = -1
+        #: What setting up found out, for every party alike.
+        self.found: dict[str, float] = {}
+        #: What a method's own half remembers, as plain numbers.
+        self.memory: dict[str, float] = {}
+
+    def _new_sum(self, kind: str, windows: bool) -> RunningTotals:
+        layout = self.column_layout if kind == "v" else self.row_layout
+        return RunningTotals(kind, layout, self.classes, self.adder, windows=windows)
+
+    @property
+    def certify_every(self) -> int:
+        return self.settings.certify_every or CERTIFY_EVERY
+
+    def freeze(self, kinds: Iterable[str]) -> FrozenPoint:
+        """A new point: the model as it stands now, which is made of these totals.
+
+        One that is in progress is given up.
+        """
+        if self.point is not None and self.point.shown:
+            self.last_shown = self.point.iteration
+        self.point = FrozenPoint(
+            self.iteration,
+            self.roster,
+            {kind: self.sums[kind].copy() for kind in kinds},
+            (self.row_layout, self.column_layout),
+            self.adder,
+            self.settings,
+            self.classes,
+            None if self.certificate is None else self.certificate.iteration,
+            self.last_shown,
+        )
+        return self.point
+
+    def accept(self, point: FrozenPoint) -> None:
+        """A point is measured: keep P of it, and the best D of all."""
+        self.point = None
+        self.last_shown = point.iteration
+        measured = point.certificate
+        if measured is None:
+            return
+        self.held += point.held
+        if self.weights is not None:
+            self.weights.take(point.told)
+        before = self.best_dual or measured.dual
+        self.best_dual = tuple(max(a, b) for a, b in zip(before, measured.dual, strict=True))
+        self.certificate = Certificate(measured.iteration, measured.primal, self.best_dual)
+
+    # ── checkpoints ───────────────────────────────────────────────────────────────────────
+
+    def constants(self, party: str) -> Message:
+        return dict(self.found)
+
+    def head(self) -> dict[str, Any]:
+        shown = self.point.iteration if self.point and self.point.shown else self.last_shown
+        return {
+            "best_dual": self.best_dual,
+            "found": self.found,
+            "memory": self.memory,
+            "last_shown": shown,
+        }
+
+    def take_head(self, head: Mapping[str, Any]) -> None:
+        self.best_dual = tuple(head["best_dual"])
+        self.found = dict(head["found"])
+        self.memory = dict(head["memory"])
+        self.last_shown = head["last_shown"]
+
+    def totals(self) -> dict[str, NDArray[Any]]:
+        return {
+            **{
+                f"{kind}.{name}": array
+                for kind, totals in self.sums.items()
+                for name, array in totals.state().items()
+            },
+            **{f"want.{party}": slots for party, slots in self.want.items()},
+        }
+
+    def take_totals(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        for kind, totals in self.sums.items():
+            totals.restore(part_of(arrays, kind))
+        self.want = part_of(arrays, "want")

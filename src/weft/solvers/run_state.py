@@ -1,0 +1,137 @@
+"""Who takes part in a run that goes on without some: replies that arrived, and who fell silent."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from weft.crypto import Adder
+from weft.errors import ConfigError, PartyAway, ProtocolError
+from weft.matching.holding_map import Roster
+from weft.protocol import Channel, Failure, Message, Request, participation_of
+from weft.solvers.contributors import Contributors
+from weft.solvers.settings import Settings
+from weft.sums.certificate import Certificate
+
+#: Iterations in a row in which nobody could take part, before a run gives up.
+MOST_SILENT = 20
+
+
+class Company(ABC):
+    """What the coordinator of such a run keeps between iterations, whatever the algorithm.
+
+    Attributes
+    ----------
+    ack
+        Sequence number of the last reply received from each party.
+    away
+        Parties that gave no answer when last asked.
+    held
+        Changes of groups of samples that a guard has held back.
+    """
+
+    def __init__(self, channel: Channel, roster: Roster, settings: Settings, adder: Adder) -> None:
+        self.channel = channel
+        self.roster = roster
+        self.settings = settings
+        self.adder = adder
+        self.participation = participation_of(settings.participation, roster.parties, settings.seed)
+        self.contributors = Contributors(roster)
+        self.iteration = 0
+        self.ack = dict.fromkeys(roster.parties, 0)
+        self.away: set[str] = set()
+        self.held = 0
+        self.certificate: Certificate | None = None
+        self.silent_iterations = 0
+        self.notes: list[str] = []
+        self._noted: set[str] = set()
+
+    @property
+    def reached_gap(self) -> bool:
+        """Whether the newest certificate meets the target."""
+        target = self.settings.gap
+        return (
+            target is not None and self.certificate is not None and self.certificate.gap <= target
+        )
+
+    def admitted(self, turn: int) -> list[str]:
+        """Who takes part: of those present, whoever shares its cohorts with enough others."""
+        there = self.participation.present(turn)
+        admitted = self.contributors.of(there)
+        if len(admitted) < len(there):
+            self.note(
+                f"iteration {turn}: {len(there) - len(admitted)} of {len(there)} parties wait, "
+                "because too few holders of a group of samples or features are there"
+            )
+        if not admitted:
+            self.silent_iterations += 1
+            if self.silent_iterations > MOST_SILENT:
+                raise ConfigError(
+                    f"for {MOST_SILENT} iterations no group of parties was large enough for "
+                    f"min_contributors = {self.roster.terms.min_contributors}; let more take part, "
+                    "or agree on allow_pairs = true"
+                )
+        return admitted
+
+    def count_silence(self, party: str, failure: Failure) -> None:
+        """Nobody answered in this iteration; give up when that goes on."""
+        self.silent_iterations += 1
+        if self.participation.complete or self.silent_iterations > MOST_SILENT:
+            raise PartyAway(
+                f"no party answered in iteration {self.iteration} ({party}: {failure.reason}); "
+                "check that the parties are running"
+            )
+
+    def acknowledge(self, request: Request) -> None:
+        """Tell each party which of its replies arrived last, so that it can take back others."""
+        for party, message in request.messages.items():
+            message["ack"] = self.ack[party]
+
+    def take_sequence(self, party: str, reply: Message) -> None:
+        """Remember which reply of a party arrived last."""
+        sequence = reply.get("sequence")
+        if type(sequence) is not int or sequence != self.ack[party] + 1:
+            raise ProtocolError(
+                f"party {party}: its reply in iteration {self.iteration} has sequence number "
+                f"{sequence!r}, expected {self.ack[party] + 1}; the run stops"
+            )
+        self.ack[party] = sequence
+        self.away.discard(party)
+
+    def note(self, text: str) -> None:
+        """Log something once."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self.notes.append(text)
+
+    def note_missing(self, missing: Mapping[str, Failure]) -> None:
+        """Log who fell silent, once until it speaks again."""
+        for party, failure in missing.items():
+            if party not in self.away:
+                self.note(f"iteration {self.iteration}: {party} {failure.kind} ({failure.reason})")
+            self.away.add(party)
+
+    # ── checkpoints ───────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def constants(self, party: str) -> Message:
+        """What setting up found out, for one party."""
+
+    @abstractmethod
+    def head(self) -> dict[str, Any]:
+        """What a checkpoint keeps besides totals, as plain values."""
+
+    @abstractmethod
+    def take_head(self, head: Mapping[str, Any]) -> None:
+        """The inverse of :meth:`head`."""
+
+    @abstractmethod
+    def totals(self) -> dict[str, NDArray[Any]]:
+        """The totals of all sums, for a checkpoint."""
+
+    @abstractmethod
+    def take_totals(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """The inverse of :meth:`totals`."""

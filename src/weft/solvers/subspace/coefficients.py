@@ -1,0 +1,290 @@
+"""What the coordinator knows of a run of the fast solvers: coefficients and inner products.
+
+Vector 0 is the anchor; all others came out of dual vectors. w, gradients and directions are arrays
+of coefficients (vectors × problems); lengths and angles come from the Gram matrices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.solvers.subspace.party_vectors import padded
+from weft.solvers.subspace.phase_request import Mixture
+from weft.solvers.subspace.round_trips import FINEST, FIXED_POINT, Exchange
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Relative rounding of a number.
+_ROUNDING = 2.0**-52
+#: What share of the gap rounding may make up.
+_BEARABLE = 0.1
+
+
+class Span:
+    """The current point, and the vectors that everything is made of.
+
+    Attributes
+    ----------
+    lam
+        λ per problem: smaller by the samples that a fold leaves out.
+    point
+        Coefficients of the best w found.
+    risk
+        1/N Σ l at the point, per problem.
+    offsets
+        o of every vector (vectors × problems); of the anchor and of Hessian vectors, zero.
+    dual
+        The best lower bound of each problem at the current λ.
+    """
+
+    def __init__(self, exchange: Exchange, lam: float, *, warm: bool) -> None:
+        self.exchange = exchange
+        width = self.width = exchange.problems.width
+        self.groups = exchange.settings.groups
+        self._base_lam = lam
+        self._share = np.ones(width)
+        self.gram: Floats = np.zeros((1, 1, width))
+        self.offsets: Floats = np.zeros((1, width))
+        self.point: Floats = np.zeros((1, width))
+        self.risk: Floats = np.full(width, np.inf)
+        self.dual: Floats = np.full(width, -np.inf)
+        self._stay: Floats = np.stack([np.ones(width), np.zeros(width)])
+        #: Shares of point and target in the step that the parties have not been told of.
+        self._moved: Floats = self._stay
+        #: Weights of dual vectors that every party knows, for whoever has to go on from there.
+        self.mixture: Floats = np.zeros((1, width))
+        self._target: Floats = self.point
+        self._coming: tuple[Floats, Floats | None] | None = None
+        self._begin(warm)
+
+    def _begin(self, warm: bool) -> None:
+        """A first dual vector, at the point that the run starts from."""
+        exchange, nowhere = self.exchange, np.zeros((1, self.width))
+        if warm:
+            self.point = np.ones((1, self.width))
+            norms = exchange.point(self.point)
+            self.gram[0, 0] = norms
+        offsets, cross, sizes = exchange.gather(1, self._moved, guesses=nowhere, first=True)
+        assert sizes is not None
+        self._coming = (offsets, cross)
+        self._share = sizes / exchange.roster.n_samples
+
+    @property
+    def lam(self) -> Floats:
+        return self._base_lam * self._share
+
+    @property
+    def base_lam(self) -> float:
+        """λ of the problems on all samples."""
+        return self._base_lam
+
+    def turn_to(self, lam: float) -> None:
+        """Go on with another λ: point and bounds on the risk stay what they are."""
+        self._base_lam = lam
+        self.dual = np.full(self.width, -np.inf)
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def primal(self) -> Floats:
+        """P at the point."""
+        return 0.5 * self.lam * self.inner(self.point, self.point) + self.risk
+
+    @property
+    def gaps(self) -> Floats:
+        """(P − D)/P per problem; no loss is below zero, so that a P below zero proves nothing."""
+        return gaps_of(self.primal, self.dual)
+
+    def inner(self, a: Floats, b: Floats) -> Floats:
+        """Inner products of two combinations, per problem."""
+        total: Floats = np.einsum("jp,jkp,kp->p", a, self.gram, b, optimize=True)
+        return total
+
+    def padded(self, coefficients: Floats) -> Floats:
+        """Older coefficients, with zeros for the vectors that came since."""
+        return padded(coefficients, self.count)
+
+    def unit(self, vector: int) -> Floats:
+        """The coefficients of one vector."""
+        out = np.zeros((self.count, self.width))
+        out[vector] = 1.0
+        return out
+
+    # ── round trips ───────────────────────────────────────────────────────────────────────
+
+    def absorb(self) -> int:
+        """Complete the vectors under way; returns how many there are."""
+        if self._coming is None:
+            return 0
+        offsets, cross = self._coming
+        new, held = len(offsets), self.count
+        products = self.exchange.spread(held, new)
+        self._coming = None
+        if cross is not None:
+            products = np.concatenate([cross, products])
+        gram = np.zeros((held + new, held + new, self.width))
+        gram[:held, :held] = self.gram
+        gram[:, held:] = products
+        gram[held:, :held] = products[:held].transpose(1, 0, 2)
+        corner = products[held:]
+        gram[held:, held:] = (corner + corner.transpose(1, 0, 2)) / 2
+        self.gram = gram
+        self.offsets = np.vstack([self.offsets, offsets])
+        self.point = self.padded(self.point)
+        return new
+
+    def search(
+        self, target: Floats, steps: Floats, guesses: Floats, mixture: Mixture | None = None
+    ) -> Floats:
+        """P at mixtures of the point and the target: (steps × problems).
+
+        ``steps`` are the shares of either (steps × 2 × problems). New dual vectors at the guessed
+        steps (guesses × problems) are then under way, and behind them one that coordinate ascent
+        from a mixture proposes.
+        """
+        exchange = self.exchange
+        if not exchange.stored:
+            exchange.point(target)
+        asked = thinned(steps, exchange.most_steps)
+        found, offsets, cross = exchange.search(target, self._moved, steps[asked], guesses, mixture)
+        # A step that nobody was asked about is never the best one.
+        risks = np.full((len(steps), self.width), np.inf)
+        risks[asked] = found
+        self._moved = self._stay
+        self._target = target
+        if len(offsets):
+            self._coming = (offsets, cross)
+        self._risks, self._steps = risks, steps
+        here, cross_, there = (
+            self.inner(self.point, self.point),
+            self.inner(self.point, target),
+            self.inner(target, target),
+        )
+        a, c = steps[:, 0], steps[:, 1]
+        norms = a * a * here + 2 * a * c * cross_ + c * c * there
+        primal: Floats = 0.5 * self.lam * norms + risks
+        return primal
+
+    def move(self, chosen: Ints) -> None:
+        """Take the chosen step of the last search, per problem."""
+        every = np.arange(self.width)
+        shares = self._steps[chosen, :, every].T
+        self.point = shares[0] * self.point + shares[1] * self._target
+        self.risk = self._risks[chosen, every]
+        self._moved = shares
+
+    def gather(self) -> None:
+        """Ask for the dual vector at the point."""
+        offsets, cross, _ = self.exchange.gather(
+            self.count, self._moved, guesses=np.zeros((1, self.width))
+        )
+        self._moved = self._stay
+        self._coming = (offsets, cross)
+
+    def bend(self, direction: Floats) -> None:
+        """Ask for what the Hessian makes of a direction."""
+        offsets, cross, _ = self.exchange.gather(self.count, self._moved, direction=direction)
+        self._moved = self._stay
+        self._coming = (offsets, cross)
+
+    def inherit(self) -> None:
+        """Ask for what HyFDCA has reached while somebody was away, as one more dual vector."""
+        exchange, heir = self.exchange, self.exchange.heir
+        assert heir is not None
+        exchange.heir = None
+        self._coming = exchange.inherit(self.count, self._moved, heir)
+        self._moved = self._stay
+
+    @property
+    def doubt(self) -> Floats:
+        """The rounding of an inner product of two vectors, per problem."""
+        longest = np.einsum("jjp->jp", self.gram).max(axis=0)
+        rounding: Floats = longest * _ROUNDING
+        if self.exchange.by_rows:
+            bounds, samples = self.exchange.bounds, self.exchange.roster.n_samples
+            rounding = rounding + bounds.products * FIXED_POINT * bounds.alpha / samples**0.5
+        return rounding
+
+    @property
+    def strained(self) -> bool:
+        """Whether rounding in a point of large coefficients that cancel spoils the certificate.
+
+        ‖w‖² has the rounding of its terms, z that of fixed point times the coefficients; errors
+        are taken as independent of each other.
+        """
+        squares = self.point**2
+        lengths = np.einsum("jjp->jp", self.gram)
+        in_norms = 0.5 * self.lam * (squares * lengths).sum(axis=0) * _ROUNDING
+        # The anchor's own z is as exact as that of any point.
+        in_z = np.sqrt(squares[1:].sum(axis=0)) * self.exchange.bounds.products * FIXED_POINT
+        in_losses = in_z / np.sqrt(self.exchange.roster.n_samples)
+        wanted = (self.exchange.settings.gap or FINEST) * np.abs(self.primal)
+        return bool((in_norms + in_losses > _BEARABLE * wanted).any())
+
+    def refresh(self, kept: Ints) -> None:
+        """Make the point the anchor and measure it; its dual vector is then under way.
+
+        Two round trips. ``kept`` vectors stay for the lower bound only.
+        """
+        self._coming = None
+        self.drop(kept, whole=True)
+        self.gram[0, 0] = self.exchange.point(self.point)
+        self._moved = self._stay
+        self.gather()
+
+    def drop(self, kept: Ints, *, whole: bool = False) -> None:
+        """Forget all vectors but some (never the anchor); their part in the point stays.
+
+        It goes into the anchor, and with ``whole`` all of the point does.
+        """
+        fold = self.point.copy()
+        if not whole:
+            fold[kept] = 0.0
+        mixture = self.padded(self.mixture)
+        assert self.exchange.fold is None
+        self.exchange.fold = (fold, kept)
+        row = np.einsum("jp,jkp->kp", fold, self.gram)
+        corner = np.einsum("kp,kp->p", fold, row)
+        gram = np.empty((len(kept) + 1, len(kept) + 1, self.width))
+        gram[1:, 1:] = self.gram[np.ix_(kept, kept)]
+        gram[0, 1:] = gram[1:, 0] = row[kept]
+        gram[0, 0] = corner
+        self.gram = gram
+        self.offsets = np.vstack([np.zeros((1, self.width)), self.offsets[kept]])
+        self.point = np.vstack([np.ones((1, self.width)), (self.point - fold)[kept]])
+        self.mixture = np.vstack([np.zeros((1, self.width)), mixture[kept]])
+        if self._coming is not None and self._coming[1] is not None:
+            offsets, cross = self._coming
+            assert cross is not None
+            first = np.einsum("jp,jkp->kp", fold, cross)[None]
+            self._coming = (offsets, np.concatenate([first, cross[kept]]))
+
+
+def thinned(steps: Floats, most: int) -> Ints:
+    """Which of some steps to ask for, if all are too many: to stay, to go all the way, and more.
+
+    ``steps`` are shares of point and target (steps × 2 × problems).
+    """
+    if len(steps) <= most:
+        return np.arange(len(steps))
+    ends = [
+        (steps == np.array(share)[None, :, None]).all(axis=(1, 2)) for share in ((1, 0), (0, 1))
+    ]
+    needed = np.flatnonzero(ends[0] | ends[1])
+    spread = np.linspace(0, len(steps) - 1, max(most - len(needed), 0) + 2)[1:-1]
+    return np.union1d(needed, np.rint(spread).astype(np.int64))
+
+
+def gaps_of(primal: Floats, dual: Floats) -> Floats:
+    """(P − D)/P per problem; infinite where the two prove nothing.
+
+    No loss is below zero, so that a P below zero proves nothing, nor does a D above P.
+    """
+    known = (primal > 0) & np.isfinite(primal) & np.isfinite(dual) & (dual <= primal * (1 + 1e-9))
+    gap = np.where(known, primal - dual, 0.0)
+    share = np.maximum(gap, 0.0) / np.where(known, primal, 1.0)
+    return np.where(known, share, np.where((primal == 0) & (dual == 0), 0.0, np.inf))

@@ -1,0 +1,257 @@
+"""The fast solvers, the coordinator's half: one λ after the other, each until it is certified."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto import Adder
+from weft.errors import PartyAway, ProtocolError
+from weft.matching.holding_map import Roster
+from weft.protocol import Channel
+from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
+from weft.solvers.guard_stall import Floor
+from weft.solvers.settings import Settings
+from weft.solvers.stopping import Clock, why_stop
+from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.coefficients import Span, gaps_of
+from weft.solvers.subspace.cutting_planes import CuttingPlanes
+from weft.solvers.subspace.fallback import Relief, Relieved, keep_point
+from weft.solvers.subspace.lbfgs import Lbfgs
+from weft.solvers.subspace.newton_cg import NewtonCg
+from weft.solvers.subspace.phase_request import PartyMissing
+from weft.solvers.subspace.round_trips import Exchange
+from weft.sums.certificate import Certificate
+from weft.sums.fixed_point_bounds import Bounds
+
+Floats = NDArray[np.float64]
+
+
+class Solver(Protocol):
+    """What makes one iteration, turns to another λ, and takes over what HyFDCA has reached."""
+
+    def step(self) -> None: ...
+
+    def turn(self) -> None: ...
+
+    def inherit(self) -> None: ...
+
+
+class SpanCoordinator(Coordinator):
+    """Runs a solver over a list of λ, each started from the last, and closes every model."""
+
+    @abstractmethod
+    def solver(self, span: Span) -> Solver:
+        """What iterates."""
+
+    def run(
+        self,
+        channel: Channel,
+        roster: Roster,
+        settings: Settings,
+        adder: Adder,
+        *,
+        unit: float,
+        label: float,
+        classes: int,
+        progress: Callable[[Record], None] | None = None,
+        checkpointing: Checkpointing | None = None,
+        warm: bool = False,
+    ) -> Result:
+        bounds = Bounds.of(
+            settings.make_loss(), settings.smallest_lam, roster.row_holders, unit, label
+        )
+        exchange = Exchange(
+            channel, roster, settings, adder, Problems(classes, settings.folds), bounds
+        )
+        result = Result(notes=exchange.notes)
+        floor = Floor(roster.terms.min_batch)
+        clock = Clock(channel, result)
+        span: Span | None = None
+        lam = settings.lambdas[0]
+        #: w of every finished model, where the coordinator may see it.
+        seen: dict[int, Floats] = {}
+        try:
+            span = Span(exchange, lam, warm=warm)
+            solver = self.solver(span)
+            if settings.hands_over:
+                exchange.relief = Relief(span, unit, result, clock, progress)
+            for number, lam in enumerate(settings.lambdas):
+                span.turn_to(lam)
+                solver.turn()
+                over = _Model(span, solver, number, lam, result, clock, floor, progress).train()
+                if exchange.seen is not None:
+                    seen[number] = exchange.seen.values.copy()
+                left = settings.lambdas[number + 1 :]
+                if over and left:
+                    exchange.notes.append(
+                        f"{result.stopped}: λ = {', '.join(f'{x:g}' for x in left)} not trained"
+                    )
+                    break
+        except Relieved:
+            return result
+        except PartyMissing as missing:
+            if span is None or not result.history:
+                raise PartyAway(f"{missing}; bring it back and start again") from None
+            result.gone = missing.parties
+            _stop_here(span, missing, lam, result, clock)
+        chosen = chosen_stage(result.stages, settings)
+        result.certificate, result.model_iteration = chosen.certificate, chosen.number
+        if held := floor.note(chosen.certificate.gap):
+            result.notes.append(held)
+        result.weights = seen.get(chosen.number)
+        return result
+
+
+def _stop_here(span: Span, missing: PartyMissing, lam: float, result: Result, clock: Clock) -> None:
+    """End with the best point so far: its P and D are known, if not measured afresh."""
+    number = len(result.stages)
+    result.stopped = str(missing)
+    kept = keep_point(span, missing, number)
+    if not kept and not result.stages:
+        raise ProtocolError(f"{missing}, and others fell silent too; start again")
+    result.notes.append(f"{missing}; the run stopped with the certificate reached so far")
+    if not kept:
+        return
+    classes = span.exchange.problems.classes
+    certificate = Certificate(
+        span.exchange.iteration,
+        tuple(span.primal[:classes].tolist()),
+        tuple(span.dual[:classes].tolist()),
+    )
+    result.stages.append(Stage(number, lam, certificate, clock.round_trips))
+
+
+class _Model:
+    """One λ: iterations until the gap is small enough, then a measurement of the model itself."""
+
+    def __init__(
+        self,
+        span: Span,
+        solver: Solver,
+        number: int,
+        lam: float,
+        result: Result,
+        clock: Clock,
+        floor: Floor,
+        progress: Callable[[Record], None] | None,
+    ) -> None:
+        self._span, self._solver, self._number, self._lam = span, solver, number, lam
+        self._result, self._clock, self._progress = result, clock, progress
+        self._floor = floor
+        floor.renew()
+        self._begun = span.exchange.iteration
+
+    def train(self) -> bool:
+        """Iterate and close; returns whether a limit of the whole run is reached."""
+        settings = self._span.exchange.settings
+        target = settings.gap
+        # Measured afresh, a model may prove less than rounding on the way promised. Then it is
+        # not measured again before the promise is better.
+        promise = math.inf if target is None else target
+        while True:
+            why, over = self._iterate()
+            gap = float(self._span.gaps.max())
+            reached = target is not None and gap <= min(target, promise)
+            if not (reached or why):
+                continue
+            certificate, gaps, scores = self._close()
+            if target is not None and float(gaps.max()) <= target:
+                why = f"certified gap {certificate.gap:.2e} ≤ {target:g}"
+            if why:
+                break
+            promise = 0.8 * gap
+        self._result.stopped = why
+        self._result.stages.append(
+            Stage(self._number, self._lam, certificate, self._clock.round_trips, scores)
+        )
+        return over
+
+    def _iterate(self) -> tuple[str, bool]:
+        """One iteration; returns why to stop, if there is a reason besides the gap, and whether
+        that is a limit of the whole run, not of one λ."""
+        exchange = self._span.exchange
+        if exchange.heir is not None:
+            self._solver.inherit()
+        exchange.iteration += 1
+        before = exchange.held
+        self._solver.step()
+        record = self._record()
+        # Iterations of HyFDCA count too, where a party was away.
+        why = why_stop(exchange.settings, exchange.iteration - self._begun, record)
+        over = bool(why) and why != f"{exchange.settings.iterations} iterations"
+        gap = float(self._span.gaps.max())
+        floor = self._floor.watch(exchange.iteration, exchange.held - before, gap)
+        return why or floor, over
+
+    def _record(self) -> Record:
+        span = self._span
+        certificate = self._certificate(span.primal, span.dual)
+        record = self._clock.record(
+            span.exchange.iteration,
+            len(span.exchange.roster.parties),
+            certificate,
+            lam=self._lam,
+        )
+        self._result.history.append(record)
+        if self._progress is not None:
+            self._progress(record)
+        return record
+
+    def _certificate(self, primal: Floats, dual: Floats) -> Certificate:
+        """P and D of the problems on all samples."""
+        classes = self._span.exchange.problems.classes
+        return Certificate(
+            self._span.exchange.iteration,
+            tuple(primal[:classes].tolist()),
+            tuple(dual[:classes].tolist()),
+        )
+
+    def _close(self) -> tuple[Certificate, Floats, list[list[float]] | None]:
+        """Let the parties form w and w(α) themselves, and measure: what is certified is theirs."""
+        span, exchange = self._span, self._span.exchange
+        mixture = span.padded(span.mixture)
+        norms, bound = exchange.model(span.point, mixture, self._number)
+        losses, scores = exchange.close()
+        primal = 0.5 * span.lam * norms + losses
+        dual = (mixture * span.offsets).sum(axis=0) - 0.5 * bound / span.lam
+        span.dual = np.minimum(span.dual, dual)
+        certificate = self._certificate(primal, dual)
+        last = self._result.history[-1]
+        self._result.history[-1] = self._clock.record(
+            last.iteration, last.present, certificate, lam=self._lam
+        )
+        return certificate, gaps_of(primal, dual), None if scores is None else scores.tolist()
+
+
+def chosen_stage(stages: Sequence[Stage], settings: Settings) -> Stage:
+    """The model to release: with folds, that of the best λ; else the one asked for.
+
+    The best λ predicts most samples rightly that were left out (has the least squared error, in a
+    regression); of equals, the largest. A run that was cut short has its last.
+    """
+    scored = [stage for stage in stages if stage.scores]
+    if scored:
+        return max(scored, key=lambda stage: stage.quality(settings.make_loss().task))
+    asked = [stage for stage in stages if stage.lam == settings.lam]
+    return asked[0] if asked else stages[-1]
+
+
+class CuttingPlanesCoordinator(SpanCoordinator):
+    def solver(self, span: Span) -> Solver:
+        return CuttingPlanes(span)
+
+
+class LbfgsCoordinator(SpanCoordinator):
+    def solver(self, span: Span) -> Solver:
+        return Lbfgs(span)
+
+
+class NewtonCgCoordinator(SpanCoordinator):
+    def solver(self, span: Span) -> Solver:
+        return NewtonCg(span)

@@ -1,0 +1,121 @@
+"""Cutting planes on hybrid data (the OCAS and BMRM family), in two round trips an iteration.
+
+Every dual vector gives a cut R(w) ≥ o − b·w. The coordinator minimises λ/2 ‖w‖² + the maximum of
+all cuts, a small QP in the cuts' weights, whose value is a lower bound on P*; the label holders
+search the way from the best point to that minimum, and cut again at a guessed step on it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.solvers.subspace.coefficients import Span
+from weft.solvers.subspace.lower_bounds import Bounding
+from weft.solvers.subspace.phase_request import Mixture
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+#: Where losses are measured between the best point and the model's minimum …
+_STEPS: Floats = np.concatenate(
+    [[0.0], np.geomspace(1e-2, 1.0, 11), np.repeat([0.2, 0.35, 0.5, 0.75, 1.0], 4)]
+)
+#: … and how much that is stretched there, in gaps: a mixture of dual vectors that is not optimal
+#: yet gives a w that is too short.
+_STRETCH: Floats = np.concatenate([np.zeros(12), np.tile([0.25, 0.5, 1.0, 2.0], 5)])
+_LONGEST_STRETCH = 0.3
+#: The next cut is made a little beyond the step that was best last time.
+_BEYOND = 1.5
+_FIRST_REACH = 0.5
+#: Iterations in which both kinds of dual vectors are made, whatever they are worth.
+_TRIAL = 8
+#: The gap falls well if it comes down to this share of itself in half as many iterations.
+_SLOW = 0.75
+#: Share of the mixtures below which a kind is left out.
+_USED = 0.1
+#: Solves in a row without weight after which a cut is dropped.
+_IDLE = 12
+
+
+class CuttingPlanes:
+    """One iteration after the other; the cuts serve every λ.
+
+    Two kinds of dual vectors are made: subgradients at a guessed step (*vertices*: kinks of the
+    loss are on one side or the other) and steps of coordinate ascent. Few features and many samples
+    live on the former, many features on the latter; a kind that the mixtures do not use is left
+    out as long as the gap falls well without it.
+    """
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        self._bounding = Bounding(span)
+        self._reach = np.full(span.width, _FIRST_REACH)
+        #: Which cuts came from coordinate ascent.
+        self._ascended: Flags = np.zeros(0, bool)
+        self._coming = [False]
+        self._gaps: list[float] = []
+
+    def turn(self) -> None:
+        """All vectors bound P* at another λ too."""
+        self._bounding.solve()
+
+    def step(self) -> None:
+        """Complete the newest cuts, solve the small problem, search."""
+        span = self._span
+        weights = self._take()
+        vertices, ascent = self._useful(weights[1:])
+        guesses = np.minimum(1.0, _BEYOND * self._reach)[None, :]
+        samples = span.exchange.roster.n_samples
+        curvature = span.exchange.mean_square / (span.lam * samples)
+        primal = span.search(
+            weights / span.lam,
+            self._steps(),
+            guesses if vertices else guesses[:0],
+            Mixture(weights[1:], curvature) if ascent else None,
+        )
+        span.mixture = weights
+        self._coming = [False] * vertices + [True] * ascent
+        best = primal.argmin(axis=0)
+        span.move(best)
+        self._reach = np.where(best > 0, _STEPS[best], self._reach)
+        self._drop()
+
+    def _take(self) -> Floats:
+        """Complete the cuts under way; returns the weights of the best mixture."""
+        new = self._span.absorb()
+        kinds = np.repeat(self._coming, self._span.groups) if new else np.zeros(0, bool)
+        self._ascended = np.concatenate([self._ascended, kinds])
+        return self._bounding.take(new)
+
+    def inherit(self) -> None:
+        """Take over α of HyFDCA, which came from coordinate ascent, as a cut."""
+        self._take()
+        self._span.inherit()
+        self._coming = [True]
+        self._take()
+
+    def _useful(self, weights: Floats) -> tuple[bool, bool]:
+        """Whether vertices, and whether steps of ascent, have been worth their sums."""
+        self._gaps.append(float(self._span.gaps.max()))
+        if len(self._gaps) <= _TRIAL or self._gaps[-1] > _SLOW * self._gaps[-_TRIAL // 2]:
+            return True, True
+        total = weights.sum(axis=0)
+        share = weights[self._ascended].sum(axis=0) / np.where(total > 0, total, 1.0)
+        return bool(share.min() < 1.0 - _USED), bool(share.max() > _USED)
+
+    def _steps(self) -> Floats:
+        """Shares of point and target at which losses are measured: (steps × 2 × problems)."""
+        stretch = 1.0 + _STRETCH[:, None] * np.minimum(self._span.gaps, _LONGEST_STRETCH)
+        here = np.repeat(1.0 - _STEPS[:, None], self._span.width, axis=1)
+        return np.stack([here, _STEPS[:, None] * stretch], axis=1)
+
+    def _drop(self) -> None:
+        """Forget cuts that no problem has used for long."""
+        idle = self._bounding.idle
+        # Groups of rows go together, as they came.
+        idle = np.repeat(idle.reshape(-1, self._span.groups).min(axis=1), self._span.groups)
+        if (idle >= _IDLE).sum() >= max(8, len(idle) // 8):
+            kept = np.flatnonzero(idle < _IDLE)
+            self._ascended = self._ascended[kept]
+            self._span.drop(self._bounding.keep(kept))

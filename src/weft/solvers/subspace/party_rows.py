@@ -1,0 +1,258 @@
+"""What a party knows about its samples: z, dual vectors and losses, where it has labels."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.solvers.party_context import Ground
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
+from weft.solvers.subspace.softening import Kinks
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: How far α is carried on in the direction of its last change.
+_MOMENTUM = 2.0
+#: The largest loss in a table.
+_LARGEST = 2.0**40
+
+
+class Rows:
+    """z of the current point, the way to a target, and what lies on it.
+
+    Everything here is zero in rows without a label: their holders learn dual vectors from
+    others.
+    """
+
+    def __init__(self, ground: Ground, settings: Settings, problems: Problems) -> None:
+        seat = ground.seat
+        self._table = ground.table
+        self._loss = settings.make_loss()
+        self._problems = problems
+        self.width = problems.width
+        self._n_samples = seat.n_samples
+        self._n_columns = seat.n_columns
+        self.labelled: NDArray[np.bool_] = seat.labelled[seat.row_cohort]
+        mine = np.flatnonzero(self.labelled[: seat.n_shared_rows]).astype(np.int32)
+        #: Shared rows with a label here; None: all of them.
+        self.labelled_shared = None if len(mine) == seat.n_shared_rows else mine
+        self._classes = ground.labels
+        self._labels = np.ascontiguousarray(ground.labels[:, problems.class_of])
+        self._folds = ground.folds
+        training = None if ground.folds is None else problems.training(ground.folds)
+        if not self.labelled.all():
+            known = np.repeat(self.labelled[:, None], problems.width, axis=1)
+            training = known if training is None else training & known
+        self._training = training
+        self._chosen = seat.counted_rows
+        self._counted = np.flatnonzero(seat.counted_rows)
+        zeros = np.zeros((seat.n_rows, problems.width))
+        self._remembers = settings.solver == "cutting-planes" or settings.hands_over
+        #: The dual vectors of the vectors after the anchor, one for all groups of rows.
+        self._duals: list[Floats] = []
+        self.alpha = zeros
+        self._alpha_before = zeros
+        self.vectors = Vectors(zeros)
+        self._z = zeros.copy()
+        self._target = zeros
+        # Slots within a cohort are in no order that means anything, and the same to all its
+        # holders: so every group has samples of every cohort.
+        place = np.arange(seat.n_rows) - seat.cohort_start[seat.row_cohort]
+        self._groups = settings.groups
+        #: The group of every row.
+        self.group = (place % settings.groups).astype(np.int32)
+        self._of_group = [
+            np.flatnonzero(self.group == g).astype(np.int32) for g in range(settings.groups)
+        ]
+
+    # ── where the run stands ──────────────────────────────────────────────────────────────
+
+    def append(self, z: Floats) -> None:
+        """Take Z of new vectors, side by side."""
+        count = z.shape[1] // self._problems.width
+        self.vectors.append([np.ascontiguousarray(p) for p in np.split(z, count, axis=1)])
+
+    def fold(self, coefficients: Floats, keep: Ints) -> None:
+        """Drop vectors; those of a mixture in use are never among them."""
+        if len(self.vectors) == len(coefficients):
+            self.vectors.fold(coefficients, keep)
+        if self._duals:
+            # Vectors come in groups, which are kept or dropped together.
+            which = np.unique((keep - 1) // self._groups)
+            self._duals = [self._duals[k] for k in which.tolist()]
+
+    def adopt(self, z: Floats) -> None:
+        """Go on from z of the anchor, measured afresh."""
+        self._z = z
+        self.vectors.renew(z.copy())
+
+    def aim(self, target: Floats) -> None:
+        self._target = target
+
+    def move(self, shares: Floats) -> None:
+        """Mix the point with the target: the shares of either, per problem."""
+        if (shares[0] != 1.0).any() or shares[1].any():
+            self._z = self._mixed(shares)
+
+    def _mixed(self, shares: Floats) -> Floats:
+        z = np.zeros_like(self._z)
+        add_scaled(z, self._z, shares[0])
+        add_scaled(z, self._target, shares[1])
+        return z
+
+    # ── dual vectors ──────────────────────────────────────────────────────────────────────
+
+    def duals_at(self, steps: Floats) -> Floats:
+        """−l' at some steps along the way, side by side."""
+        found = [
+            self._trained(self._loss.u(self._mixed(np.stack([1.0 - some, some])), self._labels))
+            for some in steps
+        ]
+        return np.hstack(found) if found else np.zeros((len(self._z), 0))
+
+    def kinks(self, rows: Ints, problem: int, shares: Floats) -> Kinks:
+        """Some rows by their distance to the kink of the loss, in one problem.
+
+        ``shares`` of point and target say where.
+        """
+        z = shares[0] * self._z[rows, problem] + shares[1] * self._target[rows, problem]
+        return Kinks(self._loss, z, self._labels[rows, problem])
+
+    def trained(self, rows: Ints, problem: int) -> NDArray[np.bool_] | bool:
+        """Which rows a problem trains on."""
+        return True if self._training is None else self._training[rows, problem]
+
+    def remember(self, duals: Floats) -> None:
+        """Keep dual vectors whose sums are complete, where mixtures of them are wanted."""
+        if self._remembers:
+            count = duals.shape[1] // self._problems.width
+            self._duals += [np.ascontiguousarray(p) for p in np.split(duals, count, axis=1)]
+
+    def mix(self, weights: Floats) -> None:
+        """Keep a mixture as α, and the one before."""
+        self._alpha_before, self.alpha = self.alpha, self.mixed_alpha(weights)
+
+    def mixed_alpha(self, weights: Floats) -> Floats:
+        """α as a mixture of dual vectors: (vectors × problems) without the anchor."""
+        weights = padded(weights, len(self._duals) * self._groups)
+        if self._groups == 1 and self._duals:
+            return combined(self._duals, weights)
+        alpha = np.zeros_like(self._z)
+        by_group = weights.reshape(len(self._duals), self._groups, -1)
+        for dual, factors in zip(self._duals, by_group, strict=True):
+            if factors.any():
+                alpha += factors[self.group] * dual
+        return alpha
+
+    def combined(self, coefficients: Floats) -> Floats:
+        """z of a combination of vectors, of which the latest may not have come here yet."""
+        return self.vectors.combine(padded(coefficients, len(self.vectors)))
+
+    def ascended(self, curvature: Floats) -> Floats:
+        """A step of coordinate ascent in all samples at once, from α and its last change on.
+
+        Far too long a step to take; but as one more vector to mix, it points where single
+        samples want to go, which subgradients at their kinks cannot say.
+        """
+        ahead = self.alpha + _MOMENTUM * (self.alpha - self._alpha_before)
+        found = self._loss.dual_step(ahead, self._target, self._labels, curvature)
+        return self._trained(found)
+
+    def bent(self, direction: Floats) -> Floats:
+        """l'' · z of a direction: what the Hessian makes of it."""
+        z = self.vectors.combine(direction)
+        return self._trained(self._loss.curvature(self._z, self._labels) * z)
+
+    def _trained(self, a: Floats) -> Floats:
+        return a if self._training is None else np.where(self._training, a, 0.0)
+
+    def offsets(self, duals: Floats) -> Floats:
+        """−1/N Σ l*(−a) of every vector: (vectors × problems)."""
+        width = self._problems.width
+        out = np.zeros((self.sums_width(duals.shape[1]) // width, width))
+        counted, labels = self._counted, self._labels[self._counted]
+        for k, part in enumerate(np.split(duals[counted], duals.shape[1] // width, axis=1)):
+            values = -self._loss.conjugate_inside(part, labels) / self._n_samples
+            for g in range(self._groups):
+                mine = values if self._groups == 1 else values[self.group[counted] == g]
+                out[k * self._groups + g] = mine.sum(axis=0)
+        return out
+
+    def cross(self, duals: Floats) -> Floats:
+        """Inner products of the new b's with those held: b_j·b = Z_jᵀa/N."""
+        width = self._problems.width
+        parts = np.split(duals, duals.shape[1] // width, axis=1)
+        return self.vectors.products(parts, self._chosen) / self._n_samples
+
+    def sums_width(self, width: int) -> int:
+        """Columns of the feature sums of ``width`` columns of dual vectors."""
+        return width * self._groups
+
+    def feature_sums(self, duals: Floats) -> Floats:
+        """Xᵀa over this party's cells, for every vector and group of rows."""
+        if self._groups == 1:
+            out = np.zeros((self._n_columns, duals.shape[1]))
+            self._table.accumulate(None, duals, out)
+            return out
+        width = self._problems.width
+        count = duals.shape[1] // width
+        sums = np.zeros((self._n_columns, count, self._groups, width))
+        for g, slots in enumerate(self._of_group):
+            part = np.zeros((self._n_columns, duals.shape[1]))
+            self._table.accumulate(slots, duals[slots], part)
+            sums[:, :, g] = part.reshape(-1, count, width)
+        return sums.reshape(self._n_columns, -1)
+
+    # ── losses ────────────────────────────────────────────────────────────────────────────
+
+    def losses_along(self, steps: Floats) -> Floats:
+        """1/N Σ l at mixtures of point and target, over the rows counted here.
+
+        From (steps × 2 × problems) to (steps × problems).
+        """
+        counted = self._counted
+        z, target, labels = self._z, self._target, self._labels
+        used = self._training
+        if len(counted) < len(z):
+            z, target, labels = z[counted], target[counted], labels[counted]
+            used = None if used is None else used[counted]
+        losses = self._loss.table(z, target, labels, steps, used) / self._n_samples
+        # Far off the way a loss may be too large to be added; it only has to be large.
+        return np.minimum(losses, _LARGEST)
+
+    def losses_at(self, z: Floats) -> Floats:
+        """1/N Σ l of a point measured afresh, over the rows counted here."""
+        losses = self._loss.value(z[self._counted], self._labels[self._counted])
+        if self._training is not None:
+            losses = losses * self._training[self._counted]
+        total: Floats = losses.sum(axis=0) / self._n_samples
+        return total
+
+    def training_sizes(self) -> Floats:
+        """How many of the rows counted here each problem trains on."""
+        if self._training is None:
+            return np.full(self._problems.width, float(len(self._counted)))
+        total: Floats = self._training[self._counted].sum(axis=0).astype(np.float64)
+        return total
+
+    def validation(self, z: Floats) -> Floats:
+        """Per fold, over the samples left out: their number, their losses, and how many are
+        predicted rightly (for a regression: the squared errors)."""
+        classes, counted = self._problems.classes, self._counted
+        out = np.zeros((self._problems.folds, 3))
+        for fold in range(self._problems.folds):
+            assert self._folds is not None
+            rows = counted[self._folds[counted] == fold]
+            scores = z[rows, (fold + 1) * classes : (fold + 2) * classes]
+            truth = self._classes[rows]
+            if self._loss.task == "regression":
+                good = ((scores - truth) ** 2).sum()
+            elif classes == 1:
+                good = ((scores >= 0) == (truth > 0)).sum()
+            else:
+                good = (scores.argmax(axis=1) == truth.argmax(axis=1)).sum()
+            out[fold] = len(rows), self._loss.value(scores, truth).sum(), good
+        return out

@@ -1,0 +1,94 @@
+"""``min_batch`` for dual vectors: enough samples of a cohort change together, or none does."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.guards.min_batch import SeenBatches
+from weft.solvers.party_context import Ground
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.party_rows import Rows
+from weft.solvers.subspace.softening import FACTORS
+from weft.sums.contribution import Wire
+
+Floats = NDArray[np.float64]
+
+
+class Guard:
+    """Sees to it that no two sums of dual vectors that others get differ by a few samples.
+
+    Where too few samples would change, more are let change along next to the kink of the loss,
+    at little cost. Where that does not do, they keep the values of the last vector.
+
+    Attributes
+    ----------
+    batches
+        What others have seen sums of, group of samples by group.
+    restrained
+        Cohorts, of those whose losses are counted here, that were not free in the last vectors.
+    """
+
+    def __init__(
+        self, batches: SeenBatches, ground: Ground, settings: Settings, rows: Rows, grid: Wire
+    ) -> None:
+        self.batches = batches
+        self._counts = ground.seat.counts
+        self._groups = settings.groups
+        self._width = rows.width
+        self._rows = rows
+        self._grid = grid
+        self._kinks = not np.isfinite(settings.make_loss().smoothness)
+        self.restrained = 0
+
+    @classmethod
+    def of(cls, ground: Ground, settings: Settings, rows: Rows, grid: Wire) -> Self | None:
+        """The guard of a party; None: nobody else sees sums of its samples, or all may.
+
+        ``grid`` is what dual variables travel on.
+        """
+        seat = ground.seat
+        guarded = (seat.exposed & seat.labelled)[seat.row_cohort]
+        if not guarded.any():
+            return None
+        atom = seat.row_cohort.astype(np.int64) * settings.groups + rows.group
+        batches = SeenBatches(np.where(guarded, atom, -1), seat.min_batch, rows.width)
+        return cls(batches, ground, settings, rows, grid)
+
+    def keep(self, duals: Floats, shares: Floats | None) -> None:
+        """Change, in place, new dual vectors that others will see sums of.
+
+        ``shares`` of point and target (vectors × 2 × problems) say where they were taken; None:
+        they are no slopes of the loss.
+        """
+        restrained = np.zeros(len(self.batches.atoms), bool)
+        apart = None
+        if shares is not None and self._kinks:
+            lacking, apart = self.batches.lacking(duals)
+            for atom, column in np.argwhere(lacking).tolist():
+                vector, problem = divmod(column, self._width)
+                self._soften(duals, atom, column, shares[vector, :, problem])
+                # What lacks is known to be apart from none: `admit` judges it as it is now.
+                restrained[atom] = True
+        restrained |= self.batches.admit(duals, apart, dual=shares is not None)
+        cohorts = self.batches.atoms[restrained] // self._groups
+        self.restrained = int(self._counts[cohorts].sum())
+
+    def note(self, duals: Floats) -> None:
+        """Dual vectors that others have seen sums of already: what comes next keeps apart."""
+        self.batches.note(duals)
+        self.restrained = 0
+
+    def _soften(self, duals: Floats, atom: int, column: int, shares: Floats) -> None:
+        """Change as few more samples of an atom as it takes."""
+        rows, least = self.batches.rows_of(atom), self.batches.least
+        problem = column % self._width
+        kinks, used = self._rows.kinks(rows, problem, shares), self._rows.trained(rows, problem)
+        for factor in FACTORS:
+            soft = np.where(used, kinks.soften(duals[rows, column], factor * least), 0.0)
+            soft = self._grid.on_grid(soft)
+            if self.batches.fits(atom, column, soft):
+                duals[rows, column] = soft
+                return

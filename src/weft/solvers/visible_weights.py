@@ -1,0 +1,43 @@
+"""What the coordinator sees of w under ``coordinator_sees = "weights"``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import ConfigError, ProtocolError
+from weft.matching.holding_map import Roster
+from weft.protocol import Message
+from weft.protocol.message import array
+
+#: With fewer holders, a total minus one's own part would be another party's.
+LEAST_HOLDERS = 3
+
+
+class SeenWeights:
+    """The weights as the named holders of the features told them."""
+
+    def __init__(self, roster: Roster, classes: int) -> None:
+        columns = roster.columns
+        few = int(columns.sizes[columns.holders.lengths < LEAST_HOLDERS].sum())
+        if few:
+            raise ConfigError(
+                f"coordinator_sees = 'weights' needs {LEAST_HOLDERS} holders of every feature, but "
+                f"{few} of {columns.n_slots} have fewer; use 'nothing'"
+            )
+        self.values: NDArray[np.float64] = np.zeros((columns.n_slots, classes))
+        self._slots = {}
+        for number, party in enumerate(roster.parties):
+            cohorts = columns.cohorts[number]
+            owned = np.repeat(roster.owner[cohorts] == number, columns.sizes[cohorts])
+            self._slots[party] = columns.party_slots(number)[owned]
+
+    def take(self, replies: Mapping[str, Message]) -> None:
+        """Weights from the parties that are present."""
+        for party, reply in replies.items():
+            told, slots = array(reply, "w"), self._slots[party]
+            if told.shape != (len(slots), self.values.shape[1]) or told.dtype != np.float64:
+                raise ProtocolError(f"party {party} told weights of shape {told.shape}")
+            self.values[slots] = told

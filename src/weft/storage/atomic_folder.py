@@ -1,0 +1,63 @@
+"""Folders that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from weft.errors import ConfigError
+from weft.storage.files import StorageError
+
+
+def refuse_existing(folder: Path) -> None:
+    """Stop before any work when the folder holds something, or cannot be a folder."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    if folder.exists():
+        raise ConfigError(
+            f"the output folder {folder} exists and is not empty; name another one with --out, or "
+            "delete it first"
+        )
+
+
+@contextmanager
+def building(folder: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A draft folder beside ``folder`` that takes its place when the block ends without error.
+
+    Parameters
+    ----------
+    folder
+        Where the result shall be; parents are made as needed.
+    replace
+        Take the place of a folder that is there already.
+    """
+    if not replace:
+        refuse_existing(folder)
+    draft = folder.with_name(f".{folder.name}.{uuid4().hex}.tmp")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir()
+        yield draft
+        _move(draft, folder)
+    except OSError as error:
+        raise StorageError(
+            f"{folder}: cannot be written ({error.strerror or error}); check the folder's "
+            "permissions and free space"
+        ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _move(draft: Path, folder: Path) -> None:
+    if not folder.exists():
+        os.replace(draft, folder)
+        return
+    # A folder cannot replace a full one in one step: the old one steps aside first.
+    old = folder.with_name(f".{folder.name}.{uuid4().hex}.old")
+    os.replace(folder, old)
+    os.replace(draft, folder)
+    shutil.rmtree(old)

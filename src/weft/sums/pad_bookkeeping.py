@@ -1,0 +1,173 @@
+"""The chains of pads under one total, as the coordinator keeps them for its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.adder import Adder
+from weft.crypto.ciphers.block_format import Carried
+from weft.crypto.pads.pad_record import CohortChain, SlotChain, runs_of
+from weft.protocol.message import Message
+from weft.sums.slot_layout import Layout
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+_NONE = np.zeros(0, np.int64)
+_EVERY = np.zeros(0, bool)
+
+
+class Linkage:
+    """Which labels a total carries, and what each contribution takes off.
+
+    Parameters
+    ----------
+    windows
+        Whether parties contribute to chosen slots of their cohorts.
+    """
+
+    def __init__(
+        self, kind: str, layout: Layout, width: int, adder: Adder, *, windows: bool
+    ) -> None:
+        self.kind = kind
+        self._layout = layout
+        self._width = width
+        self._adder = adder
+        by_slot = windows and not adder.whole
+        self.chain = (
+            SlotChain(layout.holders, layout.start) if by_slot else CohortChain(layout.holders)
+        )
+        #: Ciphers that work on whole chunks have check words in each, which are linked too.
+        self.checks: CohortChain | None = None
+        if adder.whole:
+            self.checks = CohortChain(layout.chunk_holders(width))
+
+    def invite(
+        self, messages: Mapping[str, Message], chosen: Mapping[str, Flags] | None = None
+    ) -> None:
+        """Say in the messages of a request what each party's contribution takes off.
+
+        With ``chosen``, a party contributes to those of its cohorts that have a flag only.
+        """
+        asked, pairs = self._layout.flags(list(messages)), _EVERY
+        if chosen is not None:
+            asked, pairs = self._chosen(chosen)
+        self._link(self.chain, messages, asked, pairs, "chain")
+        if isinstance(self.chain, SlotChain):
+            self._tell(self.chain, messages)
+        if self.checks is not None:
+            self._link(self.checks, messages, asked, _EVERY, "checks")
+
+    def _chosen(self, chosen: Mapping[str, Flags]) -> tuple[Flags, Flags]:
+        """Parties with a flag for some shared cohort, and the flags of all pairs."""
+        holders = self._layout.holders
+        asked, pairs = self._layout.flags([]), np.zeros(len(holders.party), bool)
+        for party, flags in chosen.items():
+            k = self._layout.index[party]
+            mine = holders.pairs(k)
+            pairs[mine] = flags[: len(mine)]
+            asked[k] = bool(pairs[mine].any())
+        return asked, pairs
+
+    def _link(
+        self,
+        chain: CohortChain,
+        messages: Mapping[str, Message],
+        asked: Flags,
+        pairs: Flags,
+        field: str,
+    ) -> None:
+        adder, holders = self._adder, chain.holders
+        minus, tied = chain.invite(asked, pairs, adder.epoch, adder.round)
+        bounds, index, name = holders.bounds, self._layout.index, f"{self.kind}.{field}"
+        for party, message in messages.items():
+            k = index[party]
+            begin, end = bounds[k], bounds[k + 1]
+            if begin == end or not asked[k]:
+                continue
+            mine = minus[begin:end]
+            if tied:
+                mine, knots = chain.knots.rewrite(mine)
+                if knots is not None:
+                    message[f"{name}.knots"] = knots
+            message[name] = mine
+
+    def _tell(self, chain: SlotChain, messages: Mapping[str, Message]) -> None:
+        """Marks that changed, for those who lead a cohort now."""
+        pair, slots = chain.news()
+        if not len(slots):
+            return
+        layout = self._layout
+        party = layout.holders.party[pair]
+        order = np.argsort(party * layout.n_shared + slots)
+        pair, slots, party = pair[order], slots[order], party[order]
+        local = (slots - layout.start[chain.cohort_of[slots]] + layout.local_start[pair]).astype(
+            np.int32
+        )
+        first = np.flatnonzero(np.append(True, party[1:] != party[:-1]))
+        ends = [*first[1:].tolist(), len(party)]
+        runs = runs_of(chain.marks[slots], ends)
+        for number, begin, end, (lengths, marks) in zip(
+            party[first].tolist(), first.tolist(), ends, runs, strict=True
+        ):
+            message = messages[layout.parties[number]]
+            marks, knots = chain.knots.rewrite(marks)
+            mine = local[begin:end]
+            # Slots in a row are named by the first of them.
+            in_a_row = bool((np.diff(mine) == 1).all())
+            message[f"{self.kind}.news"] = mine[:1] if in_a_row else mine
+            message[f"{self.kind}.news.lengths"] = lengths
+            message[f"{self.kind}.news.marks"] = marks
+            if knots is not None:
+                message[f"{self.kind}.news.knots"] = knots
+
+    def record(self, names: Sequence[str], slots: Ints, lengths: Ints) -> None:
+        """The contributions that came in."""
+        answered = self._layout.flags(names)
+        if isinstance(self.chain, SlotChain):
+            numbers = np.array([self._layout.index[name] for name in names], np.int64)
+            self.chain.record_slots(answered, slots, np.repeat(numbers, lengths))
+        else:
+            self.chain.record(answered)
+        if self.checks is not None:
+            self.checks.record(answered)
+
+    def carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
+        """Labels of the pads at ``slots``, in parts that end at ``ends``."""
+        chain = self.chain
+        by_slot = isinstance(chain, SlotChain)
+        marks = chain.marks[slots if by_slot else self._layout.cohort_of[slots]]
+        return [chain.knots.carried(n, m, _NONE) for n, m in runs_of(marks, ends)]
+
+    def carried_whole(self, group: int) -> Carried:
+        """Labels of the pads in the whole block of a group of parties."""
+        chain = self.chain
+        if isinstance(chain, SlotChain):
+            slots = self._layout.slots[group]
+            return self.carried(slots, [len(slots)])[0]
+        cohorts = self._layout.cohorts[group]
+        return chain.knots.carried(None, chain.marks[cohorts], self._layout.sizes[cohorts])
+
+    def prefix(self, group: int) -> bytes:
+        """The labels under the check words of a whole block, in front of its body."""
+        if self.checks is None:
+            return b""
+        marks = self.checks.marks[self._layout.chunks(group, self._width)]
+        lists = [self.checks.knots.labels(mark) for mark in marks.tolist()]
+        counts = np.array([len(labels) for labels in lists], np.uint32)
+        flat = np.array([label for labels in lists for label in labels], np.uint64)
+        return counts.tobytes() + flat.tobytes()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        state = {f"chain.{n}": a for n, a in self.chain.state().items()}
+        if self.checks is not None:
+            state.update({f"checks.{n}": a for n, a in self.checks.state().items()})
+        return state
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.chain.restore({n[6:]: a for n, a in state.items() if n.startswith("chain.")})
+        if self.checks is not None:
+            self.checks.restore({n[7:]: a for n, a in state.items() if n.startswith("checks.")})

@@ -1,0 +1,186 @@
+"""Totals that are posted, or proposed in one request, rather than added up over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.adder import Adder
+from weft.crypto.ciphers.block_format import NOTHING, Carried, Labels
+from weft.crypto.pads.pad_ids import label_of
+from weft.crypto.pads.pad_record import runs_of
+from weft.protocol.message import Message
+from weft.sums.changed_slots import Changes
+from weft.sums.pad_bookkeeping import Linkage
+from weft.sums.running_totals import Totals, timed
+from weft.sums.slot_layout import Layout
+
+Slots = NDArray[np.int32]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class Board(Totals):
+    """The newest value of every slot, as some holder posted it.
+
+    A cipher of whole chunks cannot replace single slots: there, posts are increments.
+    """
+
+    def __init__(self, kind: str, layout: Layout, width: int, adder: Adder) -> None:
+        super().__init__(kind, layout, width, adder)
+        self._marks: Labels = np.zeros(layout.n_shared, np.uint64)
+        self.changed = Changes(layout.n_shared)
+        if adder.whole:
+            self._linkage = Linkage(kind, layout, width, adder, windows=False)
+
+    @timed
+    def invite(self, messages: Mapping[str, Message], chosen: Mapping[str, Flags]) -> None:
+        """Prepare a request in which parties post what ``chosen`` says of their cohorts."""
+        if self._linkage is not None:
+            self._linkage.invite(messages, chosen)
+
+    @timed
+    def post(self, replies: Mapping[str, Message], iteration: int, round_: int) -> None:
+        """Let what the parties posted take the place of what was there."""
+        names, parts, slots, lengths = self._read(replies, iteration, False, round_)
+        if self._linkage is not None:
+            self._linkage.record(names, slots, lengths)
+            if parts:
+                self._store(slots, parts, iteration)
+                self.changed.mark(self._named(names, replies), iteration)
+            return
+        if not parts:
+            return
+        self._store(slots, parts, iteration, put=True)
+        labels = [label_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
+        self._marks[slots] = np.repeat(np.array(labels, np.uint64), lengths)
+        self.changed.mark(slots, iteration)
+
+    def _named(self, names: Sequence[str], replies: Mapping[str, Message]) -> Ints:
+        """The slots that the parties say they changed."""
+        chosen = {p: self.checked_slots(p, replies[p].get(self._slots_field), 0) for p in names}
+        return self._slots(list(names), chosen, 0)
+
+    def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
+        if not self._adder.linked:
+            return [NOTHING] * len(ends)
+        return [Carried(n, None, m) for n, m in runs_of(self._marks[slots], ends)]
+
+    def changes(self, since: Mapping[str, int]) -> dict[str, tuple[Slots, bytes]]:
+        """For each party, its slots that changed after the given iteration, with their totals."""
+        found: dict[tuple[int, int], Slots] = {}
+        wanted: dict[str, Slots] = {}
+        for party, iteration in since.items():
+            key = (self.layout.group[party], iteration)
+            if key not in found:
+                mine = self.layout.slots[key[0]]
+                found[key] = self.changed.among(mine, iteration).astype(np.int32)
+            if len(found[key]):
+                wanted[party] = found[key]
+        return {p: (wanted[p], block) for p, block in self.pieces(wanted).items()}
+
+    def copy(self) -> Board:
+        """This board as it is now, to be kept while the original moves on."""
+        other = Board(self.kind, self.layout, self.width, self._adder)
+        other.store = self.store.copy()
+        other._marks = self._marks.copy()
+        other.changed = self.changed.copy()
+        if other._linkage is not None and self._linkage is not None:
+            other._linkage.restore({n: a.copy() for n, a in self._linkage.state().items()})
+        return other
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """For a checkpoint."""
+        links = {} if self._linkage is None else self._linkage.state()
+        own: dict[str, NDArray[Any]] = {"marks": self._marks, "stamp": self.changed.stamp}
+        return {**self.store.state(), **own, **links}
+
+    def restore(self, state: Mapping[str, NDArray[Any]], iteration: int) -> None:
+        self._fresh_store()
+        self.store.restore(dict(state))
+        self._marks = state["marks"]
+        if self._linkage is not None:
+            self._linkage.restore(state)
+        self.changed.restore(state["stamp"], iteration)
+
+
+class Proposals(Totals):
+    """Sums over whoever proposes something for a slot, in one request."""
+
+    def __init__(self, kind: str, layout: Layout, width: int, adder: Adder) -> None:
+        super().__init__(kind, layout, width, adder)
+        self._proposed: Ints = np.zeros(0, np.int64)
+        self._count: NDArray[np.uint32] = np.zeros(0, np.uint32)
+        self._labels: Labels = np.zeros(0, np.uint64)
+        if adder.whole:
+            self._linkage = Linkage(kind, layout, width, adder, windows=False)
+
+    @timed
+    def invite(self, messages: Mapping[str, Message]) -> None:
+        """Prepare the request for proposals."""
+        if self._linkage is not None:
+            self._linkage.invite(messages)
+
+    @timed
+    def add(self, replies: Mapping[str, Message], iteration: int, round_: int) -> None:
+        """Add all parties' proposals."""
+        names, parts, slots, lengths = self._read(replies, iteration, False, round_)
+        if parts:
+            self._store(slots, parts, iteration)
+        if self._linkage is not None:
+            self._linkage.record(names, slots, lengths)
+            chosen = {
+                p: self.checked_slots(p, replies[p].get(self._slots_field), iteration)
+                for p in names
+            }
+            self._proposed = np.unique(self._slots(names, chosen, iteration))
+            return
+        numbers = [label_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
+        labels = np.repeat(np.array(numbers, np.uint64), lengths)
+        order = np.argsort(slots, kind="stable")
+        ordered = slots[order]
+        first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+        self._proposed = ordered[first]
+        self._count = np.diff(np.append(first, len(ordered))).astype(np.uint32)
+        self._labels = labels[order]
+
+    def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
+        if not self._adder.linked:
+            return [NOTHING] * len(ends)
+        at = np.searchsorted(self._proposed, slots)
+        counts = self._count[at].astype(np.int64)
+        begin = (np.cumsum(self._count, dtype=np.int64) - self._count)[at]
+        inner = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        labels = self._labels[np.repeat(begin, counts) + inner]
+        edges = np.concatenate([[0], np.cumsum(counts)])
+        return [
+            Carried(
+                np.ones(b - a, np.uint32),
+                counts[a:b].astype(np.uint32),
+                labels[edges[a] : edges[b]],
+            )
+            for a, b in zip([0, *ends], ends, strict=False)
+        ]
+
+    def proposed(self, parties: Iterable[str]) -> dict[str, tuple[Slots, bytes]]:
+        """For each party, its slots for which somebody proposed something, with the sums."""
+        found: dict[int, Slots] = {}
+        wanted: dict[str, Slots] = {}
+        for party in parties:
+            group = self.layout.group[party]
+            if group not in found:
+                found[group] = self._places(self.layout.slots[group])
+            if len(found[group]):
+                wanted[party] = found[group]
+        return {p: (wanted[p], block) for p, block in self.pieces(wanted).items()}
+
+    def _places(self, mine: Ints) -> Slots:
+        """Where in ``mine`` (ascending) the proposed slots lie."""
+        # Few are proposed: each is looked up among the many that a party has.
+        at = np.searchsorted(mine, self._proposed)
+        inside = at < len(mine)
+        inside[inside] = mine[at[inside]] == self._proposed[inside]
+        return at[inside].astype(np.int32)

@@ -1,0 +1,320 @@
+"""The coordinator's half of a sum: one total per shared slot, never opened.
+
+Linked contributions add up over time (:class:`RunningTotals`); :mod:`weft.sums.posted_totals` has two
+more ways to fill a total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.adder import Adder
+from weft.crypto.ciphers.block_format import HEAD, NOTHING, Carried, head_of, pack_block, read_block
+from weft.crypto.ciphers.cipher import WHAT
+from weft.crypto.ciphers.encrypted_totals import Part
+from weft.crypto.pads.pad_ids import label_of
+from weft.errors import ProtocolError
+from weft.protocol.message import Message
+from weft.sums.pad_bookkeeping import Linkage
+from weft.sums.slot_layout import Layout
+
+Slots = NDArray[np.int32]
+_NO_SLOTS = np.zeros(0, np.int32)
+Ints = NDArray[np.int64]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def timed(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[Any, P], R]:
+    """Count the seconds of a method as cost of the cipher."""
+
+    @wraps(method)
+    def counted(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._adder.cost.timed():
+            return method(self, *args, **kwargs)
+
+    return counted
+
+
+class Totals:
+    """What every total has: a store, the labels in it, and blocks for the parties.
+
+    Parameters
+    ----------
+    kind
+        Name of the sum, which is also the field of the block in messages.
+    width
+        Values per slot (classes).
+    clear
+        Whether the coordinator may read this sum.
+    """
+
+    def __init__(
+        self, kind: str, layout: Layout, width: int, adder: Adder, *, clear: bool = False
+    ) -> None:
+        self.kind = kind
+        self._cipher = "plain" if clear else adder.name
+        self._chunked = adder.whole and not clear
+        self.layout = layout
+        self.width = width
+        self._adder = adder
+        self._slots_field = f"{kind}.slots"
+        self._clear = clear
+        self._fresh_store()
+        #: The chains of pads, where contributions are linked.
+        self._linkage: Linkage | None = None
+
+    def _fresh_store(self) -> None:
+        """An empty store, under the key that the parties have now."""
+        self.store = self._adder.store(self.layout.n_shared, self.width, clear=self._clear)
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────
+
+    def _read(
+        self, replies: Mapping[str, Message], iteration: int, required: bool, round_: int
+    ) -> tuple[list[str], list[Part], Ints, Ints]:
+        """Check all blocks before any is used: parties, bodies, their slots and lengths."""
+        names: list[str] = []
+        parts: list[Part] = []
+        chosen: dict[str, NDArray[Any]] = {}
+        layout, adder, width = self.layout, self._adder, self.width
+        base = label_of(adder.epoch, round_, 0)
+        for party in sorted(replies, key=layout.index.__getitem__):
+            reply = replies[party]
+            packed = reply.get(self.kind)
+            if packed is None:
+                if required and len(layout.of(party)):
+                    raise ProtocolError(f"{self._where(party, iteration)} is missing")
+                continue
+            some = None if self._chunked else reply.get(self._slots_field)
+            if some is None:
+                count = len(layout.of(party))
+            else:
+                if type(some) is not np.ndarray or some.ndim != 1 or some.dtype.kind != "i":
+                    where = self._where(party, iteration)
+                    raise ProtocolError(f"{where} comes with slots that are no numbers")
+                chosen[party] = some
+                count = len(some)
+            label = base + layout.index[party]
+            head = head_of(self._cipher, self.kind, adder.key, label, count, width)
+            if type(packed) is not bytes or packed[:HEAD] != head:
+                self._refuse(packed, self._where(party, iteration), label, count)
+            names.append(party)
+            parts.append(Part(packed[HEAD:], count, party))
+        slots = self._slots(names, chosen, iteration)
+        adder.cost.added += width * len(slots)
+        return names, parts, slots, np.array([part.slots for part in parts], np.int64)
+
+    def _refuse(self, packed: object, where: str, label: int, count: int) -> NoReturn:
+        """Say why a block is not the one that was asked for."""
+        block = read_block(packed, where)
+        if (block.cipher, block.kind) != (self._cipher, self.kind):
+            raise ProtocolError(f"{where} holds {WHAT[block.kind]} under '{block.cipher}'")
+        if block.key != self._adder.key:
+            raise ProtocolError(f"{where} is encrypted under the key of another run")
+        if (block.slots, block.width) != (count, self.width):
+            raise ProtocolError(
+                f"{where} has {block.slots} × {block.width} values, not {count} × {self.width}"
+            )
+        if block.label != label:
+            raise ProtocolError(
+                f"{where} carries the label of another request: it was sent before, or belongs to "
+                "somebody else"
+            )
+        raise ProtocolError(f"{where} carries labels of totals, which only the coordinator has")
+
+    def _store(self, slots: Ints, parts: list[Part], iteration: int, *, put: bool = False) -> None:
+        """Add the parts, or let them take the place of what was there."""
+        try:
+            (self.store.put if put else self.store.add)(slots, parts)
+        except ProtocolError as error:
+            raise ProtocolError(f"{WHAT[self.kind]} in iteration {iteration}: {error}") from None
+
+    def _slots(self, names: list[str], chosen: dict[str, NDArray[Any]], iteration: int) -> Ints:
+        """Slots of many parties from their local numbers, all checked at once."""
+        if not names:
+            return np.zeros(0, np.int64)
+        if not chosen:
+            return np.concatenate([self.layout.of(party) for party in names])
+        layout = self.layout
+        locals_ = [
+            chosen[p] if p in chosen else np.arange(len(layout.of(p)), dtype=np.int32)
+            for p in names
+        ]
+        groups = [layout.group[party] for party in names]
+        lengths = [len(some) for some in locals_]
+        local = np.concatenate(locals_)
+        at = np.repeat(layout.begin[groups], lengths) + local
+        foreign = (local < 0) | (at >= np.repeat(layout.end[groups], lengths))
+        if foreign.any():
+            culprit = names[np.repeat(np.arange(len(names)), lengths)[foreign][0]]
+            raise ProtocolError(
+                f"{self._where(culprit, iteration)} is for a slot that the party does not share"
+            )
+        slots: Ints = layout.flat[at]
+        return slots
+
+    def checked_slots(self, party: str, named: object, iteration: int) -> Slots:
+        """Local slots that a party names, if they are its own."""
+        count = len(self.layout.of(party))
+        fine = isinstance(named, np.ndarray) and named.ndim == 1 and named.dtype == np.int32
+        slots = named if isinstance(named, np.ndarray) and fine else _NO_SLOTS
+        if not fine or not ((slots >= 0) & (slots < count)).all():
+            raise ProtocolError(
+                f"party {party} names slots of {WHAT[self.kind]} in iteration {iteration} that are "
+                "no numbers of its shared slots; the run stops"
+            )
+        return slots
+
+    def _where(self, party: str, iteration: int) -> str:
+        return f"the block of {WHAT[self.kind]} from party {party} in iteration {iteration}"
+
+    # ── forwarding ────────────────────────────────────────────────────────────────────────
+
+    def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
+        """Labels of the pads at ``slots``, in parts."""
+        if self._linkage is None:
+            return [NOTHING] * len(ends)
+        return self._linkage.carried(slots, ends)
+
+    def _whole(self, group: int) -> bytes:
+        """The block of all slots of a group of parties."""
+        slots = self.layout.slots[group]
+        (body,) = self.store.take(slots, [len(slots)])
+        if self._linkage is None:
+            return self._block(len(slots), body, self._carried(slots, [len(slots)])[0])
+        carried = self._linkage.carried_whole(group)
+        return self._block(len(slots), self._linkage.prefix(group) + body, carried)
+
+    def _block(self, count: int, body: bytes, carried: Carried) -> bytes:
+        adder = self._adder
+        label = label_of(adder.epoch, adder.round, 0)
+        return pack_block(
+            self._cipher, self.kind, adder.key, label, count, self.width, body, carried
+        )
+
+    def take(self, party: str, slots: Slots | None = None) -> bytes:
+        """A party's totals, at some of its local slots."""
+        if slots is None:
+            return self.blocks([party])[party]
+        return self.pieces({party: slots})[party]
+
+    @timed
+    def blocks(self, parties: Iterable[str]) -> dict[str, bytes]:
+        """Whole blocks for the parties that share slots; equal ones are made once."""
+        gathered: dict[int, bytes] = {}
+        out = {}
+        for party in parties:
+            group = self.layout.group[party]
+            if not len(self.layout.slots[group]):
+                continue
+            if group not in gathered:
+                gathered[group] = self._whole(group)
+            out[party] = gathered[group]
+            self._adder.cost.bytes += len(gathered[group])
+        return out
+
+    @timed
+    def pieces(self, wanted: Mapping[str, Slots]) -> dict[str, bytes]:
+        """Some totals for each of several parties, gathered at once."""
+        if not wanted:
+            return {}
+        if self._chunked:
+            return dict(self.blocks(wanted))
+        lengths = [len(slots) for slots in wanted.values()]
+        begin = self.layout.begin[[self.layout.group[party] for party in wanted]]
+        at = np.repeat(begin, lengths) + np.concatenate(list(wanted.values()))
+        slots = self.layout.flat[at]
+        ends = np.cumsum(lengths).tolist()
+        bodies = self.store.take(slots, ends)
+        carried = self._carried(slots, ends)
+        blocks = {
+            party: self._block(length, body, labels)
+            for party, length, body, labels in zip(wanted, lengths, bodies, carried, strict=True)
+        }
+        self._adder.cost.bytes += sum(map(len, blocks.values()))
+        return blocks
+
+
+class RunningTotals(Totals):
+    """Totals of increments.
+
+    Parameters
+    ----------
+    windows
+        Whether parties contribute to chosen slots (the same at all holders of a cohort that
+        are asked), or always to all of theirs.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        layout: Layout,
+        width: int,
+        adder: Adder,
+        *,
+        windows: bool = False,
+        clear: bool = False,
+    ) -> None:
+        super().__init__(kind, layout, width, adder, clear=clear)
+        if adder.linked and not clear:
+            self._linkage = Linkage(kind, layout, width, adder, windows=windows)
+        self._windows = windows
+        self._round = 0
+
+    def copy(self) -> RunningTotals:
+        """These totals as they are now, to be kept while the originals move on."""
+        other = RunningTotals(
+            self.kind,
+            self.layout,
+            self.width,
+            self._adder,
+            windows=self._windows,
+            clear=self._clear,
+        )
+        other.store = self.store.copy()
+        if other._linkage is not None and self._linkage is not None:
+            other._linkage.restore({n: a.copy() for n, a in self._linkage.state().items()})
+        return other
+
+    @timed
+    def invite(self, messages: Mapping[str, Message]) -> None:
+        """Say in the messages of a request what each party's contribution takes off."""
+        self._round = self._adder.round
+        if self._linkage is not None:
+            self._linkage.invite(messages)
+
+    @timed
+    def add(
+        self, replies: Mapping[str, Message], iteration: int = 0, *, required: bool = True
+    ) -> None:
+        """Add all parties' increments: at ``kind.slots`` of a reply, else to the whole block.
+
+        Nothing is added unless every reply is sound. With ``required``, a party that shares
+        slots and sends nothing is an error too: its silence would spoil the totals.
+        """
+        names, parts, slots, lengths = self._read(replies, iteration, required, self._round)
+        if parts:
+            self._store(slots, parts, iteration)
+        if self._linkage is not None:
+            self._linkage.record(names, slots, lengths)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """For a checkpoint."""
+        links = {} if self._linkage is None else self._linkage.state()
+        return {**self.store.state(), **links}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._fresh_store()
+        self.store.restore(dict(state))
+        if self._linkage is not None:
+            self._linkage.restore(state)

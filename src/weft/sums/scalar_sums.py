@@ -1,0 +1,64 @@
+"""The scalar sum: losses, conjugates, norms and counts, added over parties.
+
+Every sample and every feature is counted by one named party. Values travel as integers modulo
+2^144 (value · 2^80) under masks that cancel in the sum over all parties that were asked, so that
+the total does not depend on who answers first, and the coordinator reads nothing but totals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from weft.crypto.ciphers.cipher import Cipher
+from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.crypto.primitives.wide_integers import carried, floats_of, limbs_of, packed, unpacked
+from weft.errors import ProtocolError
+from weft.protocol.message import Message
+
+#: So many parties may send values of up to 2^46 without a total that wraps: 2^17 · 2^46 = 2^63.
+_LARGEST = 2.0**46
+
+
+def pack_scalars(cipher: Cipher, message: Message, field: str, *values: float) -> bytes:
+    """A party's contribution to the sums of ``field``, in its answer to ``message``."""
+    for value in values:
+        if not math.isfinite(value) or abs(value) >= _LARGEST:
+            raise ProtocolError(
+                "a sum of losses or norms is too large to be added exactly; scale the features "
+                "(scaling = 'standard') or raise lambda"
+            )
+    with cipher.cost.timed():
+        limbs = limbs_of(np.array(values, np.float64))
+        if cipher.masks is not None:
+            limbs = limbs + cipher.masks.sum(
+                field, len(values), message, cipher.epoch, cipher.party
+            )
+        pack = packed(carried(limbs))
+    if "context" in message:
+        cipher.answer_once(message["context"], field, pack)
+    cipher.cost.bytes += len(pack)
+    return pack
+
+
+def add_scalars(
+    replies: Mapping[str, Message], field: str, count: int, asked: Collection[str]
+) -> list[float] | None:
+    """Totals of ``count`` scalars over all parties that were asked.
+
+    None when somebody did not answer: the masks of the others do not cancel then, and the
+    values are given up.
+    """
+    packs = []
+    for party, reply in replies.items():
+        pack = reply.get(field)
+        if not isinstance(pack, bytes) or len(pack) != count * SCALAR_BYTES:
+            raise ProtocolError(
+                f"party {party} sent a malformed field '{field}', or none; the run stops"
+            )
+        packs.append(pack)
+    if len(replies) < len(asked):
+        return None
+    return floats_of(unpacked(b"".join(packs)).reshape(len(packs), count, 3).sum(axis=0))

@@ -1,0 +1,1 @@
+"""Weft's demos: one process, a network of processes, and neural networks."""

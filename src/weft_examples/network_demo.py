@@ -1,0 +1,305 @@
+"""The network's demo: a federation of processes loses a party and its coordinator, and no bit.
+
+Its last act is the same run in one process, with the same parties away at the same exchanges.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from weft.config.read_config import read_config
+from weft.crypto.keys import load_all
+from weft.errors import ProtocolError
+from weft.federation.local_federation import Federation, Trained
+from weft.federation.model import load_model
+from weft.guards.terms import Terms
+from weft.network.engine.admin_session import Session
+from weft.network.kits.kinds import COORDINATOR
+from weft.network.kits.open_kit import Kit
+from weft.network.presence_trace import Attended, Missed, Moment, Presence
+from weft.network.run_progress import Report
+from weft.network.submission import linear_task
+from weft.network.task import LinearTask
+from weft.privacy.agreement import Consent, read_roster
+from weft.solvers.base import Record
+from weft_examples.local_cluster import SUBMITTER, Trial
+from weft_examples.network_demo_data import Example, breast_example
+from weft_examples.network_demo_results import Figures, figures_of, same
+from weft_examples.open_sockets import look
+
+#: Who is killed, and at which iteration; how many iterations the others do without it.
+VICTIM, KILLED_AT, WITHOUT = "clinic", 3, 10
+#: Careful, but some sums are of two parties only.
+TERMS = Terms(matching="oprf", allow_pairs=True)
+_CONFIG = """\
+name = "demo-network"
+
+[data]
+scaling = "standard"
+
+[model]
+loss = "logistic"
+lambda = 1e-2
+
+[solver]
+name = "auto"
+cipher = "pad"
+gap = 1e-8
+when_missing = "hyfdca"    # while a party is away, after
+patience = 1.0             # seconds of waiting for it
+
+"""
+#: Exchanges between which the party is away when the run is rehearsed, and how many there are.
+_REHEARSED, _MOST_EXCHANGES = (45, 80), 2000
+#: Seconds to wait for anything, which on a busy machine takes long, and between two questions.
+_LONG, _ASK = 90.0, 0.01
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class _Seen:
+    """Sockets, each time somebody looked."""
+
+    looks: int = 0
+    processes: int = 0
+    listening: int = 0
+    connections: int = 0
+
+    def look(self, trial: Trial) -> None:
+        """Refuse to go on if anything reaches beyond this machine."""
+        found = look([psutil.Process(), *trial.processes()])
+        if found.elsewhere:
+            raise ProtocolError(
+                f"a process of the demo reaches beyond this machine: {found.elsewhere[0]}"
+            )
+        self.looks += 1
+        self.processes = max(self.processes, found.processes)
+        self.listening = max(self.listening, len(found.listening))
+        self.connections = max(self.connections, len(found.connected))
+
+
+def run_network_demo(folder: Path, say: Say) -> Figures:
+    """Play it all in a new folder.
+
+    Parameters
+    ----------
+    say
+        Is told each step when it is done.
+    """
+    begun = time.monotonic()
+    example = breast_example()
+    sizes = ", ".join(f"{name} {t.n}×{t.m}" for name, (t,) in example.tiles.items())
+    say(f"{example.source}, and a third party cut from it: {sizes}")
+    seen = _Seen()
+    with Trial(folder, example.tiles, terms=TERMS, federation="demo") as trial:
+        say("provisioned: keys, a roster signed by all, certificates and kits")
+        config = _write_config(folder, trial)
+        for name in (COORDINATOR, *trial.parties):
+            trial.start(name)
+        say("processes start; the run is rehearsed in one meanwhile, to compile its loops once")
+        _rehearse(config, example, trial)
+        trial.wait_connected(seconds=_LONG)
+        say(f"started: a coordinator and {len(trial.parties)} parties, connected by mutual TLS")
+        seen.look(trial)
+        _check_closed_to_strangers(trial)
+        say("a caller without a certificate is turned away; no socket reaches beyond this machine")
+        submitted = time.monotonic()
+        away = _disturb(trial, config, folder / "results", seen, say)
+        code = trial.wait("submit", _LONG)
+        if code != 0:
+            raise ProtocolError(f"the run did not come to its end: {trial.log('submit')}")
+        took = time.monotonic() - submitted
+        say(f"the run went on after {_resumed_after(trial)} exchanges that its journal had kept")
+        seen.look(trial)
+    model = load_model(folder / "results" / "model.npz")
+    presence = Presence.load(folder / "results" / "presence.json")
+    say(f"the run is over, {took:.1f} s after it was submitted; every process is ended")
+    task = _task(config, trial)
+    repeated, alone = _timed(lambda: _in_one_process(task, example, trial, presence))
+    equal = same(model, repeated.model)
+    say(
+        f"the same run in one process, with the same absences, took {alone:.1f} s: its model is "
+        + ("equal, bit for bit" if equal else "NOT EQUAL")
+    )
+    return figures_of(
+        example,
+        model,
+        repeated,
+        equal=equal,
+        away_iterations=away,
+        missed=sum(VICTIM in moment.missing for moment in presence.moments),
+        exchanges=len(presence.moments),
+        seconds={"all": time.monotonic() - begun, "run": took, "one_process": alone},
+        **asdict(seen),
+    )
+
+
+def _write_config(folder: Path, trial: Trial) -> Path:
+    path = folder / "config.toml"
+    parties = "\n".join(f'[[party]]\nname = "{name}"' for name in trial.parties)
+    path.write_text(_CONFIG + parties + "\n", encoding="utf-8")
+    return path
+
+
+def _check_closed_to_strangers(trial: Trial) -> None:
+    """Call the coordinator as somebody who has no certificate to show."""
+    kit = Kit.open(trial.kit(SUBMITTER), "submitter")
+    stranger = ssl.create_default_context(cafile=str(kit.authority))
+    stranger.set_alpn_protocols(["h2"])
+    heard = b""
+    with (
+        # In TLS 1.3 the refusal comes only after the handshake, in the place of the first words.
+        suppress(ssl.SSLError, ConnectionError),
+        socket.create_connection(("127.0.0.1", trial.port), timeout=5.0) as raw,
+        stranger.wrap_socket(raw, server_hostname=kit.host) as tls,
+    ):
+        heard = tls.recv(1)
+    if heard:
+        raise ProtocolError("the coordinator talks to a caller that shows no certificate")
+
+
+# ── the run, and what happens to it ───────────────────────────────────────────────────────────
+
+
+def _disturb(trial: Trial, config: Path, out: Path, seen: _Seen, say: Say) -> int:
+    """Submit the run, kill and revive; returns how many iterations were done without the party."""
+    trial.submit(config, out)
+    with _followed(trial) as run:
+        run.until(lambda report: bool(report.records))
+        say("matched by OPRF; trains with the solver that auto chose, encrypted")
+        killed = run.until(lambda _: run.newest.iteration >= KILLED_AT)
+        trial.kill(VICTIM)
+        say(f"iteration {killed.iteration}: {VICTIM} is killed (SIGKILL)")
+        last = run.until(lambda report: VICTIM in report.away and run.without >= WITHOUT)
+        say(
+            f"iteration {last.iteration}: HyFDCA goes on without it, {run.without} iterations so "
+            f"far; {VICTIM} is started again"
+        )
+        seen.look(trial)
+        trial.start(VICTIM)
+        back = run.until(
+            lambda report: not report.away and (run.newest.certified_at or 0) > last.iteration
+        )
+        trial.kill(COORDINATOR)
+        away = run.without
+        say(
+            f"iteration {back.iteration}: {VICTIM} is back after {away} iterations, the fast "
+            f"solver goes on: certified gap {back.gap:.1e}"
+        )
+    say("the coordinator is killed with the run's process (SIGKILL), and started again")
+    trial.start(COORDINATOR)
+    trial.wait_connected(seconds=_LONG)
+    say("all parties are connected again; weft submit takes the run up where it was")
+    return away
+
+
+def _resumed_after(trial: Trial) -> int:
+    """How many exchanges the second coordinator found; refuses a run that began anew."""
+    found = re.search(r"goes on after (\d+) exchange", trial.log(COORDINATOR))
+    if found is None:
+        raise ProtocolError("the second coordinator did not go on with the run of the first")
+    return int(found[1])
+
+
+class _Run:
+    """A run that is going on, seen through a session of our own."""
+
+    def __init__(self, session: Session, trial: Trial) -> None:
+        self._session, self._trial = session, trial
+        self._job: str | None = None
+        self.records: list[Record] = []
+
+    @property
+    def newest(self) -> Record:
+        return self.records[-1]
+
+    @property
+    def without(self) -> int:
+        """Iterations that somebody was missing from."""
+        everybody = len(self._trial.parties)
+        return sum(record.present < everybody for record in self.records)
+
+    def until(self, reached: Callable[[Report], bool]) -> Record:
+        """Ask until something is so; returns the newest iteration."""
+        until = time.monotonic() + _LONG
+        while True:
+            report = self._ask()
+            over = report is not None and report.state not in ("starting", "running")
+            if report is not None and not over:
+                self.records += [Record(**record) for record in report.records]
+                if self.records and reached(report):
+                    return self.newest
+            if over or time.monotonic() > until or not self._trial.is_running("submit"):
+                raise ProtocolError(
+                    "the run was over, or stuck, before the demo came to its next step: "
+                    + (self._trial.log("submit").strip() or "it said nothing")
+                )
+            time.sleep(_ASK)
+
+    def _ask(self) -> Report | None:
+        if self._job is None:
+            self._job = next((run.job for run in self._session.runs()), None)
+        return None if self._job is None else self._session.progress(self._job, len(self.records))
+
+
+@contextmanager
+def _followed(trial: Trial) -> Iterator[_Run]:
+    with Session(Kit.open(trial.kit(SUBMITTER), "submitter")) as session:
+        yield _Run(session, trial)
+
+
+# ── in one process ────────────────────────────────────────────────────────────────────────────────
+
+
+def _task(config: Path, trial: Trial) -> LinearTask:
+    return linear_task(read_config(config, deployed=True), trial.parties)
+
+
+def _in_one_process(
+    task: LinearTask, example: Example, trial: Trial, presence: Presence
+) -> Trained:
+    """A run in this process, from which the same parties are missing."""
+    roster = read_roster(trial.roster)
+    federation = Federation(
+        example.tiles,
+        task.preparation,
+        keys=load_all(trial.keys, trial.parties),
+        consents={name: Consent(name, task.terms, roster=roster) for name in trial.parties},
+        packed=True,
+    )
+    return federation.train(task.settings, through=lambda channel: Attended(channel, presence))
+
+
+def _rehearse(config: Path, example: Example, trial: Trial) -> Trained:
+    """A short run of the same kind.
+
+    On a fresh machine this process compiles the loops that all parties use, and keeps them on disk:
+    parties that compiled them at the same time would need as many times as long.
+    """
+    task = _task(config, trial)
+    first, last = _REHEARSED
+    gone = {VICTIM: Missed("absent", "failed", "is away in the rehearsal")}
+    presence = Presence(
+        [Moment(float(n), gone if first <= n < last else {}) for n in range(_MOST_EXCHANGES)]
+    )
+    settings = msgspec.structs.replace(task.settings, gap=1e-2)
+    return _in_one_process(
+        msgspec.structs.replace(task, settings=settings), example, trial, presence
+    )
+
+
+def _timed(work: Callable[[], Trained]) -> tuple[Trained, float]:
+    begun = time.monotonic()
+    done = work()
+    return done, time.monotonic() - begun

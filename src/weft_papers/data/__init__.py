@@ -1,0 +1,1 @@
+"""The papers' data sets from their original files, and the papers' ways to cut them."""

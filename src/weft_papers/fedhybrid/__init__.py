@@ -1,0 +1,1 @@
+"""The FedHybrid paper's experiments."""

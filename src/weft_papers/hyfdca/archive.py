@@ -1,0 +1,93 @@
+"""The folder of a reproduction: what has been run is there, and is not run again.
+
+.. code-block:: text
+
+    curves/CASE.json   how the run went
+    costs/CASE.json    what an iteration costs with nothing beside it, where that was measured
+    central/DATA-SEED.json  what liblinear finds on the pooled table
+    unfinished/CASE/   a run that was interrupted, to go on from
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from weft.errors import DataError
+from weft.storage.files import StorageError, replacing
+from weft_papers.hyfdca.cases import Case
+from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.run_case import Curve
+
+
+class Archive:
+    """Results of cases on disk.
+
+    Parameters
+    ----------
+    folder
+        May be there already, with results of an earlier run of any scale.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def open(self) -> None:
+        """Make the folder, where it is not there."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"{self.folder}: the folder cannot be made ({error.strerror or error}); check the "
+                "permissions and free space there"
+            ) from None
+
+    def costs(self, case: Case) -> Costs | None:
+        """Measured alone, or else in the run."""
+        alone, curve = self.costs_alone(case), self.curve(case)
+        return alone if alone or curve is None else curve.costs
+
+    def costs_alone(self, case: Case) -> Costs | None:
+        found: Costs | None = self._read(self.folder / "costs" / f"{case.key}.json", Costs)
+        return found
+
+    def curve(self, case: Case) -> Curve | None:
+        found: Curve | None = self._read(self.folder / "curves" / f"{case.key}.json", Curve)
+        return found
+
+    def central(self, data: str, seed: int) -> dict[str, Any] | None:
+        path = self.folder / "central" / f"{data}-{seed}.json"
+        found: dict[str, Any] | None = self._read(path, dict)
+        return found
+
+    def keep_costs(self, case: Case, costs: Costs) -> None:
+        self._write(self.folder / "costs" / f"{case.key}.json", costs)
+
+    def keep_curve(self, case: Case, curve: Curve) -> None:
+        self._write(self.folder / "curves" / f"{case.key}.json", curve)
+        shutil.rmtree(self.unfinished(case), ignore_errors=True)
+
+    def keep_central(self, data: str, seed: int, found: dict[str, Any]) -> None:
+        self._write(self.folder / "central" / f"{data}-{seed}.json", found)
+
+    def unfinished(self, case: Case) -> Path:
+        """Where a run of the case saves itself."""
+        return self.folder / "unfinished" / case.key
+
+    def _read(self, path: Path, kind: type[Any]) -> Any:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise DataError(
+                f"{path} cannot be read ({error}); delete it, and it is run again"
+            ) from None
+
+    def _write(self, path: Path, found: Any) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as draft:
+            draft.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))

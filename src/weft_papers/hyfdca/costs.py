@@ -1,0 +1,131 @@
+"""What an iteration of a run costs, measured while it runs."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import msgspec
+
+from weft.errors import ConfigError
+from weft.federation.local_federation import Federation
+from weft.protocol import Channel
+from weft_papers.hyfdca.paper import LATENCY
+
+#: Iterations that may compile something, before anything is counted.
+_WARM = 3
+
+
+class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an iteration takes, on average.
+
+    Attributes
+    ----------
+    compute
+        Seconds of the slowest party in every phase, without encryption.
+    encryption
+        Seconds of the party that encrypts and decrypts longest in that iteration.
+    coordinator
+        Seconds in which the coordinator works, and all parties wait.
+    wall
+        Seconds of this machine, for all parties one after the other.
+    round_trips, bytes
+        What crosses.
+    counted
+        Iterations that were looked at.
+    """
+
+    compute: float
+    encryption: float
+    coordinator: float
+    wall: float
+    round_trips: float
+    bytes: float
+    counted: int
+
+    def seconds(self, latency: float = LATENCY) -> float:
+        """Modelled seconds of an iteration: all that somebody waits for."""
+        return self.compute + self.encryption + self.coordinator + latency * self.round_trips
+
+
+class Scale:
+    """Weighs the iterations of a run, without what is done between them.
+
+    Parameters
+    ----------
+    federation
+        That runs.
+    """
+
+    def __init__(self, federation: Federation) -> None:
+        self._federation = federation
+        self._channel: Channel | None = None
+        self._seen = 0
+        self._skip = False
+        self.counted = 0
+        self._last: tuple[float, ...] = (0.0,) * 5
+        self._spent = [0.0] * 5
+        self._encrypting: list[float] = []
+        self._encryption = 0.0
+
+    def watch(self, channel: Channel) -> Channel:
+        """Take the channel of the run, to read its meter."""
+        self._channel = channel
+        return channel
+
+    def weigh(self) -> None:
+        """An iteration is over."""
+        self._seen += 1
+        if self._seen > _WARM and not self._skip:
+            now = self._reading()
+            self._spent = [s + b - a for s, a, b in zip(self._spent, self._last, now, strict=True)]
+            pairs = zip(self._encrypting, self._by_party(), strict=True)
+            self._encryption += max(after - before for before, after in pairs)
+            self.counted += 1
+        self._skip = False
+
+    def go_on(self, *, skip: bool = False) -> None:
+        """The next iteration begins; it may have to be skipped, since a run saves itself in it."""
+        if self._seen >= _WARM:
+            self._encrypting = self._by_party()
+        self._last, self._skip = self._reading(), skip
+
+    def seconds(self, latency: float = LATENCY) -> float:
+        """Modelled seconds of an iteration, as far as is known."""
+        if not self.counted:
+            return 1e-3 + latency
+        slowest, total, wall, trips, _ = (spent / self.counted for spent in self._spent)
+        return slowest + max(0.0, wall - total) + latency * trips
+
+    def costs(self) -> Costs | None:
+        """Averages over all that was counted; None: too little was run to say."""
+        if not self.counted:
+            return None
+        slowest, total, wall, round_trips, size = (spent / self.counted for spent in self._spent)
+        encryption = min(slowest, self._encryption / self.counted)
+        return Costs(
+            compute=slowest - encryption,
+            encryption=encryption,
+            coordinator=max(0.0, wall - total),
+            wall=wall,
+            round_trips=round_trips,
+            bytes=size,
+            counted=self.counted,
+        )
+
+    def _by_party(self) -> list[float]:
+        """Seconds that each has spent in its cipher."""
+        return [party.encryption.seconds for party in self._federation.parties.values()]
+
+    def _reading(self) -> tuple[float, ...]:
+        if self._channel is None:
+            raise ConfigError("a scale weighs nothing before it has seen the run's channel")
+        wall, meter = perf_counter(), self._channel.meter
+        read = meter.read(without="checkpoint")
+        total = sum(cost.total for cost in meter.phases.values())
+        return (
+            read.slowest,
+            total,
+            wall,
+            float(read.round_trips),
+            float(read.bytes_down + read.bytes_up),
+        )

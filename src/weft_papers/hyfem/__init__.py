@@ -1,0 +1,1 @@
+"""The experiments of both HyFEM texts: scenes, set-ups, runs and figures."""
