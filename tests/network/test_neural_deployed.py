@@ -244,7 +244,8 @@ try:
     coordinate_run(lambda parties: Nobody(), Path({str(tmp_path / "run")!r}), task, Progress("a"))
 except Exception as error:
     print(error)
-print(*(m for m in sys.modules if m.startswith(("weft.data", "weft.crypto.secrets", "weft.federation.party"))))
+private = ("weft.data", "weft.crypto.secrets", "weft.federation.party")
+print(*(m for m in sys.modules if m.startswith(private)))
 """
     (tmp_path / "task.json").write_text(task(timeout=0.1).to_json())
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,1 +1,1 @@
-"""One run from start to end: set-up, the party, the coordinator, the release of the model, and prediction."""
+"""One run from start to end: set-up, party, coordinator, release of the model, prediction."""

@@ -1,7 +1,7 @@
 """Journals: what happened in a run, so that it can happen again after a restart.
 
-A journal is a file of frames (:mod:`weft.storage.framed_records`) after a first line. It only grows, but
-for a record that turned out not to count. It belongs to one process at a time.
+A journal is a file of frames (:mod:`weft.storage.framed_records`) after a first line. It only
+grows, but for a record that turned out not to count. It belongs to one process at a time.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What parties agreed to, what they refuse, what each has seen over all runs, and audits of recordings."""
+"""What parties agreed to and refuse, what each has seen over all runs, audits of recordings."""

@@ -1,7 +1,7 @@
 """Who holds which part of the table, for a picture: sizes and holders, and not one id.
 
-This is what a coordinator knows of a federation (`weft.matching.holding_map.Roster`), in a form that a
-summary can keep: a line for every group of samples and of features.
+This is what a coordinator knows of a federation (`weft.matching.holding_map.Roster`), in a
+form that a summary can keep: a line for every group of samples and of features.
 """
 
 from __future__ import annotations

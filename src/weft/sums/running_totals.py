@@ -1,7 +1,7 @@
 """The coordinator's half of a sum: one total per shared slot, never opened.
 
-Linked contributions add up over time (:class:`RunningTotals`); :mod:`weft.sums.posted_totals` has two
-more ways to fill a total.
+Linked contributions add up over time (:class:`RunningTotals`); :mod:`weft.sums.posted_totals` has
+two more ways to fill a total.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Sums of 50-bit words under BFV, a lattice scheme: 4,096 words in one ciphertext.
 
 SEAL, through TenSEAL's ``sealapi``, makes keys, encrypts, decrypts and expands seeds. Its
-bindings read and write only files (:mod:`weft.crypto.ciphers.seal_library`); this module keeps its own wire
-format, and nothing that arrives from outside reaches SEAL before every word of it is checked.
+bindings read and write only files (:mod:`weft.crypto.ciphers.seal_library`); this module keeps
+its own wire format, and nothing that arrives from outside reaches SEAL before every word of it is
+checked.
 
 A word is a coefficient of the plaintext polynomial, not a batched slot: only sums are needed,
 and both add word by word modulo t.

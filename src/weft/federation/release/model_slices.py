@@ -1,7 +1,7 @@
 """Slices of a model: what each party seals of it, and how whoever gets them joins them.
 
-A slice is a letter (`weft.crypto.authenticated_messages`): the coordinator carries it and can neither read it nor
-put another in its place.
+A slice is a letter (`weft.crypto.authenticated_messages`): the coordinator carries it and can
+neither read it nor put another in its place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The signed roster of a federation: who belongs to it, in which roles, on which terms.
 
-It is agreed upon once and holds for many runs. `weft.matching.holding_map.Roster` is another thing: who
-holds which samples and features in one run.
+It is agreed upon once and holds for many runs. `weft.matching.holding_map.Roster` is another
+thing: who holds which samples and features in one run.
 
 A roster counts only when every member has signed it. What is signed are the plain values of the
 file, in one order and without blanks: a file may be laid out anew, but no value can be changed,
@@ -143,7 +143,7 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class SignedRoster:
     """A charter and the members' signatures, as the file has them.
 
-    `draft` makes one that nobody has signed; `weft.privacy.agreement.roster_files` reads and writes them.
+    `draft` makes an unsigned one; `weft.privacy.agreement.roster_files` reads and writes them.
 
     Parameters
     ----------
