@@ -12,12 +12,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_char, memmove
 from hashlib import shake_256
-from typing import Any
 
-# The package's own functions allocate and check at every call; its library is used directly.
-# It is initialised when the package is imported.
-from rbcl import rbcl as _package
-
+from weft.crypto.primitives.sodium_library import load_sodium
 from weft.errors import ProtocolError
 
 #: Bytes of an element, and of a scalar.
@@ -28,7 +24,8 @@ ORDER = 2**252 + 27742317777372353535851937790883648493
 _FEW = 2000
 _PIECE = 1024
 
-_sodium: Any = _package._sodium
+# rbcl's own functions allocate and check at every call; its library is used directly.
+_sodium = load_sodium()
 _multiply = _sodium.crypto_scalarmult_ristretto255
 _multiply_base = _sodium.crypto_scalarmult_ristretto255_base
 _add = _sodium.crypto_core_ristretto255_add
