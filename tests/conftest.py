@@ -11,12 +11,21 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from hypothesis import settings
 
 # The network's engine looks through all that is loaded before it: it comes first, where it is.
 with suppress(ImportError):
     import nvflare  # noqa: F401
 
+from hospitals import hospitals, weft
+from small_federations import patchwork, quick, simulate, table
 from weft.data import Table, load
+
+__all__ = ["hospitals", "patchwork", "quick", "simulate", "table", "weft"]
+
+# Numba compiles on first use, so the first example of a test may take long.
+settings.register_profile("weft", deadline=None, derandomize=True)
+settings.load_profile("weft")
 
 # What is imported and collected is never garbage: looking through it took a tenth of all time.
 gc.disable()

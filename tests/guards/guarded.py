@@ -13,7 +13,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from hypothesis import settings as hypothesis_settings
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
@@ -26,9 +25,6 @@ from weft.matching.build_holdings import Holding, build_roster
 from weft.matching.holding_map import Roster
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
-
-# Numba compiles on first use, so the first example of a test may take long.
-hypothesis_settings.register_profile("guards", deadline=None, derandomize=True)
 
 #: Careful terms, but for the cipher: sums are the same, and faster.
 PLAIN = Terms(ciphers=("plain",))

@@ -16,9 +16,9 @@ from types import FunctionType, MethodType, ModuleType
 import gmpy2
 import numpy as np
 import pytest
-from interposed import HIDING, Middle, cut, interpose, quick, train
 from typer.testing import CliRunner
 
+from interposed import HIDING, Middle, cut, interpose, quick, train
 from weft.cli import app
 from weft.crypto import adder as adder_module
 from weft.crypto.ciphers import encrypted_totals as stores_module

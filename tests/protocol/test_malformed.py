@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interposed import HIDING, Middle, cut, interpose, outcome, quick, train
 
+from interposed import HIDING, Middle, cut, interpose, outcome, quick, train
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secrets import Secret
 from weft.errors import WeftError
@@ -236,7 +236,7 @@ def test_changes_of_other_slots_are_noise(shift):
 
 REFUSES = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 import numpy as np
 from test_malformed import answer_to, assert_refused
 for away in (10**6, -(10**6), 2**30, 25):
@@ -247,7 +247,8 @@ print("refused")
 
 def test_slots_beyond_a_partys_own_do_not_reach_memory_that_is_not_its_own():
     """In a process of its own, which may die of it."""
-    code = REFUSES.format(folder=str(Path(__file__).parent))
+    here = Path(__file__).parent
+    code = REFUSES.format(folders=[str(here), str(here.parent)])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"ended with {done.returncode}: {done.stderr[-300:]}"
     assert done.stdout.strip() == "refused"

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, reject, settings
 from hypothesis import strategies as st
+
 from interposed import (
     HIDING,
     KINDS,
@@ -30,7 +31,6 @@ from interposed import (
     train,
     with_header,
 )
-
 from weft.crypto.ciphers.bfv import MODULUS, BfvTotals
 from weft.crypto.ciphers.block_format import KIND_CODES, Carried, pack_block
 from weft.crypto.ciphers.cipher import WHAT

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from interposed import short_keys
 
+from interposed import short_keys
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Preparation
 from weft.solvers.subspace import round_trips as exchange_module

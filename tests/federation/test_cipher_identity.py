@@ -7,6 +7,8 @@ from functools import cache
 import msgspec
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+
 from interposed import (
     CIPHERS,
     HIDING,
@@ -20,8 +22,6 @@ from interposed import (
     table_of,
     train,
 )
-from sklearn.linear_model import LogisticRegression
-
 from weft.data import SPLITS, Table, load
 from weft.data import pooled_table as pool
 from weft.errors import ConfigError, WeftError

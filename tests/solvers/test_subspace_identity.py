@@ -6,6 +6,7 @@ from dataclasses import asdict
 from functools import cache
 
 import pytest
+
 from interposed import cut, outcome, quick, train
 
 #: Solver, loss and what else the run is told, by name; each is short, and each different.

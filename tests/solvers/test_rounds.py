@@ -9,8 +9,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from interposed import cut, outcome, quick, train
 
+from interposed import cut, outcome, quick, train
 from weft.crypto.ciphers.block_format import KIND_CODES
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preparation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,6 +23,11 @@ from weft.solvers.settings import Settings
 LOCALS = ("safe", "practical", "theory")
 RULES = {"everyone": "everyone", "half": 0.5, "cyclic": {"cyclic": 2}}
 SCALED = Preparation(intercept=True, scaling="standard", unit_rows=True)
+
+
+@pytest.fixture(scope="module")
+def patchwork(patchwork):
+    return partial(patchwork, unlabelled=("east",))
 
 
 def settings(**changes):

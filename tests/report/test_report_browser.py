@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from browser import MISSING, open_browser
-from hostile import FEATURE, HOSTILE, federation
+from hostile_names import FEATURE, HOSTILE, federation
 
 from weft import Federation, Preparation, Settings
 from weft.cli import main

@@ -1,7 +1,7 @@
 """CoCoA, CoCoA+, SDCA, D3CA and FedDCD: optima of the outside judge, iterates of plain numpy.
 
 That ciphers, checkpoints and messages as bytes change no bit is promised for every method in
-rounds at once (``tests/protocol/test_rounds.py``).
+rounds at once (``tests/solvers/test_rounds.py``).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
+
 from interposed import (
     HIDING,
     LOCALS,
@@ -33,7 +34,6 @@ from interposed import (
     quick,
     train,
 )
-
 from weft.crypto import scalar_masks as masks_module
 from weft.crypto.ciphers.bfv import _BODY, _FRESH
 from weft.crypto.ciphers.cipher import Cipher

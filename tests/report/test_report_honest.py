@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hostile import federation
+from hostile_names import federation
 
 from weft import Federation, Preparation, Settings
 from weft.report import holdings_picture as cohorts

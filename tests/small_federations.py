@@ -7,7 +7,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import settings as hypothesis_settings
 
 from weft.data import Split, Table, Tile
 from weft.data import pooled_table as pool
@@ -19,10 +18,6 @@ from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
 from weft.sums.maxima import units_above
-
-# Numba compiles on first use, so the first example of a test may take long.
-hypothesis_settings.register_profile("protocol", deadline=None, derandomize=True)
-hypothesis_settings.load_profile("protocol")
 
 
 def make_table(n=44, m=7, classes=2, seed=0, sparse=0.0):
@@ -55,11 +50,11 @@ HOLDINGS = {
 }
 
 
-def make_patchwork(classes=2, seed=0, unlabelled=(), form=None):
+def make_patchwork(classes=2, seed=0, unlabelled=(), form=None, holdings=HOLDINGS):
     """Four parties with every kind of cohort between them; ``unlabelled`` ones lack labels."""
     table = make_table(classes=classes, seed=seed)
     tiles = {}
-    for name, (rows, columns) in HOLDINGS.items():
+    for name, (rows, columns) in holdings.items():
         block = table.block[rows, columns]
         tiles[name] = (
             Tile.make(
@@ -247,11 +242,6 @@ def patchwork():
 @pytest.fixture(scope="session")
 def simulate():
     return Simulation
-
-
-@pytest.fixture(scope="session")
-def judge():
-    return Judge
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A small federation on file, and the command line run in this process."""
+"""Two hospitals with their tables and config on file, and the command line run in this process."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from weft.cli import main
-from weft.data import Tile
 
 
 @dataclass
@@ -101,40 +100,3 @@ def hospitals(tmp_path):
     folder = tmp_path / "hospitals"
     folder.mkdir()
     return Hospitals(folder)
-
-
-#: Rows and columns of each party: samples of one, two and three holders, overlapping cells.
-HOLDINGS = {
-    "north": (slice(0, 20), slice(0, 4)),
-    "east": (slice(8, 28), slice(2, 6)),
-    "south": (slice(16, 36), slice(4, 7)),
-    "west": (slice(32, 44), slice(0, 7)),
-}
-
-
-def make_patchwork(classes=2, unlabelled=("east",), holdings=HOLDINGS):
-    """Parties with every kind of cohort between them; ``unlabelled`` ones have no labels."""
-    rng = np.random.default_rng(1)
-    block = rng.normal(size=(44, 7))
-    scores = block @ rng.normal(size=(7, max(classes, 1)))
-    labels = scores[:, 0] if not classes else scores.argmax(axis=1)
-    if classes == 2:
-        labels = (scores[:, 0] > 0).astype(int)
-    ids = np.array([f"patient-{i:03}" for i in range(44)])
-    features = np.array([f"feature-{letter}" for letter in "abcdefg"])
-    return {
-        name: (
-            Tile.make(
-                ids[rows],
-                features[columns],
-                block[rows, columns],
-                None if name in unlabelled else labels[rows],
-            ),
-        )
-        for name, (rows, columns) in holdings.items()
-    }
-
-
-@pytest.fixture(scope="session")
-def patchwork():
-    return make_patchwork

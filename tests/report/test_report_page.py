@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from hostile import FEATURE, HOSTILE, federation
+from hostile_names import FEATURE, HOSTILE, federation
 from hypothesis import given
 from hypothesis import strategies as st
 
