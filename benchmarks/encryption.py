@@ -33,7 +33,7 @@ from harness.splits import dealt, find_data, mnist
 from weft.crypto import Adder
 from weft.crypto.encryption_cost import Cost
 from weft.data import Split, Tile
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
 from weft.sums.running_totals import RunningTotals
@@ -315,7 +315,7 @@ def watch(split: Split, settings: Settings, measured: int, warm_up: int | None =
     warm_up
         Iterations before the first look; None: as many as the first certificate takes.
     """
-    federation = Watched(split.parties, Preparation(overlap=split.overlap))
+    federation = Watched(split.parties, Preprocessing(overlap=split.overlap))
     began: list[tuple[int, list[Cost], float]] = []
     ended: list[tuple[float, list[Cost]]] = []
 

@@ -80,7 +80,7 @@ def match(count: int, matching: Matching, form: str) -> Figures:
 
         def handler(party: MatchingParty):  # type: ignore[no-untyped-def]
             def answer(phase, message):  # type: ignore[no-untyped-def]
-                if phase == "match.seat":
+                if phase == "match.view":
                     party.sit(message)
                     return party.make_seeds(message)
                 return party.phases[phase](message)

@@ -14,7 +14,7 @@ import numpy as np
 from harness import Report
 from harness.splits import find_data, mnist
 from weft.data import Split
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.settings import Settings
 
 #: Participation: (IIC, a, b), and the paper's seconds.
@@ -46,7 +46,7 @@ def seconds(split: Split, solver: str, participation: float, iic: float, **optio
         cipher="plain",
     )
     ends: list[float] = []
-    federation = Federation(split.parties, Preparation(overlap=split.overlap))
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
     federation.train(settings, progress=lambda record: ends.append(record.wall_seconds))
     return statistics.fmean(np.diff(ends).tolist())
 

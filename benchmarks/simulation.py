@@ -18,7 +18,7 @@ import numpy as np
 from harness import Report
 from harness.splits import dealt, find_data, mnist
 from weft.data import SPLITS, Table, Tile
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.settings import Settings
 
 
@@ -26,7 +26,7 @@ def seconds_per_iteration(
     tiles: Mapping[str, Sequence[Tile]], overlap: str, settings: Settings
 ) -> list[float]:
     """Wall seconds of every iteration but the first, which compiles."""
-    federation = Federation(tiles, Preparation(overlap=overlap))  # type: ignore[arg-type]
+    federation = Federation(tiles, Preprocessing(overlap=overlap))  # type: ignore[arg-type]
     ends: list[float] = []
     federation.train(settings, progress=lambda record: ends.append(record.wall_seconds))
     return np.diff(ends).tolist()
@@ -117,10 +117,10 @@ def big_table(report: Report) -> None:
 
 def train_big() -> None:
     split = SPLITS["grid"](dense_table(1_000_000, 100), k=3, q=3)
-    preparation = Preparation(scaling="standard", intercept=True)
+    preprocessing = Preprocessing(scaling="standard", intercept=True)
     ends: list[float] = []
     settings = Settings(lam=1e-4, iic=0.01, gap=None, iterations=30, cipher="plain")
-    Federation(split.parties, preparation).train(
+    Federation(split.parties, preprocessing).train(
         settings, progress=lambda record: ends.append(record.wall_seconds)
     )
     print(peak_memory(), (ends[-1] - ends[0]) / (len(ends) - 1))

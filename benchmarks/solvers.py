@@ -45,7 +45,7 @@ from harness.optima import optimum, primal, signs, with_constant
 from harness.splits import find_data, grid
 from weft.data import SPLITS, Split, Table
 from weft.data import pooled_table as pool
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
 from weft.guards import OPEN, Terms
 from weft.protocol import LocalChannel
@@ -198,8 +198,8 @@ def train(split: Split, settings: Settings, *, guarded: bool = True) -> Run:
     if guarded:
         # The careful terms, but for the mode that is measured, and for two that want no cipher.
         terms = Terms(coordinator_sees=settings.coordinator_sees, ciphers=(settings.cipher,))
-    preparation = Preparation(intercept=True, overlap=split.overlap)
-    federation = Watched(split.parties, preparation, terms=terms)
+    preprocessing = Preprocessing(intercept=True, overlap=split.overlap)
+    federation = Watched(split.parties, preprocessing, terms=terms)
     marks: list[Mark] = []
     ends: list[float] = []
     began = told = perf_counter()

@@ -10,7 +10,7 @@ import pytest
 
 from weft.data import Split, Table, Tile
 from weft.data import pooled_table as pool
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices
 from weft.protocol import LocalChannel
@@ -100,12 +100,12 @@ class Faults:
 class Simulation:
     """A federation whose coordinator can be looked at after the run."""
 
-    def __init__(self, tiles, settings, preparation=None, *, plan=None, store=None, record=False):
+    def __init__(self, tiles, settings, preprocessing=None, *, plan=None, store=None, record=False):
         self.tiles = tiles
         self.settings = settings
-        self.preparation = preparation or Preparation()
-        self.federation = Federation(tiles, self.preparation, store=store)
-        quiet, self.roster, self.adder, self.classes = self.federation.assemble(settings)
+        self.preprocessing = preprocessing or Preprocessing()
+        self.federation = Federation(tiles, self.preprocessing, store=store)
+        quiet, self.holdings, self.adder, self.classes = self.federation.assemble(settings)
         self.unit, self.label = units_above(quiet, self.adder, "size", 2).tolist()
         self.faults = Faults(plan or (lambda phase, party, call: None))
         self.parties = self.federation.parties
@@ -137,7 +137,7 @@ class Simulation:
                 .coordinator()
                 .run(
                     self.channel,
-                    self.roster,
+                    self.holdings,
                     self.settings,
                     self.adder,
                     unit=self.unit,
@@ -165,8 +165,8 @@ class Simulation:
         return join_slices(slices, head, overlapping=bool(gone))
 
     def judge(self):
-        overlap = self.preparation.overlap
-        bias = self.preparation.intercept_scaling if self.preparation.intercept else None
+        overlap = self.preprocessing.overlap
+        bias = self.preprocessing.intercept_scaling if self.preprocessing.intercept else None
         return Judge(self.tiles, self.settings, self.classes, overlap, bias)
 
     def opened(self, totals):
@@ -192,7 +192,7 @@ class Simulation:
             half = self.half(name)
             alpha = half.alpha.copy()
             alpha[: len(opened[name])] = half.alpha_wire._format.decode(opened[name])
-            for tile, rows in zip(self.tiles[name], party.seat.tile_rows, strict=True):
+            for tile, rows in zip(self.tiles[name], party.view.tile_rows, strict=True):
                 for sample, row in zip(tile.ids, rows.tolist(), strict=True):
                     if row >= 0:
                         assert np.array_equal(found.setdefault(sample, alpha[row]), alpha[row])

@@ -20,7 +20,7 @@ from weft.crypto.ciphers.cipher import check_cipher
 from weft.data import SPLITS, Split, Table, load
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation, Trained
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.guards import Terms
 from weft.losses import get_loss
 from weft.report.holdings_picture import feature_sets
@@ -152,7 +152,7 @@ class Demo:
 
     def feature_sets(self) -> dict[str, Any] | None:
         """Who holds which feature of the model, as a report tells it."""
-        return feature_sets(self.tiles, self.trained.roster.parties, self.trained.model)
+        return feature_sets(self.tiles, self.trained.holdings.parties, self.trained.model)
 
 
 def run_demo(
@@ -172,7 +172,7 @@ def run_demo(
     start = perf_counter()
     # No constant column: liblinear then minimises the same function without further ado.
     terms = Terms(min_batch=size.min_batch, allow_pairs=size.groups < 3, ciphers=(cipher,))
-    federation = Federation(split.parties, Preparation(unit_rows=True), terms=terms)
+    federation = Federation(split.parties, Preprocessing(unit_rows=True), terms=terms)
     trained = federation.train(settings, progress=progress)
     seconds = perf_counter() - start
 
@@ -223,7 +223,7 @@ def _compile(table: Table, settings: Settings) -> None:
     cipher = "pad" if settings.cipher == "paillier" else settings.cipher
     settings = msgspec.structs.replace(settings, lam=0.1, gap=1e-3, iterations=4, cipher=cipher)
     terms = Terms(min_batch=2, allow_pairs=True, ciphers=(cipher,))
-    Federation(few.parties, Preparation(unit_rows=True), terms=terms).train(settings)
+    Federation(few.parties, Preprocessing(unit_rows=True), terms=terms).train(settings)
 
 
 def _even_against_odd() -> Table:

@@ -273,7 +273,7 @@ def _in_one_process(
     roster = read_roster(trial.roster)
     federation = Federation(
         example.tiles,
-        task.preparation,
+        task.preprocessing,
         keys=load_all(trial.keys, trial.parties),
         consents={name: Consent(name, task.terms, roster=roster) for name in trial.parties},
         packed=True,

@@ -70,11 +70,11 @@ def of_hyfdca(party, phase, message, opened):
     half = party._half
     if phase == "hyfdca.weights":
         (v,) = (values for kind, _, values in opened if kind == "v")
-        return {"v": v[:, 0] * half.seat.n_samples - half.v[:, 0], "alpha": half.alpha[:, 0]}
+        return {"v": v[:, 0] * half.view.n_samples - half.v[:, 0], "alpha": half.alpha[:, 0]}
     if phase != "hyfdca.step":
         return {}
     _, slots, z = next(block for block in opened if block[0] == "z")
-    slots = np.arange(half.seat.n_rows, dtype=np.int32) if slots is None else slots
+    slots = np.arange(half.view.n_rows, dtype=np.int32) if slots is None else slots
     return {"slots": slots, "z": z[:, 0] - half.table.products(slots, half.w)[:, 0], "w": half.w}
 
 
@@ -131,8 +131,8 @@ def test_known_weights_turn_sample_sums_into_cells(table, record):
     diary = Diary(of_span)
     how = Settings(lam=1e-3, solver="cutting-planes", gap=1e-3, norms="cohort")
     found = run(checkerboard(table), how, CROSSED, diaries={"p1": diary})
-    seat = found.party("p1").seat
-    assert set(seat.sharers.tolist()) == set(seat.column_sharers.tolist()) == {3}
+    party_view = found.party("p1").view
+    assert set(party_view.sharers.tolist()) == set(party_view.column_sharers.tolist()) == {3}
     cells = Cells(found, table)
     count, worst = sums_needed(diary, cells)
     assert COLUMNS // 2 <= count <= 2 * COLUMNS

@@ -12,12 +12,12 @@ import pytest
 from scene import Diary, Run, by_rows, run, table_of
 from solving import SAFE, best_angles, best_errors, differences, rows_of_counts, rows_of_four
 
-from weft.federation.local_federation import Preparation
+from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
 from weft.solvers.settings import Settings
 from weft.solvers.subspace import coefficients as span_module
 
-CONSTANT = Preparation(intercept=True)
+CONSTANT = Preprocessing(intercept=True)
 PIXEL = 16
 
 
@@ -48,10 +48,10 @@ def cuts(party, phase, message, opened):
         return {}
     (total,) = (values for kind, _, values in opened if kind == "v")
     half = party._half
-    rest = total * half.ground.seat.n_samples - half._partial
+    rest = total * half.party_context.view.n_samples - half._partial
     return {
         "rest": rest.reshape(len(rest), -1, CLASSES),
-        "constant": half.ground.seat.bias_slot,
+        "constant": half.party_context.view.bias_slot,
     }
 
 
@@ -80,7 +80,7 @@ class Cuts:
         names = [f"p{k + 1}" for k in range(5)]
         diary, judges = Diary(cuts), {name: Diary(duals) for name in names}
         self.grams: list[tuple[np.ndarray, np.ndarray]] = []
-        absorb = span_module.Span.absorb
+        absorb = span_module.Subspace.absorb
 
         def remember(span):
             new = absorb(span)
@@ -93,8 +93,8 @@ class Cuts:
         diary = judges["p1"] = Diary(both)
         how = Settings(lam=20.0, solver="cutting-planes", gap=1e-5, iterations=80, norms="cohort")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(span_module.Span, "absorb", remember)
-            self.run = run(by_rows(table, 5), how, terms, preparation=CONSTANT, diaries=judges)
+            patch.setattr(span_module.Subspace, "absorb", remember)
+            self.run = run(by_rows(table, 5), how, terms, preprocessing=CONSTANT, diaries=judges)
         seen = np.concatenate(diary.all("rest"), axis=1)
         self.seen = np.concatenate([np.zeros_like(seen[:, :1]), seen], axis=1)
         self.constant = diary.all("constant")[0]

@@ -21,12 +21,12 @@ from solving import (
 )
 
 from weft.errors import WeftError
-from weft.federation.local_federation import Preparation
+from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
 from weft.solvers.sampling import party_draw
 from weft.solvers.settings import Settings
 
-CONSTANT = Preparation(intercept=True)
+CONSTANT = Preprocessing(intercept=True)
 PIXEL = 16
 
 
@@ -49,9 +49,9 @@ def feature_sums(party, phase, message, opened):
     (total,) = (values for kind, _, values in opened if kind == "v")
     half = party._half
     return {
-        "total": total[:, 0] * half.seat.n_samples,
+        "total": total[:, 0] * half.view.n_samples,
         "own after": half.v[:, 0],
-        "constant": half.seat.bias_slot,
+        "constant": half.view.bias_slot,
     }
 
 
@@ -77,7 +77,7 @@ def one_a_time(table, terms=OPEN, **changes):
     base = {"lam": 10.0, "iic": 2 / table.n, "gap": None, "iterations": 300, "norms": "cohort"}
     how = Settings(**{**base, "certify_every": 1000, **changes})
     tiles = by_rows(table, 2)
-    found = run(tiles, how, terms, preparation=CONSTANT, diaries={"p1": diary}, record=True)
+    found = run(tiles, how, terms, preprocessing=CONSTANT, diaries={"p1": diary}, record=True)
     return found, diary
 
 
@@ -85,7 +85,7 @@ def told_by(found: Run, party: str) -> tuple[np.ndarray, int]:
     """The coordinator: words of a party's feature sums, as if nothing hid them."""
     post = found.post
     told = [post.words(r["v"], "v")[:, 0] for _, r in post.replies(party, "v", "hyfdca.weights")]
-    return np.stack(told), found.party(party).seat.bias_slot
+    return np.stack(told), found.party(party).view.bias_slot
 
 
 def test_one_sample_at_a_time_is_a_row_to_a_coordinator_of_the_papers(digits, record):
@@ -148,7 +148,7 @@ def thirty_two(table, terms=OPEN, norms="sample"):
         lam=10.0, iic=32 / 150, gap=None, iterations=3000, certify_every=100, norms=norms
     )
     found = run(
-        by_rows(table, 2), how, terms, preparation=CONSTANT, diaries={"p1": diary, "p2": truth}
+        by_rows(table, 2), how, terms, preprocessing=CONSTANT, diaries={"p1": diary, "p2": truth}
     )
     moved = (np.diff(np.stack(truth.all("alpha")), axis=0) != 0).sum(axis=1)
     return found, diary, moved
@@ -199,7 +199,7 @@ def smooth_run(table, terms, iic):
     """All α move a little in every iteration, at a speed that hardly changes."""
     diary = Diary(feature_sums)
     how = Settings(lam=10.0, iic=iic, gap=None, iterations=400, certify_every=100, norms="cohort")
-    found = run(by_rows(table, 2), how, terms, preparation=CONSTANT, diaries={"p1": diary})
+    found = run(by_rows(table, 2), how, terms, preprocessing=CONSTANT, diaries={"p1": diary})
     return others(found, "p1", table), foreign_sums(diary), diary.all("constant")[0]
 
 

@@ -15,7 +15,7 @@ from scene import Run, by_rows, run, table_of
 from solving import SAFE, best_errors, common_lines, errors, scaled_by
 
 from weft.errors import WeftError
-from weft.federation.local_federation import Preparation
+from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
 from weft.solvers.sampling import party_draw
 from weft.solvers.settings import Settings
@@ -35,8 +35,8 @@ def two_a_time(table, terms=OPEN, **changes):
         "iterations": ITERATIONS, "certify_every": ITERATIONS, "norms": "cohort",
     }  # fmt: skip
     how = Settings(**{**base, **changes})
-    constant = Preparation(intercept=True, intercept_scaling=0.1)
-    return run(by_rows(table, PARTIES), how, terms, preparation=constant, record=True)
+    constant = Preprocessing(intercept=True, intercept_scaling=0.1)
+    return run(by_rows(table, PARTIES), how, terms, preprocessing=constant, record=True)
 
 
 def rows_of_pairs(changes: list[np.ndarray], iterations: list[int], floor: float, constant: int):
@@ -66,7 +66,7 @@ def weights_seen(found: Run):
             weights[entry.message["iteration"]][entry.party] = entry.reply["w"][:, 0]
             order[entry.party] = None
     sums = [np.concatenate([at[p] for p in order]) for _, at in sorted(weights.items())]
-    scale = found.settings.lam * found.trained.roster.n_samples
+    scale = found.settings.lam * found.trained.holdings.n_samples
     changes = np.diff(np.stack(sums) * scale, axis=0)
     return list(changes), sorted(weights)[:-1], 1e4 * post.units("v")
 
@@ -80,7 +80,7 @@ def judged(found: Run, table, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def test_two_known_samples_at_a_time_give_every_row_to_a_coordinator(table, record):
     found = two_a_time(table, cipher="plain", coordinator_sees="papers")
-    constant = found.party("p1").seat.bias_slot
+    constant = found.party("p1").view.bias_slot
     rows, truth = judged(found, table, rows_of_pairs(*told(found), constant))
     off = errors(rows, truth)
     good = int((off < 1e-3).sum())
@@ -99,7 +99,7 @@ def test_a_coordinator_of_weft_gets_no_row_from_known_draws(table, record, sees)
     # "practical" draws two, which min_batch holds back for good; "safe" draws more.
     found = two_a_time(table, terms, coordinator_sees=sees, iterations=600, local="safe")
     assert found.trained.result.certificate.gap < 0.9, "nothing was trained"
-    constant = found.party("p1").seat.bias_slot
+    constant = found.party("p1").view.bias_slot
     seen = told(found) if sees == "nothing" else weights_seen(found)
     rows, truth = judged(found, table, rows_of_pairs(*seen, constant))
     best = best_errors(rows[np.isfinite(rows).all(axis=1)], truth)

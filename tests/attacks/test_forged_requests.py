@@ -16,7 +16,7 @@ from weft.crypto.authenticated_messages import write_letter
 from weft.crypto.primitives.oprf import blind, finalize, matching_key, unblind
 from weft.crypto.secrets import Identity, PublicIdentity
 from weft.errors import WeftError
-from weft.federation.local_federation import Preparation
+from weft.federation.local_federation import Preprocessing
 from weft.matching.oprf_party import Announcement
 from weft.matching.oprf_relay import pack, unpack
 from weft.solvers.settings import Settings
@@ -136,7 +136,12 @@ class Forger:
 def test_key_holders_of_weft_answer_what_nobody_forged(table):
     forger = Forger(lambda asked: (asked[1][asked[3]], asked[2][asked[3]]))
     how = Settings(lam=0.01, solver="lbfgs", loss="logistic", gap=1e-2)
-    run(by_columns(table, 3), how, preparation=Preparation(matching="oprf"), around=forger.around)
+    run(
+        by_columns(table, 3),
+        how,
+        preprocessing=Preprocessing(matching="oprf"),
+        around=forger.around,
+    )
     assert forger.forged == len(forger.answers) == 1
 
 
@@ -144,9 +149,9 @@ def test_key_holders_of_weft_answer_what_nobody_forged(table):
 def test_key_holders_of_weft_answer_the_parties_themselves_only(table, record, forge):
     forger = Forger(forge)
     how = Settings(lam=0.01, solver="lbfgs", loss="logistic", gap=1e-2)
-    sealed = Preparation(matching="oprf")
+    sealed = Preprocessing(matching="oprf")
     with pytest.raises(WeftError, match="party p1 refuses"):
-        run(by_columns(table, 3), how, preparation=sealed, around=forger.around)
+        run(by_columns(table, 3), how, preprocessing=sealed, around=forger.around)
     assert forger.forged == 1
     assert forger.answers == []
     if forge is FORGERIES[-1]:

@@ -10,7 +10,7 @@ from weft.data.tile import Tile
 from weft.errors import ProtocolError
 from weft.federation.coordinator import coordinate
 from weft.federation.party import Party
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.guards import OPEN
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
@@ -50,7 +50,7 @@ class Repeating(LocalChannel):
 
 def run(channel):
     settings = Settings(loss="hinge", lam=0.1, solver="cutting-planes", iterations=2, gap=None)
-    return coordinate(channel, Preparation(), settings, run=NAME)
+    return coordinate(channel, Preprocessing(), settings, run=NAME)
 
 
 def test_seeds_of_another_run_are_refused_also_under_the_same_name():

@@ -17,12 +17,12 @@ from solving import best_errors, rows_of_counts
 
 from weft.data import Tile
 from weft.errors import WeftError
-from weft.federation.local_federation import Preparation
+from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger import Ledger, read_books
 from weft.solvers.settings import Settings
 
-CONSTANT = Preparation(intercept=True)
+CONSTANT = Preprocessing(intercept=True)
 PIXEL = 16
 
 
@@ -37,14 +37,14 @@ def vectors(party, phase, message, opened):
         return {}
     (total,) = (values for kind, _, values in opened if kind == "v")
     half = party._half
-    return {"rest": total * half.ground.seat.n_samples - half._partial}
+    return {"rest": total * half.context.view.n_samples - half._partial}
 
 
 def sums_of(tiles, table, terms, solver, loss, lam=20.0, ledger=None):
     """What p1 sees in a run: a vector per row, columns as in the table, the constant last."""
     diary = Diary(vectors)
     how = Settings(lam=lam, solver=solver, loss=loss, gap=1e-3, iterations=60, norms="cohort")
-    found = run(tiles, how, terms, preparation=CONSTANT, diaries={"p1": diary}, ledger=ledger)
+    found = run(tiles, how, terms, preprocessing=CONSTANT, diaries={"p1": diary}, ledger=ledger)
     columns = found.columns_of("p1", table)
     order = np.argsort(np.where(columns < 0, table.m, columns))
     return np.hstack(diary.all("rest")).T[:, order]
@@ -90,7 +90,7 @@ def test_one_new_sample_does_not_show_under_guards(table, record, solver, loss, 
     diary = Diary(lambda party, phase, message, opened: {"opened": opened})
     how = Settings(lam=20.0, solver=solver, loss=loss, gap=1e-3, iterations=60)
     with pytest.raises(WeftError, match=r"party p2 refuses to train, .* \(1 came since its run"):
-        run(after, how, Terms(), preparation=CONSTANT, diaries={"p1": diary}, ledger=ledger)
+        run(after, how, Terms(), preprocessing=CONSTANT, diaries={"p1": diary}, ledger=ledger)
     assert diary.moments
     assert not any(diary.all("opened"))
     assert [len(pages.runs) for pages in read_books(ledger.folder).values()] == [1] * 5

@@ -19,7 +19,7 @@ from weft.evaluation.comparison import Arena
 from weft.evaluation.pooled_problem import hold_out
 from weft.evaluation.reference_optimum import Problem, score, solve, weights_of
 from weft.evaluation.solver_selection import Entry, settings_for
-from weft.federation.local_federation import Preparation
+from weft.federation.local_federation import Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.privacy.agreement import Consent
 from weft.report.comparison import Comparison
@@ -29,8 +29,8 @@ from weft.solvers.fedavg.coordinator import FedavgCoordinator
 from weft.solvers.settings import Settings
 
 
-def arena_of(tiles, settings, preparation=None, **more):
-    how = preparation or Preparation(intercept=True, scaling="standard", unit_rows=True)
+def arena_of(tiles, settings, preprocessing=None, **more):
+    how = preprocessing or Preprocessing(intercept=True, scaling="standard", unit_rows=True)
     return Arena(tiles, how, settings, consents={n: Consent.open(n) for n in tiles}, **more)
 
 
@@ -246,7 +246,7 @@ def test_parties_may_weigh_the_same(patchwork):
 def test_the_pooled_table_is_the_one_that_scikit_learn_would_scale(patchwork):
     tiles = rows_of(patchwork)
     settings = Settings(lam=0.1, loss="logistic", solver="lbfgs", gap=1e-9)
-    arena = arena_of(tiles, settings, Preparation(scaling="standard"))
+    arena = arena_of(tiles, settings, Preprocessing(scaling="standard"))
     x = StandardScaler().fit_transform(np.vstack([t.block for (t,) in tiles.values()]))
     y = np.concatenate([t.labels for (t,) in tiles.values()])
     order = np.lexsort(x.T)
@@ -298,7 +298,7 @@ def test_parties_that_share_samples_cannot_weigh_the_same(patchwork):
 def test_parties_alone_are_judged_on_everything(patchwork):
     tiles = patchwork(unlabelled=("east",))
     settings = Settings(lam=0.05, loss="hinge", gap=1e-3, solver="cutting-planes")
-    arena = arena_of(tiles, settings, Preparation())
+    arena = arena_of(tiles, settings, Preprocessing())
     best, mean = arena.alone()
     accuracies, losses = [], []
     for name in ("north", "south", "west"):
@@ -320,7 +320,7 @@ def test_parties_alone_are_judged_on_everything(patchwork):
 def test_responses_are_scored_by_their_errors(patchwork):
     tiles = patchwork(classes=0, unlabelled=())
     settings = Settings(lam=1e-3, loss="absolute", gap=1e-3, solver="cutting-planes")
-    arena = arena_of(tiles, settings, Preparation())
+    arena = arena_of(tiles, settings, Preprocessing())
     model = LinearSVR(epsilon=0.0, C=1 / (1e-3 * 44), fit_intercept=False, tol=1e-9)
     model.max_iter = 100_000
     fitted = model.fit(arena.train.block, arena.train.targets)

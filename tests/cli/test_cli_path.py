@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from weft import Federation, Preparation, Settings, load_model
+from weft import Federation, Preprocessing, Settings, load_model
 from weft.cli.console import progress_text
 from weft.data import SPLITS, load
 from weft.protocol import LocalChannel
@@ -37,8 +37,8 @@ def settings():
 @pytest.fixture(scope="module")
 def trained(settings):
     split = SPLITS["grid"](load("breast_cancer"), k=2, q=2)
-    preparation = Preparation(scaling="standard", unit_rows=True)
-    return Federation(split.parties, preparation).train(settings)
+    preprocessing = Preprocessing(scaling="standard", unit_rows=True)
+    return Federation(split.parties, preprocessing).train(settings)
 
 
 @pytest.fixture(scope="module")
@@ -291,8 +291,8 @@ def test_a_path_that_a_party_leaves_is_reported_as_far_as_it_went(
         iterations=30,
     )
     split = SPLITS["rows"](load("breast_cancer"), parties=3)
-    preparation = Preparation(scaling="standard", unit_rows=True)
-    trained = Federation(split.parties, preparation).train(asked)
+    preprocessing = Preprocessing(scaling="standard", unit_rows=True)
+    trained = Federation(split.parties, preprocessing).train(asked)
     summary, _ = write_results(tmp_path, trained, asked, name="left")
     assert "p2" in " ".join(summary["notes"])
     json.loads((tmp_path / "summary.json").read_text())

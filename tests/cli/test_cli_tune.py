@@ -14,7 +14,7 @@ from weft.evaluation.reference_optimum import weights_of
 from weft.evaluation.tuning.metrics import NAMES
 from weft.evaluation.tuning.run_watching import Eye, Watch, from_outside
 from weft.evaluation.tuning.tuned_config import written
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.privacy.agreement import Consent
 from weft.solvers.settings import Settings
 
@@ -159,7 +159,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(weft, hospitals, tmp_path,
 def test_what_is_seen_on_the_way_is_the_model_that_a_shorter_run_releases(patchwork):
     """Judge: runs that end there, whose released model is evaluated."""
     tiles = patchwork()
-    how = Preparation(intercept=True, scaling="standard", unit_rows=True)
+    how = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
     consents = {name: Consent.open(name) for name in tiles}
     for solver, options in (("hyfdca", {}), ("fedavg", {"a": 0.1}), ("admm", {})):
         told = Settings(lam=0.05, loss="logistic", solver=solver, options=options, gap=None)

@@ -23,7 +23,7 @@ from weft.data import SPLITS, Table, Tile
 from weft.federation.local_federation import Federation
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution, Wire
-from weft.sums.posted_totals import Board, Proposals
+from weft.sums.posted_totals import PostedTotals, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.slot_layout import Layout
 
@@ -276,7 +276,7 @@ def posts(cipher, steps):
     """One holder of each cohort posts some slots; the others read what changed."""
     here = world(cipher)
     layout = here.rows
-    board = Board("alpha", layout, 1, here.adder)
+    board = PostedTotals("alpha", layout, 1, here.adder)
     wires = {p: Wire("alpha", len(layout.of(p)), BOUND, here.ciphers[p]) for p in here.parties}
     record = Record("alpha", layout)
     now = np.zeros((layout.n_shared, 1))
@@ -486,7 +486,7 @@ def test_the_chains_are_those_of_the_totals():
     here = world("pad")
     v = RunningTotals("v", here.columns, 1, here.adder)
     z = RunningTotals("z", here.rows, 1, here.adder, windows=True)
-    assert type(v._linkage.chain) is CohortChain
-    assert type(z._linkage.chain) is SlotChain
+    assert type(v._bookkeeping.chain) is CohortChain
+    assert type(z._bookkeeping.chain) is SlotChain
     with pytest.raises(RuntimeError, match="nobody was invited"):
         CohortChain(here.rows.holders).record(np.ones(4, bool))

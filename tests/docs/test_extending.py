@@ -160,7 +160,7 @@ def test_the_algorithm_of_the_page_trains_to_the_optimum(nesterov):
 
 def test_an_audit_of_the_algorithm_knows_all_and_finds_nothing_readable(nesterov):
     trained = nesterov["trained"]
-    head = Head("page", list(trained.roster.parties), "pad")
+    head = Head("page", list(trained.holdings.parties), "pad")
     found = audit(head, entries_of(trained.channel.transcript))
     assert not found.findings
 
@@ -216,7 +216,7 @@ def test_the_cipher_of_the_page_hides_and_trains_to_the_optimum():
     judge = Ridge(alpha=1e-2 * len(y), fit_intercept=False).fit(x, y)
     found = weights(trained.model, data)[0]
     assert np.linalg.norm(found - judge.coef_) < 0.02 * np.linalg.norm(judge.coef_)
-    head = Head("page", list(trained.roster.parties), "hashed")
+    head = Head("page", list(trained.holdings.parties), "hashed")
     seen = audit(head, entries_of(trained.channel.transcript))
     assert not seen.findings
     # Whoever has not agreed to it refuses, under careful terms and under none.

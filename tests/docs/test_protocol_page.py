@@ -7,7 +7,7 @@ import re
 import pytest
 from pages import blocks
 
-from weft import Federation, Preparation, Settings
+from weft import Federation, Preprocessing, Settings
 from weft.data import SPLITS, Table, load
 from weft.privacy.audit.fields import Form, fields_of, meaning_of
 
@@ -54,10 +54,10 @@ def recorded():
         Settings(lam=1e-1, solver="hyfdca", iterations=4, gap=None, participation=0.7),
         Settings(lam=1e-1, solver="lbfgs", loss="logistic", gap=1e-2),
     ):
-        preparation = Preparation(
+        preprocessing = Preprocessing(
             scaling="standard", unit_rows=True, matching="oprf", overlap=split.overlap
         )
-        trained = Federation(split.parties, preparation, record=True).train(settings)
+        trained = Federation(split.parties, preprocessing, record=True).train(settings)
         seen = {}
         for each in trained.channel.transcript:
             for direction, message in (("down", each.message), ("up", each.reply)):

@@ -55,7 +55,7 @@ def test_attributes_describe_the_run(cancer, fitted):
     assert fitted.n_features_in_ == cancer.m
     assert len(fitted.history_) == fitted.n_iter_
     assert fitted.history_["gap"].iloc[-1] == fitted.gap_
-    assert len(fitted.roster_.parties) == 6
+    assert len(fitted.holdings_.parties) == 6
 
 
 def test_all_forms_of_one_table_predict_alike(cancer, fitted):
@@ -101,7 +101,7 @@ def test_mappings_lists_and_splits_of_the_same_tiles_give_the_same_model(cancer)
 def test_the_overlap_rule_of_a_split_wins(cancer):
     split = SPLITS["dealt"](cancer, k=2, q=2)
     model = HybridClassifier(lam=LAM, gap=1e-2, overlap="mean").fit(split)
-    assert model.roster_.overlap == "sum"
+    assert model.holdings_.overlap == "sum"
     assert model.score(pool(split).to_tile(), pool(split).labels) > 0.9
 
 

@@ -12,7 +12,7 @@ import pytest
 from weft.data import fate_breast_tiles
 from weft.errors import DataError
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.solvers.settings import Settings
 from weft_examples.network_demo_data import breast_example, cut
 from weft_examples.network_demo_results import figures_of, same
@@ -95,7 +95,7 @@ def test_a_guest_without_labels_is_refused(data_dir):
 
 def test_liblinear_cannot_do_better_than_the_certificate_says(example):
     settings = Settings(loss="logistic", lam=1e-2, gap=1e-4, solver="auto")
-    trained = Federation(example.tiles, Preparation(scaling="standard", intercept=True)).train(
+    trained = Federation(example.tiles, Preprocessing(scaling="standard", intercept=True)).train(
         settings
     )
     figures = figures_of(example, trained.model, trained, **SEEN)
@@ -107,7 +107,7 @@ def test_liblinear_cannot_do_better_than_the_certificate_says(example):
 
 def test_models_that_differ_in_one_bit_are_not_the_same(example):
     settings = Settings(loss="logistic", lam=1e-1, gap=1e-2, solver="auto")
-    model = Federation(example.tiles, Preparation()).train(settings).model
+    model = Federation(example.tiles, Preprocessing()).train(settings).model
     assert same(model, replace(model))
     for field in ("coef", "intercept"):
         nudged = getattr(model, field).copy()

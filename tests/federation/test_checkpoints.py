@@ -13,11 +13,11 @@ import pytest
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block
 from weft.data import Tile
 from weft.errors import ConfigError, WeftError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.base import Checkpointing
 from weft.storage import files as storage
 
-PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
+PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 
 
 class PowerCutError(Exception):

@@ -26,7 +26,7 @@ from weft.data import SPLITS, Table, load
 from weft.data import pooled_table as pool
 from weft.errors import ConfigError, WeftError
 from weft.federation import joint_prediction as joint
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
 from weft.guards import OPEN, Terms
 from weft.solvers.settings import Settings
@@ -104,7 +104,7 @@ def test_parties_without_labels_get_the_same_bits_under_every_cipher(cipher):
 @pytest.mark.parametrize("cipher", HIDING)
 @pytest.mark.parametrize("scaling", ["standard", "minmax"])
 def test_scaling_agreed_on_under_encryption_has_the_same_bits(scaling, cipher):
-    how = Preparation(scaling=scaling, unit_rows=True, intercept=True)
+    how = Preprocessing(scaling=scaling, unit_rows=True, intercept=True)
     table = table_of("breast_cancer", 20, 4)
     # Far from scaled: columns of very different size, and one that is constant.
     block = table.block * np.array([1e-3, 1.0, 50.0, 0.0]) + np.array([5.0, 0.0, -300.0, 2.0])
@@ -234,7 +234,7 @@ def test_parties_insist_on_the_careful_terms_unless_they_are_told_otherwise(monk
             super().__init__(*arguments, **options)
 
     monkeypatch.setattr("weft.federation.local_federation.Party", Real)
-    assert train(cut("hybrid 3×3"), quick(iterations=1)).roster.terms == Terms()
+    assert train(cut("hybrid 3×3"), quick(iterations=1)).holdings.terms == Terms()
     # Also where a coordinator does not listen.
     monkeypatch.setattr("weft.federation.setup.coordinator._terms", lambda party, reply: OPEN)
     with pytest.raises(WeftError, match="r1c1 refuses a run with min_batch = 1"):

@@ -16,14 +16,14 @@ from weft.data import SPLITS, Split, Tile
 from weft.data import pooled_table as pool
 from weft.errors import DataError
 from weft.federation.joint_prediction import predict_scores
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import load_model
 
 
 def trained_on(table, quick, classes, scaling="standard", loss="hinge"):
     whole = table(classes=classes)
     split = SPLITS["grid"](whole, k=2, q=2)
-    how = Preparation(intercept=True, scaling=scaling)
+    how = Preprocessing(intercept=True, scaling=scaling)
     settings = quick(loss="squared" if classes == 0 else loss, iterations=15)
     return Federation(split.parties, how).train(settings).model
 

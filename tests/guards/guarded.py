@@ -18,11 +18,11 @@ from sklearn.svm import LinearSVC
 
 from weft.data import Split, Table, Tile, load
 from weft.federation import local_federation as federation_module
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
 from weft.guards import OPEN, Terms
-from weft.matching.build_holdings import Holding, build_roster
-from weft.matching.holding_map import Roster
+from weft.matching.build_holdings import Holding, build_holdings
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
 
@@ -72,7 +72,7 @@ def checkerboard(table: Table) -> Split:
 
 def roster_of(
     tiles: Mapping[str, Sequence[Tile]], terms: Terms = OPEN, *, bias: bool = False, **options
-) -> Roster:
+) -> HoldingMap:
     """Who holds what: equal names get equal tokens."""
 
     def numbered(names):
@@ -94,16 +94,16 @@ def roster_of(
                 loose=np.concatenate(mine),
             )
         )
-    return build_roster(
+    return build_holdings(
         list(tiles), holdings, bias=bias, confirm_separate_ids=True, terms=terms, **options
     )
 
 
-def cohorts_of(roster: Roster, tiles: Mapping[str, Sequence[Tile]]) -> dict[str, int]:
+def cohorts_of(holdings: HoldingMap, tiles: Mapping[str, Sequence[Tile]]) -> dict[str, int]:
     """The row cohort of every sample that takes part."""
     every = [tile for held in tiles.values() for tile in held]
     found = {}
-    for tile, cohorts in zip(every, roster.rows.tile_cohorts, strict=True):
+    for tile, cohorts in zip(every, holdings.rows.tile_cohorts, strict=True):
         for sample, cohort in zip(tile.ids.tolist(), cohorts.tolist(), strict=True):
             if cohort >= 0:
                 assert found.setdefault(sample, cohort) == cohort
@@ -142,11 +142,11 @@ def watched(
         yield
 
 
-def train(split, settings: Settings, terms: Terms = PLAIN, preparation=None, **options):
+def train(split, settings: Settings, terms: Terms = PLAIN, preprocessing=None, **options):
     """Train on a split, or on tiles."""
     tiles = split.parties if isinstance(split, Split) else split
     overlap = split.overlap if isinstance(split, Split) else "mean"
-    how = replace(preparation or Preparation(), overlap=overlap)
+    how = replace(preprocessing or Preprocessing(), overlap=overlap)
     federation = Federation(tiles, how, terms=terms, **options)
     return federation, federation.train(settings)
 
@@ -154,7 +154,7 @@ def train(split, settings: Settings, terms: Terms = PLAIN, preparation=None, **o
 def local_rows(party: Party) -> dict[str, int]:
     """The local row of every sample of a party."""
     found = {}
-    for tile, rows in zip(party._tiles, party.seat.tile_rows, strict=True):
+    for tile, rows in zip(party._tiles, party.view.tile_rows, strict=True):
         for sample, row in zip(tile.ids.tolist(), rows.tolist(), strict=True):
             if row >= 0:
                 found[sample] = row

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_batches import SlowBatches
 
-from weft.guards.min_batch import Batches, SeenBatches, _mixed
+from weft.guards.min_batch import MinBatch, SeenBatches, _mixed
 
 
 def same_mark(value: float) -> float:
@@ -157,7 +157,7 @@ def test_values_and_answers_are_those_of_the_plain_rule(seed, least, width, n):
 @settings(max_examples=100)
 def test_a_small_change_since_the_last_copy_is_held_back(scene):
     atom, least, _, batches = scene
-    guard = Batches(atom, least)
+    guard = MinBatch(atom, least)
     old = np.zeros_like(batches[0])
     for asked in batches:
         if asked.shape != old.shape:

@@ -90,7 +90,7 @@ class Copies:
     def add(self, totals, replies, *rest):
         if self.run is not None and totals in (self.run.v, self.run.z):
             new = {name for name, reply in replies.items() if totals.kind in reply}
-            for party in self.run.roster.parties:
+            for party in self.run.holdings.parties:
                 self.since[party, totals.kind] |= new
         return ADD(totals, replies, *rest)
 
@@ -99,8 +99,8 @@ class Copies:
         if kind not in message:
             return
         changed = self.since.pop((party.name, kind), set())
-        roster = self.run.roster
-        axis, number = (roster.rows if kind == "z" else roster.columns), party.seat.party
+        roster = self.run.holdings
+        axis, number = (roster.rows if kind == "z" else roster.columns), party.view.party
         self.copies[kind] += 1
         for cohort in axis.cohorts[number].tolist():
             holders = {roster.parties[k] for k in axis.holders[cohort].tolist()}

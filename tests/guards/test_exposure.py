@@ -18,7 +18,7 @@ from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.fixed_point import FixedPoint
 from weft.data import SPLITS, Split, Table, load
 from weft.errors import DataError
-from weft.federation.local_federation import Preparation
+from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
 from weft.matching.exposure import crossed_rows, exposed_rows, fewest_foreign, foreign_columns
 from weft.solvers.settings import Settings
@@ -158,7 +158,7 @@ def test_samples_in_small_groups_are_left_out():
     terms = Terms(ciphers=("plain",), allow_pairs=True)
     settings = Settings(lam=1e-2, solver="cutting-planes", gap=1e-4, cipher="plain")
     federation, trained = train(tiles, settings, terms)
-    roster = trained.roster
+    roster = trained.holdings
     assert roster.small == 4
     assert roster.n_samples == 296
     assert sorted(roster.rows.sizes.tolist()) == [96, 100, 100]
@@ -169,7 +169,7 @@ def test_samples_in_small_groups_are_left_out():
         "p3": (tile_of(table, np.arange(200, 300)),),
     }
     _, without = train(alone, settings, terms)
-    assert without.roster.small == 0
+    assert without.holdings.small == 0
     x, y = table.block[kept], np.where(table.labels[kept] == 1, 1.0, -1.0)
     values = []
     for found in (trained, without):
@@ -180,7 +180,7 @@ def test_samples_in_small_groups_are_left_out():
         assert values[-1] == pytest.approx(primal, rel=1e-9)
     assert values[0] == pytest.approx(values[1], rel=2e-4)
     # Their rows are nowhere in a sum.
-    rows = federation.parties["p1"].seat.tile_rows[0]
+    rows = federation.parties["p1"].view.tile_rows[0]
     assert (rows[96:] == -1).all()
 
 
@@ -221,20 +221,20 @@ def test_norms_of_single_samples_are_never_told(phase):
     def after(party, at, message, reply):
         if at == phase and "z" in reply:
             words = words_of(read_block(reply["z"], "z"), "z").view(np.int64).ravel()
-            unit = FixedPoint(1.5 * party.seat.row_holders, "z").unit * message["unit"]
+            unit = FixedPoint(1.5 * party.view.row_holders, "z").unit * message["unit"]
             told[party.name] = words * unit
-            true[party.name] = party.table().squares[: party.seat.n_shared_rows, 0]
+            true[party.name] = party.table().squares[: party.view.n_shared_rows, 0]
 
     settings = Settings(lam=1e-2, gap=None, iterations=1, cipher="plain")
-    how = Preparation(scaling="standard", unit_rows=True, intercept=True)
+    how = Preprocessing(scaling="standard", unit_rows=True, intercept=True)
     with watched(after):
         federation, trained = train(split, settings, terms, how)
     assert trained.settings.norms == "cohort"
     assert set(told) == set(split.parties)
     several = 0
     for name, values in told.items():
-        seat = federation.parties[name].seat
-        for begin, end in zip(seat.shared_rows[:-1], seat.shared_rows[1:], strict=True):
+        party_view = federation.parties[name].view
+        for begin, end in zip(party_view.shared_rows[:-1], party_view.shared_rows[1:], strict=True):
             (value,), largest = np.unique(values[begin:end]), true[name][begin:end].max()
             assert value >= largest * (1 - 1e-9)
             assert value <= largest * np.sqrt(2) * (1 + 1e-9)

@@ -49,7 +49,7 @@ class Vectors:
             return
         half = party._half
         # Whoever lacks labels knows its vectors when it has followed.
-        last = ("span.search", "span.gather") if party.seat.labelled.all() else ("span.follow",)
+        last = ("span.search", "span.gather") if party.view.labelled.all() else ("span.follow",)
         if phase in last and half._duals.shape[1]:
             self.used[party.name].append(half._duals.copy())
             self.bent[party.name].append("direction" in message)
@@ -77,18 +77,18 @@ class Alphas:
         if "v" in reply:
             self.used[party.name].append(half.alpha.copy())
         drawn = half._turn.drawn
-        if phase == "hyfdca.weights" and party.seat.labelled.any():
-            rows = np.arange(party.seat.n_rows) if drawn is None else drawn
+        if phase == "hyfdca.weights" and party.view.labelled.any():
+            rows = np.arange(party.view.n_rows) if drawn is None else drawn
             self.drawn[party.name].append(rows)
 
 
 def exposed_atoms(party):
     """The rows of every group of samples that others see sums of."""
-    seat, half = party.seat, party._half
-    group = half.rows.group if hasattr(half, "rows") else np.zeros(seat.n_rows, np.int64)
-    for cohort in np.flatnonzero(seat.exposed).tolist():
-        for number in np.unique(group[seat.row_cohort == cohort]).tolist():
-            yield np.flatnonzero((seat.row_cohort == cohort) & (group == number))
+    view, half = party.view, party._half
+    group = half.rows.group if hasattr(half, "rows") else np.zeros(view.n_rows, np.int64)
+    for cohort in np.flatnonzero(view.exposed).tolist():
+        for number in np.unique(group[view.row_cohort == cohort]).tolist():
+            yield np.flatnonzero((view.row_cohort == cohort) & (group == number))
 
 
 def check_common(federation, used):
@@ -169,8 +169,8 @@ def test_without_guards_vectors_come_close():
     with watched(vectors.after):
         federation, trained = train(SPLITS[way](table, **options), settings, OPEN)
     assert not any("min_batch" in note for note in trained.result.notes)
-    seat = federation.parties["p1"].seat
-    assert not seat.exposed.any()
+    view = federation.parties["p1"].view
+    assert not view.exposed.any()
     with pytest.raises(AssertionError, match="differ in"):
         check_apart(np.hstack(vectors.used["p1"]), LEAST)
 
@@ -237,10 +237,10 @@ def test_never_all_samples_of_an_exposed_group_are_drawn(name, iic):
     with watched(alphas.after):
         federation, _ = train(SPLITS[way](table, **options), settings)
     for name_, draws in alphas.drawn.items():
-        seat = federation.parties[name_].seat
-        for cohort in np.flatnonzero(seat.exposed & seat.labelled).tolist():
-            counts = [int((seat.row_cohort[rows] == cohort).sum()) for rows in draws]
-            assert max(counts) <= 0.7 * seat.sizes[cohort]
+        view = federation.parties[name_].view
+        for cohort in np.flatnonzero(view.exposed & view.labelled).tolist():
+            counts = [int((view.row_cohort[rows] == cohort).sum()) for rows in draws]
+            assert max(counts) <= 0.7 * view.sizes[cohort]
     assert alphas.drawn
 
 
@@ -251,4 +251,4 @@ def test_few_drawn_samples_are_made_more():
     party = federation.parties["r1c1"]
     assert isinstance(party._half.drawing, CohortDrawing)
     assert party._half.drawing.counts.tolist() == [10 * LEAST]
-    assert party.seat.sizes.tolist() == [200]
+    assert party.view.sizes.tolist() == [200]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.data import SPLITS, load
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.guards.min_batch import SeenBatches
 from weft.solvers.settings import Settings
@@ -33,7 +33,7 @@ def test_newton_bounds_the_optimum_where_a_guard_restrains_it(loss):
     """Small parties, little regularisation: some samples carry nearly all of the loss."""
     table = load("breast_cancer").rows(np.arange(0, 569, 6))
     split = SPLITS["rows"](table, parties=4)
-    how = Preparation(scaling="standard", unit_rows=True, intercept=True)
+    how = Preprocessing(scaling="standard", unit_rows=True, intercept=True)
 
     def certificate(solver, terms, gap):
         settings = Settings(lam=1e-4, loss=loss, solver=solver, gap=gap, iterations=60)

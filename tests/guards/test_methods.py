@@ -10,7 +10,7 @@ import pytest
 
 from weft.data import SPLITS, Table, Tile, load
 from weft.errors import ProtocolError, WeftError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.fedavg.coordinator import FedavgCoordinator
@@ -51,7 +51,7 @@ def split_of(cut):
 
 def train(name, **changes):
     split = split_of(METHODS[name].cut)
-    federation = Federation(split.parties, Preparation(overlap=split.overlap), terms=Terms())
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap), terms=Terms())
     how = {"loss": "logistic", "lam": 1e-2, "gap": None, "iterations": 12, "certify_every": 4}
     trained = federation.train(Settings(**{**how, "solver": name, **changes}))
     return federation, trained
@@ -89,13 +89,13 @@ def test_hinge_slopes_in_certificates_change_together_or_not_at_all():
             seen.setdefault(name, []).append(party._half.measured._alpha.copy())
 
     split = SPLITS["rows"](table(), parties=3)
-    federation = Federation(split.parties, Preparation(), terms=Terms())
+    federation = Federation(split.parties, Preprocessing(), terms=Terms())
     how = {"loss": "hinge", "lam": 1e-2, "gap": None, "iterations": 120, "certify_every": 4}
     options = {"gradient": "full", "a": 0.5}
     federation.train(Settings(solver="fedavg", options=options, **how), progress=look)
     changes = set()
     for name, alphas in seen.items():
-        assert federation.parties[name].seat.exposed.all()
+        assert federation.parties[name].view.exposed.all()
         for old, new in pairwise(alphas):
             changes.add(int((old != new).sum()))
     assert changes - {0}, "nothing ever changed: this shows nothing"
@@ -111,9 +111,9 @@ def test_a_point_that_is_given_up_leaves_no_bound_that_is_wrong(seed):
     split = split_of("any")
     terms = {"allow_pairs": True, "allow_crossed_cells": True, "allow_one_column": True}
     ciphers = Terms(min_contributors=2, ciphers=("plain",), **terms)
-    federation = Federation(split.parties, Preparation(overlap=split.overlap), terms=ciphers)
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap), terms=ciphers)
     how = {"loss": "hinge", "lam": 1e-2, "gap": None, "cipher": "plain"}
-    best = Federation(split.parties, Preparation(overlap=split.overlap)).train(
+    best = Federation(split.parties, Preprocessing(overlap=split.overlap)).train(
         Settings(solver="cutting-planes", **{**how, "gap": 1e-6})
     )
     how |= {"iterations": 67, "certify_every": 1, "participation": 0.6, "seed": seed}
@@ -122,7 +122,7 @@ def test_a_point_that_is_given_up_leaves_no_bound_that_is_wrong(seed):
     assert trained.result.certificate.dual[0] <= best.result.certificate.primal[0]
     seen = {}
     for party in federation.parties.values():
-        for ids, slots in zip(party._matching.ids, party.seat.tile_rows, strict=True):
+        for ids, slots in zip(party._matching.ids, party.view.tile_rows, strict=True):
             for sample, slot in zip(ids.tolist(), slots.tolist(), strict=True):
                 alpha = party._half.measured._alpha[slot, 0]
                 assert seen.setdefault(sample, alpha) == alpha
@@ -131,7 +131,7 @@ def test_a_point_that_is_given_up_leaves_no_bound_that_is_wrong(seed):
 def totals_at(name, tiles, settings):
     """The totals by feature that a party opens in a run under careful terms, less its own part."""
     found = []
-    federation = Federation(tiles, Preparation(), terms=Terms())
+    federation = Federation(tiles, Preprocessing(), terms=Terms())
     opened = RoundParty.opened
 
     def spy(self, kind, message, own):
@@ -139,7 +139,7 @@ def totals_at(name, tiles, settings):
         if kind == "v" and self is federation.parties[name]._half:
             sent = self.sums["v"].sent / self.sums["v"]._scale
             # In the order of the table's columns, not of slots.
-            found.append((total[: len(sent)] - sent)[self.seat.tile_columns[0], 0])
+            found.append((total[: len(sent)] - sent)[self.view.tile_columns[0], 0])
         return total
 
     with patch.object(RoundParty, "opened", spy):
@@ -218,11 +218,11 @@ def test_a_diagonal_shows_no_single_sample(monkeypatch):
 def test_every_class_has_enough_samples_or_none():
     """One sample of a third class: its own problem's gradient must not be that row."""
     split = SPLITS["rows"](table(), parties=3)
-    federation = Federation(split.parties, Preparation(), terms=Terms())
+    federation = Federation(split.parties, Preprocessing(), terms=Terms())
     how = {"loss": "logistic", "lam": 1e-2, "gap": None, "iterations": 1}
     federation.train(Settings(solver="fedavg", **how))
     half = next(iter(federation.parties.values()))._half
-    used = np.zeros((half.seat.n_rows, 3), bool)
+    used = np.zeros((half.view.n_rows, 3), bool)
     used[:, 0], used[:10, 1], used[0, 2] = True, True, True
     assert half.enough(used).tolist() == [True, True, False]
 
@@ -236,7 +236,7 @@ def test_full_gradients_of_a_hinge_show_no_single_row():
         for name, party in federation.parties.items():
             told[name].append(party._half._told[:, 0].copy())
 
-    federation = Federation(split.parties, Preparation(), terms=Terms())
+    federation = Federation(split.parties, Preprocessing(), terms=Terms())
     how = {"loss": "hinge", "lam": 1e-3, "gap": None, "iterations": 60, "certify_every": 1000}
     options = {"gradient": "full", "a": 30.0}
     federation.train(Settings(solver="fedavg", options=options, **how), progress=look)
@@ -253,7 +253,7 @@ def test_full_gradients_of_a_hinge_show_no_single_row():
 def test_shares_of_a_mean_that_nobody_has_are_refused(weight, weights):
     """Else a coordinator could let one party's update stand alone in the sum."""
     split = SPLITS["rows"](table(), parties=3)
-    federation = Federation(split.parties, Preparation(), terms=Terms())
+    federation = Federation(split.parties, Preprocessing(), terms=Terms())
     first = next(iter(split.parties))
     tell = FedavgCoordinator.tell
 
@@ -278,7 +278,7 @@ def test_shares_of_a_mean_that_nobody_has_are_refused(weight, weights):
 @pytest.mark.parametrize("terms", [{}, {"allow_lone_labels": True}], ids=str)
 def test_what_shows_a_single_party_is_refused_by_every_party(solver, options, terms):
     split = SPLITS["rows"](table(), parties=3)
-    federation = Federation(split.parties, Preparation(), terms=Terms(**terms))
+    federation = Federation(split.parties, Preprocessing(), terms=Terms(**terms))
     settings = Settings(solver=solver, options=options, loss="logistic", lam=1e-2, iterations=1)
     with pytest.raises(WeftError, match="of a single party; change the options"):
         federation.train(settings)

@@ -20,7 +20,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.party import Party
 from weft.guards import OPEN, Terms
 from weft.guards.terms import MODES
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import check_seat, check_settings
 from weft.solvers.settings import Settings
 
@@ -37,8 +37,8 @@ def all_but_one():
     return {f"p{k + 1}": (tile_of(BREAST, columns=slice(end)),) for k, end in enumerate(ends)}
 
 
-def seat_of(tiles, party=0, terms=None, **options) -> Seat:
-    return roster_of(tiles, terms or Terms(), **options).seat(party)
+def seat_of(tiles, party=0, terms=None, **options) -> PartyView:
+    return roster_of(tiles, terms or Terms(), **options).view(party)
 
 
 #: What the first party refuses, in which words, and the terms that would allow it.
@@ -74,11 +74,11 @@ SEATS = {
 def test_a_seat_is_refused_for_one_reason_and_taken_if_that_is_allowed(what):
     make, words, allowed = SEATS[what]
     tiles = make()
-    seat, party = seat_of(tiles), next(iter(tiles))
+    view, party = seat_of(tiles), next(iter(tiles))
     with pytest.raises(ConfigError) as refusal:
-        check_seat(Terms(), seat, party)
+        check_seat(Terms(), view, party)
     assert str(refusal.value).startswith(f"party {words}")
-    check_seat(Terms(**allowed), seat, party)
+    check_seat(Terms(**allowed), view, party)
     # Whatever else is allowed does not help.
     others = {
         name: True
@@ -86,24 +86,24 @@ def test_a_seat_is_refused_for_one_reason_and_taken_if_that_is_allowed(what):
         if name.startswith("allow_") and name not in allowed
     }
     with pytest.raises(ConfigError):
-        check_seat(Terms(**others), seat, party)
+        check_seat(Terms(**others), view, party)
 
 
 def test_sums_of_three_are_refused_where_four_are_asked_for():
-    seat = seat_of(grid(3, 3))
-    check_seat(Terms(), seat, "r1c1")
+    view = seat_of(grid(3, 3))
+    check_seat(Terms(), view, "r1c1")
     with pytest.raises(ConfigError, match="that only 3 parties share; lower min_contributors = 4"):
-        check_seat(Terms(min_contributors=4), seat, "r1c1")
+        check_seat(Terms(min_contributors=4), view, "r1c1")
 
 
 def test_a_run_with_a_lower_min_batch_than_its_own_is_refused():
-    seat = seat_of(grid(3, 3), terms=Terms(min_batch=5))
-    check_seat(Terms(min_batch=5), seat, "r1c1")
+    view = seat_of(grid(3, 3), terms=Terms(min_batch=5))
+    check_seat(Terms(min_batch=5), view, "r1c1")
     with pytest.raises(
         ConfigError,
         match="r1c1 refuses a run with min_batch = 5, because its own terms say 10; raise that",
     ):
-        check_seat(Terms(), seat, "r1c1")
+        check_seat(Terms(), view, "r1c1")
 
 
 def test_small_groups_that_the_coordinator_did_not_leave_out_are_refused():
@@ -115,7 +115,7 @@ def test_small_groups_that_the_coordinator_did_not_leave_out_are_refused():
         ConfigError,
         match="r1c1 refuses to train on 4 samples in groups of fewer than min_batch = 10; leave",
     ):
-        check_seat(Terms(), lying.seat(0), "r1c1")
+        check_seat(Terms(), lying.view(0), "r1c1")
 
 
 #: Settings that are refused, the words, and the terms that would allow them.
@@ -162,22 +162,22 @@ SETTINGS = {
 def test_settings_are_refused_for_one_reason_and_taken_if_that_is_allowed(what):
     changes, words, allowed = SETTINGS[what]
     settings = Settings(lam=1e-2, **{"norms": "cohort", **changes})
-    seat = seat_of(grid(3, 3))
+    view = seat_of(grid(3, 3))
     with pytest.raises(ConfigError) as refusal:
-        check_settings(Terms(), settings, seat, "r1c1")
+        check_settings(Terms(), settings, view, "r1c1")
     assert str(refusal.value) == f"party r1c1 refuses {words}"
-    check_settings(Terms(**allowed), settings, seat, "r1c1")
+    check_settings(Terms(**allowed), settings, view, "r1c1")
 
 
 def test_careful_settings_are_taken():
-    seat = seat_of(grid(3, 3))
+    view = seat_of(grid(3, 3))
     for changes in (
         {"norms": "cohort"},
         {"local": "practical", "norms": "sample"},
         {"solver": "lbfgs", "loss": "logistic"},
         {"solver": "cutting-planes", "groups": 6},
     ):
-        check_settings(Terms(), Settings(lam=1e-2, **changes), seat, "r1c1")
+        check_settings(Terms(), Settings(lam=1e-2, **changes), view, "r1c1")
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -286,7 +286,7 @@ def test_terms_that_mean_nothing_are_refused(wrong):
 # ── masks ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class Company:
+class RunState:
     """Parties of which only the masks matter."""
 
     def __init__(self, count, **terms):
@@ -304,7 +304,7 @@ class Company:
 
 
 def test_masks_of_three_cancel():
-    company = Company(3)
+    company = RunState(3)
     parts = [company.ask(k, [p for p in range(3) if p != k]) for k in range(3)]
     assert all(part.any() for part in parts)
     assert not sum(parts).any()
@@ -319,16 +319,16 @@ def test_masks_of_three_cancel():
 )
 def test_scalars_of_so_few_that_one_could_read_them_are_refused(peers, flag, words):
     with pytest.raises(ConfigError, match=f"refuses to tell 'losses' .* {words} = true"):
-        Company(3).ask(0, peers)
-    assert Company(3, **{flag: True}).ask(0, peers).shape == (2, 3)
+        RunState(3).ask(0, peers)
+    assert RunState(3, **{flag: True}).ask(0, peers).shape == (2, 3)
     other = {"allow_lone_labels": "allow_pairs", "allow_pairs": "allow_lone_labels"}[flag]
     with pytest.raises(ConfigError):
-        Company(3, **{other: True}).ask(0, peers)
+        RunState(3, **{other: True}).ask(0, peers)
 
 
 def test_a_neighbour_named_twice_is_refused():
     """Two masks of one pair would make three parties out of two."""
-    company = Company(3)
+    company = RunState(3)
     with pytest.raises(ProtocolError, match="names a neighbour twice"):
         company.ask(0, [1, 1])
     with pytest.raises(ProtocolError, match="neighbours that are none"):

@@ -16,7 +16,7 @@ from weft.crypto.primitives.oprf import OprfKey, blind, matching_key
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.data import Tile
 from weft.errors import ConfigError, DataError, WeftError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.matching.coordinator import meet
 from weft.matching.oprf_party import Announcement
@@ -28,7 +28,7 @@ from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0)
-OPRF = Preparation(matching="oprf")
+OPRF = Preprocessing(matching="oprf")
 
 
 def matched(tiles, *, change=None, keys=None, known=None, terms=OPEN, matching="oprf", **options):
@@ -55,7 +55,7 @@ def matched(tiles, *, change=None, keys=None, known=None, terms=OPEN, matching="
     def handler(name, party):
         def answer(phase, message):
             message = change("down", phase, name, dict(message))
-            if phase == "match.seat":
+            if phase == "match.view":
                 party.sit(message)
                 reply = party.make_seeds(message)
             else:
@@ -86,9 +86,9 @@ def test_both_ways_give_the_same_cohorts_slots_and_model(patchwork, quick):
     settings = quick(iterations=6)
     seats, models = [], []
     for matching in ("hmac", "oprf"):
-        federation = Federation(tiles, Preparation(matching=matching, intercept=True))
+        federation = Federation(tiles, Preprocessing(matching=matching, intercept=True))
         models.append(federation.train(settings).model)
-        seats.append([party.seat for party in federation.parties.values()])
+        seats.append([party.view for party in federation.parties.values()])
     for one, other in zip(*seats, strict=True):
         for rows, again in zip(one.tile_rows, other.tile_rows, strict=True):
             assert rows.tolist() == again.tolist()
@@ -132,7 +132,7 @@ def test_several_tiles_of_a_party_share_ids():
     two = Tile.make(["b", "c"], ["y"], np.ones((2, 1)), [1.0, 2.0])
     roster, _, parties = matched({"north": (one, two), "south": (one,)})
     assert roster.n_samples == 3
-    rows = parties["north"].seat.tile_rows
+    rows = parties["north"].view.tile_rows
     assert rows[0][1] == rows[1][0]
 
 
@@ -423,7 +423,7 @@ def test_slots_follow_from_ids_and_not_from_tokens_or_the_order_of_rows(patchwor
         _, _, parties = matched(given, matching="hmac")
         slots = {}
         for name, party in parties.items():
-            ids, rows = party.ids[0], party.seat.tile_rows[0]
+            ids, rows = party.ids[0], party.view.tile_rows[0]
             slots[name] = dict(zip(ids.tolist(), rows.tolist(), strict=True))
         found.append(slots)
     assert found[0] == found[1] == found[2]
@@ -445,15 +445,15 @@ def test_a_seat_of_other_cohorts_than_the_tokens_is_refused(patchwork):
         cohorts[0] = (cohorts[0] + 1) % len(message["cohort"])
         return {**message, "tile_row_cohorts.0": cohorts}
 
-    with pytest.raises(WeftError, match="party east: the seat's cohorts have other sizes"):
-        matched(patchwork(), matching="hmac", change=only("down", "match.seat", "east", moved))
-    with pytest.raises(WeftError, match="party east: the seat is for other tiles"):
+    with pytest.raises(WeftError, match="party east: the view's cohorts have other sizes"):
+        matched(patchwork(), matching="hmac", change=only("down", "match.view", "east", moved))
+    with pytest.raises(WeftError, match="party east: the view is for other tiles"):
         matched(
             patchwork(),
             matching="hmac",
             change=only(
                 "down",
-                "match.seat",
+                "match.view",
                 "east",
                 lambda m: {**m, "tile_row_cohorts.0": m["tile_row_cohorts.0"][1:]},
             ),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from weft.data import Tile
 from weft.errors import DataError
 from weft.federation.joint_prediction import predict_scores
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
 from weft.matching.id_normalization import loose_ids, normal_features, normal_ids
 from weft.report.holdings_text import describe_holdings
@@ -122,7 +122,7 @@ def test_holders_that_write_an_id_in_two_ways_share_the_sample_and_its_slot():
     federation = Federation(tiles)
     _, roster, _, _ = federation.assemble(SETTINGS)
     assert roster.vertical
-    north, south = (party.seat.tile_rows[0] for party in federation.parties.values())
+    north, south = (party.view.tile_rows[0] for party in federation.parties.values())
     assert north.tolist() == south[[2, 0, 1]].tolist()
     assert roster.mismatches == ()
 
@@ -154,7 +154,7 @@ def test_an_id_that_is_too_long_for_key_holders_is_refused_by_party_file_and_row
     def federation(sample):
         one = tile(["a", sample], ["f", "g"], [1, 0], source="north.csv")
         two = tile(["a", sample], ["h", "i"], source="south.csv")
-        return Federation({"n": one, "s": two}, Preparation(matching="oprf"))
+        return Federation({"n": one, "s": two}, Preprocessing(matching="oprf"))
 
     settings = Settings(lam=1e-1)
     assert federation(longest).assemble(settings)[1].n_samples == 2
@@ -171,7 +171,7 @@ def test_probable_mismatches_are_counted_and_remarked(matching):
         "south": tile(["ID1", "id 2", "id-003", "q"], ["y"], [0.0, 1.0, 2.0, 5.0]),
         "west": tile(["id1", "zz"], ["u"], [0.0, 1.0]),
     }
-    how = Preparation(confirm_separate_ids=True, matching=matching)
+    how = Preprocessing(confirm_separate_ids=True, matching=matching)
     federation = Federation(tiles, how)
     _, roster, _, classes = federation.assemble(SETTINGS)
     assert roster.mismatches == (("north", "south", 2), ("north", "west", 1))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from weft.data import Split, Tile
 from weft.data import pooled_table as pool
 from weft.errors import DataError
-from weft.federation.local_federation import Federation, Preparation
-from weft.matching.party_view import Seat
+from weft.federation.local_federation import Federation, Preprocessing
+from weft.matching.party_view import PartyView
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0, loss="squared")
@@ -46,7 +46,7 @@ def federations(draw, overlap=MEAN, sparse=DENSE):
                 )
             )
         tiles[f"p{number}"] = tuple(held)
-    how = Preparation(
+    how = Preprocessing(
         overlap=draw(overlap),
         intercept=draw(st.booleans()),
         intercept_scaling=2.0,
@@ -93,7 +93,7 @@ def test_all_holders_agree_on_the_slot_of_every_sample_and_feature(case):
     rows, columns = {}, {}
     for number, (name, party) in enumerate(federation.parties.items()):
         for tile, at_rows, at_columns in zip(
-            tiles[name], party.seat.tile_rows, party.seat.tile_columns, strict=True
+            tiles[name], party.view.tile_rows, party.view.tile_columns, strict=True
         ):
             for sample, slot in places(roster.rows, number, at_rows, tile.ids):
                 assert rows.setdefault(sample, slot) == slot
@@ -119,7 +119,7 @@ def test_a_cohort_is_a_maximal_set_of_samples_with_the_same_holders(case):
     federation, roster = found
     signature, parties, marked = {}, {}, {}
     for number, (name, party) in enumerate(federation.parties.items()):
-        for t, (tile, at) in enumerate(zip(tiles[name], party.seat.tile_rows, strict=True)):
+        for t, (tile, at) in enumerate(zip(tiles[name], party.view.tile_rows, strict=True)):
             known = dict(zip(tile.ids, tile.labelled, strict=True))
             for sample, slot in places(roster.rows, number, at, tile.ids):
                 signature.setdefault(slot, set()).add((number, t, bool(known[sample])))
@@ -145,31 +145,31 @@ def test_shared_slots_come_first_at_every_party_and_a_seat_holds_nothing_foreign
     federation, roster = found
     n_bias = 0
     for number, (name, party) in enumerate(federation.parties.items()):
-        seat = party.seat
+        view = party.view
         for axis, shared, count in (
-            (roster.rows, seat.n_shared_rows, seat.n_rows),
-            (roster.columns, seat.n_shared_columns, seat.n_columns),
+            (roster.rows, view.n_shared_rows, view.n_rows),
+            (roster.columns, view.n_shared_columns, view.n_columns),
         ):
             slots = axis.party_slots(number)
             assert len(slots) == count
             assert ((slots < axis.n_shared) == (np.arange(count) < shared)).all()
         own_ids = {i for t in tiles[name] for i in t.ids} & labelled_ids(tiles)
         own_features = {f for t in tiles[name] for f in t.features}
-        assert seat.n_rows == len(own_ids)
-        has_bias = seat.bias_slot >= 0
-        n_bias += int(seat.bias.sum())
-        assert seat.n_columns == len(own_features) + has_bias
-        # Everything in the seat that is numbered is numbered locally.
-        for rows in (*seat.tile_rows, seat.other_start):
-            assert (rows < seat.n_rows).all()
-        for columns in seat.tile_columns:
-            assert ((columns >= 0) & (columns < seat.n_columns)).all()
-        assert len(seat.cohort) == len(seat.labelled) == len(seat.counts) == len(seat.sizes)
-        assert len(seat.column_cohort) == len(seat.owned) == seat.n_columns
-        assert seat.cohort.tolist() == roster.rows.cohorts[number].tolist()
-        if seat.cell_holders is not None:
-            assert seat.cell_holders.shape == (
-                len(seat.cohort),
+        assert view.n_rows == len(own_ids)
+        has_bias = view.bias_slot >= 0
+        n_bias += int(view.bias.sum())
+        assert view.n_columns == len(own_features) + has_bias
+        # Everything in the view that is numbered is numbered locally.
+        for rows in (*view.tile_rows, view.other_start):
+            assert (rows < view.n_rows).all()
+        for columns in view.tile_columns:
+            assert ((columns >= 0) & (columns < view.n_columns)).all()
+        assert len(view.cohort) == len(view.labelled) == len(view.counts) == len(view.sizes)
+        assert len(view.column_cohort) == len(view.owned) == view.n_columns
+        assert view.cohort.tolist() == roster.rows.cohorts[number].tolist()
+        if view.cell_holders is not None:
+            assert view.cell_holders.shape == (
+                len(view.cohort),
                 len(roster.columns.cohorts[number]),
             )
     if how.intercept:
@@ -187,11 +187,11 @@ def test_every_role_is_given_to_exactly_one_holder(case):
     constant = np.zeros(roster.n_samples, int)
     owned = np.zeros(roster.n_features, int)
     for number, party in enumerate(federation.parties.values()):
-        seat = party.seat
-        counted[roster.rows.party_slots(number)] += seat.counted_rows
-        constant[roster.rows.party_slots(number)] += seat.bias[seat.row_cohort]
-        owned[roster.columns.party_slots(number)] += seat.owned
-        assert (seat.labelled | ~seat.counts).all()
+        view = party.view
+        counted[roster.rows.party_slots(number)] += view.counted_rows
+        constant[roster.rows.party_slots(number)] += view.bias[view.row_cohort]
+        owned[roster.columns.party_slots(number)] += view.owned
+        assert (view.labelled | ~view.counts).all()
     assert (counted == 1).all()
     assert (owned == 1).all()
     assert (constant == int(how.intercept)).all()
@@ -203,10 +203,10 @@ def test_a_seat_survives_its_message(case):
     if (found := seated(tiles, how)) is None:
         return
     for number in range(len(tiles)):
-        seat = found[1].seat(number)
-        again = Seat.from_message(seat.to_message())
-        for field in fields(Seat):
-            one, other = getattr(seat, field.name), getattr(again, field.name)
+        view = found[1].view(number)
+        again = PartyView.from_message(view.to_message())
+        for field in fields(PartyView):
+            one, other = getattr(view, field.name), getattr(again, field.name)
             if isinstance(one, tuple):
                 assert len(one) == len(other)
                 assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
@@ -234,7 +234,7 @@ def test_products_and_sums_of_all_parties_are_those_of_the_pooled_table(case, cl
     row_of, column_of = {}, {}
     for number, (name, party) in enumerate(federation.parties.items()):
         for tile, rows, columns in zip(
-            tiles[name], party.seat.tile_rows, party.seat.tile_columns, strict=True
+            tiles[name], party.view.tile_rows, party.view.tile_columns, strict=True
         ):
             row_of.update(places(roster.rows, number, rows, tile.ids))
             column_of.update(places(roster.columns, number, columns, tile.features))
@@ -268,7 +268,7 @@ def test_products_and_sums_of_all_parties_are_those_of_the_pooled_table(case, cl
     assert np.allclose(v, x.T @ alpha, rtol=1e-12, atol=1e-12)
     exact = (x**2).sum(axis=1)
     assert (squares >= exact * (1 - 1e-12)).all()
-    if not any(p.seat.cell_holders is not None for p in federation.parties.values()):
+    if not any(p.view.cell_holders is not None for p in federation.parties.values()):
         assert np.allclose(squares, exact)
 
 
@@ -279,7 +279,7 @@ def test_equal_duplicates_share_exact_norms_under_mean_and_first():
         "b": (Tile.make(["j", "k"], ["x", "y"], block[1:], [2.0, 3.0]),),
     }
     for overlap in ("mean", "first"):
-        federation = Federation(tiles, Preparation(overlap=overlap))
+        federation = Federation(tiles, Preprocessing(overlap=overlap))
         _, roster, _, _ = federation.assemble(SETTINGS)
         squares = np.zeros(3)
         for number, party in enumerate(federation.parties.values()):
@@ -327,7 +327,7 @@ def test_ids_that_never_meet_are_refused_unless_confirmed():
     }
     with pytest.raises(DataError, match=r"north .*two schemes.*confirm_separate_ids"):
         Federation(tiles).assemble(SETTINGS)
-    how = Preparation(confirm_separate_ids=True)
+    how = Preprocessing(confirm_separate_ids=True)
     _, roster, _, _ = Federation(tiles, how).assemble(SETTINGS)
     assert roster.rows.n_shared == 0
 
@@ -358,7 +358,7 @@ def test_samples_without_a_label_are_left_out_and_counted():
     _, roster, _, _ = federation.assemble(SETTINGS)
     assert roster.rows.left_out == 2  # d and e
     assert roster.n_samples == 3
-    assert (federation.parties["south"].seat.tile_rows[0] < 0).tolist() == [0, 0, 1, 1]
+    assert (federation.parties["south"].view.tile_rows[0] < 0).tolist() == [0, 0, 1, 1]
 
 
 def test_a_party_with_nothing_but_unlabelled_samples_is_named():

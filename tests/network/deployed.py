@@ -207,7 +207,7 @@ class Scene(Trial):
         config = read_config(self.folder / f"{name}.toml", deployed=True)
         federation = Federation(
             self._offered(),
-            config.preparation(),
+            config.preprocessing(),
             keys=load_all(self.keys, self.parties),
             consents=self._consents(config),
         )

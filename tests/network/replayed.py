@@ -15,14 +15,14 @@ from weft.crypto.ciphers.paillier import PaillierSecret
 from weft.data import SPLITS, Table, load
 from weft.errors import WeftError
 from weft.federation import local_federation as federation_module
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
 from weft.protocol import LocalChannel
 from weft.protocol.packing import pack, unpack
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import Settings
 
-PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
+PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 
 _NEW_KEY = PaillierSecret.new.__func__
 
@@ -180,12 +180,12 @@ def settings_for(solver, cipher="pad", **changes):
     return Settings(solver=solver, cipher=cipher, **{**base, **changes})
 
 
-def federation_for(solver, preparation=PREPARATION, **options):
-    return Federation(cut_for(solver).parties, preparation, **options)
+def federation_for(solver, preprocessing=PREPARATION, **options):
+    return Federation(cut_for(solver).parties, preprocessing, **options)
 
 
-def pair(preparation=PREPARATION, **options):
+def pair(preprocessing=PREPARATION, **options):
     """Two parties with the same samples and one feature in common."""
     whole = small().to_tile()
     tiles = {"p1": (whole.columns(np.arange(5)),), "p2": (whole.columns(np.arange(4, 8)),)}
-    return Federation(tiles, preparation, **options)
+    return Federation(tiles, preprocessing, **options)

@@ -9,7 +9,7 @@ from kitted import kit_of
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.network.engine import run_supervisor as supervising
 from weft.network.engine.admin_session import NoCoordinator, RunInfo
 from weft.network.engine.job_metadata import FORGETS
@@ -25,7 +25,7 @@ from weft.solvers.settings import Settings
 RUN = "two-clinics-1"
 SETTINGS = Settings(lam=0.1, gap=1e-3)
 TASK = LinearTask(
-    name="two clinics", parties=("north", "south"), settings=SETTINGS, preparation=Preparation()
+    name="two clinics", parties=("north", "south"), settings=SETTINGS, preprocessing=Preprocessing()
 )
 OVER = Report(run=RUN, state="over")
 

@@ -6,7 +6,7 @@ import pytest
 from toys import MemoryPost, Place
 
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.network.abandon_run import SUBMITTER, TASK, drop_run, forget_run
 from weft.network.coordinator_run import coordinate_run
 from weft.network.engine import abandon_request as asking
@@ -27,7 +27,9 @@ NAMES = ("north", "south")
 
 def task(**more):
     settings = Settings(lam=0.1, gap=1e-3)
-    return LinearTask(name="t", parties=NAMES, settings=settings, preparation=Preparation(), **more)
+    return LinearTask(
+        name="t", parties=NAMES, settings=settings, preprocessing=Preprocessing(), **more
+    )
 
 
 @pytest.fixture

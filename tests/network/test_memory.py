@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from replayed import Troupe, cut_for, federation_for, replay, settings_for
 
-from weft.crypto.randomness_log import Draws
+from weft.crypto.randomness_log import RandomnessLog
 from weft.network.randomness_store import FileMemory
 from weft.storage.files import StorageError
 
@@ -56,7 +56,7 @@ def test_a_full_disk_is_told_in_a_sentence_and_spoils_nothing(tmp_path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("weft.storage.files.os.fsync", full)
-    draws = Draws(memory)
+    draws = RandomnessLog(memory)
     assert draws.random("nonce", 5) == b"first"
     for _ in range(2):
         with pytest.raises(StorageError, match=r"No space left on device.*; check .* free"):
@@ -83,7 +83,7 @@ def test_what_a_kill_left_half_written_is_never_read(tmp_path):
 
 
 def test_draws_show_no_secret():
-    draws = Draws()
+    draws = RandomnessLog()
     secret = draws.random("nonce", 16)
     assert repr(secret)[2:-1] not in repr(draws)
     with pytest.raises(TypeError, match="secrets"):
@@ -94,7 +94,7 @@ def test_what_was_drawn_after_other_messages_is_not_drawn_again():
     memory = {}
     found = {}
     for story in ("ab", "ac", "b", "ab", "ac", "b"):
-        draws = Draws(memory)
+        draws = RandomnessLog(memory)
         for word in story:
             draws.hear("say", word.encode())
         drawn = draws.random("nonce", 16), draws.random("nonce", 16)

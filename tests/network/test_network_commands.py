@@ -15,7 +15,7 @@ from kitted import ANNA, kit_of, refusal, sentence, write
 
 from weft.cli import network
 from weft.crypto.keys import new_keys
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
 from weft.network.join_settings import (
@@ -319,7 +319,7 @@ def test_what_a_site_refuses_by_its_policy_names_no_file(site):
         name="t",
         parties=("north", "south"),
         settings=Settings(lam=0.1, gap=0.1, solver="hyfdca"),
-        preparation=Preparation(),
+        preprocessing=Preprocessing(),
     )
     said = refusal(lambda: member.open_party(task.told(), {}))
     assert said.endswith("(its own policy says so)")

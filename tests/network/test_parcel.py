@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from weft import Federation, Preparation, Settings, Tile
+from weft import Federation, Preprocessing, Settings, Tile
 from weft.config.read_config import read_config
 from weft.network.presence_trace import Presence
 from weft.network.results_parcel import HISTORY, SUMMARY, write_parcel
@@ -41,7 +41,7 @@ def trained():
         "south": tile(everyone, "b"),
         "west": tile(everyone[PAIR:], "c"),
     }
-    return Federation(tiles, Preparation()).train(SETTINGS)
+    return Federation(tiles, Preprocessing()).train(SETTINGS)
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def parcel(trained, tmp_path):
     folder.mkdir()
     task = LinearTask(
         name="three towns",
-        parties=tuple(trained.roster.parties),
+        parties=tuple(trained.holdings.parties),
         settings=SETTINGS,
-        preparation=Preparation(),
+        preprocessing=Preprocessing(),
     )
     write_parcel(folder, trained, task, Presence())
     return folder
@@ -94,7 +94,7 @@ def test_totals_of_bytes_tell_no_exact_sizes_of_tables(trained, parcel):
     told = json.loads((parcel / SUMMARY).read_text())
     kept = pd.read_parquet(parcel / HISTORY)
     progress = Progress("a-run")
-    progress.begin(trained.roster.parties)
+    progress.begin(trained.holdings.parties)
     for record in trained.result.history:
         progress.add(record, {})
     for name in ("bytes_down", "bytes_up"):

@@ -16,7 +16,7 @@ from weft.crypto.secrets import Identity
 from weft.data import SPLITS, Table, load
 from weft.errors import ProtocolError
 from weft.federation import coordinator as coordination
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
 from weft.federation.release.model_slices import join_slices, open_slice
 from weft.guards import OPEN
@@ -28,7 +28,7 @@ from weft.network.presence_trace import Attended
 from weft.network.randomness_store import FileMemory
 from weft.solvers.settings import Settings
 
-HOW = Preparation(intercept=True, scaling="standard", unit_rows=True)
+HOW = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 #: What becomes of some letters, by their number among those of their room: while the parties are
 #: matched, while they agree on scaling, and in training.
 SURE = {

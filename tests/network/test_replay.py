@@ -21,7 +21,7 @@ from replayed import (
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.randomness_log import Forgotten
 from weft.errors import ConfigError
-from weft.federation.local_federation import Preparation
+from weft.federation.local_federation import Preprocessing
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.agreement.site_policy import SitePolicy
 from weft.protocol.packing import unpack
@@ -31,7 +31,7 @@ from weft.solvers.catalogue import ALGORITHMS
 SEALED = {
     "match.ask": {"box"},
     "match.evaluate": {"boxes"},
-    "match.seat": {"boxes"},
+    "match.view": {"boxes"},
     "release": {"boxes"},
 }
 #: Under two ciphers blocks are ciphertexts, of which there are many for the same words.
@@ -65,7 +65,7 @@ def test_the_same_messages_bring_a_new_party_to_the_same_state(run):
     solver, cipher, matching, changes = RUNS[run]
     # Scaling takes many messages, and a message under some ciphers much time.
     scaling = "none" if cipher in BLOCKS else "standard"
-    how = Preparation(intercept=True, scaling=scaling, unit_rows=True, matching=matching)
+    how = Preprocessing(intercept=True, scaling=scaling, unit_rows=True, matching=matching)
     settings = settings_for(solver, cipher, **changes)
     names = list(cut_for(solver).parties)
     points = dict(zip(names, DEATHS, strict=False))
@@ -88,13 +88,13 @@ def test_the_same_messages_bring_a_new_party_to_the_same_state(run):
     party = calm.parties[name]
     ours, theirs = (p._half.weights(killed.result.model_iteration) for p in (twin, party))
     assert ours.tobytes() == theirs.tobytes()
-    assert np.array_equal(twin.tally.received, party.tally.received)
-    assert np.array_equal(twin.tally.shown, party.tally.shown)
+    assert np.array_equal(twin.sum_counter.received, party.sum_counter.received)
+    assert np.array_equal(twin.sum_counter.shown, party.sum_counter.shown)
 
 
 def test_what_is_excepted_from_being_the_same_does_differ():
     """Else the exceptions would be too many."""
-    how = Preparation(matching="oprf")
+    how = Preprocessing(matching="oprf")
     troupe = Troupe()
     troupe.train(pair(how), settings_for("hyfdca", "bfv", iterations=1))
     differ = set()
@@ -111,7 +111,7 @@ def test_what_is_excepted_from_being_the_same_does_differ():
 @pytest.mark.parametrize("kept", [False, True], ids=["before", "after"])
 def test_a_party_may_die_in_any_draw(kept):
     """Killed in the middle of a message, before or after a value is kept, it goes on."""
-    how = Preparation(intercept=True, matching="oprf")
+    how = Preprocessing(intercept=True, matching="oprf")
     settings = settings_for("hyfdca", "paillier", iterations=1)
     quicker = settings_for("hyfdca", "pad", iterations=1)
     calm = Troupe()

@@ -54,7 +54,7 @@ def test_a_run_with_interruptions_has_the_same_counts_in_the_ledger(solver, tmp_
         assert run.exposed == again.exposed == 32
         assert not [key for key in killed.memories[name] if key.startswith("ledger attendance 2")]
         assert np.array_equal(np.sort(places), np.sort(there))
-        assert one[0].max() == calm.parties[name].tally.received.max() > 0
+        assert one[0].max() == calm.parties[name].sum_counter.received.max() > 0
         written += sum("booking" in key for key in killed.memories[name])
     assert written > 3 * len(calm.parties)
 
@@ -139,7 +139,7 @@ def test_what_was_booked_for_a_message_that_is_taken_back_serves_no_other(tmp_pa
     booked_twice = [key for key in memory if "booking" in key]
     assert len(booked_twice) == len(booked_once) + 1
     pages = Book(tmp_path / "again", name).read()
-    assert pages.shown.sum() > party.tally.shown.sum() > 0
+    assert pages.shown.sum() > party.sum_counter.shown.sum() > 0
 
 
 def refused(folder, **killing):

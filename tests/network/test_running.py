@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from weft.errors import PartyAway, ProtocolError
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.network import coordinator_run as running
 from weft.network.run_progress import Progress
 from weft.network.task import LinearTask
@@ -16,7 +16,7 @@ TASK = LinearTask(
     name="a study",
     parties=("north", "south"),
     settings=Settings(lam=0.1, patience=30.0),
-    preparation=Preparation(),
+    preprocessing=Preprocessing(),
 )
 
 

@@ -10,7 +10,7 @@ from weft.data import load
 from weft.errors import DataError
 from weft.evaluation.reference_optimum import solve
 from weft.protocol.metering import Reading
-from weft_papers.hyfdca import setting_data as ground
+from weft_papers.hyfdca import setting_data as context
 from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import TITLES, Case, Plan, Shares, Target
 from weft_papers.hyfdca.costs import Scale
@@ -26,19 +26,19 @@ def small_images(monkeypatch):
     """Digits of 8 × 8 pixels in [0, 1], every fourth of them held out."""
     table = load("digits")
     held = np.arange(table.n) % 4 == 0
-    parts = [ground._rows(table, np.flatnonzero(some)) for some in (~held, held)]
-    divided = [ground._divided(part, 16.0) for part in parts]
-    samples = ground.Samples(*divided, ground._longest(divided[0], ground.BIAS))
-    monkeypatch.setattr(ground, "_samples", lambda name, seed: samples)
-    ground.ground_of.cache_clear()
+    parts = [context._rows(table, np.flatnonzero(some)) for some in (~held, held)]
+    divided = [context._divided(part, 16.0) for part in parts]
+    samples = context.Samples(*divided, context._longest(divided[0], context.BIAS))
+    monkeypatch.setattr(context, "_samples", lambda name, seed: samples)
+    context.ground_of.cache_clear()
     yield
-    ground.ground_of.cache_clear()
+    context.ground_of.cache_clear()
 
 
 def test_every_method_is_followed_to_its_end():
     target = Target(30, 12.0)
     case = Case("mnist", NUMBER, "hyfdca")
-    problem = ground.ground_of("mnist", case.setting).problem
+    problem = context.ground_of("mnist", case.setting).problem
     best = solve(problem).primal
     ends = {}
     for method in TITLES:
@@ -64,8 +64,8 @@ def test_every_method_is_followed_to_its_end():
 
 def test_other_units_are_the_same_problem():
     setting = Case("mnist", NUMBER, "unit").setting
-    raw = ground.ground_of("mnist", setting)
-    unit = ground.ground_of("mnist", setting, unit_rows=True)
+    raw = context.ground_of("mnist", setting)
+    unit = context.ground_of("mnist", setting, unit_rows=True)
     longest = np.linalg.norm(raw.problem.x, axis=1).max()
     assert np.linalg.norm(unit.problem.x, axis=1).max() == pytest.approx(1.0)
     w = np.random.default_rng(0).standard_normal((65, 10))

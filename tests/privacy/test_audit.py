@@ -12,7 +12,7 @@ from weft.crypto.ciphers.block_format import Carried, pack_block, read_block
 from weft.crypto.ciphers.paillier import PaillierSecret
 from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.federation.joint_prediction import predict_scores
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import CHECKS, audit
 from weft.privacy.audit.fields import Form, meaning_of
 from weft.protocol import LocalChannel
@@ -22,7 +22,7 @@ from weft.solvers.settings import Settings
 
 LOCALS = ("safe", "practical", "theory")
 RULES = {"everyone": "everyone", "half": 0.5, "cyclic": {"cyclic": 2}}
-SCALED = Preparation(intercept=True, scaling="standard", unit_rows=True)
+SCALED = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +55,9 @@ def assert_sound(found, transcript):
     assert found.findings == {}
 
 
-def trained(tiles, preparation=SCALED, **changes):
+def trained(tiles, preprocessing=SCALED, **changes):
     """A run, and the audit of its transcript."""
-    run = Federation(tiles, preparation, record=True).train(settings(**changes))
+    run = Federation(tiles, preprocessing, record=True).train(settings(**changes))
     return run, looked_at(tiles, run.channel.transcript, changes.get("cipher", "pad"))
 
 
@@ -68,7 +68,7 @@ def trained(tiles, preparation=SCALED, **changes):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("local", LOCALS)
 def test_every_field_of_every_method_is_known_and_hidden(patchwork, local, rule, scaling):
-    how = Preparation(intercept=True, scaling=scaling, unit_rows=True)
+    how = Preprocessing(intercept=True, scaling=scaling, unit_rows=True)
     run, found = trained(patchwork(), how, local=local, participation=RULES[rule])
     assert_sound(found, run.channel.transcript)
     verdicts = {
@@ -89,7 +89,7 @@ def short_keys(monkeypatch):
 @pytest.mark.parametrize("cipher", ["bfv", "paillier"])
 @pytest.mark.parametrize("local", LOCALS)
 def test_every_field_of_other_ciphers_is_known_and_hidden(patchwork, short_keys, local, cipher):
-    how = Preparation(unit_rows=True)
+    how = Preprocessing(unit_rows=True)
     run, found = trained(patchwork(), how, local=local, cipher=cipher, iterations=2)
     assert found.findings == {}
     blocks = [line for line in found.coordinator if line.meaning.form is Form.BLOCK]
@@ -102,7 +102,7 @@ def test_every_field_of_other_ciphers_is_known_and_hidden(patchwork, short_keys,
 @pytest.mark.parametrize("overlap", ["mean", "first", "sum"])
 @pytest.mark.parametrize("classes", [0, 2, 3], ids=["regression", "binary", "three classes"])
 def test_every_field_of_other_problems_is_known(patchwork, classes, overlap):
-    how = Preparation(overlap=overlap, unit_rows=True)
+    how = Preprocessing(overlap=overlap, unit_rows=True)
     loss = "hinge" if classes else "squared"
     _, found = trained(patchwork(classes), how, loss=loss)
     assert found.findings == {}
@@ -125,7 +125,7 @@ def test_every_field_of_tables_cut_one_way_is_known(patchwork, local, rule, cut)
 
 
 def test_every_field_of_matching_through_key_holders_is_known_and_hidden(patchwork):
-    run, found = trained(patchwork(), Preparation(matching="oprf"), iterations=2)
+    run, found = trained(patchwork(), Preprocessing(matching="oprf"), iterations=2)
     assert found.findings == {}
     phases = {line.phase for line in (*found.coordinator, *found.party)}
     assert {"match.hello", "match.ask", "match.evaluate", "match.tokens"} <= phases
@@ -142,7 +142,7 @@ def test_every_field_of_joint_prediction_is_known_and_hidden(patchwork):
     assert found.findings == {}
     assert {line.phase for line in found.coordinator} == {
         "match.tokens",
-        "match.seat",
+        "match.view",
         "joint.size",
         "joint.partial",
     }
@@ -196,7 +196,7 @@ def test_a_field_is_known_in_its_own_direction_and_phase_only():
     assert meaning_of("up", "hyfdca.step", "settings") is None
     assert meaning_of("up", "hyfdca.norms", "alpha") is None
     assert (
-        meaning_of("down", "match.seat", "tile_row_cohorts.17").what
+        meaning_of("down", "match.view", "tile_row_cohorts.17").what
         == "its slots, cohorts and roles"
     )
     assert meaning_of("up", "no such phase", "round") is None
@@ -337,7 +337,7 @@ def test_a_block_of_somebody_else_is_found(recorded):
 
 def test_a_seat_with_slots_of_others_is_found(recorded):
     tiles, transcript = recorded
-    seats = [entry for entry in transcript if entry.phase == "match.seat"]
+    seats = [entry for entry in transcript if entry.phase == "match.view"]
     for field in ("tile_row_cohorts.0", "tile_column_cohorts.0"):
         wrong = seats[1].message[field].copy()
         # One of its tokens is said to be of another cohort than it is.
@@ -386,7 +386,7 @@ def shared_by_all(patchwork):
 
 def test_weights_may_be_shown_where_that_was_agreed(patchwork):
     tiles = shared_by_all(patchwork)
-    how = Preparation(unit_rows=True)
+    how = Preprocessing(unit_rows=True)
     run = Federation(tiles, how, record=True).train(settings(coordinator_sees="weights"))
     entries = list(entries_of(run.channel.transcript))
     agreed = audit(Head("a run", list(tiles), "pad", "weights"), entries)

@@ -8,7 +8,7 @@ import pytest
 
 from weft.data import SPLITS, Split, Tile, load
 from weft.data import pooled_table as pool
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.expected_exposure import outlook
 from weft.privacy.ledger.exposure_text import paragraphs
@@ -18,25 +18,25 @@ from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.registry import resolve
 from weft.solvers.settings import Settings
 
-PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
+PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 
 
-def run(tiles, settings, preparation=PREPARATION):
+def run(tiles, settings, preprocessing=PREPARATION):
     """The most sums that any party received, those of holders without labels, and the forecast."""
-    federation = Federation(tiles, preparation)
+    federation = Federation(tiles, preprocessing)
     trained = federation.train(settings)
     received, without = 0, 0
     for party in federation.parties.values():
-        seat = party.seat
-        labelled = seat.labelled[seat.row_cohort[: seat.n_shared_rows]]
-        received = max(received, int(party.tally.received[labelled].max(initial=0)))
-        without = max(without, int(party.tally.received[~labelled].max(initial=0)))
+        party_view = party.view
+        labelled = party_view.labelled[party_view.row_cohort[: party_view.n_shared_rows]]
+        received = max(received, int(party.sum_counter.received[labelled].max(initial=0)))
+        without = max(without, int(party.sum_counter.received[~labelled].max(initial=0)))
     squares = sum(float(party.table().squares.sum()) for party in federation.parties.values())
     ahead = forecast(
         trained.settings,
         classes=len(trained.model.coef),
-        mean_square=squares / trained.roster.n_samples,
-        unit_rows=preparation.unit_rows,
+        mean_square=squares / trained.holdings.n_samples,
+        unit_rows=preprocessing.unit_rows,
     )
     return received, without, ahead
 
@@ -71,7 +71,7 @@ def test_a_run_takes_about_as_many_sums_as_forecast(table, settings):
 
 
 def test_without_rows_of_unit_length_too():
-    how = Preparation(intercept=True, scaling="standard")
+    how = Preprocessing(intercept=True, scaling="standard")
     received, _, ahead = run(
         TABLES["breast"](), Settings(lam=1e-2, gap=1e-3, solver="cutting-planes"), how
     )
@@ -144,7 +144,7 @@ def test_a_run_from_a_model_takes_no_more_than_the_most(patchwork):
     federation = Federation(patchwork(), PREPARATION)
     model = federation.train(settings).model
     federation.train(settings, start=model)
-    received = max(int(p.tally.received.max()) for p in federation.parties.values())
+    received = max(int(p.sum_counter.received.max()) for p in federation.parties.values())
     most = forecast(settings, classes=1, mean_square=1.0, unit_rows=True).most
     assert received <= most
 
@@ -175,7 +175,7 @@ def test_alternatives_can_all_be_run(patchwork):
 
 
 def assembled(tiles, terms=OPEN):
-    federation = Federation(tiles, Preparation(intercept=True), terms=terms)
+    federation = Federation(tiles, Preprocessing(intercept=True), terms=terms)
     return federation.assemble(Settings(lam=1.0))[1]
 
 
@@ -209,7 +209,7 @@ def test_additive_shares_are_foreign_also_where_the_column_is_not():
         name: (Tile.make(["a", "b"], ["x", "y"], rng.normal(size=(2, 2)), [0, 1]),)
         for name in ("one", "two")
     }
-    federation = Federation(tiles, Preparation(overlap="sum"))
+    federation = Federation(tiles, Preprocessing(overlap="sum"))
     roster = federation.assemble(Settings(lam=1.0))[1]
     assert [(v.receiver, v.columns) for v in views_of(roster)] == [("one", 2), ("two", 2)]
     assert not views_of(assembled(tiles))

@@ -11,13 +11,13 @@ from weft.crypto.ciphers.block_format import read_block
 from weft.data import SPLITS, Tile, load
 from weft.errors import WeftError
 from weft.federation.joint_prediction import predict_scores
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.ledger import Book, Ledger, read_books
 from weft.privacy.ledger import account as accounts
 from weft.solvers.settings import Settings
 from weft.storage.files import StorageError
 
-PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
+PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 QUICK = {"lam": 1e-2, "gap": 1e-2}
 
 
@@ -58,10 +58,10 @@ def read_by_others(federation, entry):
         if name != entry.party:
             for tile in other._tiles:
                 labelled.update(tile.ids[tile.labelled].tolist())
-    read = np.zeros(party.seat.n_rows, bool)
-    for tile, rows in zip(party._tiles, party.seat.tile_rows, strict=True):
+    read = np.zeros(party.view.n_rows, bool)
+    for tile, rows in zip(party._tiles, party.view.tile_rows, strict=True):
         read[rows[rows >= 0]] = [i in labelled for i in tile.ids[rows >= 0].tolist()]
-    return read[: party.seat.n_shared_rows]
+    return read[: party.view.n_shared_rows]
 
 
 def seen_in(trained, federation):
@@ -71,23 +71,23 @@ def seen_in(trained, federation):
     has labels of some only; phases are asked once in an undisturbed run.
     """
     received, sent = (
-        {name: np.zeros(p.seat.n_shared_rows, int) for name, p in federation.parties.items()}
+        {name: np.zeros(p.view.n_shared_rows, int) for name, p in federation.parties.items()}
         for _ in range(2)
     )
     wanted = {}
     for entry in trained.channel.transcript:
-        seat = federation.parties[entry.party].seat
-        shared = seat.n_shared_rows
+        view = federation.parties[entry.party].view
+        shared = view.n_shared_rows
         if entry.phase == "hyfdca.weights":
             wanted[entry.party] = entry.reply.get("want", entry.reply.get("z.slots"))
         if "z" in entry.message:
             block = read_block(entry.message["z"], "z")
-            labelled = np.flatnonzero(seat.labelled[seat.row_cohort[:shared]])
+            labelled = np.flatnonzero(view.labelled[view.row_cohort[:shared]])
             rows = np.arange(shared)
             if entry.phase == "hyfdca.step" and wanted[entry.party] is not None:
                 rows = wanted[entry.party]
-            elif block.slots == len(seat.counted_shared_rows) != shared:
-                rows = seat.counted_shared_rows
+            elif block.slots == len(view.counted_shared_rows) != shared:
+                rows = view.counted_shared_rows
             elif block.slots == len(labelled) != shared:
                 rows = labelled
             assert block.slots == len(rows), entry.phase
@@ -127,15 +127,15 @@ def test_what_is_counted_is_what_the_recorded_messages_show(case):
     # closed may be the point that was measured last.
     same = hyfdca or trained.settings.groups > 1
     for name, party in federation.parties.items():
-        about = received[name] - party.tally.received
+        about = received[name] - party.sum_counter.received
         assert about.min() >= 0, name
         assert about.max() <= same, name
-        about = sent[name] - party.tally.shown
+        about = sent[name] - party.sum_counter.shown
         assert about.min() >= 0, name
         assert about.max() <= same, name
     if not hyfdca:
-        assert not federation.parties["p4"].tally.received.any()
-    assert federation.parties["p1"].tally.received.min() >= 3
+        assert not federation.parties["p4"].sum_counter.received.any()
+    assert federation.parties["p1"].sum_counter.received.min() >= 3
 
 
 def test_only_a_sum_that_somebody_else_gets_counts_as_shown(breast):
@@ -146,16 +146,16 @@ def test_only_a_sum_that_somebody_else_gets_counts_as_shown(breast):
         first: breast[first],
         second: (Tile.make(other.ids, other.features, other.block),),
     }
-    federation = Federation(tiles, Preparation(scaling="standard"))
+    federation = Federation(tiles, Preprocessing(scaling="standard"))
     federation.train(Settings(**QUICK, solver="cutting-planes"))
-    here, there = federation.parties[first].tally, federation.parties[second].tally
+    here, there = federation.parties[first].sum_counter, federation.parties[second].sum_counter
     assert here.received.min() > 5
     assert not here.shown.any()
     assert not there.received.any()
     assert np.array_equal(there.shown, here.received)
     # Power iteration, in which every holder gets sums, is the exception.
     federation.train(Settings(lam=1e-2, gap=None, iterations=5))
-    here, there = federation.parties[first].tally, federation.parties[second].tally
+    here, there = federation.parties[first].sum_counter, federation.parties[second].sum_counter
     assert np.array_equal(here.shown, there.received)
     assert there.received.min() > 3
     assert (there.shown > there.received).all()
@@ -169,11 +169,11 @@ def test_under_a_cipher_that_sends_whole_blocks_all_rows_count(breast):
     some = Tile.make(held.ids, held.features, held.block, labels)
     tiles = {first: breast[first], second: (some,)}
     settings = Settings(lam=1e-1, gap=1e-1, solver="cutting-planes", cipher="bfv")
-    federation = Federation(tiles, Preparation(scaling="standard"))
+    federation = Federation(tiles, Preprocessing(scaling="standard"))
     federation.train(settings)
-    assert federation.parties[second].tally.received.min() > 2
+    assert federation.parties[second].sum_counter.received.min() > 2
     federation.train(Settings(lam=1e-1, gap=1e-1, solver="cutting-planes"))
-    received = federation.parties[second].tally.received
+    received = federation.parties[second].sum_counter.received
     assert (received > 0).sum() == 100
 
 
@@ -190,8 +190,8 @@ def test_a_question_that_is_asked_again_counts_once(simulate, patchwork):
     shaken.go()
     assert sum(shaken.faults.happened.values()) == 3
     for name, party in quiet.parties.items():
-        assert np.array_equal(shaken.parties[name].tally.received, party.tally.received)
-        assert np.array_equal(shaken.parties[name].tally.shown, party.tally.shown)
+        assert np.array_equal(shaken.parties[name].sum_counter.received, party.sum_counter.received)
+        assert np.array_equal(shaken.parties[name].sum_counter.shown, party.sum_counter.shown)
 
 
 # ── on disk ──────────────────────────────────────────────────────────────────────────────────
@@ -200,7 +200,7 @@ def test_a_question_that_is_asked_again_counts_once(simulate, patchwork):
 def train(tiles, ledger, **changes):
     federation = Federation(tiles, PREPARATION, ledger=ledger)
     trained = federation.train(Settings(**{**QUICK, "solver": "cutting-planes", **changes}))
-    return trained, {name: party.tally for name, party in federation.parties.items()}
+    return trained, {name: party.sum_counter for name, party in federation.parties.items()}
 
 
 def test_two_runs_and_a_joint_prediction_add_up(breast, tmp_path):
@@ -318,14 +318,17 @@ def test_a_run_that_is_killed_was_booked_before_it_showed_anything(
             phases += 1
             books = read_books(ledger.folder) if ledger.folder.is_dir() else {}
             for name, party in federation.parties.items():
-                if not party.tally.opened.most and not party.tally.most_shown:
+                if not party.sum_counter.opened.most and not party.sum_counter.most_shown:
                     continue
-                seat, (tile,) = party.seat, patchwork()[name]
+                view, (tile,) = party.view, patchwork()[name]
                 pages = books[name]
                 received, shown = pages.of(pages.hashes(tile.ids))
-                place = seat.tile_rows[0]
-                shared = place < seat.n_shared_rows
-                for told, booked in ((party.tally.received, received), (party.tally.shown, shown)):
+                place = view.tile_rows[0]
+                shared = place < view.n_shared_rows
+                for told, booked in (
+                    (party.sum_counter.received, received),
+                    (party.sum_counter.shown, shown),
+                ):
                     assert (booked[shared] >= told[place[shared]]).all()
                 assert pages.runs[-1].ended is None
             if phases > 150:
@@ -361,10 +364,10 @@ def test_a_run_that_fails_has_the_true_numbers_in_the_ledger(tmp_path, patchwork
     with pytest.raises(KeyboardInterrupt):
         federation.train(Settings(lam=0.05, gap=1e-6, solver="cutting-planes"), progress=stop)
     for name, pages in read_books(ledger.folder).items():
-        tally = federation.parties[name].tally
+        sum_counter = federation.parties[name].sum_counter
         assert pages.runs[0].ended is not None
-        assert pages.received.max() == tally.received.max() > 0
-        assert pages.shown.max() == tally.shown.max() > 0
+        assert pages.received.max() == sum_counter.received.max() > 0
+        assert pages.shown.max() == sum_counter.shown.max() > 0
 
 
 # ── damage ───────────────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ import pytest
 
 from weft.data import SPLITS, Tile, load
 from weft.errors import WeftError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.agreement import Consent, SitePolicy
 from weft.privacy.ledger import Book, Ledger
@@ -29,7 +29,7 @@ import json, os, sys
 from pathlib import Path
 from weft.solvers.settings import Settings
 from weft.data import SPLITS, load
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.ledger import Ledger, account
 
 account._AHEAD, account._SHARE = 1, 10**9  # Many writes.
@@ -38,10 +38,10 @@ tiles = SPLITS["columns"](load("breast_cancer").rows(slice(0, 100)), 2).parties
 def train_thrice():
     ledger, shown = Ledger(Path(sys.argv[1])), []
     for number in range(3):
-        federation = Federation(tiles, Preparation(scaling="standard"), ledger=ledger)
+        federation = Federation(tiles, Preprocessing(scaling="standard"), ledger=ledger)
         federation.train(Settings(lam=1e-2, gap=5e-2, solver="cutting-planes"))
-        tally = federation.parties["p1"].tally
-        shown.append((int(tally.received[0]), int(tally.shown[0])))
+        sum_counter = federation.parties["p1"].sum_counter
+        shown.append((int(sum_counter.received[0]), int(sum_counter.shown[0])))
     print(json.dumps(shown), flush=True)
 
 children = []
@@ -144,7 +144,7 @@ def strict(tiles, folder, name):
     consents = {party: Consent(party) for party in tiles}
     consents[name] = Consent(name, policy=SitePolicy())
     return Federation(
-        tiles, Preparation(scaling="standard"), consents=consents, ledger=Ledger(folder)
+        tiles, Preprocessing(scaling="standard"), consents=consents, ledger=Ledger(folder)
     )
 
 
@@ -154,11 +154,11 @@ def test_a_strict_party_counts_what_another_run_shows_meanwhile(
     """Samples lack 15 columns at the other party: one run is not too much, two are."""
     alone = strict(breast, tmp_path / "alone", "p1")
     alone.train(FEW)
-    assert 15 / 2 < alone.parties["p1"].tally.shown.max() < 15
+    assert 15 / 2 < alone.parties["p1"].sum_counter.shown.max() < 15
 
     monkeypatch.setattr("weft.privacy.ledger.account._AHEAD", 1)
     folder = tmp_path / "ledger"
-    other = Federation(breast, Preparation(scaling="standard"), ledger=Ledger(folder))
+    other = Federation(breast, Preprocessing(scaling="standard"), ledger=Ledger(folder))
     meanwhile("span.spread", lambda: other.train(FEW))
     with pytest.raises(WeftError, match="party p1 refuses to show more sums about 569"):
         strict(breast, folder, "p1").train(FEW)
@@ -172,7 +172,7 @@ def test_a_strict_party_does_not_count_what_another_run_has_taken_back(breast, t
     """The run before it has booked far more than it shows when this one begins."""
     folder = tmp_path / "ledger"
     few = Settings(lam=1.0, gap=0.5, solver="cutting-planes")
-    first = Federation(breast, Preparation(scaling="standard"), ledger=Ledger(folder))
+    first = Federation(breast, Preprocessing(scaling="standard"), ledger=Ledger(folder))
     second = strict(breast, folder, "p1")
 
     def begin():
@@ -189,7 +189,7 @@ def test_a_strict_party_does_not_count_what_another_run_has_taken_back(breast, t
 def test_a_strict_party_that_is_refused_at_once_has_shown_nothing(breast, tmp_path):
     folder = tmp_path / "ledger"
     for _ in range(2):
-        Federation(breast, Preparation(scaling="standard"), ledger=Ledger(folder)).train(FEW)
+        Federation(breast, Preprocessing(scaling="standard"), ledger=Ledger(folder)).train(FEW)
     before = Book(folder, "p1").path.read_bytes()
     with pytest.raises(WeftError, match="party p1 refuses to show more sums"):
         strict(breast, folder, "p1").train(FEW)
@@ -213,7 +213,7 @@ def test_runs_that_begin_together_still_compare_their_samples(tmp_path, meanwhil
             )
             for name, rows in held.items()
         }
-        return Federation(tiles, Preparation(), terms=Terms(), ledger=Ledger(tmp_path / "ledger"))
+        return Federation(tiles, Preprocessing(), terms=Terms(), ledger=Ledger(tmp_path / "ledger"))
 
     settings = Settings(lam=1e-1, gap=0.5, solver="cutting-planes")
     done = []
@@ -229,7 +229,7 @@ def test_a_ledger_that_is_put_back_in_the_middle_of_a_run_is_found_out(breast, t
     """An older copy, with the same key, does not hold what the run would take back."""
     ledger = Ledger(tmp_path / "ledger")
     settings = Settings(lam=1e-2, gap=1e-2, solver="cutting-planes")
-    Federation(breast, Preparation(scaling="standard"), ledger=ledger).train(settings)
+    Federation(breast, Preprocessing(scaling="standard"), ledger=ledger).train(settings)
     path = Book(ledger.folder, "p1").path
     older = path.read_bytes()
 
@@ -238,7 +238,7 @@ def test_a_ledger_that_is_put_back_in_the_middle_of_a_run_is_found_out(breast, t
             path.write_bytes(older)
 
     with pytest.raises(StorageError, match="another ledger was put in the place of"):
-        Federation(breast, Preparation(scaling="standard"), ledger=ledger).train(
+        Federation(breast, Preprocessing(scaling="standard"), ledger=ledger).train(
             settings, progress=put_back
         )
     assert path.read_bytes() == older

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weft.data import Tile, load
 from weft.errors import WeftError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.guards.min_batch_across_runs import standing_alone
 from weft.privacy.ledger import Book, Ledger
@@ -54,16 +54,16 @@ def three(table):
     return make
 
 
-def train(tiles, ledger, settings=QUICK, preparation=None, **terms):
-    preparation = preparation or Preparation(scaling="standard")
-    return Federation(tiles, preparation, terms=Terms(**terms), ledger=ledger).train(settings)
+def train(tiles, ledger, settings=QUICK, preprocessing=None, **terms):
+    preprocessing = preprocessing or Preprocessing(scaling="standard")
+    return Federation(tiles, preprocessing, terms=Terms(**terms), ledger=ledger).train(settings)
 
 
 def refused(tiles, ledger, **terms):
     """What a run is refused with, before p2 has sent anything but tokens."""
     federation = Federation(
         tiles,
-        Preparation(scaling="standard"),
+        Preprocessing(scaling="standard"),
         terms=Terms(**terms),
         ledger=ledger,
         record=True,
@@ -259,7 +259,7 @@ def test_without_a_ledger_nobody_remembers(three):
 def test_a_run_that_ends_before_any_feature_sum_is_none(three, ledger):
     shown = Settings(lam=1e-1, gap=0.5, solver="cutting-planes", coordinator_sees="weights")
     with pytest.raises(WeftError, match="refuses coordinator_sees"):
-        train(three(FIRST), ledger, shown, Preparation())
+        train(three(FIRST), ledger, shown, Preprocessing())
     assert not ledger.folder.exists()
     # With scaling, sums over columns have been shown when settings are refused.
     with pytest.raises(WeftError, match="refuses coordinator_sees"):
@@ -290,7 +290,7 @@ def test_a_run_counts_before_its_first_feature_sum_is_sent(solver, three, ledger
     )
     monkeypatch.setattr("weft.privacy.ledger.account.Account.close", lambda self: None)
     with pytest.raises(Killed):
-        train(three(FIRST), ledger, Settings(lam=1e-1, gap=0.5, solver=solver), Preparation())
+        train(three(FIRST), ledger, Settings(lam=1e-1, gap=0.5, solver=solver), Preprocessing())
     pages = Book(ledger.folder, "p1").read()
     assert pages.attended.sizes == [(pages.runs[0].began, 100)]
     assert pages.runs[0].ended is None
@@ -304,7 +304,7 @@ def test_a_resumed_run_is_the_same_run(three, ledger, tmp_path):
     def go(resume, progress=None):
         federation = Federation(
             three(FIRST),
-            Preparation(scaling="standard", unit_rows=True),
+            Preprocessing(scaling="standard", unit_rows=True),
             store=store,
             terms=Terms(),
             ledger=ledger,

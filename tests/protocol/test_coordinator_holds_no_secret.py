@@ -191,7 +191,7 @@ def test_the_coordinator_holds_none_of_them(finished, secrets):
     run, trained = finished.run, finished.trained
     assert isinstance(run, run_module.Run)
     state = {name: value for name, value in vars(run).items() if name != "channel"}
-    blob = b"|".join(contents(state, trained.result, trained.roster, run.channel.meter))
+    blob = b"|".join(contents(state, trained.result, trained.holdings, run.channel.meter))
     assert len(blob) > 5_000
     public = {"public": finished.parties["r1c1"]._keyring._keys.identity.public.to_bytes()}
     assert found_in(blob, public), "public keys are there to be found"
@@ -330,7 +330,7 @@ class Provoke(Middle):
         self.phase = phase
         self.change = change
         # The first party makes seeds, the last one gets some.
-        self.party = "r1c1" if phase == "match.seat" else "r2c2"
+        self.party = "r1c1" if phase == "match.view" else "r2c2"
         self.done = False
 
     def down(self, phase, party, message):
@@ -359,7 +359,7 @@ CHANGES = {
     "a box of another": ("match.keys", lambda m: {**m, "boxes.from": np.array([0, 3, 2])}),
     "no boxes": ("match.keys", lambda m: {**m, "boxes": b"", "boxes.lengths": m["boxes.from"][:0],
                                           "boxes.from": m["boxes.from"][:0]}),
-    "weak public keys": ("match.seat", lambda m: {**m, "give.keys": bytes(len(m["give.keys"]))}),
+    "weak public keys": ("match.view", lambda m: {**m, "give.keys": bytes(len(m["give.keys"]))}),
 }  # fmt: skip
 LOCALS = pytest.mark.xfail(
     strict=True,

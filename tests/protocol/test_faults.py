@@ -10,10 +10,10 @@ import pytest
 from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
 from weft.data import Tile
 from weft.errors import ProtocolError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.protocol import Request
 
-PREPARATION = Preparation(intercept=True, unit_rows=True)
+PREPARATION = Preprocessing(intercept=True, unit_rows=True)
 MOVING = ("hyfdca.weights", "hyfdca.step", "hyfdca.dual", "hyfdca.again")
 
 
@@ -37,7 +37,7 @@ def by_chance(share, seed, phases=MOVING, spared=("north", "south")):
 
 def assert_both_sides_agree(simulation):
     """What holders read in the totals is the sum of what the parties believe to have sent."""
-    run, roster = simulation.run, simulation.roster
+    run, roster = simulation.run, simulation.holdings
     simulation.settle()
     sent = {
         "z": np.zeros((roster.rows.n_shared, run.classes), np.int64),

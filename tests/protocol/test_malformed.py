@@ -532,7 +532,7 @@ def test_boxes_that_are_given_to_another_party_do_not_open(cipher):
 @pytest.mark.parametrize("change", ["flipped", "cut", "missing", "without lengths"])
 def test_boxes_that_were_changed_on_their_way_up_stop_the_run(cipher, change):
     with (
-        interpose(Setup("match.seat", "r1c1", BOXES[change], "up")),
+        interpose(Setup("match.view", "r1c1", BOXES[change], "up")),
         pytest.raises(WeftError) as caught,
     ):
         train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=1))
@@ -552,7 +552,7 @@ def test_parties_with_different_run_secrets_do_not_begin(cipher):
 @pytest.mark.parametrize("field", ["mark", "public", "key"])
 def test_parties_whose_keys_were_exchanged_on_the_way_do_not_begin(field):
     values = {"mark": "0" * 16, "public": b"short", "key": 7}
-    phase = "match.seat" if field == "key" else "match.tokens"
+    phase = "match.view" if field == "key" else "match.tokens"
     change = Setup(phase, "r2c1", lambda reply: {**reply, field: values[field]}, "up")
     with interpose(change), pytest.raises(WeftError) as caught:
         train(cut("hybrid 2×2"), quick())

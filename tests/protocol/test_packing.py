@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from weft.data import SPLITS, load
 from weft.errors import ProtocolError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.protocol import pack, unpack
 from weft.solvers.settings import Settings
 
@@ -69,7 +69,7 @@ def test_a_run_over_bytes_gives_the_same_bits(local, participation):
     settings = Settings(
         lam=1e-2, local=local, iic=0.3, gap=None, iterations=12, participation=participation
     )
-    how = Preparation(scaling="standard", unit_rows=True, intercept=True)
+    how = Preprocessing(scaling="standard", unit_rows=True, intercept=True)
     runs = [Federation(split.parties, how, packed=packed).train(settings) for packed in (0, 1)]
     np.testing.assert_array_equal(runs[0].model.coef, runs[1].model.coef)
     assert runs[0].result.certificate == runs[1].result.certificate

@@ -13,10 +13,10 @@ from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.data import Tile
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.settings import Settings
 
-PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
+PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 BLOCKS = tuple(KIND_CODES)
 SCALARS = ("flags", "squares", "norms", "losses", "norm change", "estimate")
 #: Phases whose messages are names, tokens and sealed boxes.
@@ -149,13 +149,13 @@ def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
     trained = federation.train(settings)
     kinds, told = Counter(), 0
     for entry in trained.channel.transcript:
-        seat = federation.parties[entry.party].seat
+        party_view = federation.parties[entry.party].view
         for message in (entry.message, entry.reply):
             for kind in BLOCKS:
                 where = (entry.phase, entry.party, kind)
                 rows = kind != "v"
-                shared = seat.n_shared_rows if rows else seat.n_shared_columns
-                cohorts = len(seat.shared_rows if rows else seat.shared_columns) - 1
+                shared = party_view.n_shared_rows if rows else party_view.n_shared_columns
+                cohorts = len(party_view.shared_rows if rows else party_view.shared_columns) - 1
                 if f"{kind}.chain" in message:
                     assert len(message[f"{kind}.chain"]) == cohorts, where
                 if f"{kind}.news" in message:
@@ -191,8 +191,8 @@ def test_inner_products_go_only_to_parties_that_compute_the_step(patchwork, quic
         losses = [e for e in transcript if e.phase == "certify.losses"]
         assert losses
         for entry in losses:
-            counted = federation.parties[entry.party].seat.counted_rows
-            shared = federation.parties[entry.party].seat.n_shared_rows
+            counted = federation.parties[entry.party].view.counted_rows
+            shared = federation.parties[entry.party].view.n_shared_rows
             told = read_block(entry.message["z"], "z").slots if "z" in entry.message else 0
             assert told == counted[:shared].sum()
 
@@ -207,7 +207,7 @@ def test_a_party_that_shares_nothing_sends_and_gets_only_scalars(
         [f"i{i}" for i in range(9)], ["u", "v"], rng.normal(size=(9, 2)), [0, 1] * 4 + [1]
     )
     tiles = {**patchwork(), "island": (island,)}
-    how = Preparation(confirm_separate_ids=True, scaling="standard", unit_rows=True)
+    how = Preprocessing(confirm_separate_ids=True, scaling="standard", unit_rows=True)
     settings = quick(local=local, participation=participation, iterations=10)
     trained = Federation(tiles, how, record=True).train(settings)
     for direction, phase, party, field, value in both_ways(trained):

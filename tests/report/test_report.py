@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from weft import Federation, Preparation, Settings
+from weft import Federation, Preprocessing, Settings
 from weft.data import SPLITS, load
 from weft.errors import WeftError
 from weft.report.convergence_plot import plot_convergence
@@ -25,8 +25,8 @@ def settings():
 @pytest.fixture(scope="module")
 def trained(settings):
     split = SPLITS["grid"](load("breast_cancer"), k=2, q=2)
-    preparation = Preparation(scaling="standard", unit_rows=True)
-    return Federation(split.parties, preparation).train(settings)
+    preprocessing = Preprocessing(scaling="standard", unit_rows=True)
+    return Federation(split.parties, preprocessing).train(settings)
 
 
 def test_a_history_has_a_row_for_each_iteration_and_no_false_zeros(trained):

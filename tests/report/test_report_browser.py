@@ -10,7 +10,7 @@ import pytest
 from browser import MISSING, open_browser
 from hostile_names import FEATURE, HOSTILE, federation
 
-from weft import Federation, Preparation, Settings
+from weft import Federation, Preprocessing, Settings
 from weft.cli import main
 from weft.report.history import certificates
 from weft.report.holdings_picture import feature_sets
@@ -49,8 +49,8 @@ def run(no_plot, tmp_path_factory):
     """Folder of a run with hostile names."""
     folder, tiles = tmp_path_factory.mktemp("run"), federation()
     settings = Settings(lam=0.05, loss="logistic", gap=1e-6, solver="auto")
-    trained = Federation(tiles, Preparation(scaling="standard")).train(settings)
-    held = feature_sets(tiles, trained.roster.parties, trained.model)
+    trained = Federation(tiles, Preprocessing(scaling="standard")).train(settings)
+    held = feature_sets(tiles, trained.holdings.parties, trained.model)
     write_results(folder, trained, settings, name="<i>a run</i>", feature_sets=held)
     return folder
 

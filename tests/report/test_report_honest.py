@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hostile_names import federation
 
-from weft import Federation, Preparation, Settings
+from weft import Federation, Preprocessing, Settings
 from weft.report import holdings_picture as cohorts
 from weft.report.comparison import Comparison
 from weft.report.history import history_frame
@@ -35,7 +35,7 @@ def tiles():
 
 @pytest.fixture(scope="module")
 def trained(tiles):
-    return Federation(tiles, Preparation()).train(SETTINGS)
+    return Federation(tiles, Preprocessing()).train(SETTINGS)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_scores_that_there_are_not_come_last(trained):
 
 def test_totals_count_groups_that_are_not_listed(tiles, trained, monkeypatch):
     monkeypatch.setattr(cohorts, "_MOST", 1)
-    found = cohorts_of(trained.roster)
+    found = cohorts_of(trained.holdings)
     assert found["more_rows"]["groups"] > 0
     assert found["more_columns"]["groups"] > 0
     ids = [{name for tile in held for name in tile.ids.tolist()} for held in tiles.values()]

@@ -15,7 +15,7 @@ from hostile_names import FEATURE, HOSTILE, federation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft import Federation, Preparation, Settings, Tile
+from weft import Federation, Preprocessing, Settings, Tile
 from weft.report.history import certificates, history_frame
 from weft.report.holdings_picture import cohorts_of, feature_sets, read_numbers, spelled
 from weft.report.page.curves import curves_of, thinned
@@ -37,7 +37,7 @@ def settings():
 
 @pytest.fixture(scope="module")
 def trained(tiles, settings):
-    return Federation(tiles, Preparation(scaling="standard")).train(settings)
+    return Federation(tiles, Preprocessing(scaling="standard")).train(settings)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def folder(no_plot, tiles, trained, settings, tmp_path_factory):
         name="a <b>run</b>",
         config=config,
         command="weft train",
-        feature_sets=feature_sets(tiles, trained.roster.parties, trained.model),
+        feature_sets=feature_sets(tiles, trained.holdings.parties, trained.model),
     )
     return into
 
@@ -155,7 +155,7 @@ def holders_by_id(tiles, of):
 
 
 def test_groups_and_cells_are_those_of_the_tiles(tiles, trained):
-    cohorts = cohorts_of(trained.roster)
+    cohorts = cohorts_of(trained.holdings)
     order = [(party, number) for party, held in tiles.items() for number in range(len(held))]
     assert cohorts["tile_party"] == [0, 1, 1, 2]
     for axis, of in (("rows", lambda t: t.ids), ("columns", lambda t: t.features)):
@@ -189,7 +189,7 @@ def test_without_the_tiles_holders_are_told_only_if_they_are_certain(tmp_path, s
         "b": (west.rows(slice(30, 60)),),
         "c": (Tile.make(west.ids, ["z", "y"], west.block[:, :2]),),
     }
-    trained = Federation(cut, Preparation()).train(settings)
+    trained = Federation(cut, Preprocessing()).train(settings)
     write_results(tmp_path, trained, settings, name="grid")
     source = read_folder(tmp_path)
     sets, places = feature_groups(source)

@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from weft.data import SPLITS
 from weft.data import pooled_table as pool
 from weft.errors import ConfigError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.solvers.admm.coordinator import AdmmCoordinator
 from weft.solvers.admm.graph_projection import Graph
@@ -30,8 +30,8 @@ def settings_of(**changes):
     return Settings(solver="admm", **{**how, **changes})
 
 
-def train(split, how, **preparation):
-    prepared = Preparation(overlap=split.overlap, **preparation)
+def train(split, how, **preprocessing):
+    prepared = Preprocessing(overlap=split.overlap, **preprocessing)
     return Federation(split.parties, prepared).train(how)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from weft.data import SPLITS
 from weft.errors import ConfigError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.losses.compiled import formula_of, slope, step
 from weft.solvers.fedavg.kernels import shared_change
@@ -87,9 +87,9 @@ def test_a_change_that_is_no_number_shows():
 # ── on tables ─────────────────────────────────────────────────────────────────────────────
 
 
-def train(split, preparation=None, **settings):
+def train(split, preprocessing=None, **settings):
     how = {"loss": "logistic", "lam": 1e-2, "gap": None, "iterations": 30, "cipher": "plain"}
-    federation = Federation(split.parties, preparation or Preparation(overlap=split.overlap))
+    federation = Federation(split.parties, preprocessing or Preprocessing(overlap=split.overlap))
     return federation.train(Settings(**{**how, **settings}))
 
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 from weft.data import SPLITS, Tile
 from weft.data import pooled_table as pool
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.base import Checkpointing
 from weft.solvers.sampling import cohort_draws
 from weft.solvers.settings import Settings
@@ -32,7 +32,7 @@ def split_of(table, labels="all", parties=3):
 def train(split, settings, **options):
     keys = {"progress", "checkpointing"} & options.keys()
     call = {key: options.pop(key) for key in keys}
-    return Federation(split.parties, Preparation(), **options).train(settings, **call)
+    return Federation(split.parties, Preprocessing(), **options).train(settings, **call)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_minibatches_come_close_for_a_loss_with_a_kink(breast, judge):
 def test_the_automatic_rate_is_below_one_over_the_curvature_of_the_pooled_table(tables, judge):
     for table in (tables.breast(80), tables.digits(100)):
         split = split_of(table, parties=4)
-        federation = Federation(split.parties, Preparation())
+        federation = Federation(split.parties, Preprocessing())
         federation.train(settings_of(iterations=1))
         x = judge.problem("logistic", split, LAM).x
         curvature = 0.25 * np.linalg.norm(x, 2) ** 2 / len(x) + LAM
@@ -164,7 +164,7 @@ def _rows(federation, split):
     party = next(iter(federation.parties.values()))
     tile = next(iter(split.parties.values()))[0]
     rows = np.empty(len(place), int)
-    rows[party.seat.tile_rows[0]] = [place[sample] for sample in tile.ids.tolist()]
+    rows[party.view.tile_rows[0]] = [place[sample] for sample in tile.ids.tolist()]
     return rows
 
 
@@ -181,7 +181,7 @@ def _rows(federation, split):
 )
 def test_steps_are_those_of_the_paper_in_one_place(breast, judge, solver, options, labels):
     split = split_of(breast, labels)
-    federation = Federation(split.parties, Preparation())
+    federation = Federation(split.parties, Preprocessing())
     trained = federation.train(settings_of(solver, options=options))
     w = reference(
         federation,

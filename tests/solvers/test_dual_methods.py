@@ -169,11 +169,11 @@ def tiles_of(run, split):
     column = {name: j for j, name in enumerate(table.features.tolist())}
     found = []
     for name, half in run.halves.items():
-        ((tile,), seat) = split.parties[name], run.federation.parties[name].seat
+        ((tile,), view) = split.parties[name], run.federation.parties[name].view
         rows, columns = np.empty(tile.n, int), np.empty(tile.m, int)
-        rows[seat.tile_rows[0]] = [row[sample] for sample in tile.ids.tolist()]
-        columns[seat.tile_columns[0]] = [column[name] for name in tile.features.tolist()]
-        found.append((half.seat.party, rows, columns))
+        rows[view.tile_rows[0]] = [row[sample] for sample in tile.ids.tolist()]
+        columns[view.tile_columns[0]] = [column[name] for name in tile.features.tolist()]
+        found.append((half.view.party, rows, columns))
     return found
 
 
@@ -352,9 +352,9 @@ def test_guards_let_alpha_change_at_enough_samples_or_at_none(tables, solver, ii
     drawn = 3 * 5 if solver == "d3ca" else 20
     for before, after in zip(run.history, run.history[1:], strict=False):
         for name, (_, alpha) in after.items():
-            seat = run.federation.parties[name].seat
+            view = run.federation.parties[name].view
             changes = np.abs(alpha - before[name][1])[:, 0]
-            for some in np.split(changes, seat.cohort_start[1:-1]):
+            for some in np.split(changes, view.cohort_start[1:-1]):
                 effective = some.sum() ** 2 / max((some**2).sum(), 1e-300)
                 assert not some.any() or effective > 10 * (1 - 1e-6)
                 assert np.count_nonzero(some) <= drawn

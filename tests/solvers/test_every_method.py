@@ -13,7 +13,7 @@ import pytest
 
 from weft.data import SPLITS
 from weft.errors import ConfigError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.registry import check_cut
 from weft.solvers.settings import Settings
@@ -100,7 +100,7 @@ def distance(case, tables, judge):
     split = split_of(tables.breast(200), case.cut)
     how = {"lam": 1e-2, "gap": 2e-5, "iterations": 3000, "cipher": "plain", **(case.how or {})}
     settings = Settings(solver=case.solver, loss=case.loss, options=case.options or {}, **how)
-    trained = Federation(split.parties, Preparation(overlap=split.overlap)).train(settings)
+    trained = Federation(split.parties, Preprocessing(overlap=split.overlap)).train(settings)
     problem = judge.problem(case.loss, split, settings.lam)
     best = judge.optimum(problem)
     return problem.primal(judge.weights(trained.model, split)[0]) / best - 1.0, trained
@@ -145,7 +145,7 @@ def test_no_algorithm_is_forgotten():
 def test_a_cut_that_does_not_fit_is_refused_in_one_sentence(name, cut, tables):
     algorithm = ALGORITHMS[name]
     split = split_of(tables.breast(24), cut)
-    federation = Federation(split.parties, Preparation(overlap=split.overlap))
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
     loss = "hinge" if algorithm.losses == "kinks" else "logistic"
     settings = Settings(lam=1e-2, solver=name, loss=loss, iterations=1, cipher="plain")
     _, roster, _, _ = federation.assemble(settings)
@@ -161,7 +161,7 @@ def test_a_cut_that_does_not_fit_is_refused_in_one_sentence(name, cut, tables):
 
 def test_parties_cannot_weigh_the_same_where_they_share_samples(tables):
     split = split_of(tables.breast(24), _BOTH)
-    federation = Federation(split.parties, Preparation(overlap=split.overlap))
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
     settings = Settings(lam=1e-2, solver="fedavg", weigh="parties", iterations=1)
     with pytest.raises(ConfigError, match="weigh = 'parties' needs every sample at one party"):
         federation.train(settings)
@@ -193,7 +193,7 @@ def test_uneven_parties_reach_the_optimum_of_either_weighting(name, weigh, table
     split = uneven(tables.diabetes(160))
     how = {"loss": "squared", "lam": 0.05, "weigh": weigh, "gap": 1e-6, "iterations": 4000}
     settings = Settings(solver=name, options=ON_ROWS[name], cipher="plain", **how)
-    trained = Federation(split.parties, Preparation()).train(settings)
+    trained = Federation(split.parties, Preprocessing()).train(settings)
     tiles = [tile for held in split.parties.values() for tile in held]
     x = np.concatenate([tile.block for tile in tiles])
     y = np.concatenate([tile.labels for tile in tiles]).astype(float)

@@ -64,7 +64,7 @@ def run(parties, loss, options, iterations, watch=lambda halves: None, **changes
 
 def variables(federation):
     """x_i and λ_i of all parties, in the order of their columns: (parties, columns, classes)."""
-    halves = [(p._half.local, p.seat.tile_columns[0]) for p in federation.parties.values()]
+    halves = [(p._half.local, p.view.tile_columns[0]) for p in federation.parties.values()]
     return (
         np.array([state.x[at] for state, at in halves]),
         np.array([state.multiplier[at] for state, at in halves]),

@@ -7,7 +7,7 @@ from weft.data import SPLITS, load
 from weft.errors import ConfigError
 from weft.evaluation.model_tracking import Follower
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.protocol.channel import Among
 from weft.solvers.settings import Settings
 
@@ -41,7 +41,7 @@ class Simulation:
     def __init__(self):
         split = SPLITS["dealt"](load("digits"), k=3, q=2)
         self.features = np.unique(np.concatenate([t.features for _, t in split.tiles()]))
-        self.federation = Federation(split.parties, Preparation(overlap=split.overlap))
+        self.federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
 
     def train(self, name, participation, iterations, **hooks):
         settings = Settings(
@@ -63,9 +63,9 @@ class Simulation:
         found = {}
         for name in names:
             party = self.federation.parties[name]
-            for tile, places in zip(party._tiles, party.seat.tile_columns, strict=True):
+            for tile, places in zip(party._tiles, party.view.tile_columns, strict=True):
                 for feature, local in zip(tile.features.tolist(), places.tolist(), strict=True):
-                    if local < party.seat.n_shared_columns:
+                    if local < party.view.n_shared_columns:
                         found[place[feature]] = party._half.w[local].copy()
         return found
 

@@ -9,7 +9,7 @@ import pytest
 
 from weft.data import SPLITS, Split
 from weft.data import pooled_table as pool
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import INTERCEPT
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
@@ -156,7 +156,7 @@ def test_an_estimate_below_the_target_does_not_stop_a_run(tables: Any, target: f
         certify_every=1,
         participation=0.25,
     )
-    result = Federation(split.parties, Preparation()).train(settings).result
+    result = Federation(split.parties, Preprocessing()).train(settings).result
     tempting = [
         r for r in result.history[:-1] if r.gap_estimate is not None and r.gap_estimate <= target
     ]

@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC
 
 from weft.data import SPLITS, Split, Table, Tile, load
 from weft.data import pooled_table as pool
-from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings
 
 LAM = 2e-2
@@ -49,7 +49,7 @@ def table_for(tables: Any, loss: str) -> Table:
 
 
 def train(
-    split: Split, loss: str, preparation: Preparation | None = None, **settings: Any
+    split: Split, loss: str, preprocessing: Preprocessing | None = None, **settings: Any
 ) -> Trained:
     how = {
         "lam": LAM,
@@ -60,7 +60,7 @@ def train(
         "certify_every": 10,
         **settings,
     }
-    return Federation(split.parties, preparation or Preparation(overlap=split.overlap)).train(
+    return Federation(split.parties, preprocessing or Preprocessing(overlap=split.overlap)).train(
         Settings(cipher="plain", **how)
     )
 
@@ -112,7 +112,7 @@ def test_labels_at_the_first_holder_only_give_the_central_optimum(
 ) -> None:
     split = cut(table_for(tables, loss), cutting, labels="first")
     trained = train(split, loss, iic=0.5)
-    assert not trained.roster.labels_everywhere
+    assert not trained.holdings.labels_everywhere
     assert_optimal(judge, trained, split, loss)
 
 
@@ -133,7 +133,7 @@ def test_unit_rows_solve_the_problem_of_the_table_divided_by_its_longest_row(
     raw = load("breast_cancer")
     block = (raw.block - raw.block.mean(axis=0)) / raw.block.std(axis=0)
     split = cut(Table(raw.ids, raw.features, block, raw.labels, raw.task), cutting)
-    trained = train(split, loss, Preparation(unit_rows=True))
+    trained = train(split, loss, Preprocessing(unit_rows=True))
 
     pooled = pool(split)
     longest = np.linalg.norm(pooled.block, axis=1).max()
@@ -158,7 +158,7 @@ def test_equal_duplicates_give_the_model_of_the_table_without_them(
     once = pool(split)
     alone = Split({"p": (once.to_tile(),)}, "mean", "", once.task)
     how = {"gap": None, "iterations": 150, "certify_every": 1000, "lam": 0.05}
-    many = train(split, loss, Preparation(overlap=overlap), **how).model  # type: ignore[arg-type]
+    many = train(split, loss, Preprocessing(overlap=overlap), **how).model  # type: ignore[arg-type]
     one = train(alone, loss, **how).model
     assert many.features.tolist() == one.features.tolist()
     np.testing.assert_allclose(many.coef, one.coef, rtol=0, atol=1e-8)
@@ -194,9 +194,9 @@ def test_different_duplicates_count_by_the_overlap_rule(
 def test_the_intercept_is_that_of_liblinear(tables: Any, cutting: str, scaling: float) -> None:
     split = cut(tables.digits(200), cutting, labels="first")
     table = pool(split)
-    preparation = Preparation(intercept=True, intercept_scaling=scaling)
+    preprocessing = Preprocessing(intercept=True, intercept_scaling=scaling)
     lam = 0.05
-    model = train(split, "squared_hinge", preparation, gap=1e-6, lam=lam).model
+    model = train(split, "squared_hinge", preprocessing, gap=1e-6, lam=lam).model
     central = LinearSVC(
         C=1 / (2 * lam * table.n), dual=True, intercept_scaling=scaling, tol=1e-9, max_iter=100_000
     ).fit(table.block, table.labels)

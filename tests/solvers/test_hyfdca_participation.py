@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from weft.data import SPLITS, Split
-from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings
 
 LAM = 2e-2
@@ -30,7 +30,7 @@ def grid(tables: Any, labels: str = "all") -> Split:
 
 def train(split: Split, rule: str, *, record: bool = False, **settings: Any) -> Trained:
     how: dict[str, Any] = {"lam": LAM, "gap": None, "participation": RULES[rule], **settings}
-    federation = Federation(split.parties, Preparation(overlap=split.overlap), record=record)
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap), record=record)
     return federation.train(Settings(cipher="plain", **how))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from weft.data import SPLITS, Table, Tile, load
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.protocol import LocalChannel
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import curvature
@@ -89,19 +89,19 @@ def test_a_resumed_run_refuses_cells_or_scaling_that_changed(tmp_path: Path):
         federation = Federation(parties, how, store=tmp_path)
         return federation.train(settings, checkpointing=Checkpointing(tmp_path, 4, resume))
 
-    run(split.parties, Preparation(), False)
+    run(split.parties, Preprocessing(), False)
     smaller = {
         name: tuple(replace(tile, block=tile.block * 0.1) for tile in held)
         for name, held in split.parties.items()
     }
     for parties, how in (
-        (smaller, Preparation()),
-        (split.parties, Preparation(scaling="standard")),
-        (split.parties, Preparation(unit_rows=True)),
+        (smaller, Preprocessing()),
+        (split.parties, Preprocessing(scaling="standard")),
+        (split.parties, Preprocessing(unit_rows=True)),
     ):
         with pytest.raises(WeftError, match="not those of the checkpoint"):
             run(parties, how, True)
-    run(split.parties, Preparation(), True)
+    run(split.parties, Preprocessing(), True)
 
 
 @pytest.mark.parametrize("share", [1 / 11, 1 / 37, 1 / 200])
@@ -159,7 +159,7 @@ def test_a_feature_may_be_called_like_the_constant_column(intercept):
     features = table.features.copy()
     features[3] = "(intercept)"
     split = SPLITS["grid"](replace(table, features=features), 2, 2)
-    trained = Federation(split.parties, Preparation(intercept=intercept)).train(
+    trained = Federation(split.parties, Preprocessing(intercept=intercept)).train(
         Settings(lam=1e-2, gap=0.1, iterations=200)
     )
     assert sorted(trained.model.features) == sorted(features)
@@ -188,7 +188,9 @@ def test_an_estimate_counts_the_weights_of_parties_without_labels():
 def test_theory_looks_at_the_norms_and_not_at_their_bounds():
     split = SPLITS["grid"](small_digits(), 2, 2)
     settings = Settings(lam=1.0, local="theory", norms="cohort", gap=None, iterations=2)
-    assert Federation(split.parties, Preparation(unit_rows=True)).train(settings).model is not None
+    assert (
+        Federation(split.parties, Preprocessing(unit_rows=True)).train(settings).model is not None
+    )
 
 
 def test_vertical_data_with_a_blank_label_are_still_vertical():
@@ -237,7 +239,7 @@ def test_classes_of_mixed_kinds_are_told_apart_by_their_text():
 
 def test_norms_for_unit_rows_reach_only_the_holder_that_counts_them():
     split = SPLITS["columns"](small_digits(30), parties=2, labels="first")
-    trained = Federation(split.parties, Preparation(unit_rows=True), record=True).train(
+    trained = Federation(split.parties, Preprocessing(unit_rows=True), record=True).train(
         Settings(lam=1.0, gap=None, iterations=1)
     )
     told = {

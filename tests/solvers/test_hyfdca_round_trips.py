@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weft.data import SPLITS, Split
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.settings import Settings
 
 GRID = [f"r{i}c{j}" for i in (1, 2) for j in (1, 2)]
@@ -22,8 +22,8 @@ def trips(split: Split, iterations: int = 13, **settings: Any) -> list[int]:
     """Round trips of the iterations from the second on, the closing certificate left out."""
     seen: list[int] = []
     how: dict[str, Any] = {"lam": 0.1, "gap": None, "certify_every": 1, **settings}
-    preparation = Preparation(overlap=split.overlap, unit_rows=True)
-    Federation(split.parties, preparation).train(
+    preprocessing = Preprocessing(overlap=split.overlap, unit_rows=True)
+    Federation(split.parties, preprocessing).train(
         Settings(iterations=iterations, **how), progress=lambda r: seen.append(r.round_trips)
     )
     return np.diff(seen).tolist()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weft.data import SPLITS, Split, Table, load
-from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.hyfdca import curvature
 from weft.solvers.settings import Settings
 
@@ -17,7 +17,7 @@ SELDOM = 1_000_000
 
 def train(split: Split, **settings: Any) -> Trained:
     how: dict[str, Any] = {"loss": "hinge", "norms": "sample", "gap": None, **settings}
-    return Federation(split.parties, Preparation(overlap=split.overlap)).train(
+    return Federation(split.parties, Preprocessing(overlap=split.overlap)).train(
         Settings(cipher="plain", **how)
     )
 
@@ -110,7 +110,7 @@ def test_a_hundred_cohorts_of_one_sample_converge(judge: Any, tables: Any, iic: 
         table.task,
     )
     trained = train(split, lam=1e-2, iic=iic, iterations=600, certify_every=10)
-    assert trained.roster.rows.sizes.tolist() == [1] * 100
+    assert trained.holdings.rows.sizes.tolist() == [1] * 100
     assert relative_loss(judge, trained, split, 1e-2) <= 1e-3
     assert_dual_never_falls(trained)
 

@@ -11,7 +11,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from weft.data import SPLITS, Split, Table, load
 from weft.data import pooled_table as pool
 from weft.errors import ConfigError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
 from weft.solvers.settings import Settings
 
@@ -35,11 +35,11 @@ def covering_tiles(table: Table, seed: int, overlap: str = "mean") -> Split:
     return Split(parties, overlap, "", table.task)  # type: ignore[arg-type]
 
 
-def trained(split: Split, scaling: str, iterations: int = 5000, **preparation: Any) -> Model:
+def trained(split: Split, scaling: str, iterations: int = 5000, **preprocessing: Any) -> Model:
     settings = Settings(
         cipher="plain", lam=LAM, loss="logistic", gap=5e-5, iterations=iterations, certify_every=20
     )
-    how = Preparation(overlap=split.overlap, scaling=scaling, **preparation)  # type: ignore[arg-type]
+    how = Preprocessing(overlap=split.overlap, scaling=scaling, **preprocessing)  # type: ignore[arg-type]
     return Federation(split.parties, how).train(settings).model
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weft.data import SPLITS
-from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ def train(tables: Any, run: str, seed: int) -> Trained:
     """A run of its own."""
     split = SPLITS["overlapping"](tables.digits(300), 4, row_share=0.6, labels="first")
     settings = Settings(lam=1e-2, gap=None, iterations=80, seed=seed, **RUNS[run])
-    return Federation(split.parties, Preparation(unit_rows=True)).train(settings)
+    return Federation(split.parties, Preprocessing(unit_rows=True)).train(settings)
 
 
 @cache

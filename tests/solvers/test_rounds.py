@@ -13,7 +13,7 @@ import pytest
 from interposed import cut, outcome, quick, train
 from weft.crypto.ciphers.block_format import KIND_CODES
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import audit
 from weft.privacy.audit.fields import meaning_of
 from weft.protocol.recording import Head, entries_of
@@ -103,7 +103,7 @@ def test_parties_that_come_and_go_give_the_same_bits_under_every_cipher(run, cip
     name = CUTS[METHODS[RUNS[run][0]].cut][0]
     trained = train(split_of(name), settings_of(run, cipher=cipher, participation=0.7))
     assert outcome(trained) == in_the_clear(run, name, 0.7)
-    assert {record.present for record in trained.result.history} != {len(trained.roster.parties)}
+    assert {record.present for record in trained.result.history} != {len(trained.holdings.parties)}
 
 
 class PowerCutError(Exception):
@@ -137,7 +137,7 @@ def test_a_resumed_run_ends_with_the_same_bits(run, tmp_path):
 @every_case
 def test_an_audit_knows_every_field_and_finds_nothing_readable(run, name):
     split = split_of(name)
-    federation = Federation(split.parties, Preparation(overlap=split.overlap), record=True)
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap), record=True)
     transcript = federation.train(settings_of(run)).channel.transcript
     found = audit(Head("a run", list(federation.parties), "pad"), entries_of(transcript))
     # A single party has nobody to hide its totals among.
@@ -155,16 +155,16 @@ def test_an_audit_knows_every_field_and_finds_nothing_readable(run, name):
 def test_no_party_gets_a_slot_outside_of_its_rows_and_columns(run):
     name = CUTS[METHODS[RUNS[run][0]].cut][0]
     split = split_of(name)
-    federation = Federation(split.parties, Preparation(overlap=split.overlap), record=True)
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap), record=True)
     transcript = federation.train(settings_of(run)).channel.transcript
     for entry in transcript:
         if not entry.phase.startswith(("rounds.", "measure.")):
             continue
-        seat = federation.parties[entry.party].seat
+        view = federation.parties[entry.party].view
         for kind in KIND_CODES:
             if kind not in entry.message:
                 continue
-            most = seat.n_shared_columns if kind == "v" else seat.n_shared_rows
+            most = view.n_shared_columns if kind == "v" else view.n_shared_rows
             # A block's body holds eight bytes a value.
             assert len(entry.message[kind]) <= 8 * most + 64 + 16 * most
 
@@ -175,7 +175,7 @@ def test_no_party_gets_a_slot_outside_of_its_rows_and_columns(run):
 def train_with_faults(run, lose, **changes):
     """Train where ``lose(phase, party, call)`` drops a reply; returns the trained and the calls."""
     split = split_of(CUTS[METHODS[RUNS[run][0]].cut][0])
-    federation = Federation(split.parties, Preparation(overlap=split.overlap))
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
     calls = {}
 
     def through(channel):
@@ -250,7 +250,7 @@ def test_a_method_that_needs_everyone_says_who_is_missing(run):
 
 def test_a_party_takes_back_what_was_never_received():
     split = split_of("hybrid 2×2")
-    federation = Federation(split.parties, Preparation(overlap=split.overlap))
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
     federation.train(settings_of("fedavg"))
     for party in federation.parties.values():
         half = party._half

@@ -7,7 +7,7 @@ import pytest
 
 from weft.data import SPLITS
 from weft.errors import ConfigError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.registry import resolve
@@ -79,7 +79,7 @@ def test_what_a_solver_cannot_do_is_refused_and_another_named(settings, saves, w
 def test_a_run_that_starts_from_its_own_model_begins_where_it_ended(loss, scaling, tables):
     """A smooth loss is certified at once; one with kinks has to find its cuts again."""
     split = SPLITS["grid"](tables.digits(300), k=2, q=3)
-    how = Preparation(scaling=scaling, unit_rows=scaling != "none", intercept=True)
+    how = Preprocessing(scaling=scaling, unit_rows=scaling != "none", intercept=True)
     settings = Settings(lam=1e-3, loss=loss, solver="auto", cipher="plain", gap=1e-4)
     cold = Federation(split.parties, how).train(settings)
     warm = Federation(split.parties, how).train(settings, start=cold.model)

@@ -11,10 +11,10 @@ import pytest
 
 from interposed import short_keys
 from weft.errors import ProtocolError
-from weft.federation.local_federation import Preparation
+from weft.federation.local_federation import Preprocessing
 from weft.solvers.subspace import round_trips as exchange_module
 
-PREPARATION = Preparation(intercept=True, unit_rows=True)
+PREPARATION = Preprocessing(intercept=True, unit_rows=True)
 RUNS = {
     "cutting planes": {"solver": "cutting-planes"},
     "groups": {"solver": "cutting-planes", "groups": 3},

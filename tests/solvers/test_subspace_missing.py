@@ -136,24 +136,24 @@ def test_the_sums_at_the_hand_over_are_still_those_of_everyone(solver, loss, aft
     here = {n: p for n, p in federation.parties.items() if n != GONE}
     for party in here.values():
         rows = [place[sample] for sample in party._tiles[0].ids.tolist()]
-        alpha[rows] = party._half._successor.half.alpha[party.seat.tile_rows[0], 0]
+        alpha[rows] = party._half._successor.half.alpha[party.view.tile_rows[0], 0]
     w = problem.weights(alpha)
     assert np.abs(w).max() > 0.1
     z = problem.x @ w
     for name, party in here.items():
         half, tile = party._half._successor.half, party._tiles[0]
         columns = [column[feature] for feature in tile.features.tolist()]
-        assert half.w[party.seat.tile_columns[0], 0] == pytest.approx(w[columns], abs=1e-9)
+        assert half.w[party.view.tile_columns[0], 0] == pytest.approx(w[columns], abs=1e-9)
         v_total = run.v.store.words.view(np.int64)[run.v.layout.of(name)]
         assert v_total[:, 0] * half.v_sum._format.unit / LAM == pytest.approx(
-            half.w[: party.seat.n_shared_columns, 0], abs=1e-7
+            half.w[: party.view.n_shared_columns, 0], abs=1e-7
         )
         rows = [place[sample] for sample in tile.ids.tolist()]
-        z_total = np.zeros(party.seat.n_rows)
-        z_total[: party.seat.n_shared_rows] = (
+        z_total = np.zeros(party.view.n_rows)
+        z_total[: party.view.n_shared_rows] = (
             run.z.store.words.view(np.int64)[run.z.layout.of(name)][:, 0] * half.z_sum._format.unit
         )
-        assert z_total[party.seat.tile_rows[0]] == pytest.approx(z[rows], abs=1e-7)
+        assert z_total[party.view.tile_rows[0]] == pytest.approx(z[rows], abs=1e-7)
 
 
 def test_a_party_that_is_missing_from_the_start_is_named(tables):

@@ -10,7 +10,7 @@ import pytest
 from weft.data import SPLITS, Split, Table, Tile, load
 from weft.data import pooled_table as pool
 from weft.errors import ConfigError
-from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings
 
 LAM = 1e-2
@@ -78,10 +78,14 @@ def table_for(tables: Any, loss: str) -> Table:
 
 
 def train(
-    split: Split, solver: str, loss: str, preparation: Preparation | None = None, **settings: Any
+    split: Split,
+    solver: str,
+    loss: str,
+    preprocessing: Preprocessing | None = None,
+    **settings: Any,
 ) -> Trained:
     how: dict[str, Any] = {"lam": LAM, "gap": GAP, "iterations": 300, **settings}
-    return Federation(split.parties, preparation or Preparation(overlap=split.overlap)).train(
+    return Federation(split.parties, preprocessing or Preprocessing(overlap=split.overlap)).train(
         Settings(solver=solver, loss=loss, loss_parameters=PARAMETERS[loss], cipher="plain", **how)
     )
 
@@ -213,7 +217,7 @@ def test_the_intercept_is_a_constant_column(
     judge: Any, tables: Any, solver: str, loss: str
 ) -> None:
     split = CUTTINGS["grid"](table_for(tables, loss))
-    how = Preparation(intercept=True, intercept_scaling=2.0)
+    how = Preprocessing(intercept=True, intercept_scaling=2.0)
     trained = train(split, solver, loss, how, gap=1e-5)
     problem = judge.problem(loss, split, LAM, **PARAMETERS[loss])
     x = np.hstack([problem.x, np.full((problem.n, 1), 2.0)])
@@ -233,7 +237,7 @@ def test_labels_at_the_first_holder_only_give_the_central_optimum(
 ) -> None:
     split = CUTTINGS[cutting](table_for(tables, loss), labels="first")
     trained = train(split, solver, loss)
-    assert not trained.roster.labels_everywhere
+    assert not trained.holdings.labels_everywhere
     assert_certified(judge, trained, split, loss)
 
 
@@ -260,8 +264,8 @@ def test_cohorts_whose_labels_lie_at_different_parties_give_the_central_optimum(
     table = table_for(tables, loss)
     split = half_labelled(table, 3)
     trained = train(split, solver, loss, groups=groups)
-    assert trained.roster.n_samples == table.n - 20
-    assert not trained.roster.labels_everywhere
+    assert trained.holdings.n_samples == table.n - 20
+    assert not trained.holdings.labels_everywhere
     alone = Split({"p": (table.rows(slice(0, table.n - 20)).to_tile(),)}, "mean", "", table.task)
     assert_certified(judge, trained, alone, loss)
 
@@ -285,19 +289,19 @@ def test_every_group_has_samples_of_every_cohort_and_all_holders_agree(
     tables: Any, cutting: str, groups: int
 ) -> None:
     split = CUTTINGS[cutting](tables.digits(240))
-    federation = Federation(split.parties, Preparation(overlap=split.overlap))
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
     federation.train(
         Settings(lam=LAM, solver="cutting-planes", groups=groups, iterations=1, cipher="plain")
     )
     of_sample: dict[str, int] = {}
     for party in federation.parties.values():
         inside: Any = party
-        group, seat = inside._half.rows.group, party.seat
-        for tile, slots in zip(inside._tiles, seat.tile_rows, strict=True):
+        group, view = inside._half.rows.group, party.view
+        for tile, slots in zip(inside._tiles, view.tile_rows, strict=True):
             for sample, slot in zip(tile.ids.tolist(), slots.tolist(), strict=True):
                 assert of_sample.setdefault(sample, int(group[slot])) == group[slot]
-        for cohort in np.unique(seat.row_cohort):
-            counts = np.bincount(group[seat.row_cohort == cohort], minlength=groups)
+        for cohort in np.unique(view.row_cohort):
+            counts = np.bincount(group[view.row_cohort == cohort], minlength=groups)
             assert counts.max() - counts.min() <= 1
     assert len(of_sample) == 240
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.data import SPLITS, Split, Table, load
 from weft.data import pooled_table as pool
-from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.federation.release.model_slices import join_slices
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of
@@ -53,7 +53,7 @@ class Run:
         how: dict[str, Any] = {"lam": PATH[1], "gap": GAP, "iterations": 300, **settings}
         self.settings = Settings(solver=solver, loss=loss, cipher="plain", **how)
         self.split = split
-        self.federation = Federation(split.parties, Preparation(overlap=split.overlap))
+        self.federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
         self.trained: Trained = self.federation.train(self.settings)
         self.stages = self.trained.result.stages
 
@@ -231,7 +231,7 @@ def test_two_holders_of_a_sample_agree_on_its_fold(tables: Any) -> None:
     for party in run.federation.parties.values():
         inside: Any = party
         folds = inside._half.rows._folds
-        for tile, slots in zip(inside._tiles, party.seat.tile_rows, strict=True):
+        for tile, slots in zip(inside._tiles, party.view.tile_rows, strict=True):
             for sample, slot in zip(tile.ids.tolist(), slots.tolist(), strict=True):
                 assert expected[sample] == folds[slot]
                 seen[sample] = seen.get(sample, 0) + 1

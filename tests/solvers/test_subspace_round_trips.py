@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weft.data import SPLITS, Split
-from weft.federation.local_federation import Federation, Preparation, Trained
+from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings
 
 ITERATIONS = 12
@@ -23,7 +23,7 @@ def run(split: Split, solver: str, **settings: Any) -> tuple[Trained, list[int]]
     """A run of a dozen iterations, and the round trips of all but the first."""
     seen: list[int] = []
     how: dict[str, Any] = {"lam": 1e-3, "gap": None, "iterations": ITERATIONS, **settings}
-    trained = Federation(split.parties, Preparation(overlap=split.overlap)).train(
+    trained = Federation(split.parties, Preprocessing(overlap=split.overlap)).train(
         Settings(solver=solver, cipher="plain", **how),
         progress=lambda record: seen.append(record.round_trips),
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from weft.solvers.subspace.coefficients import Span
+from weft.solvers.subspace.coefficients import Subspace
 from weft.solvers.subspace.lower_bounds import Bounding
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
 
@@ -122,7 +122,7 @@ def test_scaled_addition_and_inner_products_of_columns(seed: int, slots: int, wi
 
 def span_of(parts: list[Floats], point: Floats, coming: list[Floats] | None = None) -> Any:
     """A span that knows the inner products of these vectors, and of some that are under way."""
-    span: Any = object.__new__(Span)
+    span: Any = object.__new__(Subspace)
     span.exchange = SimpleNamespace(fold=None)
     span.width = parts[0].shape[1]
     span.gram = gram_of(parts)

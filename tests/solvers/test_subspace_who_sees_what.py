@@ -11,12 +11,12 @@ import pytest
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.data import Tile
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import audit
 from weft.privacy.audit.fields import Form, meaning_of
 from weft.protocol.recording import Head, entries_of
 
-PREPARATION = Preparation(intercept=True, scaling="standard", unit_rows=True)
+PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 BLOCKS = tuple(KIND_CODES)
 RUNS = {
     "cutting planes": {"solver": "cutting-planes"},
@@ -210,14 +210,14 @@ def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(crossed,
     federation, _, transcript = crossed(run, unlabelled)
     kinds = Counter()
     for entry in span_only(transcript):
-        seat = federation.parties[entry.party].seat
+        party_view = federation.parties[entry.party].view
         for message in (entry.message, entry.reply):
             for kind in BLOCKS:
                 if kind not in message:
                     continue
                 kinds[kind] += 1
                 where = (entry.phase, entry.party, kind)
-                shared = seat.n_shared_columns if kind == "v" else seat.n_shared_rows
+                shared = party_view.n_shared_columns if kind == "v" else party_view.n_shared_rows
                 block = read_block(message[kind], str(where))
                 slots = message.get(f"{kind}.slots")
                 if slots is None:
@@ -236,8 +236,8 @@ def test_inner_products_go_down_only_for_samples_whose_label_the_party_has(
     federation, _, transcript = crossed(run, unlabelled)
     told = Counter()
     for entry in span_only(transcript):
-        seat = federation.parties[entry.party].seat
-        mine = seat.labelled[seat.row_cohort][: seat.n_shared_rows]
+        party_view = federation.parties[entry.party].view
+        mine = party_view.labelled[party_view.row_cohort][: party_view.n_shared_rows]
         if "z" in entry.message:
             assert read_block(entry.message["z"], "z").slots == mine.sum(), entry.party
             told[entry.party] += 1
@@ -255,9 +255,9 @@ def test_dual_vectors_go_down_only_to_holders_without_the_labels(crossed, run):
     for entry in span_only(transcript):
         if "alpha" not in entry.message:
             continue
-        seat = federation.parties[entry.party].seat
+        party_view = federation.parties[entry.party].view
         assert entry.phase == "span.follow"
-        assert not seat.labelled.all()
+        assert not party_view.labelled.all()
         followed += 1
     assert followed
 

@@ -23,13 +23,13 @@ from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.local_federation import Federation, Preparation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
 from weft.solvers.settings import Settings
 from weft.sums.changed_slots import Changes
 from weft.sums.contribution import Contribution, Wire
 from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
-from weft.sums.posted_totals import Board, Proposals
+from weft.sums.posted_totals import PostedTotals, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.slot_layout import Layout
@@ -469,7 +469,7 @@ class Posting:
     def __init__(self, cipher, width=1):
         self.trio = trio_of(cipher)
         self.layout, self.wires = self.trio.layout("alpha"), self.trio.wires("alpha")
-        self.board = Board("alpha", self.layout, width, self.trio.adder)
+        self.board = PostedTotals("alpha", self.layout, width, self.trio.adder)
 
     def post(self, iteration, **posts):
         """Let parties post: local slots, and a value for each."""
@@ -598,7 +598,7 @@ def test_a_party_that_draws_all_its_rows_trains_with_others_that_draw_a_few(
         )
     }
     settings = quick(local=local, participation=participation, iic=0.1, iterations=12)
-    assert_certified_as_centrally(simulate(tiles, settings, Preparation(unit_rows=True)))
+    assert_certified_as_centrally(simulate(tiles, settings, Preprocessing(unit_rows=True)))
 
 
 @pytest.mark.parametrize("participation", ["everyone", 0.75])
@@ -618,7 +618,7 @@ def test_a_party_that_shares_features_but_no_sample_is_heard(
         )
     }
     settings = quick(local=local, participation=participation, cipher=cipher, iterations=12)
-    how = Preparation(unit_rows=True, confirm_separate_ids=True)
+    how = Preprocessing(unit_rows=True, confirm_separate_ids=True)
     assert_certified_as_centrally(simulate(tiles, settings, how))
 
 

@@ -65,7 +65,7 @@ def check(
     terms = reduce(type(plan.terms).stricter, (consent.terms for consent in consents.values()))
     # What would be refused is told below, all of it at once.
     federation = Federation(
-        problem.tiles, problem.preparation, keys=own, terms=_without_refusals(terms)
+        problem.tiles, problem.preprocessing, keys=own, terms=_without_refusals(terms)
     )
     _, roster, _, classes = federation.assemble(settings)
     check_cut(settings, roster)
@@ -79,7 +79,7 @@ def check(
         terms,
         classes=1 if classes is None or len(classes) == 2 else len(classes),
         mean_square=squares / roster.n_samples,
-        unit_rows=problem.preparation.unit_rows,
+        unit_rows=problem.preprocessing.unit_rows,
         spent=_spent(problem, federation, plan.ledger(ledger)),
         changes={name: change for name, change in small.items() if change is not None},
     )
@@ -135,7 +135,7 @@ def _spent(problem: Problem, federation: Federation, ledger: Ledger) -> dict[str
         pages = ledger.book(name).read()
         if pages is not None:
             ids = [tile.ids for tile in problem.tiles[name]]
-            found[name] = spent_before(pages, party.seat, ids)[0]
+            found[name] = spent_before(pages, party.view, ids)[0]
     return found or None
 
 
@@ -153,15 +153,15 @@ def _refusals(
 
     found = []
     for name, consent in consents.items():
-        seat, tiles = federation.parties[name].seat, problem.tiles[name]
+        party_view, tiles = federation.parties[name].view, problem.tiles[name]
         labels = any(tile.labelled.any() for tile in tiles)
         try:
             consent.check_own(keys[name].identity.public, sum(t.n for t in tiles), labels=labels)
-            consent.check_matching(problem.preparation.matching)
-            consent.check_seat(seat)
+            consent.check_matching(problem.preprocessing.matching)
+            consent.check_seat(party_view)
             if name in changes:
                 consent.check_change(changes[name])
-            consent.check(settings, seat)
+            consent.check(settings, party_view)
         except ConfigError as error:
             found.append((name, str(error)))
         known = [e for e in look.exposures if e.reached and name in e.view.about]
@@ -186,12 +186,12 @@ def _changes(
     from weft.privacy.ledger.attendance import attendance
 
     found: dict[str, Callable[[int], Change | None]] = {}
-    missing = problem.preparation.missing
+    missing = problem.preprocessing.missing
     for name, party in federation.parties.items():
         pages = ledger.book(name).read()
         if pages is not None:
             tiles = [settle_missing(tile, missing, name) for tile in problem.tiles[name]]
-            who = attendance(party.seat, tiles)
+            who = attendance(party.view, tiles)
             if who is not None:
                 found[name] = partial(pages.change, who)
     return found

@@ -218,13 +218,13 @@ def _compare(
         consents = _with_cipher(consents, settings.cipher)
     arena = Arena(
         problem.tiles,
-        problem.preparation,
+        problem.preprocessing,
         settings,
         consents=consents,
         keys=plan.load_keys(problem.tiles, keys),
         test_share=test_share,
     )
-    entries = entries_of(names, settings, told, arena.roster)
+    entries = entries_of(names, settings, told, arena.holdings)
     left_out = {}
     if names is None:
         left_out = {entry.name: entry.refusal for entry in entries if entry.settings is None}

@@ -101,7 +101,7 @@ def train(
     ):
         federation = Federation(
             problem.tiles,
-            problem.preparation,
+            problem.preprocessing,
             store=store,
             keys=own,
             record=recorder or False,
@@ -123,7 +123,7 @@ def train(
                 settings,
                 name=plan.name,
                 config=config,
-                feature_sets=feature_sets(problem.tiles, trained.roster.parties, trained.model),
+                feature_sets=feature_sets(problem.tiles, trained.holdings.parties, trained.model),
                 # The report may be handed on: where the ledger lies is nobody's business.
                 remarks=[
                     said.replace(f"weft ledger {book.folder}", f"weft ledger {lies.name}")

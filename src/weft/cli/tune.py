@@ -164,7 +164,7 @@ def _arena(plan: Config, holdout: float, keys: Path | None) -> Arena:
     problem = plan.problem()
     return Arena(
         problem.tiles,
-        problem.preparation,
+        problem.preprocessing,
         msgspec.structs.replace(settings, folds=0),
         consents=plan.load_consents(problem.tiles),
         keys=plan.load_keys(problem.tiles, keys),
@@ -196,7 +196,7 @@ def _searches(
         # What [solver] says of its own algorithm is what would be trained.
         told: Mapping[str, Any] = {} if common.solver == name else plan.compare.get(name, {})
         settings, _ = settled(settings_for(name, common, told))
-        parties = len(arena.roster.parties)
+        parties = len(arena.holdings.parties)
         space = space_of(settings, given[name], samples=arena.train.n, parties=parties)
         found.append(Search(eye, settings, space, iterations=iterations, every=every))
     return found
@@ -223,7 +223,7 @@ def _tune(
         samples=arena.train.n,
         held_out=0 if arena.test is None else arena.test.n,
         features=len(arena.train.features),
-        parties=len(arena.roster.parties),
+        parties=len(arena.holdings.parties),
         score="R²" if regression else "accuracy",
         seed=seed,
         choices=choices,

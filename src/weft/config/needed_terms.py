@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from weft.data.splits import Split
 from weft.guards import Terms
-from weft.matching.build_holdings import Holding, build_roster
-from weft.matching.holding_map import Roster
+from weft.matching.build_holdings import Holding, build_holdings
+from weft.matching.holding_map import HoldingMap
 
 #: Share of the samples that a guard may leave out before it is switched off.
 _BEARABLE = 0.01
@@ -20,13 +20,13 @@ _BEARABLE = 0.01
 
 def lines_for(split: Split) -> list[str]:
     """A ``[privacy]`` section under which a cut table can be trained on, with no more allowed."""
-    roster = _roster(split)
+    holding_map = _roster(split)
     careful = Terms()
     lines = ["[privacy]", "# What the parties agree on; weft check says what each line means."]
-    guarded = replace(roster, terms=careful)
-    small = guarded.exposed & (roster.rows.sizes < careful.min_batch)
-    lost = int(roster.rows.sizes[small].sum())
-    if lost > _BEARABLE * roster.n_samples:
+    guarded = replace(holding_map, terms=careful)
+    small = guarded.exposed & (holding_map.rows.sizes < careful.min_batch)
+    lost = int(holding_map.rows.sizes[small].sum())
+    if lost > _BEARABLE * holding_map.n_samples:
         lines += [
             f"# {careful.min_batch} is the default, but would leave out {lost} samples in groups "
             "smaller than that.",
@@ -34,28 +34,28 @@ def lines_for(split: Split) -> list[str]:
         ]
     else:
         lines.append(f"min_batch = {careful.min_batch}")
-    if _pairs(roster):
+    if _pairs(holding_map):
         lines.append("allow_pairs = true")
-    if len(roster.label_parties) == 1 < len(roster.parties):
+    if len(holding_map.label_parties) == 1 < len(holding_map.parties):
         lines.append("allow_lone_labels = true")
-    if (roster.foreign == 1).any():
+    if (holding_map.foreign == 1).any():
         lines.append("allow_one_column = true")
-    if roster.crossed.any():
+    if holding_map.crossed.any():
         lines.append("allow_crossed_cells = true")
     return lines
 
 
-def _pairs(roster: Roster) -> bool:
+def _pairs(holding_map: HoldingMap) -> bool:
     """Whether some sum has two parties."""
-    held = [axis.holders.lengths for axis in (roster.rows, roster.columns)]
+    held = [axis.holders.lengths for axis in (holding_map.rows, holding_map.columns)]
     return (
         any((lengths == 2).any() for lengths in held)
-        or len(roster.label_parties) == 2
-        or len(roster.parties) == 2
+        or len(holding_map.label_parties) == 2
+        or len(holding_map.parties) == 2
     )
 
 
-def _roster(split: Split) -> Roster:
+def _roster(split: Split) -> HoldingMap:
     """Who holds what, found from the ids themselves: whoever cuts a table has them all."""
     tiles = [tile for _, tile in split.tiles()]
     rows = _numbered([tile.ids for tile in tiles])
@@ -73,7 +73,7 @@ def _roster(split: Split) -> Roster:
             )
         )
         at = end
-    return build_roster(
+    return build_holdings(
         list(split.parties),
         holdings,
         overlap=split.overlap,

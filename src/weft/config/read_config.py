@@ -36,7 +36,7 @@ from weft.data.named import load
 from weft.data.splits import Split
 from weft.data.tile import Tile
 from weft.errors import ConfigError
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.matching.holding_map import Overlap
 from weft.privacy.ledger.account import Ledger
 from weft.protocol.participation import participation_of
@@ -48,7 +48,7 @@ class Problem:
     """What a config describes, read from its files and ready for a `Federation`."""
 
     tiles: dict[str, tuple[Tile, ...]]
-    preparation: Preparation
+    preprocessing: Preprocessing
     settings: Settings
 
 
@@ -86,12 +86,12 @@ class Config(FederationConfig):
             }
         with naming(self.path.name):
             participation_of(self.settings.participation, list(tiles), self.settings.seed)
-        return Problem(tiles, self.preparation(overlap), self.settings)
+        return Problem(tiles, self.preprocessing(overlap), self.settings)
 
-    def preparation(self, overlap: Overlap | None = None) -> Preparation:
+    def preprocessing(self, overlap: Overlap | None = None) -> Preprocessing:
         """How the tables become one problem; ``overlap`` where the config does not say."""
         data = self.data
-        return Preparation(
+        return Preprocessing(
             overlap=data.overlap or overlap or "mean",
             intercept=data.intercept,
             intercept_scaling=data.intercept_scaling,

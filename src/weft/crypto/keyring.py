@@ -21,7 +21,7 @@ from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier import PaillierSecret
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.primitives.hash_tree import root_of
-from weft.crypto.randomness_log import Draws
+from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ConfigError, ProtocolError
@@ -64,11 +64,11 @@ class Keyring:
     """
 
     def __init__(
-        self, keys: Keys, cipher: str, terms: Terms = OPEN, draws: Draws | None = None
+        self, keys: Keys, cipher: str, terms: Terms = OPEN, draws: RandomnessLog | None = None
     ) -> None:
         check_cipher(cipher)
         self._keys = keys
-        self._draws = Draws() if draws is None else draws
+        self._draws = RandomnessLog() if draws is None else draws
         self._terms = terms
         self.cipher = _cipher_of(cipher)
         self.cipher.party_name = keys.name

@@ -31,7 +31,7 @@ class Forgotten(ProtocolError):
     """A memory lacks what its run has drawn: it was lost, or belongs to another run."""
 
 
-class Draws:
+class RandomnessLog:
     """Values that are made once in a run, and remembered before they are used.
 
     Parameters

@@ -23,7 +23,7 @@ from weft.errors import ConfigError, DataError
 from weft.estimators.tiles import Tiles, tiles_of
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.report.history import history_frame
 from weft.report.path import path_frame
 from weft.solvers.base import Record, Result
@@ -104,8 +104,8 @@ class Hybrid(BaseEstimator):
 
     def _train(self, tiles: Tiles, overlap: str) -> None:
         settings = self._settings()
-        preparation = self._checked(
-            Preparation,
+        preprocessing = self._checked(
+            Preprocessing,
             overlap=overlap,
             intercept=self.intercept,
             intercept_scaling=self.intercept_scaling,
@@ -114,12 +114,12 @@ class Hybrid(BaseEstimator):
             missing=self.missing,
             confirm_separate_ids=self.confirm_separate_ids,
         )
-        trained = Federation(tiles, preparation).train(
+        trained = Federation(tiles, preprocessing).train(
             settings,
             progress=_CertificateLines() if self.verbose else None,
             start=getattr(self, "model_", None) if self.warm_start else None,
         )
-        self.model_, self.result_, self.roster_ = trained.model, trained.result, trained.roster
+        self.model_, self.result_, self.holdings_ = trained.model, trained.result, trained.holdings
         self.solver_, self.lambda_ = trained.settings.solver, trained.model.lam
         self.certificate_ = trained.result.certificate
         self.gap_ = float("nan") if self.certificate_ is None else self.certificate_.gap
@@ -247,7 +247,7 @@ class Hybrid(BaseEstimator):
         if held is None:
             raise ConfigError("joint prediction takes tiles; call predict for a full table")
         ids, scores = predict_scores(
-            self.model_, held, overlap=self.roster_.overlap, cipher=self.cipher
+            self.model_, held, overlap=self.holdings_.overlap, cipher=self.cipher
         )
         return pd.Series(self.model_.outcome(scores), pd.Index(ids, name="id"), name="prediction")
 

@@ -114,7 +114,7 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         Iterations run, over all λ.
     n_features_in_, feature_names_in_
         Number of features, and their names in the order of ``coef_`` where they have names.
-    model_, result_, roster_
+    model_, result_, holdings_
         The released `Model`, how the run ended, and who held what.
     """
 

@@ -26,7 +26,7 @@ from weft.evaluation.pooled_problem import (
 from weft.evaluation.reference_optimum import Floats, Optimum, Problem, score, solve, weights_of
 from weft.evaluation.solver_selection import ALONE, CENTRAL, Entry
 from weft.federation.local_federation import Federation, Trained
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.matching.class_labels import common_classes
 from weft.privacy.agreement import Consent
 from weft.solvers.base import Record
@@ -88,7 +88,7 @@ class Arena:
 
     Parameters
     ----------
-    tiles, preparation, settings
+    tiles, preprocessing, settings
         As for a `Federation`.
     consents
         What each party takes part in.
@@ -110,7 +110,7 @@ class Arena:
     def __init__(
         self,
         tiles: Tiles,
-        preparation: Preparation,
+        preprocessing: Preprocessing,
         settings: Settings,
         *,
         consents: Mapping[str, Consent],
@@ -118,10 +118,10 @@ class Arena:
         test_share: float | None = None,
     ) -> None:
         self._tiles = {
-            name: tuple(settle_missing(tile, preparation.missing, name) for tile in held)
+            name: tuple(settle_missing(tile, preprocessing.missing, name) for tile in held)
             for name, held in tiles.items()
         }
-        self._preparation = preparation
+        self._preparation = preprocessing
         self._consents, self._keys = consents, keys
         self._settings = settings
         out: dict[str, tuple[Tile, ...]] | None = None
@@ -129,13 +129,13 @@ class Arena:
             self._preparation = self._with_classes()
             self._tiles, out = hold_out(self._tiles, test_share, settings.seed)
         federation = self._federation()
-        _, self.roster, _, classes = federation.assemble(settings)
-        units = Units.of(federation.parties.values(), classes, preparation.overlap)
+        _, self.holdings, _, classes = federation.assemble(settings)
+        units = Units.of(federation.parties.values(), classes, preprocessing.overlap)
         self._seated = trained_on(self._tiles, federation.parties)
         self.train = pooled(self._seated, units, weigh=settings.weigh)
         self.test = None if out is None else pooled(out, units)
         self._check(settings)
-        self._few = _some(self._seated, self.roster.n_samples, settings.seed)
+        self._few = _some(self._seated, self.holdings.n_samples, settings.seed)
         self.problem = Problem.of(self.train, settings.make_loss(), settings.lam)
         self.alone_scores: dict[str, dict[str, float]] = {}
 
@@ -144,7 +144,7 @@ class Arena:
         """What the judge finds on the pooled table; it takes its time."""
         return solve(self.problem)
 
-    def _with_classes(self) -> Preparation:
+    def _with_classes(self) -> Preprocessing:
         """Classes of all samples: one of them might be held out as a whole."""
         labels = [
             tile.labels[tile.labelled]
@@ -164,15 +164,15 @@ class Arena:
         )
 
     def _check(self, settings: Settings) -> None:
-        if settings.weigh == "parties" and self.roster.rows.n_shared:
+        if settings.weigh == "parties" and self.holdings.rows.n_shared:
             raise ConfigError(
                 "weigh = 'parties' is for samples that one party holds each, but here several "
                 "share some; leave it out"
             )
-        if self.train.n != self.roster.n_samples:
+        if self.train.n != self.holdings.n_samples:
             raise DataError(
                 f"the judge pooled {self.train.n} samples, but the parties matched "
-                f"{self.roster.n_samples}; give a sample the same id and label everywhere"
+                f"{self.holdings.n_samples}; give a sample the same id and label everywhere"
             )
 
     # ── algorithms ────────────────────────────────────────────────────────────────────────
@@ -194,7 +194,7 @@ class Arena:
         warm_up
             Whether compiled loops are made first; not for one that has just run.
         """
-        whole = ALGORITHMS[entry.name].cut == "whole" and len(self.roster.parties) > 1
+        whole = ALGORITHMS[entry.name].cut == "whole" and len(self.holdings.parties) > 1
         outcome = Outcome(entry.name, "pooled" if whole else "federated", entry.settings)
         if entry.settings is None:
             outcome.failure = entry.refusal
@@ -235,7 +235,7 @@ class Arena:
         with suppress(WeftError, ArithmeticError, np.linalg.LinAlgError):
             if whole:
                 few = self.train.to_tile().rows(slice(0, 50))
-                Federation({_EVERYTHING: (few,)}, Preparation(intercept=True)).train(short)
+                Federation({_EVERYTHING: (few,)}, Preprocessing(intercept=True)).train(short)
             else:
                 self._federation(self._few).train(short)
 
@@ -257,7 +257,7 @@ class Arena:
     def _pooled_alone(self) -> Federation:
         """One party with the pooled table."""
         units = self.train.units
-        how = Preparation(
+        how = Preprocessing(
             intercept=units.bias is not None,
             intercept_scaling=units.bias or 1.0,
             classes=None if units.classes is None else list(range(len(units.classes))),

@@ -66,7 +66,7 @@ class Follower:
         w = np.zeros((self._width, self._halves[0].w.shape[1]))
         for half, columns in zip(self._halves, self._columns, strict=True):
             w[columns] += half.v
-        w /= settings.lam * self._halves[0].seat.n_samples
+        w /= settings.lam * self._halves[0].view.n_samples
         return w
 
     def _primal(self) -> Floats:
@@ -89,9 +89,9 @@ class Follower:
 
 def _columns_of(party: Party, index: pd.Index[str], bias: int) -> Ints:
     """Pooled column of each local one."""
-    seat = party.seat
-    columns = np.full(seat.n_columns, bias)
-    for tile, places in zip(party._tiles, seat.tile_columns, strict=True):
+    view = party.view
+    columns = np.full(view.n_columns, bias)
+    for tile, places in zip(party._tiles, view.tile_columns, strict=True):
         columns[places] = index.get_indexer(pd.Index(normal_features(tile.features)))
     if (columns < 0).any():
         raise ConfigError(f"party {party.name} has a feature that the pooled table lacks")

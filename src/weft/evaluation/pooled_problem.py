@@ -167,11 +167,11 @@ def _weights(n: int, holders: NDArray[np.int64] | None) -> Floats:
 
 
 def trained_on(tiles: Tiles, parties: Mapping[str, Party]) -> dict[str, tuple[Tile, ...]]:
-    """The rows that took a seat: those with a label somewhere, as far as guards let them in."""
+    """The rows that took a view: those with a label somewhere, as far as guards let them in."""
     return {
         name: tuple(
             tile.rows(np.flatnonzero(rows >= 0))
-            for tile, rows in zip(tiles[name], party.seat.tile_rows, strict=True)
+            for tile, rows in zip(tiles[name], party.view.tile_rows, strict=True)
         )
         for name, party in parties.items()
     }

@@ -12,7 +12,7 @@ import msgspec
 from weft.config.compare_options import Told, divided
 from weft.config.solver_choice import settled
 from weft.errors import ConfigError
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.registry import AUTO, check_cut, resolve
 from weft.solvers.settings import Settings
@@ -51,7 +51,7 @@ def named(text: str | None) -> list[str] | None:
 
 
 def entries_of(
-    names: Sequence[str] | None, settings: Settings, told: Told, roster: Roster
+    names: Sequence[str] | None, settings: Settings, told: Told, holdings: HoldingMap
 ) -> list[Entry]:
     """Every algorithm that was named (None: all), each with its settings or a refusal.
 
@@ -67,18 +67,18 @@ def entries_of(
         names = [chosen.solver if name == AUTO else name for name in names]
         names = [name for name in dict.fromkeys(names) if name not in BASELINES]
     return [
-        _entry(name, settings, told.get(name, {}), roster)
+        _entry(name, settings, told.get(name, {}), holdings)
         for name in (ALGORITHMS if names is None else names)
     ]
 
 
-def _entry(name: str, settings: Settings, told: Mapping[str, Any], roster: Roster) -> Entry:
+def _entry(name: str, settings: Settings, told: Mapping[str, Any], holdings: HoldingMap) -> Entry:
     algorithm = ALGORITHMS[name]
     try:
         own, _ = settled(settings_for(name, settings, told))
         # Tables can be pooled for an algorithm that wants a whole one.
         if algorithm.cut != "whole":
-            check_cut(own, roster)
+            check_cut(own, holdings)
     except ConfigError as error:
         return Entry(name, None, str(error))
     return Entry(name, own)

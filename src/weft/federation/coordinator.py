@@ -16,12 +16,12 @@ import numpy as np
 
 from weft.crypto import Adder
 from weft.errors import ProtocolError
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.federation.release.model_header import Head
 from weft.federation.setup.coordinator import Announced, announce
 from weft.guards.terms import Terms
 from weft.matching.coordinator import meet
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message, Meter
 from weft.protocol.message import array, binary
 from weft.solvers.base import Checkpointing, Record, Result
@@ -53,7 +53,7 @@ class Outcome:
     """
 
     result: Result
-    roster: Roster
+    holdings: HoldingMap
     meter: Meter
     settings: Settings
     head: Head
@@ -63,11 +63,11 @@ class Outcome:
 
 
 def announce_for(
-    channel: Channel, preparation: Preparation, settings: Settings, run: bytes
+    channel: Channel, preprocessing: Preprocessing, settings: Settings, run: bytes
 ) -> Announced:
     """Announcements of a run with these settings, which may say the classes."""
     sorts = settings.make_loss().task != "regression"
-    known = preparation.classes if sorts else None
+    known = preprocessing.classes if sorts else None
     return announce(channel, run, collect=sorts and known is None, classes=known)
 
 
@@ -86,37 +86,37 @@ def settle(
 
 def assemble(
     channel: Channel,
-    preparation: Preparation,
+    preprocessing: Preprocessing,
     settings: Settings,
     announced: Announced,
     run: bytes,
-) -> tuple[Roster, Adder]:
+) -> tuple[HoldingMap, Adder]:
     """Match the parties' samples and features, and agree on scaling."""
     adder = Adder(settings.cipher)
     holders = announced.holders
     if holders is not None:
         holders = tuple(name for name in holders if name in channel.parties)[:_HOLDERS]
-    roster = meet(
+    holdings = meet(
         channel,
         adder,
         classes=announced.classes,
-        overlap=preparation.overlap,
-        bias=preparation.intercept_scaling if preparation.intercept else None,
-        confirm_separate_ids=preparation.confirm_separate_ids,
+        overlap=preprocessing.overlap,
+        bias=preprocessing.intercept_scaling if preprocessing.intercept else None,
+        confirm_separate_ids=preprocessing.confirm_separate_ids,
         # The safe method draws per cohort: nobody needs to know who else draws how much.
         follow_draws=settings.solver == "hyfdca" and settings.local != "safe",
         terms=announced.terms,
-        matching=preparation.matching,
+        matching=preprocessing.matching,
         holders=holders,
         run=run,
     )
-    agree_on_scaling(channel, roster, preparation.scaling, preparation.unit_rows, adder)
-    return roster, adder
+    agree_on_scaling(channel, holdings, preprocessing.scaling, preprocessing.unit_rows, adder)
+    return holdings, adder
 
 
 def coordinate(
     channel: Channel,
-    preparation: Preparation,
+    preprocessing: Preprocessing,
     settings: Settings,
     *,
     run: bytes | None = None,
@@ -138,10 +138,10 @@ def coordinate(
     warm, saves = start_lam is not None, checkpointing is not None
     # What no algorithm can do is refused before anybody is asked for anything.
     resolve(settings, saves=saves, warm=warm)
-    announced = announce_for(channel, preparation, settings, run)
+    announced = announce_for(channel, preprocessing, settings, run)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
-    roster, adder = assemble(channel, preparation, settings, announced, run)
-    check_cut(settings, roster)
+    holdings, adder = assemble(channel, preprocessing, settings, announced, run)
+    check_cut(settings, holdings)
     unit, label = units_above(channel, adder, "size", 2).tolist()
     told: Message = {
         "settings": settings.to_json(),
@@ -152,7 +152,7 @@ def coordinate(
     channel.ask("start", {p: dict(told) for p in channel.parties}).insist("starting")
     result = algorithm_of(settings.solver).coordinator().run(
         channel,
-        roster,
+        holdings,
         settings,
         adder,
         unit=unit,
@@ -164,7 +164,7 @@ def coordinate(
     )  # fmt: skip
     if reason:
         result.notes.insert(0, reason)
-    return release(channel, roster, settings, adder, result, announced, run)
+    return release(channel, holdings, settings, adder, result, announced, run)
 
 
 # ── the model ─────────────────────────────────────────────────────────────────────────────
@@ -172,7 +172,7 @@ def coordinate(
 
 def release(
     channel: Channel,
-    roster: Roster,
+    holdings: HoldingMap,
     settings: Settings,
     adder: Adder,
     result: Result,
@@ -181,17 +181,17 @@ def release(
 ) -> Outcome:
     """Carry every party's sealed columns of w to those who get the model."""
     replies = _sealed(channel, settings, result)
-    _admit_losses(roster, result)
+    _admit_losses(holdings, result)
     recipients = announced.recipients
     if recipients is not None:
         result.notes.append(
             f"by the roster the model goes to {', '.join(recipients)} and to nobody else: hand it "
             "on to them only"
         )
-    head = Head.of(settings, result, announced.classes, roster.parties, recipients)
+    head = Head.of(settings, result, announced.classes, holdings.parties, recipients)
     letters = _sorted_out(replies)
     _deliver(channel, head, letters, result)
-    return Outcome(result, roster, channel.meter, settings, head, letters, run, adder)
+    return Outcome(result, holdings, channel.meter, settings, head, letters, run, adder)
 
 
 def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, Message]:
@@ -223,10 +223,10 @@ def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, M
         answered.clear()
 
 
-def lost_features(roster: Roster, gone: Sequence[str]) -> int:
+def lost_features(holdings: HoldingMap, gone: Sequence[str]) -> int:
     """Features that only parties hold which are gone."""
-    numbers = [roster.index[party] for party in gone]
-    columns = roster.columns
+    numbers = [holdings.index[party] for party in gone]
+    columns = holdings.columns
     return sum(
         int(size)
         for cohort, size in enumerate(columns.sizes.tolist())
@@ -234,9 +234,9 @@ def lost_features(roster: Roster, gone: Sequence[str]) -> int:
     )
 
 
-def _admit_losses(roster: Roster, result: Result) -> None:
+def _admit_losses(holdings: HoldingMap, result: Result) -> None:
     """Features that only parties hold which are gone have no weight in the model."""
-    lost = lost_features(roster, result.gone)
+    lost = lost_features(holdings, result.gone)
     if lost:
         result.certificate = None
         result.notes.append(

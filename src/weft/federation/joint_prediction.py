@@ -85,7 +85,7 @@ class JointParty:
         """Answer one phase."""
         phases = {
             **self._matching.phases,
-            "match.seat": self._take_seat,
+            "match.view": self._take_seat,
             "joint.size": self._size,
             "joint.partial": self._partial,
             "joint.scores": self._take_scores,
@@ -97,12 +97,12 @@ class JointParty:
         return phases[phase](message)
 
     def _take_seat(self, message: Message) -> Message:
-        seat = self._matching.sit(message)
-        self._consent.check_sample_sums(seat)
-        reply = self._matching.make_seeds(message, alone=self._consent.alone(seat.n_parties))
-        tally = count_sums(self._cipher, seat)
+        view = self._matching.sit(message)
+        self._consent.check_sample_sums(view)
+        reply = self._matching.make_seeds(message, alone=self._consent.alone(view.n_parties))
+        sum_counter = count_sums(self._cipher, view)
         if self._account is not None:
-            self._account.open(seat, self._matching.ids, tally)
+            self._account.open(view, self._matching.ids, sum_counter)
         return reply
 
     def _size(self, message: Message) -> Message:
@@ -114,22 +114,22 @@ class JointParty:
 
     def _partial_scores(self) -> Floats:
         """This party's part of the scores, relative to a sample at every feature's centre."""
-        seat = self._matching.seat
-        coef = np.zeros((seat.n_columns, len(self._model.coef)))
+        view = self._matching.view
+        coef = np.zeros((view.n_columns, len(self._model.coef)))
         blocks: list[Block] = []
-        for tile, places, columns in zip(self._tiles, self._places, seat.tile_columns, strict=True):
+        for tile, places, columns in zip(self._tiles, self._places, view.tile_columns, strict=True):
             coef[columns] = self._model.coef[:, places].T
             blocks.append(_centred(tile.block, self._model.scaling[0][places]))
-        return build_table(seat, blocks, None).products(None, coef)
+        return build_table(view, blocks, None).products(None, coef)
 
     def _partial(self, message: Message) -> Message:
-        seat = self._matching.seat
-        shared, bound = seat.n_shared_rows, number(message, "unit") * seat.row_holders
+        view = self._matching.view
+        shared, bound = view.n_shared_rows, number(message, "unit") * view.row_holders
         self._wire = Wire("z", shared, bound, self._cipher)
         return {"z": self._wire.send(self._scores[:shared], message)} if shared else {}
 
     def _take_scores(self, message: Message) -> Message:
-        shared = self._matching.seat.n_shared_rows
+        shared = self._matching.view.n_shared_rows
         if shared:
             self._scores[:shared] = self._wire.open(message.get("z"), self._scores.shape[1])
         self._scores += self._model.centre_score
@@ -142,7 +142,7 @@ class JointParty:
 
     def scores(self) -> tuple[NDArray[np.object_], NDArray[np.object_], Floats]:
         """Ids as compared, ids as written, and scores of this party's samples."""
-        rows = np.concatenate(self._matching.seat.tile_rows)
+        rows = np.concatenate(self._matching.view.tile_rows)
         written = np.concatenate([t.ids for t in self._tiles])
         return np.concatenate(self._matching.ids), written, self._scores[rows]
 

@@ -19,10 +19,10 @@ from weft.errors import ConfigError
 from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate
 from weft.federation.model import Model
 from weft.federation.party import Party
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.federation.release.model_slices import join_slices, open_slice
 from weft.guards import OPEN, Terms
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.account import Ledger
 from weft.protocol import Channel, LocalChannel, Sink
@@ -49,7 +49,7 @@ class Federation:
     ----------
     tiles
         Party name to the tiles it holds.
-    preparation
+    preprocessing
         How the tables become one problem.
     record
         True: keep all messages in the channel's transcript, to see what each side sees; a
@@ -73,7 +73,7 @@ class Federation:
     def __init__(
         self,
         tiles: Mapping[str, Sequence[Tile]],
-        preparation: Preparation | None = None,
+        preprocessing: Preprocessing | None = None,
         *,
         record: bool | Sink = False,
         timeout: float | None = None,
@@ -88,14 +88,14 @@ class Federation:
             raise ConfigError("a federation needs at least one party")
         check_keys(keys, tiles)
         _check_consents(consents, tiles)
-        self.preparation = preparation or Preparation()
-        if self.preparation.missing == "mean" and self.preparation.scaling != "standard":
+        self.preprocessing = preprocessing or Preprocessing()
+        if self.preprocessing.missing == "mean" and self.preprocessing.scaling != "standard":
             raise ConfigError(
                 "missing = 'mean' fills blank cells with the column's mean, which takes "
                 "scaling = 'standard'; set it, or use missing = 'zero'"
             )
         self._tiles = {
-            name: tuple(settle_missing(t, self.preparation.missing, name) for t in held)
+            name: tuple(settle_missing(t, self.preprocessing.missing, name) for t in held)
             for name, held in tiles.items()
         }
         self._record = record
@@ -112,12 +112,12 @@ class Federation:
 
     def assemble(
         self, settings: Settings
-    ) -> tuple[LocalChannel, Roster, Adder, NDArray[Any] | None]:
+    ) -> tuple[LocalChannel, HoldingMap, Adder, NDArray[Any] | None]:
         """Make the parties, match their samples and features, agree on scaling."""
         channel, run = self._open(settings), token_bytes(16)
-        announced = announce_for(channel, self.preparation, settings, run)
-        roster, adder = assemble(channel, self.preparation, settings, announced, run)
-        return channel, roster, adder, announced.classes
+        announced = announce_for(channel, self.preprocessing, settings, run)
+        holdings, adder = assemble(channel, self.preprocessing, settings, announced, run)
+        return channel, holdings, adder, announced.classes
 
     def _open(self, settings: Settings) -> LocalChannel:
         """Make the parties, and the channel to them."""
@@ -181,7 +181,7 @@ class Federation:
         channel = self._open(settings)
         outcome = coordinate(
             channel if through is None else through(channel),
-            self.preparation,
+            self.preprocessing,
             settings,
             progress=progress,
             checkpointing=checkpointing,

@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 
 from weft.crypto.encryption_cost import Cost
 from weft.crypto.keyring import Keyring, Keys
-from weft.crypto.randomness_log import Draws, Memory
+from weft.crypto.randomness_log import Memory, RandomnessLog
 from weft.crypto.secrets import PublicIdentity
 from weft.data.scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.data.tile_digest import add_tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.model import Model
-from weft.federation.party_checkpoints import Shelf
+from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.release.party import ReleaseParty
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.setup.party import AnnouncingParty
 from weft.guards import Terms
 from weft.matching.party import MatchingParty
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.account import Account, Ledger, count_sums
@@ -37,7 +37,7 @@ from weft.privacy.ledger.attendance import attendance
 from weft.protocol import Message, pack
 from weft.protocol.message import array, integer, number, text
 from weft.solvers.base import PartyHalf
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of
@@ -45,7 +45,7 @@ from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable, build_table
 from weft.sums.maxima import answer_largest
 from weft.sums.scaling import ScalingParty
-from weft.sums.sum_counter import Tally
+from weft.sums.sum_counter import SumCounter
 
 Floats = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ class Party:
 
     Attributes
     ----------
-    tally
+    sum_counter
         The sums over samples that it has opened and shown in this run.
     model
         The released model, where this party gets it.
@@ -121,7 +121,7 @@ class Party:
             labels=any(tile.labelled.any() for tile in tiles),
         )
         self._terms = self._consent.terms
-        self._draws = draws = Draws(memory)
+        self._draws = draws = RandomnessLog(memory)
         if memory is not None:
             if store is not None:
                 raise ConfigError(
@@ -132,13 +132,13 @@ class Party:
         self._keyring = Keyring(keys, cipher, self._terms, draws)
         self._cipher = self._keyring.cipher
         self._table: LocalTable | None = None
-        self._shelf = Shelf(name, store)
+        self._checkpoints = PartyCheckpoints(name, store)
         self._account = (
             None
             if ledger is None
             else Account(ledger, name, "train", strict=self._consent.forbids_exposure, draws=draws)
         )
-        self.tally = Tally(np.zeros(0, bool))
+        self.sum_counter = SumCounter(np.zeros(0, bool))
         self._model = start
         self._bias: float | None = None
         self._classes: NDArray[Any] | None = None
@@ -166,7 +166,7 @@ class Party:
         self._phases: dict[str, Callable[[Message], Message]] = {
             **self._announcing.phases,
             **self._matching.phases,
-            "match.seat": self._take_seat,
+            "match.view": self._take_seat,
             "scale.extremes": lambda m: self._scaler.extremes(m),
             "scale.sums": lambda m: self._scaler.sums(m),
             "scale.spread": lambda m: self._scaler.spread(m),
@@ -230,20 +230,20 @@ class Party:
 
     def _take_seat(self, message: Message) -> Message:
         if self._matching.seated:
-            # Guards and counts of sums begin with a seat.
-            raise ProtocolError(f"party {self.name} has taken its seat in this run already")
+            # Guards and counts of sums begin with a view.
+            raise ProtocolError(f"party {self.name} has taken its view in this run already")
         self._bias = number(message, "bias_value") if "bias_value" in message else None
-        seat = self._matching.sit(message)
-        self._announcing.check_parties(seat.n_parties)
-        self._consent.check_seat(seat)
+        view = self._matching.sit(message)
+        self._announcing.check_parties(view.n_parties)
+        self._consent.check_seat(view)
         self._scaling = self._half = self._table = None
-        reply = self._matching.make_seeds(message, alone=self._consent.alone(seat.n_parties))
+        reply = self._matching.make_seeds(message, alone=self._consent.alone(view.n_parties))
         # Without a ledger, sums that nothing hides need no counting: simulations of thousands.
         if self._account is not None or self._cipher.name != "plain":
-            self.tally = count_sums(self._cipher, seat)
+            self.sum_counter = count_sums(self._cipher, view)
         if self._account is not None:
-            self._account.open(seat, self._matching.ids, self.tally)
-            who = attendance(seat, self._tiles)
+            self._account.open(view, self._matching.ids, self.sum_counter)
+            who = attendance(view, self._tiles)
             self._account.attend(who, self._consent.check_change)
         return reply
 
@@ -253,8 +253,8 @@ class Party:
             self._account.close()
 
     @property
-    def seat(self) -> Seat:
-        return self._matching.seat
+    def view(self) -> PartyView:
+        return self._matching.view
 
     # ── scaling ───────────────────────────────────────────────────────────────────────────
 
@@ -263,7 +263,7 @@ class Party:
         if self._scaling is None:
             blocks = [t.block for t in self._tiles]
             self._scaling = ScalingParty(
-                self.seat,
+                self.view,
                 blocks,
                 self._bias,
                 self._cipher,
@@ -274,7 +274,7 @@ class Party:
     def _finish_scaling(self, message: Message) -> Message:
         self._scaler.finish(message)
         scaled = []
-        for tile, columns in zip(self._tiles, self.seat.tile_columns, strict=True):
+        for tile, columns in zip(self._tiles, self.view.tile_columns, strict=True):
             scaling = ColumnScaling(
                 tile.features, self._scaler.shift[columns], self._scaler.factor[columns]
             )
@@ -304,16 +304,16 @@ class Party:
         if self._half is not None:
             raise ProtocolError(f"party {self.name} has started in this run already")
         settings = Settings.from_json(text(message, "settings"))
-        self._consent.check(settings, self.seat)
+        self._consent.check(settings, self.view)
         table = self.table() if self._table is None else self._table
         unit, label = number(message, "unit"), number(message, "label")
         loss, lam = settings.make_loss(), number(message, "lam")
-        ground = Ground(
-            self.seat,
+        context = PartyContext(
+            self.view,
             table,
             self._labels(),
             self._cipher,
-            Bounds.of(loss, lam, self.seat.row_holders, unit, label),
+            Bounds.of(loss, lam, self.view.row_holders, unit, label),
             contributors=1 if self._terms.allow_pairs else self._terms.min_contributors,
             folds=self._folds(settings) if settings.folds else None,
             start=None if self._model is None else self._start_from(self._model),
@@ -322,42 +322,42 @@ class Party:
         if self._account is not None:
             self._account.solver = settings.solver
         self._settings = settings
-        self._half = algorithm_of(settings.solver).party(ground, settings)
+        self._half = algorithm_of(settings.solver).party(context, settings)
         self._answers = self._half.phases()
         return {}
 
     def _start_from(self, model: Model) -> Floats:
         """The weights of this party's columns in a model, in the units it was trained in."""
-        seat, known = self.seat, len(model.coef)
+        view, known = self.view, len(model.coef)
         classes = 1 if self._classes is None or len(self._classes) == 2 else len(self._classes)
         if known != classes:
             raise ConfigError(
                 f"the model to start from has weights for {known} class(es), but this problem has "
                 f"{classes}; start without it"
             )
-        start = np.zeros((seat.n_columns, classes))
-        for tile, columns in zip(self._tiles, seat.tile_columns, strict=True):
+        start = np.zeros((view.n_columns, classes))
+        for tile, columns in zip(self._tiles, view.tile_columns, strict=True):
             start[columns] = model.trained_weights(tile.features)
-        if seat.bias_slot >= 0 and self._bias:
-            start[seat.bias_slot] = model.centre_score / self._bias
+        if view.bias_slot >= 0 and self._bias:
+            start[view.bias_slot] = model.centre_score / self._bias
         return start
 
     def _folds(self, settings: Settings) -> NDArray[np.int8]:
         """The fold of every local row."""
-        folds = np.zeros(self.seat.n_rows, np.int8)
-        for ids, rows in zip(self._matching.ids, self.seat.tile_rows, strict=True):
+        folds = np.zeros(self.view.n_rows, np.int8)
+        for ids, rows in zip(self._matching.ids, self.view.tile_rows, strict=True):
             held = rows >= 0
             folds[rows[held]] = folds_of(ids[held], settings.folds, settings.seed)
         return folds
 
     def table(self) -> LocalTable:
-        """The cells of this party, arranged for its seat."""
-        return build_table(self.seat, [t.block for t in self._tiles], self._bias)
+        """The cells of this party, arranged for its view."""
+        return build_table(self.view, [t.block for t in self._tiles], self._bias)
 
     def _labels(self) -> Floats:
         """Targets per local row: the response, ±1, or a column of ±1 per class."""
-        target = np.full(self.seat.n_rows, np.nan)
-        for rows, values in zip(self.seat.tile_rows, self._targets, strict=True):
+        target = np.full(self.view.n_rows, np.nan)
+        for rows, values in zip(self.view.tile_rows, self._targets, strict=True):
             known = (rows >= 0) & ~np.isnan(values)
             target[rows[known]] = values[known]
         if self._classes is None:
@@ -372,7 +372,7 @@ class Party:
     def units(self) -> ColumnScaling:
         """How its cells become those that it trains on."""
         names = self._names()
-        columns = np.arange(self.seat.n_columns) != self.seat.bias_slot
+        columns = np.arange(self.view.n_columns) != self.view.bias_slot
         if self._scaling is None:
             zeros = np.zeros(int(columns.sum()))
             return ColumnScaling(names[columns], zeros, zeros + 1.0)
@@ -387,8 +387,8 @@ class Party:
 
     def _names(self) -> NDArray[np.object_]:
         """Names of its columns."""
-        names = np.full(self.seat.n_columns, INTERCEPT, dtype=object)
-        for tile, columns in zip(self._tiles, self.seat.tile_columns, strict=True):
+        names = np.full(self.view.n_columns, INTERCEPT, dtype=object)
+        for tile, columns in zip(self._tiles, self.view.tile_columns, strict=True):
             names[columns] = tile.features
         return names
 
@@ -405,7 +405,7 @@ class Party:
     def _take_model(self, message: Message) -> Message:
         if self._settings is None:
             raise ProtocolError(f"party {self.name} has not trained; it takes no model")
-        whole = None if "everything" in message else self.seat.n_parties
+        whole = None if "everything" in message else self.view.n_parties
         self._release.take(message, self._settings, self._classes, whole)
         return {}
 
@@ -417,26 +417,26 @@ class Party:
         """
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not trained; nothing to release")
-        w, seat = self._half.weights(model), self.seat
+        w, view = self._half.weights(model), self.view
         scaler = self._scaling
-        shift = scaler.shift if scaler is not None else np.zeros(seat.n_columns)
-        factor = scaler.factor if scaler is not None else np.ones(seat.n_columns)
+        shift = scaler.shift if scaler is not None else np.zeros(view.n_columns)
+        factor = scaler.factor if scaler is not None else np.ones(view.n_columns)
         columns = self._columns_in_order()
         if not everything:
-            columns = columns[seat.owned[columns]]
+            columns = columns[view.owned[columns]]
         slice_: Message = {
             "names": self._names()[columns].astype(str),
             "weights": w[columns],
             "shift": shift[columns],
             "factor": factor[columns],
             "row_factor": float(scaler.row_factor) if scaler is not None else 1.0,
-            "constant": columns == seat.bias_slot,
+            "constant": columns == view.bias_slot,
         }
         return slice_ if self._bias is None else {**slice_, "bias_value": float(self._bias)}
 
     def _columns_in_order(self) -> NDArray[np.int64]:
         """All its columns as its files first name them, the constant one last."""
-        slots: list[NDArray[Any]] = [*self.seat.tile_columns, np.arange(self.seat.n_columns)]
+        slots: list[NDArray[Any]] = [*self.view.tile_columns, np.arange(self.view.n_columns)]
         return np.asarray(pd.unique(np.concatenate(slots)), np.int64)
 
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
@@ -446,13 +446,13 @@ class Party:
             raise ProtocolError(f"party {self.name} has not started; nothing to save")
         self._half.settle(integer(message, "ack"))
         state, keys = self._half.state(), self._keyring.state()
-        self._shelf.put(integer(message, "iteration"), state, keys, self._content)
+        self._checkpoints.put(integer(message, "iteration"), state, keys, self._content)
         return {}
 
     @cached_property
     def _content(self) -> NDArray[np.uint8]:
         """A hash of all that this party trains on, to know it again."""
-        digest = blake2b(f"{self.seat.overlap} {self._bias!r}".encode())
+        digest = blake2b(f"{self.view.overlap} {self._bias!r}".encode())
         for tile, target in zip(self._tiles, self._targets, strict=True):
             add_tile(digest.update, tile)
             digest.update(np.ascontiguousarray(target).tobytes())
@@ -461,13 +461,13 @@ class Party:
     def _restore(self, message: Message) -> Message:
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not started; nothing to restore")
-        state, keys = self._shelf.take(integer(message, "iteration"), self._content)
+        state, keys = self._checkpoints.take(integer(message, "iteration"), self._content)
         epoch = integer(message, "epoch")
-        self._shelf.raise_epoch(int(keys["key"]), epoch)
+        self._checkpoints.raise_epoch(int(keys["key"]), epoch)
         self._keyring.restore(keys, epoch)
         self._half.restore(state, message)
         return {}
 
     def _forget(self, message: Message) -> Message:
-        self._shelf.forget_before(integer(message, "iteration"))
+        self._checkpoints.forget_before(integer(message, "iteration"))
         return {}

@@ -15,7 +15,7 @@ from weft.storage.files import StorageError, load_arrays, replacing, save_arrays
 Arrays = dict[str, NDArray[Any]]
 
 
-class Shelf:
+class PartyCheckpoints:
     """Where one party keeps its state, under the numbers of iterations.
 
     Parameters

@@ -12,7 +12,7 @@ from weft.sums.scaling import Rule
 
 
 @dataclass(frozen=True)
-class Preparation:
+class Preprocessing:
     """How the parties' tables become one problem.
 
     Attributes

@@ -33,7 +33,7 @@ _SLACK = 1.0 + 1e-9
 _BLOCK = 32
 
 
-class Batches:
+class MinBatch:
     """The atoms of one party whose changes count.
 
     Parameters
@@ -77,7 +77,7 @@ class Batches:
         return held
 
 
-class SeenBatches(Batches):
+class SeenBatches(MinBatch):
     """Atoms whose sums others keep: no two of them may differ in too few samples.
 
     Of every vector a byte per sample is kept, in which values that differ look the same once in

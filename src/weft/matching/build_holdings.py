@@ -1,4 +1,4 @@
-"""From the parties' tokens to the roster: cohorts, roles, and what does not fit together."""
+"""From the parties' tokens to the holding_map: cohorts, roles, and what does not fit together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, Ints, build_axis, ranges
-from weft.matching.holding_map import Overlap, Roster
+from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.near_duplicate_ids import count_mismatches
 
 #: Token of the constant column; real tokens meet it with probability 2^-64.
@@ -32,7 +32,7 @@ class Holding:
     loose: NDArray[np.uint64]
 
 
-def build_roster(
+def build_holdings(
     parties: Sequence[str],
     holdings: Sequence[Holding],
     *,
@@ -40,7 +40,7 @@ def build_roster(
     bias: bool = False,
     confirm_separate_ids: bool = False,
     terms: Terms = OPEN,
-) -> Roster:
+) -> HoldingMap:
     """Match the parties' tokens into cohorts and hand out the roles.
 
     Samples of exposed cohorts that are smaller than the terms' ``min_batch`` are left out.
@@ -81,7 +81,7 @@ def build_roster(
         None,
         len(parties),
     )
-    roster = Roster(
+    holding_map = HoldingMap(
         parties=tuple(parties),
         rows=rows,
         columns=axis,
@@ -97,29 +97,29 @@ def build_roster(
             [holding.loose for holding in holdings],
         ),
     )
-    small = roster.exposed & (rows.sizes < terms.min_batch)
+    small = holding_map.exposed & (rows.sizes < terms.min_batch)
     if not small.any():
-        return roster
-    return _without(roster, small, holdings, confirm_separate_ids)
+        return holding_map
+    return _without(holding_map, small, holdings, confirm_separate_ids)
 
 
 def _without(
-    roster: Roster, small: NDArray[np.bool_], holdings: Sequence[Holding], separate: bool
-) -> Roster:
-    """The roster without the samples of some cohorts."""
-    rows = roster.rows
+    holding_map: HoldingMap, small: NDArray[np.bool_], holdings: Sequence[Holding], separate: bool
+) -> HoldingMap:
+    """The holding_map without the samples of some cohorts."""
+    rows = holding_map.rows
     count = int(rows.sizes[small].sum())
     if small.all():
         raise DataError(
             f"all groups of samples that the same parties hold are smaller than min_batch = "
-            f"{roster.terms.min_batch}; lower it, or bring more samples"
+            f"{holding_map.terms.min_batch}; lower it, or bring more samples"
         )
-    for number, name in enumerate(roster.parties):
+    for number, name in enumerate(holding_map.parties):
         if small[rows.cohorts[number]].all():
             raise DataError(
                 f"party {name} has samples only in groups smaller than min_batch = "
-                f"{roster.terms.min_batch} that the same parties hold; bring more, or leave the "
-                "party out"
+                f"{holding_map.terms.min_batch} that the same parties hold; bring more, or leave "
+                "the party out"
             )
     cohorts = iter(rows.tile_cohorts)
     kept = []
@@ -129,13 +129,13 @@ def _without(
             mine = next(cohorts)
             labelled.append(tile & (mine >= 0) & ~small[mine])
         kept.append(replace(holding, labelled=tuple(labelled)))
-    smaller = build_roster(
-        roster.parties,
+    smaller = build_holdings(
+        holding_map.parties,
         kept,
-        overlap=roster.overlap,
-        bias=roster.bias_slot >= 0,
+        overlap=holding_map.overlap,
+        bias=holding_map.bias_slot >= 0,
         confirm_separate_ids=separate,
-        terms=roster.terms,
+        terms=holding_map.terms,
     )
     return replace(smaller, small=smaller.small + count)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.crypto.pads.pad_record import Holders
 from weft.errors import ProtocolError
 from weft.matching.cohorts import Axis
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol.message import Message, array
 
 Ints = NDArray[np.int64]
@@ -61,17 +61,17 @@ class _Gifts:
 
 
 def ask_for_seeds(
-    roster: Roster, messages: Mapping[str, Message], keys: Sequence[bytes], *, places: bool
+    holdings: HoldingMap, messages: Mapping[str, Message], keys: Sequence[bytes], *, places: bool
 ) -> None:
     """Write into the seats what every party shall make and give.
 
     With ``places`` also where its cohorts lie among all slots, which only ciphers that mix
     cohorts in a chunk must know.
     """
-    parties = roster.parties
+    parties = holdings.parties
     gifts = {
-        "rows": _Gifts(roster.rows, len(parties)),
-        "columns": _Gifts(roster.columns, len(parties)),
+        "rows": _Gifts(holdings.rows, len(parties)),
+        "columns": _Gifts(holdings.columns, len(parties)),
     }
     for number, party in enumerate(parties):
         message = messages[party]

@@ -12,9 +12,9 @@ from weft.crypto import Adder
 from weft.crypto.primitives.hash_tree import ways
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
-from weft.matching.build_holdings import Holding, LabelConflict, build_roster
+from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
 from weft.matching.cohort_seeds import ask_for_seeds, deliver
-from weft.matching.holding_map import Overlap, Roster
+from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.oprf_relay import tokens_through_holders
 from weft.protocol import Channel, Message
 from weft.protocol.message import Value, array, integer, text
@@ -33,8 +33,8 @@ def meet(
     matching: Matching = "hmac",
     holders: Sequence[str] | None = None,
     run: bytes | None = None,
-) -> Roster:
-    """Coordinator: collect tokens, build the roster, tell every party its seat, carry boxes.
+) -> HoldingMap:
+    """Coordinator: collect tokens, build the holdings, tell every party its view, carry boxes.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def meet(
     answered = _tokens(channel, classes, matching, holders, run or token_bytes(16))
     check_secrets(answered)
     try:
-        roster = build_roster(
+        holdings = build_holdings(
             parties,
             [_holding(party, answered[party]) for party in parties],
             overlap=overlap,
@@ -71,17 +71,17 @@ def meet(
         raise DataError(_told(channel, conflict)) from None
     seats = {}
     for number, party in enumerate(parties):
-        seats[party] = roster.seat(number, follow_draws=follow_draws).to_message()
+        seats[party] = holdings.view(number, follow_draws=follow_draws).to_message()
         if bias is not None:
             seats[party]["bias_value"] = bias
     keys = [_bytes(party, answered[party], "public", 64) for party in parties]
     nonces = [_bytes(party, answered[party], "nonce", 16) for party in parties]
     cards = [key + nonce for key, nonce in zip(keys, nonces, strict=True)]
     if adder.linked:
-        ask_for_seeds(roster, seats, cards, places=adder.whole)
+        ask_for_seeds(holdings, seats, cards, places=adder.whole)
         for party, way in zip(parties, ways(nonces), strict=True):
             seats[party]["way"] = way
-    replies = channel.ask("match.seat", seats).insist("seating")
+    replies = channel.ask("match.view", seats).insist("seating")
     public = replies[parties[0]].get("shared.public", b"")
     adder.meet(parties, cards, _key(replies), public if isinstance(public, bytes) else b"")
     boxes: dict[str, Message] = {party: {} for party in parties}
@@ -89,7 +89,7 @@ def meet(
         boxes = deliver(parties, seats, replies)
     # Asked under every cipher, so that a run takes the same round trips.
     channel.ask("match.keys", boxes).insist("handing out keys")
-    return roster
+    return holdings
 
 
 def _tokens(

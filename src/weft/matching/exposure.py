@@ -14,67 +14,67 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from weft.matching.holding_map import Roster
+    from weft.matching.holding_map import HoldingMap
 
 Ints = NDArray[np.int64]
 
 
-def exposed_rows(roster: Roster) -> NDArray[np.bool_]:
+def exposed_rows(holdings: HoldingMap) -> NDArray[np.bool_]:
     """Per row cohort, whether its samples enter a feature sum that somebody sees who lacks them.
 
     Where a party holds several tiles, cells that two of them have could stand for two holders;
     then every cohort with a cell in a shared column counts as exposed.
     """
-    columns = roster.columns
+    columns = holdings.columns
     shared = np.flatnonzero(columns.shared_cohort)
-    if roster.bias_slot >= 0 and len(np.unique(roster.bias_owner)) > 1:
+    if holdings.bias_slot >= 0 and len(np.unique(holdings.bias_owner)) > 1:
         # Everybody's samples have a part in the constant column's sum.
-        return np.ones(len(roster.rows.sizes), bool)
-    exposed = np.zeros(len(roster.rows.sizes), bool)
+        return np.ones(len(holdings.rows.sizes), bool)
+    exposed = np.zeros(len(holdings.rows.sizes), bool)
     if not len(shared):
         return exposed
-    cells = (roster.row_tiles @ roster.column_tiles[shared].T).tocoo()
+    cells = (holdings.row_tiles @ holdings.column_tiles[shared].T).tocoo()
     holders = columns.holders.lengths[shared][cells.col]
-    tiles = np.bincount(roster.tile_party[: len(roster.rows.tile_cohorts)])
+    tiles = np.bincount(holdings.tile_party[: len(holdings.rows.tile_cohorts)])
     seen = cells.data < holders if tiles.max(initial=1) == 1 else np.ones(len(cells.data), bool)
     exposed[cells.row[seen & (cells.data > 0)]] = True
     return exposed
 
 
-def foreign_columns(roster: Roster) -> Ints:
+def foreign_columns(holdings: HoldingMap) -> Ints:
     """Per (row cohort, holder) pair of ``rows.holders``, how many columns the others add.
 
     The constant column is nobody's secret and does not count. A column that the holder has too
     tells it nothing, unless cells are additive shares, of which everybody's is its own.
     """
-    rows = roster.rows
-    sizes = roster.columns.sizes.astype(np.int64)
-    if roster.bias_slot >= 0:
+    rows = holdings.rows
+    sizes = holdings.columns.sizes.astype(np.int64)
+    if holdings.bias_slot >= 0:
         sizes = sizes.copy()
-        sizes[np.searchsorted(roster.columns.start, roster.bias_slot, side="right") - 1] -= 1
-    held = sp.csr_array(roster.row_tiles @ roster.column_tiles.T)
+        sizes[np.searchsorted(holdings.columns.start, holdings.bias_slot, side="right") - 1] -= 1
+    held = sp.csr_array(holdings.row_tiles @ holdings.column_tiles.T)
     cohort = np.repeat(np.arange(len(rows.sizes)), rows.tiles.lengths)
-    party = roster.tile_party[rows.tiles.values]
+    party = holdings.tile_party[rows.tiles.values]
     pair = np.repeat(np.arange(len(rows.sizes)), rows.holders.lengths)
-    parties = len(roster.parties)
+    parties = len(holdings.parties)
     place = np.searchsorted(pair * parties + rows.holders.values, cohort * parties + party)
     ones = np.ones(len(place), np.int32)
-    shape = (len(pair), roster.row_tiles.shape[1])
+    shape = (len(pair), holdings.row_tiles.shape[1])
     tiles = sp.csr_array((ones, (place, rows.tiles.values)), shape=shape)
-    own = sp.csr_array(tiles @ roster.column_tiles.T)
-    if roster.overlap == "sum":
+    own = sp.csr_array(tiles @ holdings.column_tiles.T)
+    if holdings.overlap == "sum":
         foreign: Ints = (held[pair] - own > 0) @ sizes
     else:
         foreign = (held > 0)[pair] @ sizes - (own > 0) @ sizes
     return foreign.astype(np.int64)
 
 
-def fewest_foreign(roster: Roster, party: int) -> Ints:
+def fewest_foreign(holdings: HoldingMap, party: int) -> Ints:
     """Per cohort of a party, the fewest columns that are foreign to another holder.
 
     Holders that have all columns themselves learn nothing; zero where there are no others.
     """
-    rows, foreign = roster.rows, roster.foreign
+    rows, foreign = holdings.rows, holdings.foreign
     fewest = np.zeros(len(rows.cohorts[party]), np.int64)
     for place, cohort in enumerate(rows.cohorts[party].tolist()):
         begin, end = rows.holders.start[cohort : cohort + 2].tolist()
@@ -83,22 +83,22 @@ def fewest_foreign(roster: Roster, party: int) -> Ints:
     return fewest
 
 
-def crossed_rows(roster: Roster) -> NDArray[np.bool_]:
+def crossed_rows(holdings: HoldingMap) -> NDArray[np.bool_]:
     """Per row cohort, whether a party has the samples and a feature of theirs, but not the cells.
 
     It knows the feature's weight and the samples' sums: the cells follow. A party with one tile
     has every cell of its samples and features.
     """
-    rows, columns = roster.rows, roster.columns
+    rows, columns = holdings.rows, holdings.columns
     crossed = np.zeros(len(rows.sizes), bool)
-    tiles = roster.tile_party[: len(rows.tile_cohorts)]
+    tiles = holdings.tile_party[: len(rows.tile_cohorts)]
     held = None
     for party in np.flatnonzero(np.bincount(tiles) > 1).tolist():
         if held is None:
-            held = roster.row_tiles @ roster.column_tiles.T
+            held = holdings.row_tiles @ holdings.column_tiles.T
         mine, features = rows.cohorts[party], columns.cohorts[party]
-        own = np.flatnonzero(roster.tile_party == party)
-        cells = roster.row_tiles[mine][:, own] @ roster.column_tiles[features][:, own].T
+        own = np.flatnonzero(holdings.tile_party == party)
+        cells = holdings.row_tiles[mine][:, own] @ holdings.column_tiles[features][:, own].T
         foreign = (held[mine][:, features].toarray() > 0) & (cells.toarray() == 0)
         crossed[mine] |= foreign.any(axis=1)
     return crossed

@@ -1,4 +1,4 @@
-"""The roster: who holds what, as far as the coordinator may know."""
+"""The holdings: who holds what, as far as the coordinator may know."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, Ints, ranges
 from weft.matching.exposure import crossed_rows, exposed_rows, fewest_foreign, foreign_columns
 from weft.matching.near_duplicate_ids import Mismatches
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 
 Overlap = Literal["mean", "first", "sum"]
 
 
 @dataclass(frozen=True)
-class Roster:
+class HoldingMap:
     """Row and column cohorts of a federation, and the roles in them.
 
     Attributes
@@ -170,7 +170,7 @@ class Roster:
         columns = self.column_tiles[self.columns.cohorts[party]][:, :tile]
         return np.asarray((rows @ columns.T).toarray() == 0)
 
-    def seat(self, party: int, *, follow_draws: bool = True) -> Seat:
+    def view(self, party: int, *, follow_draws: bool = True) -> PartyView:
         """What one party is told: its own slots and its roles.
 
         With ``follow_draws`` also how many samples each other label holder of its cohorts draws
@@ -187,7 +187,7 @@ class Roster:
         if holders is not None and self.overlap == "first":
             owned_cells = tuple(self.cells_owned(party, t) for t in tiles.tolist())
         column_cohorts = columns.cohorts[party]
-        return Seat(
+        return PartyView(
             party=party,
             n_parties=len(self.parties),
             label_parties=len(self.label_parties),

@@ -23,7 +23,7 @@ from weft.crypto.authenticated_messages import LetterError, read_letter, write_l
 from weft.crypto.keyring import Keys
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import WIDTH, GroupError, scalars_of
-from weft.crypto.randomness_log import Draws
+from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.secrets import PublicIdentity
 from weft.errors import ProtocolError
 from weft.matching.oprf_relay import pack, unpack
@@ -93,7 +93,7 @@ class Oblivious:
         run: bytes,
         rows: int,
         known: Mapping[str, Known] | None,
-        draws: Draws,
+        draws: RandomnessLog,
     ) -> None:
         self._keys, self._run, self._known, self._draws = keys, run, known, draws
         self._key: OprfKey = matching_key(keys.identity)

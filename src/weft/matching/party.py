@@ -1,4 +1,4 @@
-"""A party's half of matching: tokens out, a seat in. Training and prediction share it."""
+"""A party's half of matching: tokens out, a view in. Training and prediction share it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.crypto.keyring import AXES, Keyring, Keys
-from weft.crypto.randomness_log import Draws
+from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.secrets import Secret
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
@@ -23,7 +23,7 @@ from weft.matching.id_normalization import (
     normal_ids,
 )
 from weft.matching.oprf_party import Known, Oblivious
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.matching.slot_order import take_places
 from weft.matching.tokens import Tokens, label_tokens, tokens_of
 from weft.protocol.message import Message, array, binary, text
@@ -92,10 +92,10 @@ class MatchingParty:
         targets: Callable[[Message], Sequence[Floats]] | None = None,
         accept: Callable[[Matching], None] | None = None,
         known: Mapping[str, Known] | None = None,
-        draws: Draws | None = None,
+        draws: RandomnessLog | None = None,
     ) -> None:
         self._name, self._keys, self._keyring = name, keys, keyring
-        self._draws = Draws() if draws is None else draws
+        self._draws = RandomnessLog() if draws is None else draws
         self._targets, self._accept, self._known = targets, accept, known
         self._sources = [tile.source or "its tile" for tile in tiles]
         self.ids = [normal_ids(tile.ids) for tile in tiles]
@@ -110,7 +110,7 @@ class MatchingParty:
         self._sent: _Sent | None = None
         self._complained = False
         self._makers: dict[str, NDArray[np.int32]] = {}
-        self._seat: Seat | None = None
+        self._view: PartyView | None = None
         self.phases: dict[str, Callable[[Message], Message]] = {
             "match.hello": self._hello,
             "match.ask": self._ask,
@@ -122,15 +122,15 @@ class MatchingParty:
 
     @property
     def seated(self) -> bool:
-        """Whether it has a seat."""
-        return self._seat is not None
+        """Whether it has a view."""
+        return self._view is not None
 
     @property
-    def seat(self) -> Seat:
+    def view(self) -> PartyView:
         """What matching gave."""
-        if self._seat is None:
-            raise ProtocolError(f"party {self._name} has no seat yet; matching comes first")
-        return self._seat
+        if self._view is None:
+            raise ProtocolError(f"party {self._name} has no view yet; matching comes first")
+        return self._view
 
     # ── through key holders ───────────────────────────────────────────────────────────────
 
@@ -212,25 +212,25 @@ class MatchingParty:
             shown.append(f"row{'s' * (len(rows) > 1)} {named}{more} of {self._sources[tile]}")
         raise DataError(" and ".join(shown))
 
-    # ── seat and keys ─────────────────────────────────────────────────────────────────────
+    # ── view and keys ─────────────────────────────────────────────────────────────────────
 
-    def sit(self, message: Message) -> Seat:
-        """Take the seat; what it allows is for the caller to check."""
+    def sit(self, message: Message) -> PartyView:
+        """Take the view; what it allows is for the caller to check."""
         if self._sent is None:
             raise ProtocolError(f"party {self._name} has sent no tokens yet; they come first")
-        told = Seat.from_message(message)
+        told = PartyView.from_message(message)
         sent = self._sent
-        self._seat = take_places(told, self.ids, self.features, sent.rows, sent.columns)
-        return self._seat
+        self._view = take_places(told, self.ids, self.features, sent.rows, sent.columns)
+        return self._view
 
     def make_seeds(self, message: Message, *, alone: bool = False) -> Message:
         """Make the seeds that fall to this party, sealed to the other holders.
 
         ``alone`` says that there are no other parties, as far as this one can know.
         """
-        seat = self.seat
+        view = self.view
         boxes = self._keyring.make(
-            message, seat.party, seat.shared_rows, seat.shared_columns, alone=alone
+            message, view.party, view.shared_rows, view.shared_columns, alone=alone
         )
         self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
         return {**boxes, "key": self._keyring.cipher.key}

@@ -1,4 +1,4 @@
-"""A party's seat in the federation: its own slots and roles, and nothing foreign."""
+"""A party's view in the federation: its own slots and roles, and nothing foreign."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = ("tile_rows", "tile_columns")
 
 
 @dataclass(frozen=True)
-class Seat:
+class PartyView:
     """What a party learns from matching.
 
     Rows and columns have local slots; the shared ones come first. Cohorts are listed in the
@@ -35,7 +35,7 @@ class Seat:
         The most parties that hold one sample, one feature, in the whole federation.
     tile_row_cohorts, tile_column_cohorts
         Per tile: for each token, in the order in which the party sent them, the position of its
-        cohort in this seat (−1: sample left out).
+        cohort in this view (−1: sample left out).
     owned
         Per local column: whether this party counts its weight in ‖w‖².
     cell_holders
@@ -123,7 +123,7 @@ class Seat:
 
     @cached_property
     def row_cohort(self) -> NDArray[np.int32]:
-        """Per local row, the position of its cohort in this seat."""
+        """Per local row, the position of its cohort in this view."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes).astype(np.int32)
 
     @cached_property
@@ -152,7 +152,7 @@ class Seat:
         return message
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Value]) -> Seat:
+    def from_message(cls, message: Mapping[str, Value]) -> PartyView:
         """The inverse of :meth:`to_message`."""
         values: dict[str, object] = {}
         for field in fields(cls):

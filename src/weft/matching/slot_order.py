@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 
 Ints = NDArray[np.int64]
 Names = NDArray[np.object_]
@@ -31,13 +31,13 @@ _KEY = "weft slot order."
 
 
 def take_places(
-    seat: Seat,
+    view: PartyView,
     ids: Sequence[Names],
     features: Sequence[Names],
     row_orders: Sequence[Ints],
     column_orders: Sequence[Ints],
-) -> Seat:
-    """A seat with the local slots of a party's rows and columns.
+) -> PartyView:
+    """A view with the local slots of a party's rows and columns.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ def take_places(
     row_orders, column_orders
         Per tile, the order in which their tokens were sent.
     """
-    columns = np.bincount(seat.column_cohort) if len(seat.column_cohort) else np.zeros(0, np.int64)
+    columns = np.bincount(view.column_cohort) if len(view.column_cohort) else np.zeros(0, np.int64)
     column_starts: Ints = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
     return replace(
-        seat,
-        tile_rows=_slots(_hashes(ids), row_orders, seat.tile_row_cohorts, seat.cohort_start),
+        view,
+        tile_rows=_slots(_hashes(ids), row_orders, view.tile_row_cohorts, view.cohort_start),
         tile_columns=_slots(
-            _ranks(features), column_orders, seat.tile_column_cohorts, column_starts
+            _ranks(features), column_orders, view.tile_column_cohorts, column_starts
         ),
     )
 
@@ -66,7 +66,7 @@ def _slots(
     """Local slots, cohort by cohort and in each by ``keys``, which equal names have in common."""
     lengths = [len(order) for order in orders]
     if [len(part) for part in cohorts] != lengths:
-        raise ProtocolError("the seat is for other tiles than those whose tokens were sent")
+        raise ProtocolError("the view is for other tiles than those whose tokens were sent")
     cohort = np.empty(sum(lengths), np.int64)
     ends = np.cumsum(lengths)
     for order, part, end in zip(orders, cohorts, ends.tolist(), strict=True):
@@ -81,11 +81,11 @@ def _slots(
     new[1:] = (held[1:] != held[:-1]) | (key[1:] != key[:-1])
     count = len(starts) - 1
     if len(held) and int(held.max()) >= count:
-        raise ProtocolError("the seat names a cohort that it does not describe")
+        raise ProtocolError("the view names a cohort that it does not describe")
     sizes = np.bincount(held[new], minlength=count)
     # The constant column is a cohort without a token.
     if ((sizes != np.diff(starts)) & (sizes > 0)).any():
-        raise ProtocolError("the seat's cohorts have other sizes than the tokens in them")
+        raise ProtocolError("the view's cohorts have other sizes than the tokens in them")
     before = np.cumsum(sizes) - sizes
     slots = np.full(len(cohort), -1, np.int32)
     slots[entry] = np.cumsum(new) - 1 + (starts[:-1] - before)[held]

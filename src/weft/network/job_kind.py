@@ -62,7 +62,7 @@ class _Linear:
         from weft.network.results_parcel import write_parcel
 
         task = self._task
-        outcome = coordinate(channel, task.preparation, task.settings, run=run, progress=tell)
+        outcome = coordinate(channel, task.preprocessing, task.settings, run=run, progress=tell)
         return _Finished(outcome, outcome.result.notes, task, write_parcel)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from weft.config.site_policy_file import read_policy
 from weft.crypto.keys import PartyKeys, load_keys, read_public
-from weft.crypto.randomness_log import Draws
+from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.secrets import PublicIdentity
 from weft.data.labels import two_classes
 from weft.data.tile import MissingPolicy, Tile, settle_missing
@@ -78,13 +78,13 @@ class Member:
     ) -> Party:
         consent.check_limits(task.settings)
         consent.check_cipher(task.settings.cipher)
-        consent.check_matching(task.preparation.matching)
+        consent.check_matching(task.preprocessing.matching)
         tiles = self.tiles
         if task.positive is not None:
             tiles = tuple(two_classes(tile, task.positive) for tile in tiles)
         return Party(
             self.name,
-            self._settled(tiles, task.preparation.missing),
+            self._settled(tiles, task.preprocessing.missing),
             keys=self.keys,
             cipher=task.settings.cipher,
             consent=consent,
@@ -107,7 +107,9 @@ class Member:
 
         tiles = self._settled(self.tiles, task.missing)
         digits = network_digits(self.device)
-        insist_on_origin(Draws(memory), tiles, self.keys, settings.cipher, consent, digits=digits)
+        insist_on_origin(
+            RandomnessLog(memory), tiles, self.keys, settings.cipher, consent, digits=digits
+        )
         return NeuralParty(
             self.name,
             TableSource(self.name, tiles),

@@ -46,7 +46,7 @@ def linear_task(config: Config, connected: Sequence[str]) -> LinearTask:
         name=config.name,
         parties=_parties(config, connected),
         settings=config.settings,
-        preparation=config.preparation(),
+        preprocessing=config.preprocessing(),
         terms=config.terms,
         positive=None if positive is None else tuple(positive),
         setup=config.network.setup,

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.neural.settings import NeuralSettings
 from weft.protocol import Message
@@ -76,7 +76,7 @@ class LinearTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     """
 
     settings: Settings
-    preparation: Preparation
+    preprocessing: Preprocessing
     positive: tuple[str | float, ...] | None = None
 
     @property

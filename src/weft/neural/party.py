@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.keyring import Keyring, Keys
-from weft.crypto.randomness_log import Draws, Memory
+from weft.crypto.randomness_log import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.federation.setup.party import AnnouncingParty
 from weft.matching.tokens import encode_labels
@@ -94,7 +94,7 @@ class NeuralParty:
         self._consent = consent or Consent.open(name)
         self._device = device_of(device)
         self._expected, self._private = expected, private
-        self._draws = Draws(memory)
+        self._draws = RandomnessLog(memory)
         self._keyring = Keyring(keys, cipher, self._consent.terms, self._draws)
         self._cipher = self._keyring.cipher
         self._announcing = AnnouncingParty(

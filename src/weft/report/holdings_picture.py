@@ -1,6 +1,6 @@
 """Who holds which part of the table, for a picture: sizes and holders, and not one id.
 
-This is what a coordinator knows of a federation (`weft.matching.holding_map.Roster`), in a
+This is what a coordinator knows of a federation (`weft.matching.holding_map.HoldingMap`), in a
 form that a summary can keep: a line for every group of samples and of features.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.matching.cohorts import Axis, Ints, Lists
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 
 if TYPE_CHECKING:
     # A coordinator reports too, and loads no tile.
@@ -28,7 +28,7 @@ LISTED = 60
 _MOST_COLUMNS, _MOST_RUNS = 200_000, 5000
 
 
-def cohorts_of(roster: Roster) -> dict[str, Any]:
+def cohorts_of(holdings: HoldingMap) -> dict[str, Any]:
     """Groups of samples and of features with the tiles that they lie in, as plain values.
 
     ``rows`` and ``columns`` list the groups in the coordinator's order, each with its ``size`` and
@@ -38,32 +38,32 @@ def cohorts_of(roster: Roster) -> dict[str, Any]:
     what is not listed, None: nothing. ``totals`` count all groups: per party its ``samples``,
     ``features`` and ``labels``, and of the first `LISTED` with whom each ``shares`` samples.
     """
-    tiles = len(roster.rows.tile_cohorts)
-    owners = roster.tile_party[:tiles]
-    one_each = np.array_equal(owners, np.arange(len(roster.parties)))
-    rows, more_rows = _groups(roster.rows, np.arange(len(roster.rows.sizes)))
-    for group, cohort in zip(rows, _kept(roster.rows.sizes), strict=True):
-        group["labels"] = spelled(roster.rows.marked[cohort].tolist())
-    held = _without_constant(roster)
-    columns, more_columns = _groups(roster.columns, held)
+    tiles = len(holdings.rows.tile_cohorts)
+    owners = holdings.tile_party[:tiles]
+    one_each = np.array_equal(owners, np.arange(len(holdings.parties)))
+    rows, more_rows = _groups(holdings.rows, np.arange(len(holdings.rows.sizes)))
+    for group, cohort in zip(rows, _kept(holdings.rows.sizes), strict=True):
+        group["labels"] = spelled(holdings.rows.marked[cohort].tolist())
+    held = _without_constant(holdings)
+    columns, more_columns = _groups(holdings.columns, held)
     return {
         "tile_party": None if one_each else owners.tolist(),
         "rows": rows,
         "columns": columns,
         "more_rows": more_rows,
         "more_columns": more_columns,
-        "totals": _totals(roster, held),
+        "totals": _totals(holdings, held),
     }
 
 
-def _totals(roster: Roster, columns: Ints) -> dict[str, Any]:
+def _totals(holdings: HoldingMap, columns: Ints) -> dict[str, Any]:
     """What each party has in all groups, also in those that are not listed."""
-    rows, parties = roster.rows, len(roster.parties)
-    widths = np.zeros_like(roster.columns.sizes)
-    widths[columns] = roster.columns.sizes[columns]
+    rows, parties = holdings.rows, len(holdings.parties)
+    widths = np.zeros_like(holdings.columns.sizes)
+    widths[columns] = holdings.columns.sizes[columns]
     return {
         "samples": _held(rows.holders, rows.sizes, parties),
-        "features": _held(roster.columns.holders, widths, parties),
+        "features": _held(holdings.columns.holders, widths, parties),
         "labels": _held(rows.marked, rows.sizes, parties),
         "shares": [spelled(_fellows(rows, party)) for party in range(min(parties, LISTED))],
     }
@@ -84,11 +84,11 @@ def _fellows(rows: Axis, party: int) -> list[int]:
     return [other for other in found.tolist() if other != party]
 
 
-def _without_constant(roster: Roster) -> Ints:
+def _without_constant(holdings: HoldingMap) -> Ints:
     """Column cohorts but for that of the constant column, which nobody holds."""
-    cohorts = np.arange(len(roster.columns.sizes))
-    start = roster.columns.start
-    held = (start[:-1] <= roster.bias_slot) & (roster.bias_slot < start[1:])
+    cohorts = np.arange(len(holdings.columns.sizes))
+    start = holdings.columns.start
+    held = (start[:-1] <= holdings.bias_slot) & (holdings.bias_slot < start[1:])
     kept: Ints = cohorts[~held]
     return kept
 

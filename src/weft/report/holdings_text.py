@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.matching.cohorts import Axis
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 
 if TYPE_CHECKING:
     # A coordinator reports too, and loads no tile.
@@ -140,49 +140,50 @@ class Holdings:
 
 
 def describe_holdings(
-    roster: Roster, tiles: Mapping[str, Sequence[Tile]], classes: NDArray[Any] | None
+    holdings: HoldingMap, tiles: Mapping[str, Sequence[Tile]], classes: NDArray[Any] | None
 ) -> Holdings:
     """Sum up a matched federation; for the people who own it, not for its coordinator."""
-    rows, columns = roster.rows, roster.columns
-    features = roster.n_features - (roster.bias_slot >= 0)
-    held, shared = _cells(rows, columns, len(roster.tile_party))
+    rows, columns = holdings.rows, holdings.columns
+    features = holdings.n_features - (holdings.bias_slot >= 0)
+    held, shared = _cells(rows, columns, len(holdings.tile_party))
     complete = rows.holders.lengths == rows.marked.lengths
     return Holdings(
-        kind=kind_of(roster),
-        samples=roster.n_samples,
+        kind=kind_of(holdings),
+        samples=holdings.n_samples,
         features=features,
         parties=tuple(
-            _party(roster, number, name, tiles[name]) for number, name in enumerate(roster.parties)
+            _party(holdings, number, name, tiles[name])
+            for number, name in enumerate(holdings.parties)
         ),
         cohorts=tuple(rows.sizes.tolist()),
         left_out=rows.left_out,
         labelled_everywhere=int(rows.sizes[complete].sum()),
-        cells=roster.n_samples * features,
+        cells=holdings.n_samples * features,
         cells_shared=shared,
-        cells_missing=roster.n_samples * features - held,
-        mismatches=roster.mismatches,
-        overlap=roster.overlap,
+        cells_missing=holdings.n_samples * features - held,
+        mismatches=holdings.mismatches,
+        overlap=holdings.overlap,
         classes=None if classes is None else tuple(classes.tolist()),
     )
 
 
-def kind_of(roster: Roster) -> str:
+def kind_of(holdings: HoldingMap) -> str:
     """How the table is cut, in one word."""
-    if len(roster.parties) == 1:
+    if len(holdings.parties) == 1:
         return "one party"
-    if roster.horizontal:
+    if holdings.horizontal:
         return "horizontal"
-    return "vertical" if roster.vertical else "hybrid"
+    return "vertical" if holdings.vertical else "hybrid"
 
 
-def _party(roster: Roster, number: int, name: str, tiles: Sequence[Tile]) -> PartyHolding:
-    cohorts = roster.rows.cohorts[number]
-    labelled = [c for c in cohorts.tolist() if number in roster.rows.marked[c]]
+def _party(holdings: HoldingMap, number: int, name: str, tiles: Sequence[Tile]) -> PartyHolding:
+    cohorts = holdings.rows.cohorts[number]
+    labelled = [c for c in cohorts.tolist() if number in holdings.rows.marked[c]]
     return PartyHolding(
         name=name,
-        samples=int(roster.rows.sizes[cohorts].sum()),
+        samples=int(holdings.rows.sizes[cohorts].sum()),
         features=len({feature for tile in tiles for feature in tile.features.tolist()}),
-        labelled=int(roster.rows.sizes[labelled].sum()),
+        labelled=int(holdings.rows.sizes[labelled].sum()),
         cohorts=tuple(cohorts.tolist()),
     )
 

@@ -55,7 +55,7 @@ def summarise(
     command
         With which the run was started.
     """
-    result, roster, head = trained.result, trained.roster, trained.head
+    result, holdings, head = trained.result, trained.holdings, trained.head
     summary: dict[str, Any] = {
         "name": name,
         "stopped": result.stopped,
@@ -70,19 +70,19 @@ def summarise(
         "encryption": _encryption(trained, encryption),
         "accuracy": accuracy,
         "federation": {
-            "kind": kind_of(roster),
-            "parties": list(roster.parties),
-            "samples": roster.n_samples,
+            "kind": kind_of(holdings),
+            "parties": list(holdings.parties),
+            "samples": holdings.n_samples,
             "features": _features(trained),
-            "left_out": roster.rows.left_out,
-            "overlap": roster.overlap,
+            "left_out": holdings.rows.left_out,
+            "overlap": holdings.overlap,
             "recipients": head.info["recipients"],
         },
-        "cohorts": cohorts_of(roster),
+        "cohorts": cohorts_of(holdings),
         "feature_sets": feature_sets,
         "classes": head.classes,
         "settings": msgspec.to_builtins(settings),
-        "terms": msgspec.to_builtins(roster.terms),
+        "terms": msgspec.to_builtins(holdings.terms),
         "gone": list(result.gone),
         "notes": list(result.notes),
         "remarks": list(remarks),
@@ -101,8 +101,12 @@ def versions() -> dict[str, str]:
 
 def _features(trained: Outcome) -> int:
     """Features that the model has a weight for."""
-    roster = trained.roster
-    return roster.n_features - (roster.bias_slot >= 0) - lost_features(roster, trained.result.gone)
+    holdings = trained.holdings
+    return (
+        holdings.n_features
+        - (holdings.bias_slot >= 0)
+        - lost_features(holdings, trained.result.gone)
+    )
 
 
 def _path(trained: Outcome, settings: Settings) -> dict[str, Any]:

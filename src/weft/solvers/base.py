@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.certificate import Certificate
 
@@ -152,7 +152,7 @@ class PartyHalf(Protocol):
     def settle(self, ack: int) -> None: ...
 
 
-PartyFactory = Callable[[Ground, Settings], PartyHalf]
+PartyFactory = Callable[[PartyContext, Settings], PartyHalf]
 
 
 @dataclass
@@ -171,7 +171,7 @@ class Coordinator(ABC):
     def run(
         self,
         channel: Channel,
-        roster: Roster,
+        holdings: HoldingMap,
         settings: Settings,
         adder: Adder,
         *,

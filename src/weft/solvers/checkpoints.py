@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from weft.errors import ConfigError
 from weft.protocol import Message, Reading
 from weft.solvers.base import Record, Result
-from weft.solvers.run_state import Company
+from weft.solvers.run_state import RunState
 from weft.storage.files import load_arrays, replacing, save_arrays
 from weft.sums.certificate import Certificate
 
@@ -25,10 +25,10 @@ NAME = "coordinator.npz"
 EPOCH = "epoch.txt"
 
 
-def save_checkpoint(run: Company, result: Result, folder: Path, spent: Reading) -> None:
+def save_checkpoint(run: RunState, result: Result, folder: Path, spent: Reading) -> None:
     """Save all parties, then the coordinator."""
     messages: dict[str, Message] = {
-        p: {"iteration": run.iteration, "ack": run.ack[p]} for p in run.roster.parties
+        p: {"iteration": run.iteration, "ack": run.ack[p]} for p in run.holdings.parties
     }
     replies = run.channel.ask("checkpoint", messages)
     replies.stop_on_refusal()
@@ -55,10 +55,10 @@ def save_checkpoint(run: Company, result: Result, folder: Path, spent: Reading) 
     save_arrays(folder / NAME, arrays)
     _save_epoch(folder, run.adder.epoch)
     forget: Message = {"iteration": run.iteration}
-    run.channel.ask("checkpoint.forget", dict.fromkeys(run.roster.parties, forget))
+    run.channel.ask("checkpoint.forget", dict.fromkeys(run.holdings.parties, forget))
 
 
-def load_checkpoint(run: Company, result: Result, folder: Path) -> Reading:
+def load_checkpoint(run: RunState, result: Result, folder: Path) -> Reading:
     """Put coordinator and parties back to where they were; returns what the run had cost."""
     path = folder / NAME
     if not path.exists():
@@ -68,7 +68,7 @@ def load_checkpoint(run: Company, result: Result, folder: Path) -> Reading:
         head = msgspec.json.decode(arrays["head"].tobytes())
     except (KeyError, msgspec.DecodeError):
         raise ConfigError(f"{path} is no checkpoint of Weft; start without --resume") from None
-    ours = (run.settings.to_json(), list(run.roster.parties))
+    ours = (run.settings.to_json(), list(run.holdings.parties))
     if (head["settings"], list(head["ack"])) != ours:
         raise ConfigError(
             f"the checkpoint in {folder} belongs to other settings or parties; use those of the "
@@ -87,7 +87,7 @@ def load_checkpoint(run: Company, result: Result, folder: Path) -> Reading:
     result.history = msgspec.convert(head["history"], list[Record])
     adder = run.adder
     adder.epoch, adder.key, adder.public = _next_epoch(folder), head["key"], public
-    messages: dict[str, Message] = adder.open(run.roster.parties)
+    messages: dict[str, Message] = adder.open(run.holdings.parties)
     for party, message in messages.items():
         message.update({"iteration": run.iteration, "epoch": adder.epoch, **run.constants(party)})
     run.channel.ask("checkpoint.restore", messages).insist("resuming")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 
 
-class Senders:
+class CohortSpeakers:
     """Who keeps the coordinator's α current: the first of those present who move it, per cohort.
 
     Parameters
@@ -17,8 +17,8 @@ class Senders:
         Whether only the holders of labels move α, or all holders of a sample.
     """
 
-    def __init__(self, roster: Roster, *, labelled: bool) -> None:
-        movers = roster.rows.marked if labelled else roster.rows.holders
+    def __init__(self, holdings: HoldingMap, *, labelled: bool) -> None:
+        movers = holdings.rows.marked if labelled else holdings.rows.holders
         self._holder = movers.values
         self._start = movers.start[:-1]
         cohort = np.repeat(np.arange(len(movers)), movers.lengths)
@@ -27,16 +27,16 @@ class Senders:
         self._rank = np.empty(len(order), np.int64)
         self._rank[order] = np.arange(len(order))
         self._bounds = np.searchsorted(
-            self._holder[order], np.arange(len(roster.parties) + 1)
+            self._holder[order], np.arange(len(holdings.parties) + 1)
         ).tolist()
-        self._slot = {p: i for i, p in enumerate(roster.parties)}
+        self._slot = {p: i for i, p in enumerate(holdings.parties)}
         self._moved = [
             None
-            if len(roster.rows.cohorts[k]) == self._bounds[k + 1] - self._bounds[k]
+            if len(holdings.rows.cohorts[k]) == self._bounds[k + 1] - self._bounds[k]
             else np.isin(
-                roster.rows.cohorts[k], cohort[order][self._bounds[k] : self._bounds[k + 1]]
+                holdings.rows.cohorts[k], cohort[order][self._bounds[k] : self._bounds[k + 1]]
             )
-            for k in range(len(roster.parties))
+            for k in range(len(holdings.parties))
         ]
 
     def of(self, present: list[str]) -> dict[str, NDArray[np.bool_]]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.matching.cohorts import Axis
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 
 Ints = NDArray[np.int64]
 
@@ -21,13 +21,13 @@ class Contributors:
     allowed, anybody may.
     """
 
-    def __init__(self, roster: Roster) -> None:
-        self._parties = roster.parties
-        self._index = roster.index
-        terms = roster.terms
+    def __init__(self, holdings: HoldingMap) -> None:
+        self._parties = holdings.parties
+        self._index = holdings.index
+        terms = holdings.terms
         self._least = 1 if terms.allow_pairs else terms.min_contributors
-        pairs = [_pairs(axis) for axis in (roster.rows, roster.columns)]
-        cohorts = [len(axis.sizes) for axis in (roster.rows, roster.columns)]
+        pairs = [_pairs(axis) for axis in (holdings.rows, holdings.columns)]
+        cohorts = [len(axis.sizes) for axis in (holdings.rows, holdings.columns)]
         self._cohort: Ints = np.concatenate([pairs[0][0], pairs[1][0] + cohorts[0]])
         self._party: Ints = np.concatenate([pairs[0][1], pairs[1][1]])
         self._cohorts = sum(cohorts)

@@ -8,7 +8,7 @@ import math
 _BETTER = 0.99
 
 
-class Floor:
+class GuardStall:
     """Counts what ``min_batch`` holds back or spreads, and notices when nothing else goes on.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What a party's half of an algorithm stands on: its seat, its cells, its keys."""
+"""What a party's half of an algorithm stands on: its view, its cells, its keys."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Cipher
-from weft.crypto.randomness_log import Draws
-from weft.matching.party_view import Seat
+from weft.crypto.randomness_log import RandomnessLog
+from weft.matching.party_view import PartyView
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Ground:
+class PartyContext:
     """All that a party brings into a run.
 
     Attributes
@@ -34,7 +34,7 @@ class Ground:
         Remembers what a party decides by other things than messages.
     """
 
-    seat: Seat
+    view: PartyView
     table: LocalTable
     labels: Floats
     cipher: Cipher
@@ -42,4 +42,4 @@ class Ground:
     contributors: int = 1
     folds: NDArray[np.int8] | None = None
     start: Floats | None = None
-    draws: Draws = field(default_factory=Draws)
+    draws: RandomnessLog = field(default_factory=RandomnessLog)

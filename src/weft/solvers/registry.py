@@ -8,7 +8,7 @@ from difflib import get_close_matches
 import msgspec
 
 from weft.errors import ConfigError
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.declaration import Algorithm
 from weft.solvers.settings import Settings
@@ -138,21 +138,21 @@ def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
         )
 
 
-def check_cut(settings: Settings, roster: Roster) -> None:
+def check_cut(settings: Settings, holdings: HoldingMap) -> None:
     """Refuse a table that is cut in a way that the algorithm cannot train on."""
     algorithm = algorithm_of(settings.solver)
-    if settings.weigh == "parties" and roster.rows.n_shared:
+    if settings.weigh == "parties" and holdings.rows.n_shared:
         raise ConfigError(
-            f"weigh = 'parties' needs every sample at one party, but {roster.rows.n_shared} are at "
-            "several; use 'samples'"
+            f"weigh = 'parties' needs every sample at one party, but {holdings.rows.n_shared} are "
+            "at several; use 'samples'"
         )
-    rows = roster.horizontal and roster.rows.n_shared == 0
-    columns = roster.vertical and roster.columns.n_shared == 0
+    rows = holdings.horizontal and holdings.rows.n_shared == 0
+    columns = holdings.vertical and holdings.columns.n_shared == 0
     fits = {
         "any": True,
         "rows": rows,
         "columns": columns,
-        "whole": len(roster.parties) == 1,
+        "whole": len(holdings.parties) == 1,
     }[algorithm.cut]
     if fits:
         return

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.errors import ConfigError, PartyAway, ProtocolError
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Message, Request, participation_of
 from weft.solvers.contributors import Contributors
 from weft.solvers.settings import Settings
@@ -20,7 +20,7 @@ from weft.sums.certificate import Certificate
 MOST_SILENT = 20
 
 
-class Company(ABC):
+class RunState(ABC):
     """What the coordinator of such a run keeps between iterations, whatever the algorithm.
 
     Attributes
@@ -33,15 +33,19 @@ class Company(ABC):
         Changes of groups of samples that a guard has held back.
     """
 
-    def __init__(self, channel: Channel, roster: Roster, settings: Settings, adder: Adder) -> None:
+    def __init__(
+        self, channel: Channel, holdings: HoldingMap, settings: Settings, adder: Adder
+    ) -> None:
         self.channel = channel
-        self.roster = roster
+        self.holdings = holdings
         self.settings = settings
         self.adder = adder
-        self.participation = participation_of(settings.participation, roster.parties, settings.seed)
-        self.contributors = Contributors(roster)
+        self.participation = participation_of(
+            settings.participation, holdings.parties, settings.seed
+        )
+        self.contributors = Contributors(holdings)
         self.iteration = 0
-        self.ack = dict.fromkeys(roster.parties, 0)
+        self.ack = dict.fromkeys(holdings.parties, 0)
         self.away: set[str] = set()
         self.held = 0
         self.certificate: Certificate | None = None
@@ -71,8 +75,8 @@ class Company(ABC):
             if self.silent_iterations > MOST_SILENT:
                 raise ConfigError(
                     f"for {MOST_SILENT} iterations no group of parties was large enough for "
-                    f"min_contributors = {self.roster.terms.min_contributors}; let more take part, "
-                    "or agree on allow_pairs = true"
+                    f"min_contributors = {self.holdings.terms.min_contributors}; let more take "
+                    "part, or agree on allow_pairs = true"
                 )
         return admitted
 

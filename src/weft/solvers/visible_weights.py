@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Message
 from weft.protocol.message import array
 
@@ -16,11 +16,11 @@ from weft.protocol.message import array
 LEAST_HOLDERS = 3
 
 
-class SeenWeights:
+class VisibleWeights:
     """The weights as the named holders of the features told them."""
 
-    def __init__(self, roster: Roster, classes: int) -> None:
-        columns = roster.columns
+    def __init__(self, holdings: HoldingMap, classes: int) -> None:
+        columns = holdings.columns
         few = int(columns.sizes[columns.holders.lengths < LEAST_HOLDERS].sum())
         if few:
             raise ConfigError(
@@ -29,9 +29,9 @@ class SeenWeights:
             )
         self.values: NDArray[np.float64] = np.zeros((columns.n_slots, classes))
         self._slots = {}
-        for number, party in enumerate(roster.parties):
+        for number, party in enumerate(holdings.parties):
             cohorts = columns.cohorts[number]
-            owned = np.repeat(roster.owner[cohorts] == number, columns.sizes[cohorts])
+            owned = np.repeat(holdings.owner[cohorts] == number, columns.sizes[cohorts])
             self._slots[party] = columns.party_slots(number)[owned]
 
     def take(self, replies: Mapping[str, Message]) -> None:

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder, Cipher
 from weft.losses import Loss
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.protocol import Message, Request
 from weft.protocol.message import integer
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
-from weft.sums.posted_totals import Board
+from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.slot_layout import Layout
@@ -93,7 +93,7 @@ def feature_cipher(cipher: Cipher, settings: DualSettings) -> Cipher:
 class DualState(Protocol):
     """What a party of a dual algorithm keeps, as far as certificates need it."""
 
-    seat: Seat
+    view: PartyView
     table: LocalTable
     labels: Floats
     loss: Loss
@@ -108,12 +108,12 @@ class DualState(Protocol):
 
 def class_sums(state: DualState, z: Floats, alpha: Floats) -> list[float]:
     """Σ l/N and Σ l*/N per class, over the rows that this party counts."""
-    counted = state.seat.counted_rows
+    counted = state.view.counted_rows
     if not counted.all():
         z, alpha, labels = z[counted], alpha[counted], state.labels[counted]
     else:
         labels = state.labels
-    n = state.seat.n_samples
+    n = state.view.n_samples
     losses = state.loss.value(z, labels).sum(axis=0) / n
     conjugates = state.loss.conjugate(alpha, labels).sum(axis=0) / n
     return [*losses.tolist(), *conjugates.tolist()]
@@ -124,16 +124,16 @@ class FrozenParty:
 
     def __init__(self, state: DualState) -> None:
         self._state = state
-        seat, bounds = state.seat, state.bounds
+        view, bounds = state.view, state.bounds
         open_ = feature_cipher(state.cipher, state.settings)
-        self._v = Wire("v", seat.n_shared_columns, bounds.v, open_, 1.0 / seat.n_samples)
-        self._z = Wire("z", seat.n_shared_rows, bounds.z, state.cipher)
-        self._alpha_wire = Wire("alpha", seat.n_shared_rows, bounds.alpha, state.cipher)
+        self._v = Wire("v", view.n_shared_columns, bounds.v, open_, 1.0 / view.n_samples)
+        self._z = Wire("z", view.n_shared_rows, bounds.z, state.cipher)
+        self._alpha_wire = Wire("alpha", view.n_shared_rows, bounds.alpha, state.cipher)
         self._alpha: Floats = state.alpha
         self._sum: Floats = state.v
         self._w: Floats = state.v
         self._z_private: Floats = state.v
-        self._counted_shared = seat.counted_shared_rows
+        self._counted_shared = view.counted_shared_rows
         #: w of the pair frozen last and of the one certified, by iteration.
         self.weights: dict[int, Floats] = {}
 
@@ -143,39 +143,39 @@ class FrozenParty:
         self._alpha = state.alpha.copy()
         self._sum = state.v.copy()
         if "alpha" in message:
-            slots = own_slots(message, "alpha.slots", state.seat.n_shared_rows)
+            slots = own_slots(message, "alpha.slots", state.view.n_shared_rows)
             new = self._alpha_wire.open(message["alpha"], self._alpha.shape[1], slots)
             state.table.accumulate(slots, new - self._alpha[slots], self._sum)
             self._alpha[slots] = new
-        shared = state.seat.n_shared_columns
+        shared = state.view.n_shared_columns
         return {"v": self._v.send(self._sum[:shared], message)} if shared else {}
 
     def products(self, message: Message) -> Message:
         """w of the frozen α, and this party's part of z with it."""
-        state, seat = self._state, self._state.seat
+        state, view = self._state, self._state.view
         lam = state.settings.lam
-        w = self._sum / (lam * seat.n_samples)
-        shared = seat.n_shared_columns
+        w = self._sum / (lam * view.n_samples)
+        shared = view.n_shared_columns
         if shared:
             w[:shared] = self._v.open(message.get("v"), w.shape[1]) / lam
         self._w = w
         z = state.table.products(None, w)
-        self._z_private = z[seat.n_shared_rows :]
-        mine = w[seat.owned]
+        self._z_private = z[view.n_shared_rows :]
+        mine = w[view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
         reply: Message = {"norms": pack_scalars(state.cipher, message, "norms", *squares)}
-        if seat.n_shared_rows:
-            reply["z"] = self._z.send(z[: seat.n_shared_rows], message)
+        if view.n_shared_rows:
+            reply["z"] = self._z.send(z[: view.n_shared_rows], message)
         return reply
 
     def losses(self, message: Message) -> Message:
         """Losses and conjugates of the rows counted here."""
-        state, seat = self._state, self._state.seat
+        state, view = self._state, self._state.view
         z = np.zeros_like(self._alpha)
         if len(self._counted_shared):
             opened = self._z.open(message.get("z"), z.shape[1], self._counted_shared)
             z[self._counted_shared] = opened
-        z[seat.n_shared_rows :] = self._z_private
+        z[view.n_shared_rows :] = self._z_private
         # Of older pairs only the certified one may still be released.
         keep = integer(message, "keep", -1)
         self.weights = {i: w for i, w in self.weights.items() if i == keep}
@@ -215,7 +215,7 @@ class FrozenPair:
         self,
         iteration: int,
         counted: Mapping[str, NDArray[np.int32]],
-        alpha: Board,
+        alpha: PostedTotals,
         columns: Layout,
         adder: Adder,
         settings: DualSettings,

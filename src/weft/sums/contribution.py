@@ -95,15 +95,15 @@ class Wire:
         unit = self._format.unit
         cipher = self._cipher
         totals = cipher.reveal(self.kind, slots, count, width, packed, self._mine, unit)
-        if self.kind == "z" and cipher.tally is not None and self._opened_news(slots, totals):
-            cipher.tally.receive(slots, width)
+        if self.kind == "z" and cipher.sum_counter is not None and self._opened_news(slots, totals):
+            cipher.sum_counter.receive(slots, width)
         return totals
 
     def _count_shown(self, slots: Slots | None, values: Integers) -> None:
         """Sums over samples are counted before they are sent, where they say anything new."""
-        tally = self._cipher.tally
-        if self.kind == "z" and tally is not None and self._sent_news(slots, values):
-            tally.show(slots, values.shape[1], everyone=self._everyone)
+        sum_counter = self._cipher.sum_counter
+        if self.kind == "z" and sum_counter is not None and self._sent_news(slots, values):
+            sum_counter.show(slots, values.shape[1], everyone=self._everyone)
 
     def on_grid(self, values: Floats) -> Floats:
         """Values rounded to what can travel, so that all holders agree on them."""
@@ -182,9 +182,9 @@ class Contribution(Wire):
 
     def _count_changes(self, slots: Slots | None, change: Integers) -> None:
         """The same for increments, which are zero where nothing is new."""
-        tally = self._cipher.tally
-        if self.kind == "z" and tally is not None and change.any():
-            tally.show(slots, change.shape[1], everyone=self._everyone)
+        sum_counter = self._cipher.sum_counter
+        if self.kind == "z" and sum_counter is not None and change.any():
+            sum_counter.show(slots, change.shape[1], everyone=self._everyone)
 
     def _learn(self, tails: Tails, message: Message) -> None:
         """What the coordinator says of pads that this party must take off."""

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.sums import row_kernels as kernels
 
 Floats = NDArray[np.float64]
@@ -196,21 +196,21 @@ class SparsePiece(Piece):
         return sp.csr_array((self.values[kept], where), shape=shape)
 
 
-def build_table(seat: Seat, blocks: Sequence[Block], bias_value: float | None) -> LocalTable:
-    """Arrange a party's blocks for its seat, with overlap weights and the constant column."""
+def build_table(view: PartyView, blocks: Sequence[Block], bias_value: float | None) -> LocalTable:
+    """Arrange a party's blocks for its view, with overlap weights and the constant column."""
     pieces: list[Piece] = []
-    squares = np.zeros((seat.n_rows, 1))
-    shape = (seat.n_rows, seat.n_columns)
+    squares = np.zeros((view.n_rows, 1))
+    shape = (view.n_rows, view.n_columns)
     for number, block in enumerate(blocks):
-        rows, columns = seat.tile_rows[number], seat.tile_columns[number]
-        cell, square = _cell_weights(seat, number, block)
+        rows, columns = view.tile_rows[number], view.tile_columns[number]
+        cell, square = _cell_weights(view, number, block)
         piece: Piece
         if isinstance(block, np.ndarray):
             dense = block if cell is None else block * cell
-            if _is_permuted(rows, seat.n_rows):
+            if _is_permuted(rows, view.n_rows):
                 # Once in the order of slots, products need no detour: several times faster.
                 order = np.argsort(rows)
-                dense, rows = dense[order], np.arange(seat.n_rows, dtype=np.int32)
+                dense, rows = dense[order], np.arange(view.n_rows, dtype=np.int32)
                 square = None if square is None else square[order]
             piece = DensePiece(dense, rows, columns, *shape)
         else:
@@ -218,53 +218,53 @@ def build_table(seat: Seat, blocks: Sequence[Block], bias_value: float | None) -
             piece = SparsePiece(sparse, rows, columns, *shape)
         piece.squares(square, squares)
         pieces.append(piece)
-    if bias_value is not None and seat.bias.any():
-        slots = np.flatnonzero(seat.bias[seat.row_cohort]).astype(np.int32)
+    if bias_value is not None and view.bias.any():
+        slots = np.flatnonzero(view.bias[view.row_cohort]).astype(np.int32)
         column = np.full((len(slots), 1), bias_value)
-        where = np.array([seat.bias_slot], np.int32)
+        where = np.array([view.bias_slot], np.int32)
         pieces.append(DensePiece(column, slots, where, *shape))
         squares[slots] += bias_value**2
     return LocalTable(*shape, pieces, squares)
 
 
-def _cell_weights(seat: Seat, tile: int, block: Block) -> tuple[Floats | None, Floats | None]:
+def _cell_weights(view: PartyView, tile: int, block: Block) -> tuple[Floats | None, Floats | None]:
     """Weights of a tile's cells in products, and of their squares in norms (None: all one).
 
     With h holders of a cell and equal values x: "mean" sends x/h, and squares (x/h)² · h add
     up to x²; "first" sends x at one holder; "sum" sends shares s with (Σs)² ≤ h Σ s².
     """
-    if seat.cell_holders is None:
+    if view.cell_holders is None:
         return None, None
-    holders = np.maximum(seat.cell_holders, 1).astype(np.float64)
+    holders = np.maximum(view.cell_holders, 1).astype(np.float64)
     cell: Floats | None
     square: Floats | None
-    if seat.overlap == "mean":
+    if view.overlap == "mean":
         cell, square = 1.0 / holders, holders
-    elif seat.overlap == "first":
-        cell, square = seat.owned_cells[tile].astype(np.float64), None
+    elif view.overlap == "first":
+        cell, square = view.owned_cells[tile].astype(np.float64), None
     else:
         cell, square = None, holders
-    return _spread(seat, tile, block, cell), _spread(seat, tile, block, square)
+    return _spread(view, tile, block, cell), _spread(view, tile, block, square)
 
 
-def counted_once(seat: Seat, tile: int, block: Block) -> Floats | None:
+def counted_once(view: PartyView, tile: int, block: Block) -> Floats | None:
     """Weights with which every cell of the table counts once over all its holders."""
-    if seat.cell_holders is None:
+    if view.cell_holders is None:
         return None
-    if seat.overlap == "first":
-        share = seat.owned_cells[tile].astype(np.float64)
+    if view.overlap == "first":
+        share = view.owned_cells[tile].astype(np.float64)
     else:
-        share = 1.0 / np.maximum(seat.cell_holders, 1)
-    row_cohort = seat.row_cohort[np.maximum(seat.tile_rows[tile], 0)]
-    return share[np.ix_(row_cohort, seat.column_cohort[seat.tile_columns[tile]])]
+        share = 1.0 / np.maximum(view.cell_holders, 1)
+    row_cohort = view.row_cohort[np.maximum(view.tile_rows[tile], 0)]
+    return share[np.ix_(row_cohort, view.column_cohort[view.tile_columns[tile]])]
 
 
-def _spread(seat: Seat, tile: int, block: Block, weights: Floats | None) -> Floats | None:
+def _spread(view: PartyView, tile: int, block: Block, weights: Floats | None) -> Floats | None:
     """From (row cohort × column cohort) to the cells of a block (its entries in CSR)."""
     if weights is None:
         return None
-    row_cohort = seat.row_cohort[np.maximum(seat.tile_rows[tile], 0)]
-    column_cohort = seat.column_cohort[seat.tile_columns[tile]]
+    row_cohort = view.row_cohort[np.maximum(view.tile_rows[tile], 0)]
+    column_cohort = view.column_cohort[view.tile_columns[tile]]
     if isinstance(block, np.ndarray):
         return weights[np.ix_(row_cohort, column_cohort)]
     return weights[np.repeat(row_cohort, np.diff(block.indptr)), column_cohort[block.indices]]
@@ -285,12 +285,12 @@ def _is_range(slots: Slots, n: int) -> bool:
     return len(slots) == n and bool((slots == np.arange(n, dtype=np.int32)).all())
 
 
-def cohort_bounds(squares: Floats, seat: Seat) -> Floats:
+def cohort_bounds(squares: Floats, view: PartyView) -> Floats:
     """In the place of every row's ‖x‖² a bound for its cohort, which says less.
 
     The largest of the cohort, rounded up to a power of √2.
     """
-    bound = np.maximum.reduceat(squares[:, 0], seat.cohort_start[:-1])
+    bound = np.maximum.reduceat(squares[:, 0], view.cohort_start[:-1])
     safe = np.maximum(bound, 1e-300)
     rounded: Floats = 2.0 ** (np.ceil(2.0 * np.log2(safe) - 1e-12) / 2.0)
-    return np.repeat(np.where(bound > 0, rounded, 0.0), seat.sizes)[:, None]
+    return np.repeat(np.where(bound > 0, rounded, 0.0), view.sizes)[:, None]

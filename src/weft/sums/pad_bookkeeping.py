@@ -20,7 +20,7 @@ _NONE = np.zeros(0, np.int64)
 _EVERY = np.zeros(0, bool)
 
 
-class Linkage:
+class PadBookkeeping:
     """Which labels a total carries, and what each contribution takes off.
 
     Parameters

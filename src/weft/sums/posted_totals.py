@@ -14,7 +14,7 @@ from weft.crypto.pads.pad_ids import label_of
 from weft.crypto.pads.pad_record import runs_of
 from weft.protocol.message import Message
 from weft.sums.changed_slots import Changes
-from weft.sums.pad_bookkeeping import Linkage
+from weft.sums.pad_bookkeeping import PadBookkeeping
 from weft.sums.running_totals import Totals, timed
 from weft.sums.slot_layout import Layout
 
@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-class Board(Totals):
+class PostedTotals(Totals):
     """The newest value of every slot, as some holder posted it.
 
     A cipher of whole chunks cannot replace single slots: there, posts are increments.
@@ -34,20 +34,20 @@ class Board(Totals):
         self._marks: Labels = np.zeros(layout.n_shared, np.uint64)
         self.changed = Changes(layout.n_shared)
         if adder.whole:
-            self._linkage = Linkage(kind, layout, width, adder, windows=False)
+            self._bookkeeping = PadBookkeeping(kind, layout, width, adder, windows=False)
 
     @timed
     def invite(self, messages: Mapping[str, Message], chosen: Mapping[str, Flags]) -> None:
         """Prepare a request in which parties post what ``chosen`` says of their cohorts."""
-        if self._linkage is not None:
-            self._linkage.invite(messages, chosen)
+        if self._bookkeeping is not None:
+            self._bookkeeping.invite(messages, chosen)
 
     @timed
     def post(self, replies: Mapping[str, Message], iteration: int, round_: int) -> None:
         """Let what the parties posted take the place of what was there."""
         names, parts, slots, lengths = self._read(replies, iteration, False, round_)
-        if self._linkage is not None:
-            self._linkage.record(names, slots, lengths)
+        if self._bookkeeping is not None:
+            self._bookkeeping.record(names, slots, lengths)
             if parts:
                 self._store(slots, parts, iteration)
                 self.changed.mark(self._named(names, replies), iteration)
@@ -82,19 +82,19 @@ class Board(Totals):
                 wanted[party] = found[key]
         return {p: (wanted[p], block) for p, block in self.pieces(wanted).items()}
 
-    def copy(self) -> Board:
+    def copy(self) -> PostedTotals:
         """This board as it is now, to be kept while the original moves on."""
-        other = Board(self.kind, self.layout, self.width, self._adder)
+        other = PostedTotals(self.kind, self.layout, self.width, self._adder)
         other.store = self.store.copy()
         other._marks = self._marks.copy()
         other.changed = self.changed.copy()
-        if other._linkage is not None and self._linkage is not None:
-            other._linkage.restore({n: a.copy() for n, a in self._linkage.state().items()})
+        if other._bookkeeping is not None and self._bookkeeping is not None:
+            other._bookkeeping.restore({n: a.copy() for n, a in self._bookkeeping.state().items()})
         return other
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
-        links = {} if self._linkage is None else self._linkage.state()
+        links = {} if self._bookkeeping is None else self._bookkeeping.state()
         own: dict[str, NDArray[Any]] = {"marks": self._marks, "stamp": self.changed.stamp}
         return {**self.store.state(), **own, **links}
 
@@ -102,8 +102,8 @@ class Board(Totals):
         self._fresh_store()
         self.store.restore(dict(state))
         self._marks = state["marks"]
-        if self._linkage is not None:
-            self._linkage.restore(state)
+        if self._bookkeeping is not None:
+            self._bookkeeping.restore(state)
         self.changed.restore(state["stamp"], iteration)
 
 
@@ -116,13 +116,13 @@ class Proposals(Totals):
         self._count: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._labels: Labels = np.zeros(0, np.uint64)
         if adder.whole:
-            self._linkage = Linkage(kind, layout, width, adder, windows=False)
+            self._bookkeeping = PadBookkeeping(kind, layout, width, adder, windows=False)
 
     @timed
     def invite(self, messages: Mapping[str, Message]) -> None:
         """Prepare the request for proposals."""
-        if self._linkage is not None:
-            self._linkage.invite(messages)
+        if self._bookkeeping is not None:
+            self._bookkeeping.invite(messages)
 
     @timed
     def add(self, replies: Mapping[str, Message], iteration: int, round_: int) -> None:
@@ -130,8 +130,8 @@ class Proposals(Totals):
         names, parts, slots, lengths = self._read(replies, iteration, False, round_)
         if parts:
             self._store(slots, parts, iteration)
-        if self._linkage is not None:
-            self._linkage.record(names, slots, lengths)
+        if self._bookkeeping is not None:
+            self._bookkeeping.record(names, slots, lengths)
             chosen = {
                 p: self.checked_slots(p, replies[p].get(self._slots_field), iteration)
                 for p in names

@@ -20,7 +20,7 @@ from weft.crypto.ciphers.encrypted_totals import Part
 from weft.crypto.pads.pad_ids import label_of
 from weft.errors import ProtocolError
 from weft.protocol.message import Message
-from weft.sums.pad_bookkeeping import Linkage
+from weft.sums.pad_bookkeeping import PadBookkeeping
 from weft.sums.slot_layout import Layout
 
 Slots = NDArray[np.int32]
@@ -71,7 +71,7 @@ class Totals:
         self._clear = clear
         self._fresh_store()
         #: The chains of pads, where contributions are linked.
-        self._linkage: Linkage | None = None
+        self._bookkeeping: PadBookkeeping | None = None
 
     def _fresh_store(self) -> None:
         """An empty store, under the key that the parties have now."""
@@ -182,18 +182,18 @@ class Totals:
 
     def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
         """Labels of the pads at ``slots``, in parts."""
-        if self._linkage is None:
+        if self._bookkeeping is None:
             return [NOTHING] * len(ends)
-        return self._linkage.carried(slots, ends)
+        return self._bookkeeping.carried(slots, ends)
 
     def _whole(self, group: int) -> bytes:
         """The block of all slots of a group of parties."""
         slots = self.layout.slots[group]
         (body,) = self.store.take(slots, [len(slots)])
-        if self._linkage is None:
+        if self._bookkeeping is None:
             return self._block(len(slots), body, self._carried(slots, [len(slots)])[0])
-        carried = self._linkage.carried_whole(group)
-        return self._block(len(slots), self._linkage.prefix(group) + body, carried)
+        carried = self._bookkeeping.carried_whole(group)
+        return self._block(len(slots), self._bookkeeping.prefix(group) + body, carried)
 
     def _block(self, count: int, body: bytes, carried: Carried) -> bytes:
         adder = self._adder
@@ -267,7 +267,7 @@ class RunningTotals(Totals):
     ) -> None:
         super().__init__(kind, layout, width, adder, clear=clear)
         if adder.linked and not clear:
-            self._linkage = Linkage(kind, layout, width, adder, windows=windows)
+            self._bookkeeping = PadBookkeeping(kind, layout, width, adder, windows=windows)
         self._windows = windows
         self._round = 0
 
@@ -282,16 +282,16 @@ class RunningTotals(Totals):
             clear=self._clear,
         )
         other.store = self.store.copy()
-        if other._linkage is not None and self._linkage is not None:
-            other._linkage.restore({n: a.copy() for n, a in self._linkage.state().items()})
+        if other._bookkeeping is not None and self._bookkeeping is not None:
+            other._bookkeeping.restore({n: a.copy() for n, a in self._bookkeeping.state().items()})
         return other
 
     @timed
     def invite(self, messages: Mapping[str, Message]) -> None:
         """Say in the messages of a request what each party's contribution takes off."""
         self._round = self._adder.round
-        if self._linkage is not None:
-            self._linkage.invite(messages)
+        if self._bookkeeping is not None:
+            self._bookkeeping.invite(messages)
 
     @timed
     def add(
@@ -305,16 +305,16 @@ class RunningTotals(Totals):
         names, parts, slots, lengths = self._read(replies, iteration, required, self._round)
         if parts:
             self._store(slots, parts, iteration)
-        if self._linkage is not None:
-            self._linkage.record(names, slots, lengths)
+        if self._bookkeeping is not None:
+            self._bookkeeping.record(names, slots, lengths)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
-        links = {} if self._linkage is None else self._linkage.state()
+        links = {} if self._bookkeeping is None else self._bookkeeping.state()
         return {**self.store.state(), **links}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._fresh_store()
         self.store.restore(dict(state))
-        if self._linkage is not None:
-            self._linkage.restore(state)
+        if self._bookkeeping is not None:
+            self._bookkeeping.restore(state)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
-from weft.matching.holding_map import Roster
-from weft.matching.party_view import Seat
+from weft.matching.holding_map import HoldingMap
+from weft.matching.party_view import PartyView
 from weft.protocol import Channel, Message
 from weft.protocol.message import integer, number, text
 from weft.sums.contribution import Wire
@@ -49,25 +49,25 @@ class ScalingParty:
 
     def __init__(
         self,
-        seat: Seat,
+        view: PartyView,
         blocks: Sequence[Block],
         bias_value: float | None,
         cipher: Cipher,
         *,
         sample_norms: bool = True,
     ) -> None:
-        self._seat = seat
+        self._view = view
         self._sample_norms = sample_norms
         self._blocks = blocks
         self._bias = bias_value
         self._cipher = cipher
-        holders = seat.column_holders
+        holders = view.column_holders
         # Flags are 0 or 1; of the moments every cell is counted once, and divided by N.
-        self._flag_wire = Wire("v", seat.n_shared_columns, float(holders), cipher)
-        self._moment_wire = Wire("v", seat.n_shared_columns, 2.0, cipher)
+        self._flag_wire = Wire("v", view.n_shared_columns, float(holders), cipher)
+        self._moment_wire = Wire("v", view.n_shared_columns, 2.0, cipher)
         # Bounds are rounded up by up to √2.
-        self._z = Wire("z", seat.n_shared_rows, 1.5 * seat.row_holders, cipher)
-        m = seat.n_columns
+        self._z = Wire("z", view.n_shared_rows, 1.5 * view.row_holders, cipher)
+        m = view.n_columns
         self.shift: Floats = np.zeros(m)
         self.factor: Floats = np.ones(m)
         self.row_factor = 1.0
@@ -78,7 +78,7 @@ class ScalingParty:
         self._mean: Floats = np.zeros(m)
         self._count: Floats = np.zeros(m)
         self._part: Floats = np.zeros((m, 2))
-        self._squares: Floats = np.zeros((seat.n_rows, 1))
+        self._squares: Floats = np.zeros((view.n_rows, 1))
 
     # ── extremes of columns ───────────────────────────────────────────────────────────────
 
@@ -97,16 +97,16 @@ class ScalingParty:
             for keys, prefix in zip(self._keys, self._prefix, strict=True)
         ]
         self._flags = np.concatenate(flags, axis=1)
-        shared = self._seat.n_shared_columns
+        shared = self._view.n_shared_columns
         return {"v": self._flag_wire.send(self._flags[:shared], message)} if shared else {}
 
     def _start_extremes(self, of: str) -> None:
         """Keys of this party's own extremes; a column without a value says −∞."""
-        m = self._seat.n_columns
+        m = self._view.n_columns
         low, high = np.full(m, np.inf), np.full(m, -np.inf)
         for tile, block in enumerate(self._blocks):
-            columns = self._seat.tile_columns[tile]
-            smallest, largest = _range_of(block, self._seat.tile_rows[tile] >= 0)
+            columns = self._view.tile_columns[tile]
+            smallest, largest = _range_of(block, self._view.tile_rows[tile] >= 0)
             np.minimum.at(low, columns, smallest)
             np.maximum.at(high, columns, largest)
         wanted = [high, -low]
@@ -120,7 +120,7 @@ class ScalingParty:
 
     def _extend(self, message: Message, round_: int) -> None:
         totals = self._flags
-        shared = self._seat.n_shared_columns
+        shared = self._view.n_shared_columns
         if shared:
             totals[:shared] = self._flag_wire.open(message.get("v"), totals.shape[1])
         for i in range(len(self._prefix)):
@@ -166,23 +166,23 @@ class ScalingParty:
 
     def _moment(self, function: Moments, message: Message) -> Message:
         """Two sums per column over the cells known here, each cell counted once over all."""
-        part = np.zeros((self._seat.n_columns, 2))
+        part = np.zeros((self._view.n_columns, 2))
         for tile, block in enumerate(self._blocks):
-            columns = self._seat.tile_columns[tile]
-            kept = self._seat.tile_rows[tile] >= 0
-            weights = counted_once(self._seat, tile, block)
+            columns = self._view.tile_columns[tile]
+            kept = self._view.tile_rows[tile] >= 0
+            weights = counted_once(self._view, tile, block)
             x = block if isinstance(block, np.ndarray) else block.toarray()
             known = ~np.isnan(x) & kept[:, None]
             weight = known.astype(np.float64) if weights is None else known * weights
             for i, values in enumerate(function(np.where(known, x, 0.0), columns)):
                 np.add.at(part[:, i], columns, (values * weight).sum(axis=0))
-        self._part = part / self._seat.n_samples
-        shared = self._seat.n_shared_columns
+        self._part = part / self._view.n_samples
+        shared = self._view.n_shared_columns
         return {"v": self._moment_wire.send(self._part[:shared], message)} if shared else {}
 
     def _totals(self, message: Message) -> Floats:
         total = self._part
-        shared = self._seat.n_shared_columns
+        shared = self._view.n_shared_columns
         if shared:
             total[:shared] = self._moment_wire.open(message.get("v"), 2)
         return total
@@ -208,9 +208,9 @@ class ScalingParty:
                 width = magnitude - self.shift
                 magnitude = np.maximum(np.abs(magnitude), np.abs(self.shift))
             self.factor = _inverse(width, 10 * np.finfo(np.float64).eps * magnitude)
-        if self._seat.bias_slot >= 0:
-            self.shift[self._seat.bias_slot] = 0.0
-            self.factor[self._seat.bias_slot] = 1.0
+        if self._view.bias_slot >= 0:
+            self.shift[self._view.bias_slot] = 0.0
+            self.factor[self._view.bias_slot] = 1.0
         return {}
 
     # ── rows ──────────────────────────────────────────────────────────────────────────────
@@ -218,44 +218,44 @@ class ScalingParty:
     def size(self, blocks: Sequence[Block], message: Message) -> Message:
         """One digit of the largest share of ‖x_i‖² that any party has."""
         if integer(message, "digit") == 0:
-            self._squares = build_table(self._seat, blocks, self._bias).squares
+            self._squares = build_table(self._view, blocks, self._bias).squares
         return answer_largest(self._squares.max(axis=0, initial=0.0), message, self._cipher)
 
     def norms(self, message: Message) -> Message:
         """This party's share of ‖x_i‖² of the scaled rows, in a common unit."""
-        squares = self._squares if self._sample_norms else cohort_bounds(self._squares, self._seat)
+        squares = self._squares if self._sample_norms else cohort_bounds(self._squares, self._view)
         self._squares = squares / number(message, "unit")
-        shared = self._seat.n_shared_rows
+        shared = self._view.n_shared_rows
         return {"z": self._z.send(self._squares[:shared], message)} if shared else {}
 
     def longest(self, message: Message) -> Message:
         """One digit of the largest squared norm, in that unit."""
         if "z" in message:
-            rows = self._seat.counted_shared_rows
+            rows = self._view.counted_shared_rows
             self._squares[rows] = self._z.open(message["z"], 1, rows)
-        counted = self._squares[self._seat.counted_rows]
+        counted = self._squares[self._view.counted_rows]
         return answer_largest(counted.max(axis=0, initial=0.0), message, self._cipher)
 
 
 def agree_on_scaling(
-    channel: Channel, roster: Roster, rule: Rule, unit_rows: bool, adder: Adder
+    channel: Channel, holdings: HoldingMap, rule: Rule, unit_rows: bool, adder: Adder
 ) -> None:
     """Coordinator: lead the parties to a common scaling, which it never sees."""
     if rule == "none" and not unit_rows:
         return
-    if rule != "none" and roster.overlap == "sum":
+    if rule != "none" and holdings.overlap == "sum":
         raise ConfigError(
             f"scaling = '{rule}' has no meaning for cells that are additive shares "
             "(overlap = 'sum'); scale the table before it is dealt out"
         )
-    columns = Layout(roster.columns, roster.parties)
+    columns = Layout(holdings.columns, holdings.parties)
     if rule != "none":
         messages = _column_messages(channel, columns, rule, adder)
         channel.ask("scale.finish", {p: {**m, "rule": rule} for p, m in messages.items()}).insist(
             "scaling"
         )
     if unit_rows:
-        _unit_rows(channel, roster, adder)
+        _unit_rows(channel, holdings, adder)
 
 
 class _FeatureSums:
@@ -306,19 +306,19 @@ def _column_messages(
     return sums.messages()
 
 
-def _unit_rows(channel: Channel, roster: Roster, adder: Adder) -> None:
+def _unit_rows(channel: Channel, holdings: HoldingMap, adder: Adder) -> None:
     """Norms of rows go only to the one holder of each cohort that counts it."""
     parties = channel.parties
     (unit,) = units_above(channel, adder, "scale.size")
     messages: dict[str, Message] = adder.open(parties)
     for message in messages.values():
         message["unit"] = float(unit)
-    totals = RunningTotals("z", Layout(roster.rows, parties), 1, adder)
+    totals = RunningTotals("z", Layout(holdings.rows, parties), 1, adder)
     totals.invite(messages)
     totals.add(channel.ask("scale.norms", messages).insist("scaling rows"))
 
     def with_totals(asked: dict[str, Message]) -> None:
-        wanted = {p: rows for p, rows in roster.counted_rows.items() if len(rows)}
+        wanted = {p: rows for p, rows in holdings.counted_rows.items() if len(rows)}
         for party, block in totals.pieces(wanted).items():
             asked[party]["z"] = block
 

@@ -50,7 +50,7 @@ class Count:
         return self._some + self._all
 
 
-class Tally:
+class SumCounter:
     """What one party was shown of its shared rows in a run, and what it showed.
 
     Parameters

@@ -20,7 +20,7 @@ from weft.data import Split
 from weft.errors import ProtocolError
 from weft.evaluation.reference_optimum import Optimum, Problem, solve
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.losses import Loss
 from weft.solvers.base import Record
 from weft.solvers.fedhybrid.local import Weighting
@@ -114,7 +114,7 @@ class Course:
         near
             Stop when (P − P*)/P* is that small.
         """
-        federation = Federation(self.split.parties, Preparation(overlap=self.split.overlap))
+        federation = Federation(self.split.parties, Preprocessing(overlap=self.split.overlap))
         best, trail = self.optimum.primal, _Trail()
 
         def follow(record: Record) -> None:
@@ -188,7 +188,7 @@ class _Trail:
 def _weights(federation: Federation) -> Floats:
     """The model that parties have, in the order of their columns."""
     party: Any = next(iter(federation.parties.values()))
-    weights: Floats = party._half.w[party.seat.tile_columns[0]]
+    weights: Floats = party._half.w[party.view.tile_columns[0]]
     return weights
 
 

@@ -21,7 +21,7 @@ from weft.errors import ProtocolError
 from weft.evaluation.model_tracking import Follower
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
-from weft.federation.preprocessing import Preparation
+from weft.federation.preprocessing import Preprocessing
 from weft.matching.id_normalization import normal_features
 from weft.solvers.base import Checkpointing, Record
 from weft.solvers.checkpoints import NAME as CHECKPOINT
@@ -30,7 +30,7 @@ from weft.solvers.settings import Settings
 from weft_papers.hyfdca.cases import Case, Target
 from weft_papers.hyfdca.costs import Costs, Scale
 from weft_papers.hyfdca.evaluation_points import Points
-from weft_papers.hyfdca.setting_data import Ground, ground_of
+from weft_papers.hyfdca.setting_data import PartyContext, ground_of
 
 Floats = NDArray[np.float64]
 #: Told the iteration, and how many there will be.
@@ -123,16 +123,16 @@ def run(
     costs
         What an iteration costs, where that was measured apart; None: as it does here.
     """
-    ground = ground_of(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
+    context = ground_of(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
     if case.method == "auto":
-        return _certified(case, ground, progress)
-    return _Course(case, ground, target, folder, costs, progress).run()
+        return _certified(case, context, progress)
+    return _Course(case, context, target, folder, costs, progress).run()
 
 
 def measure(case: Case) -> Costs | None:
     """What an iteration of a case costs, from its first ones; None: it diverges before."""
-    ground = ground_of(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
-    federation = _federation(ground)
+    context = ground_of(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
+    federation = _federation(context)
     scale = Scale(federation)
 
     def weigh(record: Record) -> None:
@@ -142,7 +142,7 @@ def measure(case: Case) -> Costs | None:
         scale.go_on()
 
     with suppress(_Enough, ProtocolError):
-        federation.train(_settings(case, ground.lam), progress=weigh, through=scale.watch)
+        federation.train(_settings(case, context.lam), progress=weigh, through=scale.watch)
     return scale.costs()
 
 
@@ -151,8 +151,10 @@ def settings_of(case: Case) -> str:
     return _settings(case, case.paper.lam).to_json()
 
 
-def _federation(ground: Ground, store: Path | None = None) -> Federation:
-    return Federation(ground.split.parties, Preparation(overlap=ground.split.overlap), store=store)
+def _federation(context: PartyContext, store: Path | None = None) -> Federation:
+    return Federation(
+        context.split.parties, Preprocessing(overlap=context.split.overlap), store=store
+    )
 
 
 def _settings(case: Case, lam: float) -> Settings:
@@ -166,13 +168,13 @@ class _Course:
     def __init__(
         self,
         case: Case,
-        ground: Ground,
+        context: PartyContext,
         target: Target,
         folder: Path | None,
         costs: Costs | None,
         progress: Progress,
     ) -> None:
-        self._case, self._ground, self._costs = case, ground, costs
+        self._case, self._ground, self._costs = case, context, costs
         self._progress = progress
         self._points = Points(target)
         self._curve = Curve(settings=settings_of(case))
@@ -180,7 +182,7 @@ class _Course:
         # What FedAvg's parties added last is not saved, and so could not be followed.
         if folder is not None and case.encrypts:
             self._take_up(folder)
-        self._federation = _federation(ground, None if self._saving is None else folder)
+        self._federation = _federation(context, None if self._saving is None else folder)
         self._scale = Scale(self._federation)
         self._follower: Follower | None = None
         known = self._curve.iterations
@@ -256,9 +258,9 @@ def _save(folder: Path, curve: Curve) -> None:
     draft.replace(folder / "curve.json")
 
 
-def _certified(case: Case, ground: Ground, progress: Progress) -> Curve:
+def _certified(case: Case, context: PartyContext, progress: Progress) -> Curve:
     """A run of the solver that Weft chooses: P where it is certified, the accuracy at its end."""
-    curve, federation = Curve(ended=True, settings=settings_of(case)), _federation(ground)
+    curve, federation = Curve(ended=True, settings=settings_of(case)), _federation(context)
     scale = Scale(federation)
 
     def follow(record: Record) -> None:
@@ -269,17 +271,17 @@ def _certified(case: Case, ground: Ground, progress: Progress) -> Curve:
         progress(record.iteration, _AUTO_ITERATIONS)
         scale.go_on()
 
-    settings = case.settings(ground.lam, None, "pad")
+    settings = case.settings(context.lam, None, "pad")
     trained = federation.train(settings, progress=follow, through=scale.watch)
-    w = _weights(trained.model, ground)
+    w = _weights(trained.model, context)
     last = trained.result.history[-1]
-    curve.add(last.iteration, ground.problem.primal(w), ground.accuracy(w), last.round_trips)
+    curve.add(last.iteration, context.problem.primal(w), context.accuracy(w), last.round_trips)
     curve.costs = scale.costs()
     return curve
 
 
-def _weights(model: Model, ground: Ground) -> Floats:
+def _weights(model: Model, context: PartyContext) -> Floats:
     """Of the pooled table's columns; those that no party holds have none."""
     index = pd.Index(normal_features(model.features))
-    places = index.get_indexer(pd.Index(normal_features(ground.features)))
+    places = index.get_indexer(pd.Index(normal_features(context.features)))
     return np.where((places >= 0)[:, None], model.coef.T[places], 0.0)

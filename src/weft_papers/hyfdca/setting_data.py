@@ -94,7 +94,7 @@ def check_data(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Ground:
+class PartyContext:
     """One setting's tiles, and the judge of runs on them.
 
     Attributes
@@ -120,7 +120,9 @@ class Ground:
 
 
 @lru_cache(maxsize=1)
-def ground_of(name: str, setting: Setting, *, unit_rows: bool = False, seed: int = 0) -> Ground:
+def ground_of(
+    name: str, setting: Setting, *, unit_rows: bool = False, seed: int = 0
+) -> PartyContext:
     """Cut a data set as the paper does; the last one is kept.
 
     Parameters
@@ -146,7 +148,7 @@ def ground_of(name: str, setting: Setting, *, unit_rows: bool = False, seed: int
     weights = np.full(len(signs), 1.0 / len(signs))
     problem = Problem(x, signs, weights, get_loss("hinge"), lam)
     answers = np.searchsorted(classes, samples.validation.labels)
-    return Ground(split, lam, features, problem, held, answers)
+    return PartyContext(split, lam, features, problem, held, answers)
 
 
 @lru_cache(maxsize=1)
@@ -177,13 +179,13 @@ def _signs(targets: NDArray[np.int64], classes: int) -> Floats:
 def central(name: str, seed: int = 0) -> dict[str, float | str]:
     """Table 5's counterpart: what liblinear comes to on the pooled table, and how well it does."""
     setting = data_sets()[name].settings[0]
-    ground = ground_of(name, setting, seed=seed)
-    found = solve(ground.problem)
+    context = ground_of(name, setting, seed=seed)
+    found = solve(context.problem)
     return {
         "loss": found.primal,
-        "accuracy": ground.accuracy(found.w),
+        "accuracy": context.accuracy(found.w),
         "how": found.how,
         "seconds": found.seconds,
-        "classes": float(ground.problem.y.shape[1]),
-        "samples": float(len(ground.answers) + len(ground.problem.p)),
+        "classes": float(context.problem.y.shape[1]),
+        "samples": float(len(context.answers) + len(context.problem.p)),
     }

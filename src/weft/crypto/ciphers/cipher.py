@@ -117,7 +117,7 @@ class Cipher(ABC):
         #: What hides this party's scalars; None: nothing does.
         self.masks: Masking | None = None
         #: Counts what this party sees and shows of samples; None: nobody does.
-        self.tally: Counting | None = None
+        self.sum_counter: Counting | None = None
         self._clear: Plain | None = None
 
     def begin(self, message: dict[str, Any]) -> None:

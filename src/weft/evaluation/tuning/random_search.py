@@ -146,7 +146,7 @@ class Search:
         """Refuse options that the algorithm would refuse in mid-search."""
         for place in (0.0, 1.0):
             self._told({bound.name: bound.at(place) for bound in self.space})
-        check_cut(self._settings, self._arena.roster)
+        check_cut(self._settings, self._arena.holdings)
 
     @property
     def _arena(self) -> Arena:

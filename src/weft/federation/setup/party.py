@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from weft.crypto.keyring import Keyring
-from weft.crypto.randomness_log import Draws
+from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ProtocolError
 from weft.matching.class_labels import NONCE, join_classes, lock_classes
 from weft.privacy.agreement.consent import Consent
@@ -30,7 +30,7 @@ class AnnouncingParty:
         name: str,
         consent: Consent,
         keyring: Keyring,
-        draws: Draws,
+        draws: RandomnessLog,
         *,
         labels: Callable[[], Sequence[NDArray[Any]]],
     ) -> None:

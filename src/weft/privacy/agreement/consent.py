@@ -14,7 +14,7 @@ from weft.crypto.secrets import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import OPEN, Matching, Terms
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.privacy.agreement.limits import Limits
 from weft.privacy.agreement.refusals import (
     check_change,
@@ -237,22 +237,22 @@ class Consent:
         self._each(lambda source: check_labels(source.terms, labelled, parties, self.name))
         check_labels(self.terms, labelled, parties, self.name)
 
-    def check_seat(self, seat: Seat) -> None:
-        """Refuse a seat whose sums would show too much."""
-        self._each(lambda source: check_seat(source.terms, seat, self.name))
-        self._check_scalars(seat)
+    def check_seat(self, view: PartyView) -> None:
+        """Refuse a view whose sums would show too much."""
+        self._each(lambda source: check_seat(source.terms, view, self.name))
+        self._check_scalars(view)
 
-    def check_sample_sums(self, seat: Seat) -> None:
+    def check_sample_sums(self, view: PartyView) -> None:
         """The same for joint prediction, which sums over samples only."""
-        self._each(lambda source: check_sample_sums(source.terms, seat, self.name))
-        self._check_scalars(seat)
+        self._each(lambda source: check_sample_sums(source.terms, view, self.name))
+        self._check_scalars(view)
 
-    def _check_scalars(self, seat: Seat) -> None:
-        if self.alone(seat.n_parties):
+    def _check_scalars(self, view: PartyView) -> None:
+        if self.alone(view.n_parties):
             return
-        self._each(lambda source: check_scalars(source.terms, seat, self.name))
+        self._each(lambda source: check_scalars(source.terms, view, self.name))
         # One document may allow a lone party by a flag, another by its count: both together do not.
-        check_scalars(self.terms, seat, self.name)
+        check_scalars(self.terms, view, self.name)
 
     def alone(self, parties: int) -> bool:
         """Whether there is nobody whose numbers its own could be hidden among.
@@ -267,10 +267,10 @@ class Consent:
         self._each(lambda source: check_change(source.terms, found, self.name))
         check_change(self.terms, found, self.name)
 
-    def check(self, settings: Settings, seat: Seat) -> None:
+    def check(self, settings: Settings, view: PartyView) -> None:
         """Refuse settings that go beyond what was agreed."""
         self.check_limits(settings)
-        self._each(lambda source: check_settings(source.terms, settings, seat, self.name))
+        self._each(lambda source: check_settings(source.terms, settings, view, self.name))
 
     def check_neural(self) -> None:
         """Refuse to show the coordinator the weights of its own network."""

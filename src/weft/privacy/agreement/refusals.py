@@ -11,54 +11,54 @@ from numpy.typing import NDArray
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import MODES, Matching, Terms
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.privacy.agreement.limits import NETWORKS, Limits
 from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
 
 
-def check_seat(terms: Terms, seat: Seat, party: str) -> None:
+def check_seat(terms: Terms, view: PartyView, party: str) -> None:
     """Refuse a federation in which sums of this party would show too much."""
-    if seat.min_batch < terms.min_batch:
+    if view.min_batch < terms.min_batch:
         _refuse(
             party,
-            f"a run with min_batch = {seat.min_batch}, because its own terms say "
+            f"a run with min_batch = {view.min_batch}, because its own terms say "
             f"{terms.min_batch}; raise that of the run",
         )
-    small = seat.exposed & (seat.sizes < terms.min_batch)
+    small = view.exposed & (view.sizes < terms.min_batch)
     if small.any():
         _refuse(
             party,
-            f"to train on {int(seat.sizes[small].sum())} samples in groups of fewer than "
+            f"to train on {int(view.sizes[small].sum())} samples in groups of fewer than "
             f"min_batch = {terms.min_batch}; leave them out",
         )
-    columns = np.bincount(seat.column_cohort, minlength=len(seat.column_sharers))
-    few = (seat.column_sharers > 1) & np.array(
-        [not terms.allows(n) for n in seat.column_sharers.tolist()], bool
+    columns = np.bincount(view.column_cohort, minlength=len(view.column_sharers))
+    few = (view.column_sharers > 1) & np.array(
+        [not terms.allows(n) for n in view.column_sharers.tolist()], bool
     )
     if few.any():
-        _refuse_few(terms, party, f"{int(columns[few].sum())} features", seat.column_sharers[few])
-    check_sample_sums(terms, seat, party)
+        _refuse_few(terms, party, f"{int(columns[few].sum())} features", view.column_sharers[few])
+    check_sample_sums(terms, view, party)
 
 
-def check_sample_sums(terms: Terms, seat: Seat, party: str) -> None:
+def check_sample_sums(terms: Terms, view: PartyView, party: str) -> None:
     """Refuse sums over samples, of training or joint prediction, that would show too much."""
-    shared = seat.sharers > 1
-    pairs = shared & np.array([not terms.allows(n) for n in seat.sharers.tolist()], bool)
+    shared = view.sharers > 1
+    pairs = shared & np.array([not terms.allows(n) for n in view.sharers.tolist()], bool)
     if pairs.any():
-        _refuse_few(terms, party, f"{int(seat.sizes[pairs].sum())} samples", seat.sharers[pairs])
-    single = seat.fewest_foreign == 1
+        _refuse_few(terms, party, f"{int(view.sizes[pairs].sum())} samples", view.sharers[pairs])
+    single = view.fewest_foreign == 1
     if single.any() and not terms.allow_one_column:
         _refuse(
             party,
-            f"sums over {int(seat.sizes[single].sum())} samples of which another holder lacks a "
+            f"sums over {int(view.sizes[single].sum())} samples of which another holder lacks a "
             "single column, whose values it could compute at once; bring more columns, or agree "
             "on allow_one_column = true",
         )
-    if seat.crossed.any() and not terms.allow_crossed_cells:
+    if view.crossed.any() and not terms.allow_crossed_cells:
         _refuse(
             party,
-            f"sums over {int(seat.sizes[seat.crossed].sum())} samples of which some party has a "
+            f"sums over {int(view.sizes[view.crossed].sum())} samples of which some party has a "
             "feature for other samples only, so that it could compute the cells it lacks; give it "
             "these cells, or agree on allow_crossed_cells = true",
         )
@@ -72,12 +72,12 @@ def check_labels(terms: Terms, labelled: int, parties: int, party: str) -> None:
         _refuse_scalars(terms, party, labelled, "parties with labels", "bring labels")
 
 
-def check_scalars(terms: Terms, seat: Seat, party: str) -> None:
+def check_scalars(terms: Terms, view: PartyView, party: str) -> None:
     """Refuse scalars, such as losses, in sums over so few that the coordinator reads one's own."""
-    if not terms.allows_scalars(seat.n_parties):
-        _refuse_scalars(terms, party, seat.n_parties, "parties", "take part")
-    if seat.labelled.any() and not terms.allows_scalars(seat.label_parties):
-        _refuse_scalars(terms, party, seat.label_parties, "parties with labels", "bring labels")
+    if not terms.allows_scalars(view.n_parties):
+        _refuse_scalars(terms, party, view.n_parties, "parties", "take part")
+    if view.labelled.any() and not terms.allows_scalars(view.label_parties):
+        _refuse_scalars(terms, party, view.label_parties, "parties with labels", "bring labels")
 
 
 def _refuse_scalars(terms: Terms, party: str, count: int, who: str, remedy: str) -> NoReturn:
@@ -160,7 +160,7 @@ def check_networks(terms: Terms, limits: Limits, party: str) -> None:
         )
 
 
-def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> None:
+def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str) -> None:
     """Refuse settings that go beyond the terms."""
     asked = settings.coordinator_sees
     if MODES.index(asked) > MODES.index(terms.coordinator_sees):
@@ -171,14 +171,14 @@ def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> 
             f"'{terms.coordinator_sees}'",
         )
     if asked == "weights" and terms.coordinator_sees == "weights":
-        _check_totals(terms, seat, party)
+        _check_totals(terms, view, party)
     if settings.cipher not in terms.ciphers:
         _refuse(
             party,
             f"cipher = '{settings.cipher}'; choose one of {', '.join(terms.ciphers)}",
         )
     alone = algorithm_of(settings.solver).shown_alone(settings)
-    if alone and terms.min_contributors > 1 and seat.n_parties > 1:
+    if alone and terms.min_contributors > 1 and view.n_parties > 1:
         _refuse(
             party,
             f"solver '{settings.solver}' with these options, which shows {alone} of a single "
@@ -195,7 +195,7 @@ def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> 
             )
     if (
         settings.groups > 1
-        and (seat.exposed & (seat.sizes < settings.groups * terms.min_batch)).any()
+        and (view.exposed & (view.sizes < settings.groups * terms.min_batch)).any()
     ):
         _refuse(
             party,
@@ -204,13 +204,13 @@ def check_settings(terms: Terms, settings: Settings, seat: Seat, party: str) -> 
         )
 
 
-def _check_totals(terms: Terms, seat: Seat, party: str) -> None:
+def _check_totals(terms: Terms, view: PartyView, party: str) -> None:
     """A weight that the coordinator sees must be a sum over several parties."""
-    owned = seat.owned.copy()
-    if seat.bias_slot >= 0:
-        owned[seat.bias_slot] = False
-    few = [n < max(3, terms.min_contributors) for n in seat.column_sharers.tolist()]
-    lone = owned & np.array(few, bool)[seat.column_cohort]
+    owned = view.owned.copy()
+    if view.bias_slot >= 0:
+        owned[view.bias_slot] = False
+    few = [n < max(3, terms.min_contributors) for n in view.column_sharers.tolist()]
+    lone = owned & np.array(few, bool)[view.column_cohort]
     if lone.any():
         _refuse(
             party,

@@ -1,6 +1,6 @@
 """The signed roster of a federation: who belongs to it, in which roles, on which terms.
 
-It is agreed upon once and holds for many runs. `weft.matching.holding_map.Roster` is another
+It is agreed upon once and holds for many runs. `weft.matching.holding_map.HoldingMap` is another
 thing: who holds which samples and features in one run.
 
 A roster counts only when every member has signed it. What is signed are the plain values of the

@@ -256,7 +256,7 @@ class _Auditor:
         """Learn who holds which slots."""
         if entry.phase == "match.tokens" and entry.direction == "up":
             self._seats.take_tokens(entry.party, entry.message)
-        elif entry.phase == "match.seat" and entry.direction == "down":
+        elif entry.phase == "match.view" and entry.direction == "down":
             own = self._seats.take_seat(entry.party, entry.message)
             view = self._view(entry.party)
             view.shared_rows = self._seats.shared(entry.party, "rows")

@@ -79,20 +79,20 @@ class Seats:
         """A party announces what it holds."""
         self._tokens[party] = reply
 
-    def take_seat(self, party: str, seat: Message) -> bool:
+    def take_seat(self, party: str, view: Message) -> bool:
         """A party is told its slots; whether they stand for its own tokens, one by one."""
         counts = {"rows": "n_shared_rows", "columns": "n_shared_columns"}
-        self._shared[party] = {axis: _whole(seat.get(field)) for axis, field in counts.items()}
+        self._shared[party] = {axis: _whole(view.get(field)) for axis, field in counts.items()}
         tokens = self._tokens.pop(party, {})
-        starts, columns = seat.get("cohort_start"), seat.get("column_cohort")
+        starts, columns = view.get("cohort_start"), view.get("column_cohort")
         if not isinstance(starts, np.ndarray) or not isinstance(columns, np.ndarray):
             return False
         sizes = np.bincount(columns) if len(columns) else columns
-        bias = _whole(seat.get("bias_slot"), -1)
+        bias = _whole(view.get("bias_slot"), -1)
         if 0 <= bias < len(columns):
             # Nobody has a token of the constant column.
             sizes[columns[bias]] -= 1
-        return _own(tokens, seat, "row", np.diff(starts)) and _own(tokens, seat, "column", sizes)
+        return _own(tokens, view, "row", np.diff(starts)) and _own(tokens, view, "column", sizes)
 
     def shared(self, party: str, axis: str) -> int:
         """How many slots of an axis a party shares with others."""
@@ -112,11 +112,11 @@ class Seats:
         return inside and len(np.unique(slots)) == len(slots)
 
 
-def _own(tokens: Message, seat: Message, axis: str, sizes: NDArray[Any]) -> bool:
-    """Whether every cohort of a seat has as many of the party's own tokens as slots."""
+def _own(tokens: Message, view: Message, axis: str, sizes: NDArray[Any]) -> bool:
+    """Whether every cohort of a view has as many of the party's own tokens as slots."""
     told = tokens.get(f"{axis}s")
-    tiles = _whole(seat.get(f"n_tile_{axis}_cohorts"))
-    parts = [seat.get(f"tile_{axis}_cohorts.{i}") for i in range(tiles)]
+    tiles = _whole(view.get(f"n_tile_{axis}_cohorts"))
+    parts = [view.get(f"tile_{axis}_cohorts.{i}") for i in range(tiles)]
     counts = tokens.get(f"{axis}_counts")
     if not isinstance(told, np.ndarray) or not isinstance(counts, np.ndarray):
         return False

@@ -187,7 +187,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
             ("labelled",): Meaning(Form.RECORD, "which samples have a label"),
             ("row_counts", "column_counts"): Meaning(Form.RECORD, "sizes of its tiles"),
         },
-        "match.seat": {
+        "match.view": {
             ("boxes",): Meaning(Form.BOXES, "seeds and keys for other holders"),
             ("boxes.lengths",): Meaning(Form.RECORD, "where a box ends"),
             ("key",): Meaning(Form.KEYS, "number of the run's key"),
@@ -345,7 +345,7 @@ _TABLE: dict[Direction, dict[str, dict[tuple[str, ...], Meaning]]] = {
         "match.conflict": {
             ("places",): Meaning(Form.RECORD, "tokens whose labels another contradicts"),
         },
-        "match.seat": {
+        "match.view": {
             _SEAT: _ROLES,
             ("other_party", "other_rows", "other_offset", "other_size", "other_start"): _OTHERS,
             ("overlap",): Meaning(Form.TEXTS, "what counts for a cell at several holders"),

@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.randomness_log import Draws
+from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.privacy.ledger.attendance import Attendance
 from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Ints, Kind, Pages, Run
 from weft.storage.files import StorageError
-from weft.sums.sum_counter import Tally
+from weft.sums.sum_counter import SumCounter
 
 #: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.
 Objection = Callable[[Callable[[int], Change | None]], None]
@@ -72,39 +72,41 @@ class Account:
         kind: Kind,
         *,
         strict: bool = False,
-        draws: Draws | None = None,
+        draws: RandomnessLog | None = None,
     ) -> None:
         book = self._book = ledger.book(party)
         self._strict = strict
         self._kind, self._federation = kind, ledger.federation
-        self._draws = Draws() if draws is None else draws
+        self._draws = RandomnessLog() if draws is None else draws
         known = self._draws.take("ledger run", lambda: f"{uuid4().hex} {_now()}".encode())
         self._run_id, self._began = known.decode().split()
         self.solver = ""
         pages = self._pages = book.read()
         self._key = None if pages is None else pages.key
-        self._tally: Tally | None = None
+        self._tally: SumCounter | None = None
         self._attendance: Attendance | None = None
         self._object: Objection | None = None
         self._begun = self._noted = False
 
-    def open(self, seat: Seat, ids: Sequence[NDArray[np.object_]], tally: Tally) -> None:
-        """Follow a tally of the rows of a seat, whose ids are given tile by tile."""
-        rows = seat.n_shared_rows
-        self._ids = _shared_ids(seat, ids)
+    def open(
+        self, view: PartyView, ids: Sequence[NDArray[np.object_]], sum_counter: SumCounter
+    ) -> None:
+        """Follow a sum_counter of the rows of a view, whose ids are given tile by tile."""
+        rows = view.n_shared_rows
+        self._ids = _shared_ids(view, ids)
         self._hashes: Hashes | None = None
-        self._seat = seat
-        cohort = seat.row_cohort[:rows]
-        self._foreign = seat.foreign[cohort]
-        self._fewest = seat.fewest_foreign[cohort]
-        self._tally = tally
+        self._view = view
+        cohort = view.row_cohort[:rows]
+        self._foreign = view.foreign[cohort]
+        self._fewest = view.fewest_foreign[cohort]
+        self._tally = sum_counter
         #: Sums that the file already allows for, and what it holds of this run per row.
         self._room_received = self._room_shown = 0
         self._booked = np.zeros((2, rows), np.int64)
         #: What other runs have shown or booked, as it was at the last booking; nothing is shown
         #: before the first one.
         self._shown_elsewhere = np.zeros(rows, np.int64)
-        tally.booking = self._keep_ahead
+        sum_counter.booking = self._keep_ahead
 
     def attend(self, attendance: Attendance | None, objecting: Objection) -> None:
         """Take down who takes part; None: others see no feature sum with any of these samples.
@@ -156,12 +158,12 @@ class Account:
 
     def _keep_ahead(self) -> None:
         """Book more where the sums have used up what was booked."""
-        tally = self._tally
-        assert tally is not None
-        received, shown = tally.opened.most, tally.most_shown
+        sum_counter = self._tally
+        assert sum_counter is not None
+        received, shown = sum_counter.opened.most, sum_counter.most_shown
         fits = received <= self._room_received and shown <= self._room_shown
         # Other runs may have taken back since what would be too much with theirs.
-        if fits and not (self._strict and self._exposed(tally.shown).any()):
+        if fits and not (self._strict and self._exposed(sum_counter.shown).any()):
             return
         room_received, room_shown = self._room_received, self._room_shown
         if received > room_received:
@@ -169,8 +171,8 @@ class Account:
         if shown > room_shown:
             room_shown = shown + max(_AHEAD, shown // _SHARE)
         ahead = (
-            tally.received + max(0, room_received - received),
-            tally.shown + max(0, room_shown - shown) * tally.reach,
+            sum_counter.received + max(0, room_received - received),
+            sum_counter.shown + max(0, room_shown - shown) * sum_counter.reach,
         )
         counts: Ints = np.stack(ahead)
         elsewhere = self._once("booking", lambda: self._write(counts, ended=None))
@@ -198,12 +200,12 @@ class Account:
 
     def close(self) -> None:
         """Put the true numbers in the place of what was booked ahead."""
-        tally = self._tally
-        if tally is None or not (self._room_received or self._room_shown or self._noted):
+        sum_counter = self._tally
+        if sum_counter is None or not (self._room_received or self._room_shown or self._noted):
             return
-        tally.booking = None
+        sum_counter.booking = None
         if self._draws.finish():
-            self._write(np.stack([tally.received, tally.shown]), ended=_now())
+            self._write(np.stack([sum_counter.received, sum_counter.shown]), ended=_now())
         self._tally = None
 
     def _write(self, counts: Ints, *, ended: str | None) -> bytes:
@@ -249,14 +251,14 @@ class Account:
         return pages
 
     def _run(self, counts: Ints, ended: str | None, who: Attendance | None) -> Run:
-        seat = self._seat
-        starts = seat.shared_rows
+        view = self._view
+        starts = view.shared_rows
         cohorts = [
             Cohort(
                 samples=int(end - begin),
-                holders=int(seat.sharers[place]),
-                foreign=int(seat.foreign[place]),
-                fewest=int(seat.fewest_foreign[place]),
+                holders=int(view.sharers[place]),
+                foreign=int(view.foreign[place]),
+                fewest=int(view.fewest_foreign[place]),
                 received=int(counts[0, begin:end].max(initial=0)),
                 shown=int(counts[1, begin:end].max(initial=0)),
             )
@@ -274,30 +276,32 @@ class Account:
         )
 
 
-def count_sums(cipher: Cipher, seat: Seat) -> Tally:
+def count_sums(cipher: Cipher, view: PartyView) -> SumCounter:
     """Let a party's cipher count the sums over its shared rows."""
-    others = seat.computing - seat.labelled > 0
-    tally = Tally(others[seat.row_cohort[: seat.n_shared_rows]], whole=cipher.name == "bfv")
-    cipher.tally = tally
-    return tally
+    others = view.computing - view.labelled > 0
+    sum_counter = SumCounter(
+        others[view.row_cohort[: view.n_shared_rows]], whole=cipher.name == "bfv"
+    )
+    cipher.sum_counter = sum_counter
+    return sum_counter
 
 
-def spent_before(pages: Pages, seat: Seat, ids: Sequence[NDArray[np.object_]]) -> Ints:
-    """(2 × shared cohorts of a seat) sums received and shown of one of their samples so far."""
-    spent = pages.of(pages.hashes(_shared_ids(seat, ids)))
-    starts = seat.shared_rows[:-1]
+def spent_before(pages: Pages, view: PartyView, ids: Sequence[NDArray[np.object_]]) -> Ints:
+    """(2 × shared cohorts of a view) sums received and shown of one of their samples so far."""
+    spent = pages.of(pages.hashes(_shared_ids(view, ids)))
+    starts = view.shared_rows[:-1]
     if not len(starts):
         return np.zeros((2, 0), np.int64)
     return np.stack([np.maximum.reduceat(counts, starts) for counts in spent])
 
 
-def _shared_ids(seat: Seat, ids: Sequence[NDArray[np.object_]]) -> NDArray[np.object_]:
-    """Ids of the shared rows of a seat, from those of its tiles."""
-    names = np.full(seat.n_rows, "", dtype=object)
-    for tile, slots in zip(ids, seat.tile_rows, strict=True):
+def _shared_ids(view: PartyView, ids: Sequence[NDArray[np.object_]]) -> NDArray[np.object_]:
+    """Ids of the shared rows of a view, from those of its tiles."""
+    names = np.full(view.n_rows, "", dtype=object)
+    for tile, slots in zip(ids, view.tile_rows, strict=True):
         held = slots >= 0
         names[slots[held]] = tile[held]
-    return names[: seat.n_shared_rows]
+    return names[: view.n_shared_rows]
 
 
 def _now() -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.matching.id_normalization import normal_features
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.sums.local_table import Block
 
 Names = NDArray[np.object_]
@@ -53,22 +53,22 @@ class Attendance:
     contents: Hashes
 
 
-def attendance(seat: Seat, tiles: Sequence[Held]) -> Attendance | None:
-    """Who takes part under a seat, with tiles as they are before scaling.
+def attendance(view: PartyView, tiles: Sequence[Held]) -> Attendance | None:
+    """Who takes part under a view, with tiles as they are before scaling.
 
     None where others see no feature sum with any of these samples.
     """
-    shown = seat.exposed
-    if seat.min_batch == 1:
+    shown = view.exposed
+    if view.min_batch == 1:
         # Nothing guards them, so that nobody counted whom it would have to guard.
-        shown = np.full(len(seat.sizes), seat.n_shared_columns > 0)
+        shown = np.full(len(view.sizes), view.n_shared_columns > 0)
     if not shown.any():
         return None
-    numbers = np.arange(1, len(seat.sizes) + 1)
-    places = np.where(shown, numbers, -numbers)[seat.row_cohort].astype(np.int32)
-    ids = np.full(seat.n_rows, "", dtype=object)
-    contents = np.zeros(seat.n_rows, np.uint64)
-    for tile, slots in zip(tiles, seat.tile_rows, strict=True):
+    numbers = np.arange(1, len(view.sizes) + 1)
+    places = np.where(shown, numbers, -numbers)[view.row_cohort].astype(np.int32)
+    ids = np.full(view.n_rows, "", dtype=object)
+    contents = np.zeros(view.n_rows, np.uint64)
+    for tile, slots in zip(tiles, view.tile_rows, strict=True):
         held = slots >= 0
         ids[slots[held]] = tile.ids[held]
         # A sum, for samples that several tiles hold parts of; no tile holds one twice.

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import Terms
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.forecast import Forecast, alternatives, forecast
 from weft.privacy.ledger.holder_views import View, views_of
 from weft.privacy.ledger.ledger_file import Ints
@@ -165,7 +165,7 @@ class Outlook:
 
 
 def outlook(
-    roster: Roster,
+    holdings: HoldingMap,
     settings: Settings,
     terms: Terms,
     *,
@@ -195,28 +195,28 @@ def outlook(
     def ahead(of: Settings) -> Forecast:
         return forecast(of, classes=classes, mean_square=mean_square, unit_rows=unit_rows)
 
-    views, now = views_of(roster), ahead(settings)
-    exposures = _exposures(roster, views, now, spent or {})
+    views, now = views_of(holdings), ahead(settings)
+    exposures = _exposures(holdings, views, now, spent or {})
     ways = [Way.of(f"as planned ({settings.solver})", settings.solver, now, exposures)]
     for what, changed in alternatives(settings):
         other = ahead(changed)
-        found = _exposures(roster, views, other, spent or {})
+        found = _exposures(holdings, views, other, spent or {})
         ways.append(Way.of(what, changed.solver, other, found))
     return Outlook(
-        parties=roster.parties,
+        parties=holdings.parties,
         solver=settings.solver,
         terms=terms,
         coordinator_sees=settings.coordinator_sees,
-        samples=roster.n_samples,
-        left_out=roster.small,
+        samples=holdings.n_samples,
+        left_out=holdings.small,
         forecast=now,
         exposures=exposures,
-        pairs=_pairs(roster, now),
-        learners=_learners(roster),
-        shared_columns=_shared_columns(roster),
-        crossed=int(roster.rows.sizes[roster.crossed].sum()),
-        label_holders=tuple(p for p in roster.parties if p in roster.label_parties),
-        groups=len(roster.rows.sizes),
+        pairs=_pairs(holdings, now),
+        learners=_learners(holdings),
+        shared_columns=_shared_columns(holdings),
+        crossed=int(holdings.rows.sizes[holdings.crossed].sum()),
+        label_holders=tuple(p for p in holdings.parties if p in holdings.label_parties),
+        groups=len(holdings.rows.sizes),
         released=classes,
         ways=tuple(ways),
         changes=dict(changes or {}),
@@ -225,52 +225,54 @@ def outlook(
 
 
 def _exposures(
-    roster: Roster, views: Sequence[View], ahead: Forecast, spent: Mapping[str, Ints]
+    holdings: HoldingMap, views: Sequence[View], ahead: Forecast, spent: Mapping[str, Ints]
 ) -> tuple[Exposure, ...]:
     found = []
     for view in views:
         likely, most = ahead.of(view.labelled)
-        before = _spent_on(roster, view, spent)
+        before = _spent_on(holdings, view, spent)
         if likely or most != 0 or before:
             found.append(Exposure(view, before, likely, most))
     return tuple(found)
 
 
-def _spent_on(roster: Roster, view: View, spent: Mapping[str, Ints]) -> int:
+def _spent_on(holdings: HoldingMap, view: View, spent: Mapping[str, Ints]) -> int:
     """What the receiver's ledger says of these samples."""
     if view.receiver not in spent:
         return 0
-    mine = roster.rows.cohorts[roster.index[view.receiver]]
+    mine = holdings.rows.cohorts[holdings.index[view.receiver]]
     return int(spent[view.receiver][np.searchsorted(mine, view.cohorts)].max(initial=0))
 
 
-def _pairs(roster: Roster, ahead: Forecast) -> tuple[tuple[str, str, int, tuple[str, ...]], ...]:
+def _pairs(
+    holdings: HoldingMap, ahead: Forecast
+) -> tuple[tuple[str, str, int, tuple[str, ...]], ...]:
     """Who shares samples with one other party only."""
-    rows = roster.rows
+    rows = holdings.rows
     found: dict[tuple[str, str, tuple[str, ...]], int] = {}
     for cohort in np.flatnonzero(rows.holders.lengths == 2).tolist():
-        one, other = (roster.parties[k] for k in rows.holders[cohort].tolist())
-        marked = {roster.parties[k] for k in rows.marked[cohort].tolist()}
+        one, other = (holdings.parties[k] for k in rows.holders[cohort].tolist())
+        marked = {holdings.parties[k] for k in rows.marked[cohort].tolist()}
         receivers = tuple(p for p in (one, other) if p in marked or ahead.others)
         key = (one, other, receivers)
         found[key] = found.get(key, 0) + int(rows.sizes[cohort])
     return tuple((one, other, n, receivers) for (one, other, receivers), n in found.items())
 
 
-def _learners(roster: Roster) -> dict[str, int]:
-    rows, found = roster.rows, dict.fromkeys(roster.parties, 0)
+def _learners(holdings: HoldingMap) -> dict[str, int]:
+    rows, found = holdings.rows, dict.fromkeys(holdings.parties, 0)
     for cohort in np.flatnonzero(rows.holders.lengths > rows.marked.lengths).tolist():
         for holder in np.setdiff1d(rows.holders[cohort], rows.marked[cohort]).tolist():
-            found[roster.parties[holder]] += int(rows.sizes[cohort])
+            found[holdings.parties[holder]] += int(rows.sizes[cohort])
     return {party: count for party, count in found.items() if count}
 
 
-def _shared_columns(roster: Roster) -> dict[int, int]:
+def _shared_columns(holdings: HoldingMap) -> dict[int, int]:
     """How many columns have how many holders, where they have several; the constant one aside."""
-    columns, found = roster.columns, dict[int, int]()
+    columns, found = holdings.columns, dict[int, int]()
     for cohort in np.flatnonzero(columns.shared_cohort).tolist():
         size = int(columns.sizes[cohort])
-        if columns.start[cohort] <= roster.bias_slot < columns.start[cohort + 1]:
+        if columns.start[cohort] <= holdings.bias_slot < columns.start[cohort + 1]:
             size -= 1
         if size:
             holders = int(columns.holders.lengths[cohort])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 
 Flags = NDArray[np.bool_]
 
@@ -32,7 +32,7 @@ class View:
     labelled
         Whether the receiver has their labels, and so gets every sum of training.
     cohorts
-        Numbers of these cohorts in the roster.
+        Numbers of these cohorts in the holdings.
     """
 
     receiver: str
@@ -44,29 +44,29 @@ class View:
     cohorts: tuple[int, ...]
 
 
-def views_of(roster: Roster) -> list[View]:
+def views_of(holdings: HoldingMap) -> list[View]:
     """All views of a federation in which something is foreign, in the order of the parties."""
-    held = _Held(roster)
-    rows = roster.rows
+    held = _Held(holdings)
+    rows = holdings.rows
     found: dict[tuple[str, tuple[str, ...], int, int, bool], list[int]] = {}
     for cohort in np.flatnonzero(rows.shared_cohort).tolist():
         holders = rows.holders[cohort].tolist()
         columns = held.of(cohort, holders)
         begin = int(rows.holders.start[cohort])
         for place, holder in enumerate(holders):
-            foreign = int(roster.foreign[begin + place])
+            foreign = int(holdings.foreign[begin + place])
             if not foreign:
                 continue
-            own = np.zeros_like(columns[0]) if roster.overlap == "sum" else columns[place]
+            own = np.zeros_like(columns[0]) if holdings.overlap == "sum" else columns[place]
             about = tuple(
-                roster.parties[other]
+                holdings.parties[other]
                 for at, other in enumerate(holders)
                 if at != place and (columns[at] & ~own).any()
             )
             labelled = holder in rows.marked[cohort]
-            key = (roster.parties[holder], about, foreign, len(holders), labelled)
+            key = (holdings.parties[holder], about, foreign, len(holders), labelled)
             found.setdefault(key, []).append(cohort)
-    order = roster.index
+    order = holdings.index
     ranked = sorted(found.items(), key=lambda item: (order[item[0][0]], item[1][0]))
     return [
         View(
@@ -85,12 +85,12 @@ def views_of(roster: Roster) -> list[View]:
 class _Held:
     """Which column cohorts each holder of a row cohort has there; the constant one aside."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._rows = roster.rows
-        self._party = roster.tile_party
-        columns = roster.column_tiles.toarray().T > 0
-        if roster.bias_slot >= 0:
-            at = np.searchsorted(roster.columns.start, roster.bias_slot, side="right") - 1
+    def __init__(self, holdings: HoldingMap) -> None:
+        self._rows = holdings.rows
+        self._party = holdings.tile_party
+        columns = holdings.column_tiles.toarray().T > 0
+        if holdings.bias_slot >= 0:
+            at = np.searchsorted(holdings.columns.start, holdings.bias_slot, side="right") - 1
             columns[:, at] = False
         self._columns: Flags = columns
 

@@ -7,7 +7,7 @@ import math
 from weft.protocol import Message
 from weft.solvers.admm.options import AdmmOptions
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
-from weft.solvers.rounds.run_state import Phase, Rounds
+from weft.solvers.rounds.run_state import Phase, RoundsState
 
 #: Iterations at which ρ may change: each by so much later than the one before. Residuals go up and
 #: down, so that looks in quick succession would amplify that. Where ρ changes a finite number of
@@ -29,11 +29,11 @@ class AdmmCoordinator(RoundCoordinator):
     windows = ()
     model_of = ("v", "z")
 
-    def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+    def tell(self, run: RoundsState, phase: Phase, present: list[str]) -> dict[str, Message]:
         rho = self._rho(run)
         return {party: {"rho": rho} for party in present}
 
-    def take(self, run: Rounds, phase: Phase, scalars: Scalars) -> None:
+    def take(self, run: RoundsState, phase: Phase, scalars: Scalars) -> None:
         """Of the iteration before: ‖copies − consensus‖² and ‖change of the consensus‖²."""
         found, memory = scalars["residual"], run.memory
         if found is None or run.settings.read_options(AdmmOptions).rho != "auto":
@@ -46,11 +46,11 @@ class AdmmCoordinator(RoundCoordinator):
             look, apart, moved = math.ceil(_LATER * look), 0.0, 0.0
         memory.update(apart=apart, moved=moved, look=look)
 
-    def _rho(self, run: Rounds) -> float:
+    def _rho(self, run: RoundsState) -> float:
         given = run.settings.read_options(AdmmOptions).rho
         if given != "auto":
             return given
-        return run.memory.get("rho", math.sqrt(run.settings.lam / run.roster.rows.n_slots))
+        return run.memory.get("rho", math.sqrt(run.settings.lam / run.holdings.rows.n_slots))
 
 
 def _factor(apart: float, moved: float) -> float:

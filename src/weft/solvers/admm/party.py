@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from weft.losses import Loss
 from weft.protocol import Message
 from weft.solvers.admm.graph_projection import Graph
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution
@@ -51,21 +51,21 @@ def prox(loss: Loss, s: Floats, y: Floats, c: float) -> Floats:
 class AdmmParty(RoundParty):
     """One block of ADMM: all cells of this party."""
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        super().__init__(ground, settings)
-        seat = self.seat
-        rows, columns = seat.n_shared_rows, seat.n_shared_columns
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        super().__init__(context, settings)
+        view = self.view
+        rows, columns = view.n_shared_rows, view.n_shared_columns
         self._copies = self.join("v", self.longest)
         # Every holder opens the totals, whether it has labels or not.
         self._rest = Contribution("z", rows, self.classes, self.reach, self.cipher, everyone=True)
         self.sums["z"] = self._rest
         self._shared = rows, columns
-        self._feature_holders = seat.column_sharers[seat.column_cohort][:, None].astype(float)
-        self._sample_holders = seat.sharers[seat.row_cohort][:, None].astype(float)
-        self._counted = np.flatnonzero(seat.counted_rows)
+        self._feature_holders = view.column_sharers[view.column_cohort][:, None].astype(float)
+        self._sample_holders = view.sharers[view.row_cohort][:, None].astype(float)
+        self._counted = np.flatnonzero(view.counted_rows)
         self._graph = Graph(self.table)
         self._rho = 0.0
-        by_feature, by_sample = (seat.n_columns, self.classes), (seat.n_rows, self.classes)
+        by_feature, by_sample = (view.n_columns, self.classes), (view.n_rows, self.classes)
         self._state = {
             **{name: np.zeros(by_feature) for name in _BY_FEATURE},
             **{name: np.zeros(by_sample) for name in _BY_SAMPLE},
@@ -88,7 +88,7 @@ class AdmmParty(RoundParty):
 
     def point(self, message: Message) -> Floats:
         """w of the totals. At the optimum −l'(z) = ρN z̃: so α is kept, to go with it."""
-        scale = self._rho * self.seat.n_samples
+        scale = self._rho * self.view.n_samples
         self._alpha = scale * (self._state["z_dual"] + self._step(message))
         return self._consensus(message)
 
@@ -137,7 +137,7 @@ class AdmmParty(RoundParty):
             "w_own_dual": old["w_own_dual"] + away,
             "z_dual": old["z_dual"] + d,
         }
-        owned = self.seat.owned
+        owned = self.view.owned
         apart = _square(away) + _square((old["w_half"] - w)[owned]) + _square(d) + _square(mine)
         moved = _square(w - old["w"]) + _square((w - old["w"])[owned])
         moved += _square(new["z_own"] - old["z_own"]) + _square(new["z"] - old["z"])
@@ -160,7 +160,7 @@ class AdmmParty(RoundParty):
         state["w_half"] = rho * (state["w"] - state["w_dual"]) / (self.settings.lam + rho)
         s = state["z"] - state["z_dual"][self._counted]
         y = self.labels[self._counted]
-        state["z_half"] = self._rest.on_grid(prox(self.loss, s, y, rho * self.seat.n_samples))
+        state["z_half"] = self._rest.on_grid(prox(self.loss, s, y, rho * self.view.n_samples))
         target = state["z_own"] + state["z_dual"]
         fine = self.enough(target != 0.0)
         if not fine.all():

@@ -9,7 +9,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.protocol import Message
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
-from weft.solvers.rounds.run_state import Phase, Rounds
+from weft.solvers.rounds.run_state import Phase, RoundsState
 
 #: What the parties sum in an exchange.
 GRADIENT, DIAGONAL, SOLVE, PRODUCT, BACK = range(5)
@@ -67,26 +67,26 @@ class DiscoCoordinator(RoundCoordinator):
     )
     model_of = ()
 
-    def find(self, run: Rounds, largest: list[float]) -> dict[str, float]:
+    def find(self, run: RoundsState, largest: list[float]) -> dict[str, float]:
         chosen = run.settings.read_options(DiscoOptions).precondition
-        if chosen == "first" and run.roster.columns.n_slots > MOST_DENSE:
+        if chosen == "first" and run.holdings.columns.n_slots > MOST_DENSE:
             raise ConfigError(
                 f"precondition = 'first' factors a matrix of all features, of which there are "
-                f"{run.roster.columns.n_slots}; use 'diagonal'"
+                f"{run.holdings.columns.n_slots}; use 'diagonal'"
             )
         run.memory.update(mode=GRADIENT, best=_FAR, products=0, halvings=0)
         return {}
 
-    def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+    def tell(self, run: RoundsState, phase: Phase, present: list[str]) -> dict[str, Message]:
         return {party: {"mode": int(run.memory["mode"])} for party in present}
 
-    def take(self, run: Rounds, phase: Phase, scalars: Scalars) -> None:
+    def take(self, run: RoundsState, phase: Phase, scalars: Scalars) -> None:
         """Choose what comes next from the objective, or from the residual's share of the first."""
         (objective,), (residual,) = scalars["objective"] or [0.0], scalars["residual"] or [0.0]
         run.memory["mode"] = self._next(run, run.memory, objective, residual)
 
     def _next(
-        self, run: Rounds, memory: dict[str, float], objective: float, residual: float
+        self, run: RoundsState, memory: dict[str, float], objective: float, residual: float
     ) -> int:
         options = run.settings.read_options(DiscoOptions)
         how = options.precondition

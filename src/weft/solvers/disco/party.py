@@ -24,7 +24,7 @@ from weft.solvers.disco.coordinator import (
     SOLVE,
     DiscoOptions,
 )
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.party import Handler, RoundParty
 from weft.solvers.settings import Settings
 from weft.sums.scalar_sums import pack_scalars
@@ -41,8 +41,8 @@ class DiscoParty(RoundParty):
     w − v/(1 + δ), or w − v where P is quadratic. Classes are problems of their own, side by side.
     """
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        super().__init__(ground, settings)
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        super().__init__(context, settings)
         self._options = settings.read_options(DiscoOptions)
         # Gradients and their like are bounded as feature sums are, with room for λw and for
         # products with directions that are longer than w.
@@ -95,16 +95,16 @@ class DiscoParty(RoundParty):
         self._mode = np.array([mode])
         self._vectors["asked"] = part
         objective = self._objective() if mode in (GRADIENT, BACK) else 0.0
-        share = residual / self.seat.n_parties
+        share = residual / self.view.n_parties
         reply: Message = {
             "objective": pack_scalars(self.cipher, message, "objective", objective),
             "residual": pack_scalars(self.cipher, message, "residual", share),
         }
         if self._held:
             reply["held"], self._held = self._held, 0
-        if self.seat.n_shared_columns:
+        if self.view.n_shared_columns:
             self.check_size(self.w)
-            reply["v"] = self._sum.increment(part[: self.seat.n_shared_columns], message)
+            reply["v"] = self._sum.increment(part[: self.view.n_shared_columns], message)
         return reply
 
     def _residual(self) -> float:
@@ -204,7 +204,7 @@ class DiscoParty(RoundParty):
 
     def _solved(self, z: Floats) -> Floats:
         """P⁻¹r, at the first party; zero at all others."""
-        if self.seat.party != 0:
+        if self.view.party != 0:
             return np.zeros_like(self.w)
         if not self._factor:
             self._factor = [self._factored(z[:, c], c) for c in range(self.classes)]
@@ -226,7 +226,7 @@ class DiscoParty(RoundParty):
     def _objective(self) -> float:
         """This party's part of P, over all classes."""
         z = self.table.products(None, self.w)
-        counted = self.seat.counted_rows
+        counted = self.view.counted_rows
         losses = self.loss.value(z[counted], self.labels[counted]).sum() * self.sample_weight
-        mine = self.w[self.seat.owned]
+        mine = self.w[self.view.owned]
         return float(losses + 0.5 * self.settings.lam * (mine * mine).sum())

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.guards.min_batch import Batches
+from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
 from weft.protocol import Message
 from weft.protocol.message import integer
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.rounds.sequential_kernels import ascend
 from weft.solvers.sampling import order_of
@@ -36,26 +36,26 @@ class DualParty(RoundParty):
     point keeps the α that belongs to it: that certifies losses with kinks too.
     """
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        super().__init__(ground, settings)
-        seat = self.seat
-        self.alpha: Floats = np.zeros((seat.n_rows, self.classes))
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        super().__init__(context, settings)
+        view = self.view
+        self.alpha: Floats = np.zeros((view.n_rows, self.classes))
         self.v: Floats = np.zeros_like(self.w)
         self._v_sum = self.join("v", self.bounds.v)
         self._frozen = self.alpha
         cells = self.table.compressed()
         self._rows = (cells.indptr, cells.indices, cells.data)
-        rows = np.repeat(np.arange(seat.n_rows), np.diff(cells.indptr))
-        self._norms = np.bincount(rows, cells.data**2, seat.n_rows)
+        rows = np.repeat(np.arange(view.n_rows), np.diff(cells.indptr))
+        self._norms = np.bincount(rows, cells.data**2, view.n_rows)
         self._formula = formula_of(self.loss)
         self._bounded = math.isfinite(self.loss.lipschitz)
-        self._alpha_wire = Wire("alpha", seat.n_shared_rows, self.bounds.alpha, self.cipher)
-        self._own = np.flatnonzero(seat.labelled[seat.row_cohort]).astype(np.int32)
-        guarded = seat.exposed[seat.row_cohort]
-        atom = np.where(guarded, seat.row_cohort, -1).astype(np.int64)
-        self._guard = Batches(atom, seat.min_batch) if guarded.any() else None
+        self._alpha_wire = Wire("alpha", view.n_shared_rows, self.bounds.alpha, self.cipher)
+        self._own = np.flatnonzero(view.labelled[view.row_cohort]).astype(np.int32)
+        guarded = view.exposed[view.row_cohort]
+        atom = np.where(guarded, view.row_cohort, -1).astype(np.int64)
+        self._guard = MinBatch(atom, view.min_batch) if guarded.any() else None
         # The tolerance is for shares such as 1/N, whose product with N is one only almost.
-        self._steps = math.ceil(settings.iic * seat.n_samples / seat.n_parties - 1e-9)
+        self._steps = math.ceil(settings.iic * view.n_samples / view.n_parties - 1e-9)
         if self._guard is not None:
             self._steps = min(self._steps, max(int(_MOST_DRAWN * len(self._own)), 1))
 
@@ -85,7 +85,7 @@ class DualParty(RoundParty):
         """⌈iic · N / parties⌉ own samples in a random order: whole passes and a part of one."""
         if not len(self._own):
             return self._own
-        count, party = self._steps, self.seat.party
+        count, party = self._steps, self.view.party
         order: Slots = order_of(self.settings.seed, iteration, party, len(self._own), count)
         return self._own[order]
 
@@ -110,12 +110,12 @@ class DualParty(RoundParty):
         reply: Message = {}
         if self._guard is not None:
             held = self._guard.hold_back(new, self.alpha)
-            reply["held"] = int(self.seat.counts[self._guard.atoms[held]].sum())
+            reply["held"] = int(self.view.counts[self._guard.atoms[held]].sum())
         if not self._bounded:
             self._alpha_wire.check(new)
         self._resum(new, integer(message, "iteration"))
         self.alpha = new
-        shared = self.seat.n_shared_columns
+        shared = self.view.n_shared_columns
         if shared:
             reply["v"] = self._v_sum.increment(self.v[:shared], message)
         return reply
@@ -123,7 +123,7 @@ class DualParty(RoundParty):
     def _resum(self, new: Floats, iteration: int) -> None:
         """Feature sums of a new α, from the rows that moved unless those are many."""
         moved = np.flatnonzero((new != self.alpha).any(axis=1)).astype(np.int32)
-        if 2 * len(moved) > self.seat.n_rows or iteration % RESUM_EVERY == 0:
+        if 2 * len(moved) > self.view.n_rows or iteration % RESUM_EVERY == 0:
             self.v = np.zeros_like(self.v)
             self.table.accumulate(None, new * self.sample_weight, self.v)
         else:

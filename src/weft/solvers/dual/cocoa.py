@@ -14,7 +14,7 @@ import numpy as np
 from weft.protocol import Message
 from weft.protocol.message import integer
 from weft.solvers.dual.ascent import DualParty
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.party import Handler
 from weft.solvers.rounds.run_state import Phase
@@ -32,9 +32,9 @@ class CocoaParty(DualParty):
 
     adds: ClassVar[bool] = False
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        super().__init__(ground, settings)
-        self._alone = np.ones(self.seat.n_rows)
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        super().__init__(context, settings)
+        self._alone = np.ones(self.view.n_rows)
 
     def handlers(self) -> dict[str, Handler]:
         return {"local": self._on_local}
@@ -42,7 +42,7 @@ class CocoaParty(DualParty):
     def _on_local(self, message: Message) -> Message:
         """v ↓, the change of this party's part of it ↑."""
         self.w = self.weights_of(message)
-        parties = self.seat.n_parties
+        parties = self.view.n_parties
         order = self.drawn(integer(message, "iteration"))
         new = self.ascended(order, self.w, parties if self.adds else 1, self._alone)
         if not self.adds and parties > 1:

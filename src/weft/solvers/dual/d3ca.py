@@ -18,7 +18,7 @@ from weft.protocol import Message
 from weft.protocol.message import integer
 from weft.solvers.dual.ascent import DualParty
 from weft.solvers.dual.options import D3caOptions
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.party import Handler
 from weft.solvers.rounds.run_state import Phase
@@ -43,16 +43,16 @@ class D3caParty(DualParty):
     holder.
     """
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        super().__init__(ground, settings)
-        seat = self.seat
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        super().__init__(context, settings)
+        view = self.view
         self._proposals = self.join("delta", self.bounds.alpha)
         #: α as the totals have it, or as it will be, at rows that nobody else holds. Guards may
         #: have held its last change back.
         self._target: Floats = np.zeros_like(self.alpha)
-        self._computing = np.maximum(seat.computing, 1)[seat.row_cohort].astype(np.float64)
+        self._computing = np.maximum(view.computing, 1)[view.row_cohort].astype(np.float64)
         holders = settings.read_options(D3caOptions).average == "holders"
-        parties = np.full(seat.n_rows, float(seat.n_parties))
+        parties = np.full(view.n_rows, float(view.n_parties))
         self._share = 1.0 / (self._computing if holders else parties)[:, None]
 
     @property
@@ -76,12 +76,12 @@ class D3caParty(DualParty):
         order = self.drawn(integer(message, "iteration"))
         new = self.ascended(order, self.w, 1.0, self._computing)
         change = (new - self.alpha) * self._share
-        shared = self.seat.n_shared_rows
+        shared = self.view.n_shared_rows
         self._target[shared:] = (self.alpha + change)[shared:]
         if not shared:
             return {}
         # Where guards held α back, the one who counts the sample brings the total back to it.
-        change += np.where(self.seat.counted_rows[:, None], self.alpha - self._target, 0.0)
+        change += np.where(self.view.counted_rows[:, None], self.alpha - self._target, 0.0)
         return {"delta": self._proposals.add(change[:shared], message)}
 
     def _on_merge(self, message: Message) -> Message:

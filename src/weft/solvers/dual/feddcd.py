@@ -20,10 +20,10 @@ from weft.protocol import Cyclic, Message, Request
 from weft.protocol.message import integer
 from weft.solvers.dual.newton import LocalProblem
 from weft.solvers.dual.options import FeddcdOptions
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.party import Handler, RoundParty
-from weft.solvers.rounds.run_state import Phase, Rounds
+from weft.solvers.rounds.run_state import Phase, RoundsState
 from weft.solvers.settings import Settings
 from weft.sums.running_totals import RunningTotals
 
@@ -51,9 +51,9 @@ class FeddcdCoordinator(RoundCoordinator):
     def __init__(self) -> None:
         self._missed: dict[str, Missed] = {}
 
-    def set_up(self, run: Rounds) -> None:
+    def set_up(self, run: RoundsState) -> None:
         turns = [run.participation.present(turn) for turn in range(1, 51)]
-        if len(run.roster.parties) > 1 and min(map(len, turns)) < 2:
+        if len(run.holdings.parties) > 1 and min(map(len, turns)) < 2:
             raise ConfigError(
                 "solver 'feddcd' needs two parties or more in every iteration, since it moves them "
                 "towards their mean; let more take part, or use 'hyfdca'"
@@ -65,15 +65,15 @@ class FeddcdCoordinator(RoundCoordinator):
             )
         super().set_up(run)
 
-    def settled(self, run: Rounds) -> bool:
+    def settled(self, run: RoundsState) -> bool:
         return not self._missed
 
-    def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+    def tell(self, run: RoundsState, phase: Phase, present: list[str]) -> dict[str, Message]:
         """How many take part in the mean."""
         return {party: {"weight": len(present)} for party in present}
 
     def _ask(
-        self, run: Rounds, phase: Phase, present: list[str], riders: list[Request]
+        self, run: RoundsState, phase: Phase, present: list[str], riders: list[Request]
     ) -> list[str]:
         left = super()._ask(run, phase, present, riders)
         lost = set(present).difference(left)
@@ -82,12 +82,12 @@ class FeddcdCoordinator(RoundCoordinator):
             self._missed.update(dict.fromkeys(lost, missed))
         return left
 
-    def prepare(self, run: Rounds, present: list[str]) -> list[str]:
+    def prepare(self, run: RoundsState, present: list[str]) -> list[str]:
         """Let those who missed a mean catch up first; who still has not must wait."""
         self._catch_up(run, present)
         return run.contributors.of([p for p in present if p not in self._missed])
 
-    def _catch_up(self, run: Rounds, present: list[str]) -> None:
+    def _catch_up(self, run: RoundsState, present: list[str]) -> None:
         """Ask for a missed merge again, under the totals of its iteration."""
         late = [party for party in present if party in self._missed]
         if not late:
@@ -110,8 +110,8 @@ class FeddcdCoordinator(RoundCoordinator):
 class FeddcdParty(RoundParty):
     """y of this party, and w_k = argmin f_k(w) − ⟨y, w⟩ as it was found last."""
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        super().__init__(ground, settings)
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        super().__init__(context, settings)
         self.options = settings.read_options(FeddcdOptions)
         self._total = self.join("v", self.longest)
         self._tilt: Floats = np.zeros_like(self.w)
@@ -120,8 +120,8 @@ class FeddcdParty(RoundParty):
         self._told: Floats = np.zeros_like(self.w)
         #: How many were asked to take part.
         self._asked = 1
-        weight = self.seat.n_parties * self.sample_weight
-        own = self.seat.labelled[self.seat.row_cohort]
+        weight = self.view.n_parties * self.sample_weight
+        own = self.view.labelled[self.view.row_cohort]
         cells = self.table.compressed()[own]
         self._problem = LocalProblem(cells, self.labels[own], self.loss, weight, settings.lam)
 
@@ -145,7 +145,7 @@ class FeddcdParty(RoundParty):
         self.check_size(self._local)
         self._told = np.where(self._enough(), self._local, last)
         self._asked = self._number_of(message)
-        shared = self.seat.n_shared_columns
+        shared = self.view.n_shared_columns
         self.w = self._told.copy()
         self.w[:shared] = last[:shared]
         if not shared:
@@ -160,7 +160,7 @@ class FeddcdParty(RoundParty):
     def _number_of(self, message: Message) -> int:
         """How many have a part in the mean."""
         parties = integer(message, "weight")
-        if not self.contributors <= parties <= self.seat.n_parties:
+        if not self.contributors <= parties <= self.view.n_parties:
             raise ProtocolError(f"a request wants a mean over {parties} parties")
         return parties
 

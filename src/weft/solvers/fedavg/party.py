@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.guards.min_batch import Batches
+from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
 from weft.protocol import Message
 from weft.protocol.message import array, integer
 from weft.solvers.fedavg.kernels import sample_steps, shared_change, whole_turn
 from weft.solvers.fedavg.options import AveragingOptions, HyfemOptions, ProxOptions
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.settings import Settings
@@ -34,34 +34,34 @@ class FedavgParty(RoundParty):
 
     options_kind: ClassVar[type[AveragingOptions]] = AveragingOptions
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        super().__init__(ground, settings)
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        super().__init__(context, settings)
         self.options = settings.read_options(self.options_kind)
-        self._own = np.flatnonzero(self.seat.labelled[self.seat.row_cohort]).astype(np.int32)
+        self._own = np.flatnonzero(self.view.labelled[self.view.row_cohort]).astype(np.int32)
         self._total = self.join("v", self.longest)
         self._rate = 0.0
-        count = math.ceil(settings.iic * self.seat.n_samples / self.seat.n_parties)
+        count = math.ceil(settings.iic * self.view.n_samples / self.view.n_parties)
         self._steps = count if self.options.gradient == "sample" else self.options.steps
-        self._cohorts = len(self.seat.shared_columns) - 1
-        self._cohort = self.seat.column_cohort[: self.seat.n_shared_columns]
+        self._cohorts = len(self.view.shared_columns) - 1
+        self._cohort = self.view.column_cohort[: self.view.n_shared_columns]
         self._held = 0
         #: By how much of each row w moved when it was last told.
-        self._told: Floats = np.zeros((self.seat.n_rows if self.guarded else 0, self.classes))
-        exposed = self.seat.exposed[self.seat.row_cohort]
-        atom = np.where(exposed, self.seat.row_cohort, -1).astype(np.int64)
-        self._guard = Batches(atom, self.seat.min_batch) if self.guarded else None
+        self._told: Floats = np.zeros((self.view.n_rows if self.guarded else 0, self.classes))
+        exposed = self.view.exposed[self.view.row_cohort]
+        atom = np.where(exposed, self.view.row_cohort, -1).astype(np.int64)
+        self._guard = MinBatch(atom, self.view.min_batch) if self.guarded else None
         self._full_steps = self.options.gradient == "full"
         #: This party's share of the last change, of shared columns.
-        self.change = np.empty((self.seat.n_shared_columns, self.classes))
+        self.change = np.empty((self.view.n_shared_columns, self.classes))
         self._pulls = (settings.lam, self.options.pull)
         self._moved = np.zeros_like(self.w)
         if not self._full_steps:
             cells = self.table.compressed()
-            rows = (cells.indptr, cells.indices, cells.data, self._own, ground.labels)
+            rows = (cells.indptr, cells.indices, cells.data, self._own, context.labels)
             self._fixed = (*rows, *formula_of(self.loss), settings.seed)
             # Without a guard nobody looks at what was used.
-            places = (self._cohort, np.zeros_like(ground.labels), self._moved, self.change)
-            steps = (self.seat.party, self._steps)
+            places = (self._cohort, np.zeros_like(context.labels), self._moved, self.change)
+            steps = (self.view.party, self._steps)
             self._always = (*self._fixed, *steps, *self._pulls, *places)
 
     def handlers(self) -> dict[str, Handler]:
@@ -122,12 +122,12 @@ class FedavgParty(RoundParty):
 
     def _limits(self, weight: int) -> tuple[int, int]:
         """Between what the weights of a mean must lie in which this party weighs so much."""
-        rows, parties = self.seat.n_rows, self.seat.n_parties
+        rows, parties = self.view.n_rows, self.view.n_parties
         if weight == 1 and rows > 1:
             return self.contributors, parties
         if weight != rows:
             raise ProtocolError("a message is malformed: 'weight' is neither one nor its samples")
-        return rows, parties * self.seat.n_samples
+        return rows, parties * self.view.n_samples
 
     def remembered(self) -> dict[str, NDArray[Any]]:
         # Both are replaced in every iteration, never changed.
@@ -152,7 +152,7 @@ class FedavgParty(RoundParty):
         w = start.copy()
         used = np.zeros_like(self.labels)
         rate = self._rate / (self.options.b + math.sqrt(self.iteration))
-        party = (self.seat.party, self._steps)
+        party = (self.view.party, self._steps)
         sample_steps(*self._fixed, self.iteration, *party, rate, *self._pulls, w, used)
         return self._kept(w, start, used)
 

@@ -11,7 +11,7 @@ from weft.solvers.fedhybrid.local import Curvature
 from weft.solvers.fedhybrid.options import FedhybridOptions, facts_of
 from weft.solvers.fedhybrid.steps import Auto, Rule, Safeguard, Theory
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
-from weft.solvers.rounds.run_state import Phase, Rounds
+from weft.solvers.rounds.run_state import Phase, RoundsState
 from weft.sums.scalar_sums import add_scalars
 
 #: Steps that were halved so often are zero.
@@ -32,13 +32,13 @@ class FedhybridCoordinator(RoundCoordinator):
 
     # ── setting up ────────────────────────────────────────────────────────────────────────
 
-    def set_up(self, run: Rounds) -> None:
+    def set_up(self, run: RoundsState) -> None:
         """Who is of which type, and steps for all."""
         options = run.settings.read_options(FedhybridOptions)
-        flags = _types(options, run.roster.parties)
+        flags = _types(options, run.holdings.parties)
         if not run.participation.complete:
             run.note("fedhybrid with parties that come and go is experimental: no theorem")
-        messages: dict[str, Message] = run.adder.open(run.roster.parties)
+        messages: dict[str, Message] = run.adder.open(run.holdings.parties)
         run.adder.mask(messages)
         for party, message in messages.items():
             if party in flags:
@@ -48,20 +48,20 @@ class FedhybridCoordinator(RoundCoordinator):
         rule = _rule(options, sums or [], replies, len(messages)) if sums else options.fixed()
         run.found = facts_of(rule)
         run.memory.update(halvings=0, smallest=-1.0)
-        begin: dict[str, Message] = {p: dict(run.found) for p in run.roster.parties}
+        begin: dict[str, Message] = {p: dict(run.found) for p in run.holdings.parties}
         run.channel.ask("rounds.begin", begin).insist("setting up")
 
     # ── iterations ────────────────────────────────────────────────────────────────────────
 
-    def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+    def tell(self, run: RoundsState, phase: Phase, present: list[str]) -> dict[str, Message]:
         return {party: {"halvings": int(run.memory["halvings"])} for party in present}
 
-    def scalars_of(self, run: Rounds, phase: Phase) -> tuple[tuple[str, int], ...]:
+    def scalars_of(self, run: RoundsState, phase: Phase) -> tuple[tuple[str, int], ...]:
         # Residuals of different sets of parties cannot be compared, and their differences would
         # tell that of whoever came or went.
         return phase.scalars if run.participation.complete else ()
 
-    def take(self, run: Rounds, phase: Phase, scalars: Scalars) -> None:
+    def take(self, run: RoundsState, phase: Phase, scalars: Scalars) -> None:
         """Halve the steps when the residual has grown far above its smallest."""
         told = scalars["residual"]
         if told is None:

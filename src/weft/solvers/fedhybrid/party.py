@@ -16,7 +16,7 @@ from weft.solvers.fedhybrid.coordinator import MOST_HALVINGS
 from weft.solvers.fedhybrid.local import LocalFunction, sample_weight
 from weft.solvers.fedhybrid.options import FedhybridOptions, rule_of
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.settings import Settings
 from weft.sums.scalar_sums import pack_scalars
@@ -27,12 +27,12 @@ Floats = NDArray[np.float64]
 class FedhybridParty(RoundParty):
     """Keeps x_i and λ_i; only x_i − λ_i/μ leaves, in a sum over all parties."""
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        super().__init__(ground, settings)
-        self._draws = ground.draws
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        super().__init__(context, settings)
+        self._draws = context.draws
         self._options = settings.read_options(FedhybridOptions)
-        seat = self.seat
-        weight = sample_weight(settings.weigh, seat.n_parties, seat.n_rows, seat.n_samples)
+        view = self.view
+        weight = sample_weight(settings.weigh, view.n_parties, view.n_rows, view.n_samples)
         self.function = LocalFunction(self.table, self.labels, self.loss, settings.lam, weight)
         self.local = State.start(self.w.shape)
         self.newton = False
@@ -72,7 +72,7 @@ class FedhybridParty(RoundParty):
 
     def _room(self) -> float:
         """A bound on x_i − λ_i/μ, where λ_i approaches ∇f_i(x₀); the same at all parties."""
-        steepest = self.seat.n_parties * 2.0 * self.bounds.v + self.settings.lam * self.longest
+        steepest = self.view.n_parties * 2.0 * self.bounds.v + self.settings.lam * self.longest
         return self.longest + steepest / self._facts["mu"]
 
     # ── iterations ────────────────────────────────────────────────────────────────────────
@@ -82,7 +82,7 @@ class FedhybridParty(RoundParty):
 
     def point(self, message: Message) -> Floats:
         """x₀ = mean(x_i − λ_i/μ)."""
-        mu, parties = self._facts["mu"], self.seat.n_parties
+        mu, parties = self._facts["mu"], self.view.n_parties
         return self.opened("v", message, self.local.share(mu)) / parties
 
     def _on_local(self, message: Message) -> Message:
@@ -98,9 +98,9 @@ class FedhybridParty(RoundParty):
         reply: Message = {}
         self.local = self._kept(moved, reply)
         if "measure" in message:
-            residual = float(here.residual.sum()) / self.seat.n_parties
+            residual = float(here.residual.sum()) / self.view.n_parties
             reply["residual"] = pack_scalars(self.cipher, message, "residual", residual)
-        shared = self.seat.n_shared_columns
+        shared = self.view.n_shared_columns
         if shared:
             reply["v"] = self.sums["v"].increment(self.local.share(mu)[:shared], message)
         return reply

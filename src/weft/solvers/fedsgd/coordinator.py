@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.protocol import Request
 from weft.solvers.rounds.coordinator import RoundCoordinator
-from weft.solvers.rounds.run_state import Phase, Rounds
+from weft.solvers.rounds.run_state import Phase, RoundsState
 
 #: Where everyone has all labels, z of a batch comes with the question for that of the next.
 _AT_ONCE = Phase("local", gets=("z",), gives=("z",))
@@ -25,20 +25,20 @@ class FedsgdCoordinator(RoundCoordinator):
     model_of = ()
     sizes = 2
 
-    def find(self, run: Rounds, largest: list[float]) -> dict[str, float]:
+    def find(self, run: RoundsState, largest: list[float]) -> dict[str, float]:
         """Powers of two above the curvature of any party's part of a sample, and of the mean."""
         return {"sample curvature": largest[0], "party curvature": largest[1]}
 
-    def readers(self, run: Rounds, kind: str, present: list[str]) -> list[str]:
+    def readers(self, run: RoundsState, kind: str, present: list[str]) -> list[str]:
         """z is for those who have labels of some sample."""
         if kind != "z":
             return present
-        return [party for party in present if party in run.roster.label_parties]
+        return [party for party in present if party in run.holdings.label_parties]
 
     def _ask(
-        self, run: Rounds, phase: Phase, present: list[str], riders: list[Request]
+        self, run: RoundsState, phase: Phase, present: list[str], riders: list[Request]
     ) -> list[str]:
-        if run.roster.labels_everywhere:
+        if run.holdings.labels_everywhere:
             if phase is not self.phases[0]:
                 return present
             phase = _AT_ONCE

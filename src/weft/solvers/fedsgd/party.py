@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from weft.protocol import Message
 from weft.protocol.message import integer, number
 from weft.solvers.fedsgd.options import FedbcdOptions, FedsgdOptions
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.party import Handler, RoundParty
 from weft.solvers.sampling import cohort_draws
@@ -35,22 +35,22 @@ class FedsgdParty(RoundParty):
 
     options_kind: ClassVar[type[FedsgdOptions]] = FedsgdOptions
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        super().__init__(ground, settings)
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        super().__init__(context, settings)
         self.options = settings.read_options(self.options_kind)
-        seat = self.seat
-        self._shared = seat.n_shared_rows > 0
+        view = self.view
+        self._shared = view.n_shared_rows > 0
         self._products = self.join("z", self.reach)
         self._slopes = Contribution(
             "delta",
-            seat.n_shared_rows,
+            view.n_shared_rows,
             self.classes,
             self.bounds.alpha,
             self.cipher,
             windows=True,
         )
         self.sums["delta"] = self._slopes
-        self._labelled = seat.labelled[seat.row_cohort][:, None]
+        self._labelled = view.labelled[view.row_cohort][:, None]
         #: z of the batch, as far as labels are here.
         self._z: Floats = np.zeros((0, self.classes))
         self._rate = 0.0
@@ -60,7 +60,7 @@ class FedsgdParty(RoundParty):
 
     def size(self) -> Floats:
         one = sample_curvature(self.table, self.loss)
-        mean = mean_curvature(self.table, self.loss, self.seat.n_samples, self.draws(0))
+        mean = mean_curvature(self.table, self.loss, self.view.n_samples, self.draws(0))
         return np.array([one, mean])
 
     def begin(self, found: Message) -> None:
@@ -74,7 +74,7 @@ class FedsgdParty(RoundParty):
             self._rate = options.rate
             return
         largest = number(found, "party curvature" if self._whole else "sample curvature")
-        curvature = self.seat.n_parties * largest + self.settings.lam + options.pull
+        curvature = self.view.n_parties * largest + self.settings.lam + options.pull
         self._rate = 1.0 / (options.steps * curvature)
 
     def point(self, message: Message) -> Floats:
@@ -91,27 +91,27 @@ class FedsgdParty(RoundParty):
     @property
     def _size(self) -> int:
         """How many samples a batch shall have."""
-        samples = self.seat.n_samples
+        samples = self.view.n_samples
         return samples if self.options.batch is None else min(self.options.batch, samples)
 
     @property
     def _whole(self) -> bool:
         """Whether an iteration has all samples."""
-        return self._size == self.seat.n_samples
+        return self._size == self.view.n_samples
 
     @cached_property
     def _cohorts(self) -> NDArray[np.int64]:
         """Per cohort: number, first row, size, and how many of a batch are drawn from it."""
-        seat = self.seat
-        drawn = -(-self._size * seat.sizes // seat.n_samples)
-        return np.column_stack([seat.cohort, seat.cohort_start[:-1], seat.sizes, drawn])
+        view = self.view
+        drawn = -(-self._size * view.sizes // view.n_samples)
+        return np.column_stack([view.cohort, view.cohort_start[:-1], view.sizes, drawn])
 
     @cached_property
     def _shares(self) -> Floats:
         """Per row, what it weighs in the mean over a batch, which is unbiased."""
         sizes, drawn = self._cohorts[:, 2], self._cohorts[:, 3]
-        share: Floats = sizes / (np.maximum(drawn, 1) * self.seat.n_samples)
-        return share[self.seat.row_cohort][:, None]
+        share: Floats = sizes / (np.maximum(drawn, 1) * self.view.n_samples)
+        return share[self.view.row_cohort][:, None]
 
     def _batch(self, iteration: int) -> Slots | None:
         """The rows of an iteration; None: all."""
@@ -129,7 +129,7 @@ class FedsgdParty(RoundParty):
         if "z" in message:
             self._z = self._open_z(message, batch)
         u = np.zeros((len(_of(self._labelled, batch)), self.classes))
-        mine = _of(self.seat.counted_rows, batch)
+        mine = _of(self.view.counted_rows, batch)
         if mine.any():
             u[mine] = self.loss.u(self._z[mine], _of(self.labels, batch)[mine])
         return self._give(self._slopes, u, batch, message)

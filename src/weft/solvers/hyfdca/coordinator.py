@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.crypto import Adder
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result
 from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
-from weft.solvers.guard_stall import Floor
+from weft.solvers.guard_stall import GuardStall
 from weft.solvers.hyfdca.curvature import find_omega, share_norms
 from weft.solvers.hyfdca.iteration import Iteration
 from weft.solvers.hyfdca.run_state import Run
@@ -30,7 +30,7 @@ class HyfdcaCoordinator(Coordinator):
     def run(
         self,
         channel: Channel,
-        roster: Roster,
+        holdings: HoldingMap,
         settings: Settings,
         adder: Adder,
         *,
@@ -41,7 +41,7 @@ class HyfdcaCoordinator(Coordinator):
         checkpointing: Checkpointing | None = None,
         warm: bool = False,
     ) -> Result:
-        run = Run(channel, roster, settings, adder, classes)
+        run = Run(channel, holdings, settings, adder, classes)
         result = Result(notes=run.notes)
         if checkpointing is not None and checkpointing.resume:
             spent = load_checkpoint(run, result, checkpointing.folder)
@@ -80,7 +80,11 @@ class HyfdcaCoordinator(Coordinator):
         checkpointing: Checkpointing | None,
         recalled: Callable[[], bool] = lambda: False,
     ) -> None:
-        floor, held, certified = Floor(run.roster.terms.min_batch, MOST_IDLE), 0, run.certificate
+        floor, held, certified = (
+            GuardStall(run.holdings.terms.min_batch, MOST_IDLE),
+            0,
+            run.certificate,
+        )
         while not result.stopped:
             iteration = Iteration(run)
             iteration.take()
@@ -126,7 +130,7 @@ def _set_up(run: Run, unit: float) -> None:
         return
     norms = share_norms(channel, unit, run.row_layout, adder)
     if settings.local == "safe":
-        samples = run.roster.n_samples
+        samples = run.holdings.n_samples
         run.omega = find_omega(channel, norms, run.column_layout, adder, samples, run.note)
     messages: dict[str, Message] = adder.open(channel.parties)
     for party, message in messages.items():

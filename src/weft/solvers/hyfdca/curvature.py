@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.protocol import Channel, Message
 from weft.protocol.message import number
 from weft.sums.contribution import Wire
@@ -37,42 +37,42 @@ class CurvatureParty:
     """A party's half: its share of the norms, and products with X̃ and X̃ᵀ."""
 
     def __init__(
-        self, seat: Seat, table: LocalTable, cipher: Cipher, norms: str, seed: int
+        self, view: PartyView, table: LocalTable, cipher: Cipher, norms: str, seed: int
     ) -> None:
-        self._seat = seat
+        self._view = view
         self._table = table
         self._norms_rule = norms
         self._unit = 1.0
         self._seed = seed
         self._cipher = cipher
-        rows, columns, n = seat.n_shared_rows, seat.n_shared_columns, seat.n_samples
+        rows, columns, n = view.n_shared_rows, view.n_shared_columns, view.n_samples
         # Parts of norms come in a common unit, bounds of cohorts rounded up by up to √2. The
         # first u has entries of size one and ‖u‖ never grows: it is scaled by 1/N, then by the
         # estimates before and after, which approach ‖X̃‖² ≤ N from below. With ‖x̃_i‖ ≤ 1 that
         # bounds |v/N| by the root of mean u², and leaves room for z, up to √N, of single parties.
-        self._norm_wire = Wire("z", rows, 1.5 * seat.row_holders, cipher, everyone=True)
+        self._norm_wire = Wire("z", rows, 1.5 * view.row_holders, cipher, everyone=True)
         self._z = Wire("z", rows, 64.0 * math.sqrt(n), cipher, everyone=True)
         self._v = Wire("v", columns, 8.0, cipher, 1.0 / n)
-        self._u: Floats = np.zeros((seat.n_rows, 1))
-        self._private: Floats = self._u[seat.n_shared_rows :]
-        self._sum: Floats = np.zeros((seat.n_columns, 1))
-        self.norms: Floats = np.zeros((seat.n_rows, 1))
+        self._u: Floats = np.zeros((view.n_rows, 1))
+        self._private: Floats = self._u[view.n_shared_rows :]
+        self._sum: Floats = np.zeros((view.n_columns, 1))
+        self.norms: Floats = np.zeros((view.n_rows, 1))
 
     def share_norms(self, message: Message) -> Message:
         """This party's part of ‖x_i‖², or of the bound of the cohort, in a common unit."""
         self._unit = number(message, "unit")
         squares = self._table.squares
         if self._norms_rule == "cohort":
-            squares = cohort_bounds(squares, self._seat)
+            squares = cohort_bounds(squares, self._view)
         self.norms = squares.copy()
-        shared = self._seat.n_shared_rows
+        shared = self._view.n_shared_rows
         if not shared:
             return {}
         return {"z": self._norm_wire.send(squares[:shared] / self._unit, message)}
 
     def take_norms(self, message: Message) -> None:
         """The totals of everyone's parts."""
-        shared = self._seat.n_shared_rows
+        shared = self._view.n_shared_rows
         if shared:
             self.norms[:shared] = self._norm_wire.open(message.get("z"), 1) * self._unit
 
@@ -91,28 +91,28 @@ class CurvatureParty:
             self.take_norms(message)
             self._u = self._random()
         else:
-            self._u[self._seat.n_shared_rows :] = self._private
-            if self._seat.n_shared_rows:
-                self._u[: self._seat.n_shared_rows] = self._z.open(message.get("z"), 1)
-        v = np.zeros((self._seat.n_columns, 1))
+            self._u[self._view.n_shared_rows :] = self._private
+            if self._view.n_shared_rows:
+                self._u[: self._view.n_shared_rows] = self._z.open(message.get("z"), 1)
+        v = np.zeros((self._view.n_columns, 1))
         self._table.accumulate(None, self._u * self._inverse_norms, v)
         self._sum = v
-        counted = self._u[self._seat.counted_rows]
-        square = float((counted**2).sum()) / self._seat.n_samples
+        counted = self._u[self._view.counted_rows]
+        square = float((counted**2).sum()) / self._view.n_samples
         reply: Message = {"squares": pack_scalars(self._cipher, message, "squares", square)}
-        if self._seat.n_shared_columns:
-            reply["v"] = self._v.send(v[: self._seat.n_shared_columns], message)
+        if self._view.n_shared_columns:
+            reply["v"] = self._v.send(v[: self._view.n_shared_columns], message)
         return reply
 
     def gather(self, message: Message) -> Message:
         """This party's part of X̃v, scaled so that u keeps its size."""
-        shared = self._seat.n_shared_columns
+        shared = self._view.n_shared_columns
         v = self._sum
         if shared:
-            v[:shared] = self._v.open(message.get("v"), 1) * self._seat.n_samples
+            v[:shared] = self._v.open(message.get("v"), 1) * self._view.n_samples
         z = self._table.products(None, v) * self._inverse_norms * number(message, "scale")
-        self._private = z[self._seat.n_shared_rows :]
-        rows = self._seat.n_shared_rows
+        self._private = z[self._view.n_shared_rows :]
+        rows = self._view.n_shared_rows
         return {"z": self._z.send(z[:rows], message)} if rows else {}
 
     @property
@@ -124,7 +124,7 @@ class CurvatureParty:
         """The same start at every holder of a cohort."""
         parts = [
             np.random.default_rng((self._seed, 0x0E6A, int(c))).standard_normal(int(size))
-            for c, size in zip(self._seat.cohort, self._seat.sizes, strict=True)
+            for c, size in zip(self._view.cohort, self._view.sizes, strict=True)
         ]
         return np.concatenate(parts)[:, None]
 

@@ -70,19 +70,19 @@ class Iteration:
     def catch_up(self) -> bool:
         """Give α as it stands to all who were away; returns whether everybody has it."""
         run = self.run
-        self.present = list(run.roster.parties)
+        self.present = list(run.holdings.parties)
         try:
-            if run.roster.rows.n_shared:
+            if run.holdings.rows.n_shared:
                 self._rejoin([], run.iteration + 1)
         except _NobodyLeft:
             return False
         for party in self.present:
             run.seen[party] = run.iteration
-        return len(self.present) == len(run.roster.parties)
+        return len(self.present) == len(run.holdings.parties)
 
     def _phases(self, turn: int, still: bool) -> None:
         riders = self._riders()
-        if self.run.roster.rows.n_shared == 0:
+        if self.run.holdings.rows.n_shared == 0:
             self._fused(riders, turn, still)
             return
         self._rejoin(riders, turn)
@@ -239,9 +239,9 @@ class Iteration:
         Not where the parties want several in every sum: the sets change, and the difference of
         two sums is close to the loss of whoever came or went.
         """
-        if self.run.roster.terms.min_contributors > 1:
+        if self.run.holdings.terms.min_contributors > 1:
             return False
-        return self._measure and (len(asked) > 1 or len(self.run.roster.parties) == 1)
+        return self._measure and (len(asked) > 1 or len(self.run.holdings.parties) == 1)
 
     def _step_message(self, still: bool, asked: list[str]) -> Message:
         run = self.run
@@ -252,7 +252,7 @@ class Iteration:
             message["still"] = True
         if self._measures(asked) and not still:
             message["measure"] = True
-        if isinstance(run.participation, Cyclic) and run.roster.vertical:
+        if isinstance(run.participation, Cyclic) and run.holdings.vertical:
             # In turns over all rows, the paper averages over the holders that are active.
             message["active"] = sum(self._computes(p) for p in self.present)
         return message
@@ -356,10 +356,10 @@ class Iteration:
         return out
 
     def _computes(self, party: str) -> bool:
-        return self.run.roster.labels_everywhere or party in self.run.roster.label_parties
+        return self.run.holdings.labels_everywhere or party in self.run.holdings.label_parties
 
     def _needs_dual(self) -> bool:
-        return self.run.settings.local != "safe" or not self.run.roster.labels_everywhere
+        return self.run.settings.local != "safe" or not self.run.holdings.labels_everywhere
 
     def _needs_second_sum(self) -> bool:
         return self.run.settings.local == "theory" and not self.run.participation.complete
@@ -367,7 +367,7 @@ class Iteration:
     def _dual_receivers(self) -> list[str]:
         if self.run.settings.local != "safe":
             return self.present
-        return [p for p in self.present if p in self.run.roster.partly_unlabelled]
+        return [p for p in self.present if p in self.run.holdings.partly_unlabelled]
 
     def _stand_ins(
         self, replies: Replies, senders: dict[str, NDArray[np.bool_]]
@@ -410,9 +410,9 @@ class Iteration:
     def _finish_certificate(self, replies: Replies, asked: Mapping[str, Message]) -> None:
         """Losses are in: with everyone's, the pair before this step is certified."""
         run = self.run
-        if not self._every or replies.missing or len(self.present) < len(run.roster.parties):
+        if not self._every or replies.missing or len(self.present) < len(run.holdings.parties):
             return
-        norms = add_scalars(self._norms, "norms", run.classes, run.roster.parties)
+        norms = add_scalars(self._norms, "norms", run.classes, run.holdings.parties)
         losses = add_scalars(replies.answered, "losses", 2 * run.classes, asked)
         if norms is None or losses is None:
             return

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.guards.min_batch import Batches, SeenBatches
+from weft.guards.min_batch import MinBatch, SeenBatches
 from weft.protocol import Message
 from weft.protocol.message import array, integer, number
 from weft.solvers.hyfdca.curvature import CurvatureParty
 from weft.solvers.hyfdca.local_methods import LocalMethod, Practical, Safe, Theory
 from weft.solvers.hyfdca.party_sampling import Drawing, drawing_of
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.contribution import Contribution, Wire, own_slots
@@ -42,30 +42,30 @@ class HyfdcaParty:
     ``dual``     changes of α, or new α ↓, feature sums ↑
     """
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        seat = self.seat = ground.seat
-        table = self.table = ground.table
-        labels = self.labels = ground.labels
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        view = self.view = context.view
+        table = self.table = context.table
+        labels = self.labels = context.labels
         self.settings = settings
         self.loss = settings.make_loss()
-        cipher = self.cipher = ground.cipher
-        bounds = self.bounds = ground.bounds
+        cipher = self.cipher = context.cipher
+        bounds = self.bounds = context.bounds
         classes = labels.shape[1]
-        self.alpha: Floats = np.zeros((seat.n_rows, classes))
-        self.v: Floats = np.zeros((seat.n_columns, classes))
-        self.w: Floats = np.zeros((seat.n_columns, classes))
-        rows, columns = seat.n_shared_rows, seat.n_shared_columns
+        self.alpha: Floats = np.zeros((view.n_rows, classes))
+        self.v: Floats = np.zeros((view.n_columns, classes))
+        self.w: Floats = np.zeros((view.n_columns, classes))
+        rows, columns = view.n_shared_rows, view.n_shared_columns
         self.z_sum = Contribution("z", rows, classes, bounds.z, cipher, windows=True)
         open_ = feature_cipher(cipher, settings)
-        self.v_sum = Contribution("v", columns, classes, bounds.v, open_, 1.0 / seat.n_samples)
+        self.v_sum = Contribution("v", columns, classes, bounds.v, open_, 1.0 / view.n_samples)
         self.alpha_wire = Wire("alpha", rows, bounds.alpha, cipher)
         self.delta_wire = Wire("delta", rows, bounds.alpha, cipher)
-        self.drawing: Drawing = drawing_of(settings, seat)
+        self.drawing: Drawing = drawing_of(settings, view)
         self.method: LocalMethod = self._method()
         self.frozen = FrozenParty(self)
         # The theorems speak of the norms themselves, not of bounds on them.
         norms = "cohort" if settings.norms == "cohort" and settings.local == "safe" else "sample"
-        self.curvature = CurvatureParty(seat, table, cipher, norms, settings.seed)
+        self.curvature = CurvatureParty(view, table, cipher, norms, settings.seed)
         self._sequence = 0
         #: Rows moved by the last reply, and their α before; None rows: all.
         self._undo: tuple[Slots | None, Floats] | None = None
@@ -73,14 +73,14 @@ class HyfdcaParty:
         self._norm_counted = self._norm_told = np.zeros(classes)
         #: Whether the loss itself keeps α within what can be summed.
         self._bounded = bool(np.isfinite(self.loss.lipschitz))
-        self._computing = seat.computing[seat.row_cohort][:, None].astype(np.float64)
+        self._computing = view.computing[view.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
         self._iteration = 0
         #: Per phase, the last iteration whose scalars were told, and among whom.
         self._told: dict[str, tuple[int, object]] = {}
-        guarded = seat.exposed[seat.row_cohort]
-        atom = np.where(guarded, seat.row_cohort, -1).astype(np.int64)
-        self._guard = Batches(atom, seat.min_batch) if guarded.any() else None
+        guarded = view.exposed[view.row_cohort]
+        atom = np.where(guarded, view.row_cohort, -1).astype(np.int64)
+        self._guard = MinBatch(atom, view.min_batch) if guarded.any() else None
         #: Dual vectors of another solver, in whose place this one works: α keeps apart from them.
         self.earlier: SeenBatches | None = None
 
@@ -97,7 +97,7 @@ class HyfdcaParty:
         self.w[:] = w
         self._norm_counted = self._norm_told = self._norms(w)
         self._resum()
-        rows, columns = self.seat.n_shared_rows, self.seat.n_shared_columns
+        rows, columns = self.view.n_shared_rows, self.view.n_shared_columns
         reply: Message = {}
         if columns:
             reply["v"] = self.v_sum.start(self.v[:columns], v, message)
@@ -110,22 +110,22 @@ class HyfdcaParty:
         return self.w if model is None else self.frozen.weights[model]
 
     def _method(self) -> LocalMethod:
-        seat, settings = self.seat, self.settings
+        view, settings = self.view, self.settings
         if settings.local == "practical":
-            return Practical(self.loss, settings.lam, seat.n_samples)
+            return Practical(self.loss, settings.lam, view.n_samples)
         if settings.local == "theory":
             return Theory(self.loss, settings.lam, 1.0)
-        norms = np.ones((seat.n_rows, 1))
+        norms = np.ones((view.n_rows, 1))
         return self._safe(norms)
 
     def _safe(self, norms: Floats) -> Safe:
         return Safe(
             self.loss,
             self.settings.lam,
-            self.seat.n_samples,
+            self.view.n_samples,
             norms,
             self.drawing.counts,
-            self.seat.sizes,
+            self.view.sizes,
         )
 
     def _on_begin(self, message: Message) -> Message:
@@ -193,7 +193,7 @@ class HyfdcaParty:
         self._tell_once("weights", message)
         reply: Message = {}
         if self.settings.coordinator_sees == "weights":
-            reply["w"] = self.w[self.seat.owned]
+            reply["w"] = self.w[self.view.owned]
         if every:
             norms = self._norms(self.w)
             reply["norms"] = pack_scalars(self.cipher, message, "norms", *norms.tolist())
@@ -201,7 +201,7 @@ class HyfdcaParty:
             reply["norm change"] = self._norm_change(message)
         if "fuse" in message:
             return {**self._on_step(message), **reply}
-        if self.seat.n_shared_rows:
+        if self.view.n_shared_rows:
             z = self.table.products(turn.window, self.w)
             if turn.window is None:
                 reply["z"] = self.z_sum.increment(z, message)
@@ -246,7 +246,7 @@ class HyfdcaParty:
         """New values of α, or changes of it, from the others."""
         width = self.alpha.shape[1]
         reply: Message = {}
-        shared = self.seat.n_shared_rows
+        shared = self.view.n_shared_rows
         if "alpha.slots" in message:
             slots = own_slots(message, "alpha.slots", shared)
             new = self.alpha_wire.open(message.get("alpha"), width, slots)
@@ -267,7 +267,7 @@ class HyfdcaParty:
         if self._undo is None:
             return {}
         slots, old = self._undo
-        shared = self._turn.shared if slots is None else slots[slots < self.seat.n_shared_rows]
+        shared = self._turn.shared if slots is None else slots[slots < self.view.n_shared_rows]
         return self._posts(message, shared, old)
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
@@ -289,17 +289,17 @@ class HyfdcaParty:
         self._told[phase] = (self._iteration, peers)
 
     def _take_weights(self, message: Message) -> None:
-        shared = self.seat.n_shared_columns
+        shared = self.view.n_shared_columns
         lam = self.settings.lam
         if shared:
             self.w[:shared] = self.v_sum.open(message.get("v"), self.w.shape[1]) / lam
-        if shared < self.seat.n_columns:
-            self.w[shared:] = self.v[shared:] / (lam * self.seat.n_samples)
+        if shared < self.view.n_columns:
+            self.w[shared:] = self.v[shared:] / (lam * self.view.n_samples)
 
     def _opened(self, message: Message) -> Floats | None:
         """z of the shared rows asked for."""
         want = self._turn.want
-        if not (self.seat.n_shared_rows if want is None else len(want)):
+        if not (self.view.n_shared_rows if want is None else len(want)):
             return None
         return self.z_sum.open(message.get("z"), self.alpha.shape[1], want)
 
@@ -325,11 +325,11 @@ class HyfdcaParty:
             alpha = self.alpha.copy()
             alpha[slots] = new
         held = int(
-            self.seat.counts[self._guard.atoms[self._guard.hold_back(alpha, self.alpha)]].sum()
+            self.view.counts[self._guard.atoms[self._guard.hold_back(alpha, self.alpha)]].sum()
         )
         if self.earlier is not None:
             near = self.earlier.hold_apart(alpha, self.alpha)
-            held += int(self.seat.counts[self.earlier.atoms[near]].sum())
+            held += int(self.view.counts[self.earlier.atoms[near]].sum())
         reply["held"] = held
         return alpha if slots is None else alpha[slots]
 
@@ -351,9 +351,9 @@ class HyfdcaParty:
         new, old = self.alpha[shared], old[: len(shared)]
         if "send" in message:
             flags = array(message, "send")
-            if flags.shape != self.seat.sizes.shape or flags.dtype != bool:
+            if flags.shape != self.view.sizes.shape or flags.dtype != bool:
                 raise ProtocolError("a message is malformed: 'send' has no flag per cohort")
-            chosen = flags[self.seat.row_cohort[shared]]
+            chosen = flags[self.view.row_cohort[shared]]
             if not chosen.all():
                 shared, new, old = shared[chosen], new[chosen], old[chosen]
         # A cipher of whole chunks waits for everybody who was asked, also if nothing changed.
@@ -383,7 +383,7 @@ class HyfdcaParty:
 
     def _feature_sums(self, message: Message) -> Message:
         """How this party's feature sums changed, where it shares a feature with anybody."""
-        if not self.seat.n_shared_columns:
+        if not self.view.n_shared_columns:
             return {}
         return {"v": self.v_sum.increment(self.v, message)}
 
@@ -397,27 +397,27 @@ class HyfdcaParty:
 
     def _norms(self, w: Floats) -> Floats:
         """‖w‖² over the columns this party counts, per class."""
-        squared: Floats = np.einsum("ij,ij->j", w[self.seat.owned], w[self.seat.owned])
+        squared: Floats = np.einsum("ij,ij->j", w[self.view.owned], w[self.view.owned])
         return squared
 
     def _certificate_sums(self, z: Floats | None) -> list[float]:
         """Losses and conjugates of the rows counted here, per class, over N."""
-        full = np.zeros((self.seat.n_rows, self.alpha.shape[1]))
-        shared = self.seat.n_shared_rows
+        full = np.zeros((self.view.n_rows, self.alpha.shape[1]))
+        shared = self.view.n_shared_rows
         if z is not None:
             if self._turn.want is None:
                 full[:shared] = z
             else:
                 full[self._turn.want] = z
-        if shared < self.seat.n_rows:
+        if shared < self.view.n_rows:
             full[shared:] = self.table.products(self.drawing.private_rows, self.w)
         return class_sums(self, full, self.alpha)
 
     def _estimate_sums(self, slots: Slots | None, z: Floats, labels: Floats) -> list[float]:
         """Loss of the drawn rows counted here, and their number, over N."""
-        counted = self.seat.counted_rows if slots is None else self.seat.counted_rows[slots]
-        loss = self.loss.value(z, labels)[counted].sum() / self.seat.n_samples
-        return [float(loss), float(counted.sum()) / self.seat.n_samples]
+        counted = self.view.counted_rows if slots is None else self.view.counted_rows[slots]
+        loss = self.loss.value(z, labels)[counted].sum() / self.view.n_samples
+        return [float(loss), float(counted.sum()) / self.view.n_samples]
 
     def _resum(self) -> None:
         self.v[:] = 0.0

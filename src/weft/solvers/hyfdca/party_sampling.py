@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.matching.party_view import Seat
+from weft.matching.party_view import PartyView
 from weft.solvers.sampling import cohort_draws, cohort_window, party_window
 from weft.solvers.settings import Settings
 
@@ -55,17 +55,19 @@ class Turn:
 class Drawing(ABC):
     """Draws of one party, and what it must know of the others'."""
 
-    def __init__(self, settings: Settings, seat: Seat) -> None:
+    def __init__(self, settings: Settings, party_view: PartyView) -> None:
         self._seed = settings.seed
-        self._seat = seat
-        labelled = np.flatnonzero(seat.labelled[seat.row_cohort]).astype(np.int32)
+        self._view = party_view
+        labelled = np.flatnonzero(party_view.labelled[party_view.row_cohort]).astype(np.int32)
         #: Rows this party has labels for.
         self.labelled_rows: Slots = labelled
-        self.private_rows: Slots = np.arange(seat.n_shared_rows, seat.n_rows, dtype=np.int32)
-        self._all_labelled = len(labelled) == seat.n_rows
-        self._shared_labelled = labelled[labelled < seat.n_shared_rows]
+        self.private_rows: Slots = np.arange(
+            party_view.n_shared_rows, party_view.n_rows, dtype=np.int32
+        )
+        self._all_labelled = len(labelled) == party_view.n_rows
+        self._shared_labelled = labelled[labelled < party_view.n_shared_rows]
         if not self._all_labelled:
-            self._position = np.full(seat.n_shared_rows, -1, np.int32)
+            self._position = np.full(party_view.n_shared_rows, -1, np.int32)
             self._position[self._shared_labelled] = np.arange(len(self._shared_labelled))
 
     #: Samples drawn per cohort and iteration.
@@ -106,25 +108,25 @@ class Drawing(ABC):
 class CohortDrawing(Drawing):
     """``safe``: ⌈iic · size⌉ samples of every cohort, the same for all its holders."""
 
-    def __init__(self, settings: Settings, seat: Seat) -> None:
-        super().__init__(settings, seat)
-        drawn = np.ceil(settings.iic * seat.sizes - 1e-9).astype(np.int64)
-        self.counts = np.minimum(seat.sizes, drawn)
-        if seat.exposed.any():
+    def __init__(self, settings: Settings, party_view: PartyView) -> None:
+        super().__init__(settings, party_view)
+        drawn = np.ceil(settings.iic * party_view.sizes - 1e-9).astype(np.int64)
+        self.counts = np.minimum(party_view.sizes, drawn)
+        if party_view.exposed.any():
             # Of few samples too few would change for a guard to let them.
-            more = np.maximum(self.counts, _ENLARGED * seat.min_batch)
-            most = np.maximum(seat.sizes * _MOST_DRAWN, 1).astype(np.int64)
-            self.counts = np.where(seat.exposed, np.minimum(more, most), self.counts)
-        self.whole = bool((self.counts == seat.sizes).all())
-        shared = seat.cohort_start[:-1] < seat.n_shared_rows
-        self._movable = self._cohorts(shared & seat.labelled)
+            more = np.maximum(self.counts, _ENLARGED * party_view.min_batch)
+            most = np.maximum(party_view.sizes * _MOST_DRAWN, 1).astype(np.int64)
+            self.counts = np.where(party_view.exposed, np.minimum(more, most), self.counts)
+        self.whole = bool((self.counts == party_view.sizes).all())
+        shared = party_view.cohort_start[:-1] < party_view.n_shared_rows
+        self._movable = self._cohorts(shared & party_view.labelled)
         self._shared = self._cohorts(shared)
         self._private = self._cohorts(~shared)
         self._alone = len(self._movable) == len(self._shared)
 
     def _cohorts(self, which: NDArray[np.bool_]) -> Ints:
-        seat = self._seat
-        columns = (seat.cohort, seat.cohort_start[:-1], seat.sizes, self.counts)
+        party_view = self._view
+        columns = (party_view.cohort, party_view.cohort_start[:-1], party_view.sizes, self.counts)
         return np.stack([column[which] for column in columns], axis=1)
 
     def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
@@ -136,7 +138,7 @@ class CohortDrawing(Drawing):
             private = cohort_draws(self._seed, iteration, self._private)
         if ahead == 1 and self._alone:
             return shared, private, shared
-        n_shared = self._seat.n_shared_rows
+        n_shared = self._view.n_shared_rows
         window = cohort_window(self._seed, iteration, ahead, shared, self._shared, n_shared)
         return shared, private, window
 
@@ -144,25 +146,25 @@ class CohortDrawing(Drawing):
 class PartyDrawing(Drawing):
     """``practical`` and ``theory``: H samples per party, as in the paper."""
 
-    def __init__(self, settings: Settings, seat: Seat) -> None:
-        super().__init__(settings, seat)
-        everyone = np.append(seat.other_rows, len(self.labelled_rows))
-        h = math.ceil(settings.iic * seat.n_samples / seat.n_parties - 1e-9)
+    def __init__(self, settings: Settings, party_view: PartyView) -> None:
+        super().__init__(settings, party_view)
+        everyone = np.append(party_view.other_rows, len(self.labelled_rows))
+        h = math.ceil(settings.iic * party_view.n_samples / party_view.n_parties - 1e-9)
         drawn = np.minimum(everyone, h)
-        if seat.min_batch > 1:
+        if party_view.min_batch > 1:
             # Whose samples are exposed only they know themselves: so this is for all parties.
             drawn = np.minimum(drawn, np.maximum(everyone * _MOST_DRAWN, 1).astype(np.int64))
         self._h = int(drawn[-1])
         columns = (
-            seat.other_party,
-            seat.other_rows,
+            party_view.other_party,
+            party_view.other_rows,
             drawn[:-1],
-            seat.other_offset,
-            seat.other_size,
-            seat.other_start,
+            party_view.other_offset,
+            party_view.other_size,
+            party_view.other_start,
         )
         self._others = np.stack(columns, axis=1)
-        self.counts = np.minimum(seat.sizes, self._h)
+        self.counts = np.minimum(party_view.sizes, self._h)
         self.whole = bool((everyone == drawn).all())
 
     def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
@@ -170,10 +172,10 @@ class PartyDrawing(Drawing):
             self._seed,
             iteration,
             ahead,
-            self._seat.party,
+            self._view.party,
             self.labelled_rows,
             self._h,
-            self._seat.n_shared_rows,
+            self._view.n_shared_rows,
             self._others,
         )
         return rows[:shared], rows[shared:], window
@@ -182,6 +184,6 @@ class PartyDrawing(Drawing):
 _NONE = np.zeros(0, np.int32)
 
 
-def drawing_of(settings: Settings, seat: Seat) -> Drawing:
+def drawing_of(settings: Settings, party_view: PartyView) -> Drawing:
     """The drawing that goes with the local method."""
-    return (CohortDrawing if settings.local == "safe" else PartyDrawing)(settings, seat)
+    return (CohortDrawing if settings.local == "safe" else PartyDrawing)(settings, party_view)

@@ -9,48 +9,48 @@ from typing import Any
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Cyclic, Message
-from weft.solvers.cohort_speakers import Senders
-from weft.solvers.run_state import Company
+from weft.solvers.cohort_speakers import CohortSpeakers
+from weft.solvers.run_state import RunState
 from weft.solvers.settings import Settings
-from weft.solvers.visible_weights import SeenWeights
+from weft.solvers.visible_weights import VisibleWeights
 from weft.storage.files import part_of
 from weft.sums.certificate import Certificate, FrozenPair
-from weft.sums.posted_totals import Board
+from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.slot_layout import Layout
 
 
-class Run(Company):
+class Run(RunState):
     """What the coordinator keeps between iterations."""
 
     def __init__(
-        self, channel: Channel, roster: Roster, settings: Settings, adder: Adder, classes: int
+        self, channel: Channel, holdings: HoldingMap, settings: Settings, adder: Adder, classes: int
     ) -> None:
-        super().__init__(channel, roster, settings, adder)
+        super().__init__(channel, holdings, settings, adder)
         self.classes = classes
-        self.row_layout = Layout(roster.rows, roster.parties)
-        self.column_layout = Layout(roster.columns, roster.parties)
+        self.row_layout = Layout(holdings.rows, holdings.parties)
+        self.column_layout = Layout(holdings.columns, holdings.parties)
         self.z = RunningTotals("z", self.row_layout, classes, self.adder, windows=True)
-        self.alpha = Board("alpha", self.row_layout, classes, self.adder)
+        self.alpha = PostedTotals("alpha", self.row_layout, classes, self.adder)
         clear = settings.coordinator_sees == "papers"
         self.v = RunningTotals("v", self.column_layout, classes, self.adder, clear=clear)
         self.weights = (
-            SeenWeights(roster, classes) if settings.coordinator_sees == "weights" else None
+            VisibleWeights(holdings, classes) if settings.coordinator_sees == "weights" else None
         )
         #: Parties that will not come back in this run: there can be no certificate then.
         self.gone: tuple[str, ...] = ()
         self.omega = 0.0
         #: Iteration up to which each party's α is current.
-        self.seen = dict.fromkeys(roster.parties, 0)
+        self.seen = dict.fromkeys(holdings.parties, 0)
         self.certified_frozen = False
         self.best_dual = 0.0
         self.pair: FrozenPair | None = None
         self.norm_estimate = 0.0
         #: Parties whose last change of ‖w‖² was counted.
         self.norm_counted: set[str] = set()
-        self.senders = Senders(roster, labelled=settings.local == "safe")
+        self.senders = CohortSpeakers(holdings, labelled=settings.local == "safe")
 
     @property
     def certify_every(self) -> int:
@@ -68,7 +68,7 @@ class Run(Company):
         gamma = self.settings.gamma
         if gamma == "auto":
             # Theorem 4.11 asks for 1/t where parties with all rows take turns.
-            theorem = isinstance(self.participation, Cyclic) and self.roster.vertical
+            theorem = isinstance(self.participation, Cyclic) and self.holdings.vertical
             gamma = "1/t" if theorem and self.settings.local == "theory" else 1.0
         return 1.0 / self.iteration if isinstance(gamma, str) else gamma
 
@@ -78,16 +78,16 @@ class Run(Company):
             return {"omega": self.omega}
         if self.settings.local == "practical":
             return {}
-        rows = self.roster.rows
-        held = int(rows.sizes[rows.cohorts[self.roster.index[party]]].sum())
-        special = self.roster.horizontal or self.roster.vertical
-        return {"share": 1.0 if special else held / self.roster.n_samples}
+        rows = self.holdings.rows
+        held = int(rows.sizes[rows.cohorts[self.holdings.index[party]]].sum())
+        special = self.holdings.horizontal or self.holdings.vertical
+        return {"share": 1.0 if special else held / self.holdings.n_samples}
 
     def freeze(self) -> FrozenPair:
         """A new pair: α as it stands now."""
         self.pair = FrozenPair(
             self.iteration,
-            self.roster.counted_rows,
+            self.holdings.counted_rows,
             self.alpha,
             self.column_layout,
             self.adder,
@@ -115,8 +115,8 @@ class Run(Company):
             slack = 1e-9 * max(1.0, abs(old))
             stuck = new < best - slack and new <= old + slack
             # ω = N bounds the curvature of any table, so that more would only slow the run.
-            if (new < old - slack or stuck) and self.omega < self.roster.n_samples:
-                self.omega = min(2.0 * self.omega, float(self.roster.n_samples))
+            if (new < old - slack or stuck) and self.omega < self.holdings.n_samples:
+                self.omega = min(2.0 * self.omega, float(self.holdings.n_samples))
                 self.note(
                     f"D did not rise between iterations {before.iteration} and "
                     f"{certificate.iteration}: ω doubled to {self.omega:.4g}"

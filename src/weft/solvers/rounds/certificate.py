@@ -24,20 +24,20 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder, Cipher
 from weft.errors import ProtocolError
-from weft.guards.min_batch import Batches
+from weft.guards.min_batch import MinBatch
 from weft.losses import Loss
-from weft.matching.holding_map import Roster
-from weft.matching.party_view import Seat
+from weft.matching.holding_map import HoldingMap
+from weft.matching.party_view import PartyView
 from weft.protocol import Message, Request
 from weft.protocol.message import array, integer
-from weft.solvers.cohort_speakers import Senders
+from weft.solvers.cohort_speakers import CohortSpeakers
 from weft.solvers.settings import Settings
 from weft.storage.files import part_of
 from weft.sums.certificate import Certificate
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
-from weft.sums.posted_totals import Board
+from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.slot_layout import Layout
@@ -49,7 +49,7 @@ Stage = Literal["products", "losses", "spread", "norms"]
 class Measured(Protocol):
     """What a party of a method has, as far as certificates need it."""
 
-    seat: Seat
+    view: PartyView
     table: LocalTable
     labels: Floats
     loss: Loss
@@ -79,22 +79,22 @@ class PointParty:
 
     def __init__(self, half: Measured, reach: float) -> None:
         self._half = half
-        seat, cipher, bounds = half.seat, half.cipher, half.bounds
-        rows, columns = seat.n_shared_rows, seat.n_shared_columns
+        view, cipher, bounds = half.view, half.cipher, half.bounds
+        rows, columns = view.n_shared_rows, view.n_shared_columns
         self._z_wire = Wire("z", rows, reach, cipher)
         self._v_wire = Wire("v", columns, bounds.v, cipher)
         self._alpha_wire = Wire("alpha", rows, bounds.alpha, cipher)
         classes = half.labels.shape[1]
-        self._w: Floats = np.zeros((seat.n_columns, classes))
-        self._z: Floats = np.zeros((seat.n_rows, classes))
-        self._alpha: Floats = np.zeros((seat.n_rows, classes))
-        self._sum: Floats = np.zeros((seat.n_columns, classes))
-        self._labelled = seat.labelled[seat.row_cohort]
-        guarded = seat.exposed[seat.row_cohort]
-        atom = np.where(guarded, seat.row_cohort, -1).astype(np.int64)
+        self._w: Floats = np.zeros((view.n_columns, classes))
+        self._z: Floats = np.zeros((view.n_rows, classes))
+        self._alpha: Floats = np.zeros((view.n_rows, classes))
+        self._sum: Floats = np.zeros((view.n_columns, classes))
+        self._labelled = view.labelled[view.row_cohort]
+        guarded = view.exposed[view.row_cohort]
+        atom = np.where(guarded, view.row_cohort, -1).astype(np.int64)
         # What a method shows of its own dual vector in every iteration, it guards itself.
         guards = guarded.any() and not half.dual_is_shown
-        self._guard = Batches(atom, seat.min_batch) if guards else None
+        self._guard = MinBatch(atom, view.min_batch) if guards else None
         #: a of the point that counts for guards and of the one in progress, by iteration.
         self._duals: dict[int, Floats] = {}
         self._iteration = self._last = -1
@@ -111,7 +111,7 @@ class PointParty:
 
     def _products(self, message: Message) -> Message:
         """w of the point, and this party's part of z with it."""
-        half, seat = self._half, self._half.seat
+        half, view = self._half, self._half.view
         self._w = half.point(message)
         self._z = half.table.products(None, self._w)
         # Of older points only the certified one may still be released.
@@ -119,23 +119,23 @@ class PointParty:
         self.weights = {i: w for i, w in self.weights.items() if i == keep}
         self._iteration, self._last = integer(message, "iteration"), integer(message, "last", -1)
         self.weights[self._iteration] = self._w
-        mine = self._w[seat.owned]
+        mine = self._w[view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
         reply: Message = {"norms": pack_scalars(half.cipher, message, "norms", *squares)}
         if half.settings.coordinator_sees == "weights":
             reply["w"] = mine
-        if seat.n_shared_rows:
-            reply["z"] = self._z_wire.send(self._z[: seat.n_shared_rows], message)
+        if view.n_shared_rows:
+            reply["z"] = self._z_wire.send(self._z[: view.n_shared_rows], message)
         return reply
 
     def _losses(self, message: Message) -> Message:
         """Losses and conjugates of the rows counted here; a, or its feature sums."""
-        half, seat = self._half, self._half.seat
-        rows = seat.n_shared_rows
-        if rows and seat.labelled.any():
+        half, view = self._half, self._half.view
+        rows = view.n_shared_rows
+        if rows and view.labelled.any():
             self._z[:rows] = self._z_wire.open(message.get("z"), self._z.shape[1])
         self._alpha = self._new_dual()
-        counted = seat.counted_rows
+        counted = view.counted_rows
         z, alpha, y = self._z[counted], self._alpha[counted], half.labels[counted]
         losses = half.loss.value(z, y).sum(axis=0) * half.sample_weight
         conjugates = half.loss.conjugate(alpha, y).sum(axis=0) * half.sample_weight
@@ -161,18 +161,18 @@ class PointParty:
         if self._guard is not None:
             before = self._duals.get(self._last, np.zeros_like(alpha))
             held = self._guard.hold_back(alpha, before)
-            self._held = int(half.seat.counts[self._guard.atoms[held]].sum())
+            self._held = int(half.view.counts[self._guard.atoms[held]].sum())
             self._duals = {self._last: before, self._iteration: alpha}
         return alpha
 
     def _posts(self, message: Message) -> Message:
         """a of the shared cohorts that this party speaks for, to holders without labels."""
-        seat = self._half.seat
+        view = self._half.view
         flags = array(message, "send")
-        if flags.shape != seat.sizes.shape or flags.dtype != bool:
+        if flags.shape != view.sizes.shape or flags.dtype != bool:
             raise ProtocolError("a message is malformed: 'send' has no flag per cohort")
-        shared = np.arange(seat.n_shared_rows, dtype=np.int32)
-        slots = shared[flags[seat.row_cohort[shared]]]
+        shared = np.arange(view.n_shared_rows, dtype=np.int32)
+        slots = shared[flags[view.row_cohort[shared]]]
         if not len(slots) and "alpha.chain" not in message:
             return {}
         new = self._alpha[slots]
@@ -182,24 +182,24 @@ class PointParty:
     def _spread(self, message: Message) -> Message:
         """a of rows whose labels this party lacks; then the feature sums."""
         if "alpha" in message:
-            slots = own_slots(message, "alpha.slots", self._half.seat.n_shared_rows)
+            slots = own_slots(message, "alpha.slots", self._half.view.n_shared_rows)
             told = self._alpha_wire.open(message["alpha"], self._alpha.shape[1], slots)
             lacking = ~self._labelled[slots]
             self._alpha[slots[lacking]] = told[lacking]
         return self._feature_sums(message)
 
     def _feature_sums(self, message: Message) -> Message:
-        half, shared = self._half, self._half.seat.n_shared_columns
+        half, shared = self._half, self._half.view.n_shared_columns
         self._sum = np.zeros_like(self._sum)
         half.table.accumulate(None, self._alpha * half.sample_weight, self._sum)
         return {"v": self._v_wire.send(self._sum[:shared], message)} if shared else {}
 
     def _norms(self, message: Message) -> Message:
         """This party's part of ‖Σ p_i a_i x_i‖²."""
-        half, shared = self._half, self._half.seat.n_shared_columns
+        half, shared = self._half, self._half.view.n_shared_columns
         if shared:
             self._sum[:shared] = self._v_wire.open(message.get("v"), self._sum.shape[1])
-        mine = self._sum[half.seat.owned]
+        mine = self._sum[half.view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
         return {"bound": pack_scalars(half.cipher, message, "bound", *squares)}
 
@@ -234,7 +234,7 @@ class FrozenPoint:
     def __init__(
         self,
         iteration: int,
-        roster: Roster,
+        holdings: HoldingMap,
         totals: Mapping[str, RunningTotals],
         layouts: tuple[Layout, Layout],
         adder: Adder,
@@ -245,7 +245,7 @@ class FrozenPoint:
     ) -> None:
         rows, columns = layouts
         self.iteration = iteration
-        self._roster = roster
+        self._holdings = holdings
         self._totals = totals
         self._adder = adder
         self._lam = settings.lam
@@ -254,11 +254,11 @@ class FrozenPoint:
         self._last = last
         self._z = RunningTotals("z", rows, classes, adder)
         self._v = RunningTotals("v", columns, classes, adder)
-        self._board = Board("alpha", rows, classes, adder)
-        self._senders = Senders(roster, labelled=True).of(list(roster.parties))
-        self._spreads = not roster.labels_everywhere
+        self._board = PostedTotals("alpha", rows, classes, adder)
+        self._senders = CohortSpeakers(holdings, labelled=True).of(list(holdings.parties))
+        self._spreads = not holdings.labels_everywhere
         self.stage: Stage = "products"
-        self.waiting = set(roster.parties)
+        self.waiting = set(holdings.parties)
         self._scalars: dict[str, dict[str, Message]] = {"norms": {}, "losses": {}, "bound": {}}
         #: What the parties told of w, where the coordinator may see it, and what guards held back.
         self.told: dict[str, Message] = {}
@@ -284,7 +284,7 @@ class FrozenPoint:
                 _give(messages, totals)
             self._z.invite(messages)
         elif self.stage == "losses":
-            _give(messages, self._z, self._roster.label_parties)
+            _give(messages, self._z, self._holdings.label_parties)
             if self._spreads:
                 for party, message in messages.items():
                     message["send"] = self._senders[party]
@@ -292,14 +292,14 @@ class FrozenPoint:
             else:
                 self._v.invite(messages)
         elif self.stage == "spread":
-            since = {p: -1 for p in asked if p in self._roster.partly_unlabelled}
+            since = {p: -1 for p in asked if p in self._holdings.partly_unlabelled}
             for party, (slots, alpha) in self._board.changes(since).items():
                 messages[party].update({"alpha.slots": slots, "alpha": alpha})
             self._v.invite(messages)
         else:
             _give(messages, self._v)
         if self.stage != "spread":
-            self._adder.mask(messages, self._context, self._roster.parties)
+            self._adder.mask(messages, self._context, self._holdings.parties)
         return Request(f"measure.{self.stage}", messages)
 
     def receive(self, replies: Mapping[str, Message]) -> None:
@@ -342,10 +342,10 @@ class FrozenPoint:
             "spread": "norms",
         }
         self.stage = following[self.stage]
-        self.waiting = set(self._roster.parties)
+        self.waiting = set(self._holdings.parties)
 
     def _certify(self) -> None:
-        everyone, classes = self._roster.parties, self._classes
+        everyone, classes = self._holdings.parties, self._classes
         norms = add_scalars(self._scalars["norms"], "norms", classes, everyone)
         losses = add_scalars(self._scalars["losses"], "losses", 2 * classes, everyone)
         bound = add_scalars(self._scalars["bound"], "bound", classes, everyone)

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from weft.crypto import Adder
 from weft.errors import PartyAway
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Message, Replies, Request
 from weft.protocol.message import integer
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result
 from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
-from weft.solvers.guard_stall import Floor
+from weft.solvers.guard_stall import GuardStall
 from weft.solvers.rounds.certificate import FrozenPoint
-from weft.solvers.rounds.run_state import Phase, Rounds
+from weft.solvers.rounds.run_state import Phase, RoundsState
 from weft.solvers.run_state import MOST_SILENT
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, why_stop
@@ -52,41 +52,41 @@ class RoundCoordinator(Coordinator):
 
     # ── what a method may say ─────────────────────────────────────────────────────────────
 
-    def find(self, run: Rounds, largest: list[float]) -> dict[str, float]:
+    def find(self, run: RoundsState, largest: list[float]) -> dict[str, float]:
         """What every party must know before the first iteration."""
         return {}
 
-    def tell(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+    def tell(self, run: RoundsState, phase: Phase, present: list[str]) -> dict[str, Message]:
         """What messages of a phase say besides totals, by party."""
         return {}
 
-    def scalars_of(self, run: Rounds, phase: Phase) -> tuple[tuple[str, int], ...]:
+    def scalars_of(self, run: RoundsState, phase: Phase) -> tuple[tuple[str, int], ...]:
         """The scalars that a phase asks for now; messages say ``measure`` where there are any."""
         return phase.scalars
 
-    def take(self, run: Rounds, phase: Phase, scalars: Scalars) -> None:
+    def take(self, run: RoundsState, phase: Phase, scalars: Scalars) -> None:
         """Scalar sums of a phase."""
 
-    def readers(self, run: Rounds, kind: str, present: list[str]) -> list[str]:
+    def readers(self, run: RoundsState, kind: str, present: list[str]) -> list[str]:
         """Who gets the totals of a sum."""
         return present
 
-    def prepare(self, run: Rounds, present: list[str]) -> list[str]:
+    def prepare(self, run: RoundsState, present: list[str]) -> list[str]:
         """What must be done before an iteration; returns who takes part in it."""
         return present
 
-    def settled(self, run: Rounds) -> bool:
+    def settled(self, run: RoundsState) -> bool:
         """Whether nobody owes anything that a checkpoint would not keep."""
         return True
 
-    def set_up(self, run: Rounds) -> None:
+    def set_up(self, run: RoundsState) -> None:
         """Find out, and tell everybody, what the first iteration needs."""
         largest: list[float] = []
         if self.sizes:
             largest = units_above(run.channel, run.adder, "rounds.size", self.sizes).tolist()
         run.found = self.find(run, largest)
         if run.found:
-            messages: dict[str, Message] = {p: dict(run.found) for p in run.roster.parties}
+            messages: dict[str, Message] = {p: dict(run.found) for p in run.holdings.parties}
             run.channel.ask("rounds.begin", messages).insist("setting up")
 
     # ── the run ───────────────────────────────────────────────────────────────────────────
@@ -94,7 +94,7 @@ class RoundCoordinator(Coordinator):
     def run(
         self,
         channel: Channel,
-        roster: Roster,
+        holdings: HoldingMap,
         settings: Settings,
         adder: Adder,
         *,
@@ -106,7 +106,7 @@ class RoundCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         kinds = {kind: None for phase in self.phases for kind in (*phase.gets, *phase.gives)}
-        run = Rounds(channel, roster, settings, adder, classes, kinds, self.windows)
+        run = RoundsState(channel, holdings, settings, adder, classes, kinds, self.windows)
         result = Result(notes=run.notes)
         if checkpointing is not None and checkpointing.resume:
             clock = Clock(channel, result, load_checkpoint(run, result, checkpointing.folder))
@@ -114,7 +114,7 @@ class RoundCoordinator(Coordinator):
         else:
             clock = Clock(channel, result)
             self.set_up(run)
-        floor = Floor(roster.terms.min_batch)
+        floor = GuardStall(holdings.terms.min_batch)
         certified, held = run.certificate, run.held
         while not result.stopped:
             present = self._iterate(run)
@@ -136,7 +136,7 @@ class RoundCoordinator(Coordinator):
         result.weights = None if run.weights is None else run.weights.values
         return result
 
-    def _iterate(self, run: Rounds) -> list[str]:
+    def _iterate(self, run: RoundsState) -> list[str]:
         """One iteration; returns who took part."""
         run.iteration += 1
         present = self.prepare(run, run.admitted(run.iteration))
@@ -153,7 +153,7 @@ class RoundCoordinator(Coordinator):
         return present
 
     def _ask(
-        self, run: Rounds, phase: Phase, present: list[str], riders: list[Request]
+        self, run: RoundsState, phase: Phase, present: list[str], riders: list[Request]
     ) -> list[str]:
         """One phase, with questions about the frozen point in the same envelopes."""
         scalars = self.scalars_of(run, phase)
@@ -182,7 +182,7 @@ class RoundCoordinator(Coordinator):
             )
         return present
 
-    def _messages(self, run: Rounds, phase: Phase, present: list[str]) -> dict[str, Message]:
+    def _messages(self, run: RoundsState, phase: Phase, present: list[str]) -> dict[str, Message]:
         measure = bool(self.scalars_of(run, phase))
         messages: dict[str, Message] = run.adder.open(present)
         news = self.tell(run, phase, present)
@@ -204,7 +204,7 @@ class RoundCoordinator(Coordinator):
             run.adder.mask(messages)
         return messages
 
-    def _note_wishes(self, run: Rounds, phase: Phase, replies: Replies) -> None:
+    def _note_wishes(self, run: RoundsState, phase: Phase, replies: Replies) -> None:
         """Remember of which samples the parties want totals next."""
         for kind in set(phase.gives).intersection(self.windows):
             for party, reply in replies.answered.items():
@@ -212,7 +212,7 @@ class RoundCoordinator(Coordinator):
                 if named is not None:
                     run.want[party] = run.sums[kind].checked_slots(party, named, run.iteration)
 
-    def _part_with(self, run: Rounds, replies: Replies, present: list[str]) -> list[str]:
+    def _part_with(self, run: RoundsState, replies: Replies, present: list[str]) -> list[str]:
         """Who is left; where too few are, what they answered counts as never received."""
         if not replies.missing:
             return present
@@ -233,25 +233,25 @@ class RoundCoordinator(Coordinator):
 
     # ── the certificate ───────────────────────────────────────────────────────────────────
 
-    def _riders(self, run: Rounds, present: list[str]) -> list[Request]:
+    def _riders(self, run: RoundsState, present: list[str]) -> list[Request]:
         if run.point is None:
             return []
         request = run.point.request(present)
         return [request] if request.messages else []
 
-    def _measure(self, run: Rounds, point: FrozenPoint, replies: Replies) -> None:
+    def _measure(self, run: RoundsState, point: FrozenPoint, replies: Replies) -> None:
         point.receive(replies.answered)
         if point.certificate is not None:
             run.accept(point)
 
-    def _close(self, run: Rounds, result: Result) -> None:
+    def _close(self, run: RoundsState, result: Result) -> None:
         """End on a certified point: the one that stopped the run, or a last one, waited for."""
         if not run.reached_gap:
             self._wait(run)
         if run.held:
             run.note(
-                f"min_batch = {run.roster.terms.min_batch} held back {run.held} changes of groups "
-                "of samples"
+                f"min_batch = {run.holdings.terms.min_batch} held back {run.held} changes of "
+                "groups of samples"
             )
         if run.certificate is not None:
             result.certificate = run.certificate
@@ -262,7 +262,7 @@ class RoundCoordinator(Coordinator):
                     "last for which every party answered"
                 )
 
-    def _wait(self, run: Rounds) -> None:
+    def _wait(self, run: RoundsState) -> None:
         """Freeze the last point and go on asking whoever is present, without training."""
         point = run.freeze(self.model_of)
         silent = 0
@@ -294,7 +294,7 @@ class RoundCoordinator(Coordinator):
         )
 
 
-def _why_stop(run: Rounds, record: Record) -> str:
+def _why_stop(run: RoundsState, record: Record) -> str:
     if run.reached_gap and run.certificate is not None:
         return f"certified gap {run.certificate.gap:.2e} ≤ {run.settings.gap:g}"
     return why_stop(run.settings, run.iteration, record)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Message
 from weft.protocol.message import integer, number
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.certificate import PointParty
 from weft.solvers.settings import Settings
 from weft.storage.files import part_of
@@ -45,23 +45,23 @@ class RoundParty(ABC):
         The weights of its columns as the last totals gave them.
     """
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        self.seat = ground.seat
-        self.table = ground.table
-        self.labels = ground.labels
-        self.cipher = ground.cipher
-        self.bounds = ground.bounds
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        self.view = context.view
+        self.table = context.table
+        self.labels = context.labels
+        self.cipher = context.cipher
+        self.bounds = context.bounds
         #: How many must have a part in every sum that this party takes part in.
-        self.contributors = ground.contributors
+        self.contributors = context.contributors
         self.settings = settings
         self.loss = settings.make_loss()
-        self.classes = ground.labels.shape[1]
-        self.longest = ROOM * ground.bounds.longest
-        self.w: Floats = np.zeros((self.seat.n_columns, self.classes))
+        self.classes = context.labels.shape[1]
+        self.longest = ROOM * context.bounds.longest
+        self.w: Floats = np.zeros((self.view.n_columns, self.classes))
         self.sums: dict[str, Contribution] = {}
         self.measured = PointParty(self, self.reach)
         #: Whether others see sums of some samples of which a few must not show.
-        self.guarded = self.seat.min_batch > 1 and bool(self.seat.exposed.any())
+        self.guarded = self.view.min_batch > 1 and bool(self.view.exposed.any())
         #: The iteration that is asked about.
         self.iteration = 0
         self._sequence = 0
@@ -116,13 +116,13 @@ class RoundParty(ABC):
     def sample_weight(self) -> float:
         """What every sample of this party weighs in the objective; all samples weigh one."""
         if self.settings.weigh == "parties":
-            return 1.0 / (self.seat.n_parties * max(self.seat.n_rows, 1))
-        return 1.0 / self.seat.n_samples
+            return 1.0 / (self.view.n_parties * max(self.view.n_rows, 1))
+        return 1.0 / self.view.n_samples
 
     def join(self, kind: str, bound: float) -> Contribution:
         """Take part in a running sum over features (``v``) or samples."""
         by_feature = kind == "v"
-        slots = self.seat.n_shared_columns if by_feature else self.seat.n_shared_rows
+        slots = self.view.n_shared_columns if by_feature else self.view.n_shared_rows
         windows = kind == "z"
         sum_ = Contribution(kind, slots, self.classes, bound, self.cipher, windows=windows)
         self.sums[kind] = sum_
@@ -143,18 +143,18 @@ class RoundParty(ABC):
 
     def draws(self, iteration: int) -> np.random.Generator:
         """Random numbers of this party in an iteration."""
-        return np.random.default_rng((self.settings.seed, iteration, self.seat.party))
+        return np.random.default_rng((self.settings.seed, iteration, self.view.party))
 
     def enough(self, used: Flags) -> Flags:
         """Per class, whether of every group of samples that others see sums of, none or enough of
         the samples are used (rows × classes): every class has sums of its own."""
-        seat = self.seat
+        view = self.view
         fine = np.ones(used.shape[1], bool)
         if not self.guarded:
             return fine
         for c in range(used.shape[1]):
-            counts = np.bincount(seat.row_cohort[used[:, c]], minlength=len(seat.sizes))
-            fine[c] = not (seat.exposed & (counts > 0) & (counts < seat.min_batch)).any()
+            counts = np.bincount(view.row_cohort[used[:, c]], minlength=len(view.sizes))
+            fine[c] = not (view.exposed & (counts > 0) & (counts < view.min_batch)).any()
         return fine
 
     def check_size(self, w: Floats) -> None:

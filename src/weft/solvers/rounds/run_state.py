@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message
 from weft.solvers.rounds.certificate import FrozenPoint
-from weft.solvers.run_state import Company
+from weft.solvers.run_state import RunState
 from weft.solvers.settings import Settings
-from weft.solvers.visible_weights import SeenWeights
+from weft.solvers.visible_weights import VisibleWeights
 from weft.storage.files import part_of
 from weft.sums.certificate import Certificate
 from weft.sums.running_totals import RunningTotals
@@ -39,7 +39,7 @@ class Phase(NamedTuple):
     scalars: tuple[tuple[str, int], ...] = ()
 
 
-class Rounds(Company):
+class RoundsState(RunState):
     """Totals, the point that is being measured, and the best bound below P*.
 
     Parameters
@@ -53,20 +53,20 @@ class Rounds(Company):
     def __init__(
         self,
         channel: Channel,
-        roster: Roster,
+        holdings: HoldingMap,
         settings: Settings,
         adder: Adder,
         classes: int,
         kinds: Iterable[str],
         windows: Collection[str] = ("z",),
     ) -> None:
-        super().__init__(channel, roster, settings, adder)
+        super().__init__(channel, holdings, settings, adder)
         self.classes = classes
-        self.row_layout = Layout(roster.rows, roster.parties)
-        self.column_layout = Layout(roster.columns, roster.parties)
+        self.row_layout = Layout(holdings.rows, holdings.parties)
+        self.column_layout = Layout(holdings.columns, holdings.parties)
         self.sums = {kind: self._new_sum(kind, kind in windows) for kind in kinds}
         self.weights = (
-            SeenWeights(roster, classes) if settings.coordinator_sees == "weights" else None
+            VisibleWeights(holdings, classes) if settings.coordinator_sees == "weights" else None
         )
         self.point: FrozenPoint | None = None
         #: Samples of which parties want totals, where not of all.
@@ -97,7 +97,7 @@ class Rounds(Company):
             self.last_shown = self.point.iteration
         self.point = FrozenPoint(
             self.iteration,
-            self.roster,
+            self.holdings,
             {kind: self.sums[kind].copy() for kind in kinds},
             (self.row_layout, self.column_layout),
             self.adder,

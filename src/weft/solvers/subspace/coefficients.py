@@ -22,7 +22,7 @@ _ROUNDING = 2.0**-52
 _BEARABLE = 0.1
 
 
-class Span:
+class Subspace:
     """The current point, and the vectors that everything is made of.
 
     Attributes
@@ -69,7 +69,7 @@ class Span:
         offsets, cross, sizes = exchange.gather(1, self._moved, guesses=nowhere, first=True)
         assert sizes is not None
         self._coming = (offsets, cross)
-        self._share = sizes / exchange.roster.n_samples
+        self._share = sizes / exchange.holdings.n_samples
 
     @property
     def lam(self) -> Floats:
@@ -205,7 +205,7 @@ class Span:
         longest = np.einsum("jjp->jp", self.gram).max(axis=0)
         rounding: Floats = longest * _ROUNDING
         if self.exchange.by_rows:
-            bounds, samples = self.exchange.bounds, self.exchange.roster.n_samples
+            bounds, samples = self.exchange.bounds, self.exchange.holdings.n_samples
             rounding = rounding + bounds.products * FIXED_POINT * bounds.alpha / samples**0.5
         return rounding
 
@@ -221,7 +221,7 @@ class Span:
         in_norms = 0.5 * self.lam * (squares * lengths).sum(axis=0) * _ROUNDING
         # The anchor's own z is as exact as that of any point.
         in_z = np.sqrt(squares[1:].sum(axis=0)) * self.exchange.bounds.products * FIXED_POINT
-        in_losses = in_z / np.sqrt(self.exchange.roster.n_samples)
+        in_losses = in_z / np.sqrt(self.exchange.holdings.n_samples)
         wanted = (self.exchange.settings.gap or FINEST) * np.abs(self.primal)
         return bool((in_norms + in_losses > _BEARABLE * wanted).any())
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.errors import PartyAway, ProtocolError
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
-from weft.solvers.guard_stall import Floor
+from weft.solvers.guard_stall import GuardStall
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, why_stop
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.coefficients import Span, gaps_of
+from weft.solvers.subspace.coefficients import Subspace, gaps_of
 from weft.solvers.subspace.cutting_planes import CuttingPlanes
 from weft.solvers.subspace.fallback import Relief, Relieved, keep_point
 from weft.solvers.subspace.lbfgs import Lbfgs
@@ -46,13 +46,13 @@ class SpanCoordinator(Coordinator):
     """Runs a solver over a list of λ, each started from the last, and closes every model."""
 
     @abstractmethod
-    def solver(self, span: Span) -> Solver:
+    def solver(self, span: Subspace) -> Solver:
         """What iterates."""
 
     def run(
         self,
         channel: Channel,
-        roster: Roster,
+        holdings: HoldingMap,
         settings: Settings,
         adder: Adder,
         *,
@@ -64,20 +64,20 @@ class SpanCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         bounds = Bounds.of(
-            settings.make_loss(), settings.smallest_lam, roster.row_holders, unit, label
+            settings.make_loss(), settings.smallest_lam, holdings.row_holders, unit, label
         )
         exchange = Exchange(
-            channel, roster, settings, adder, Problems(classes, settings.folds), bounds
+            channel, holdings, settings, adder, Problems(classes, settings.folds), bounds
         )
         result = Result(notes=exchange.notes)
-        floor = Floor(roster.terms.min_batch)
+        floor = GuardStall(holdings.terms.min_batch)
         clock = Clock(channel, result)
-        span: Span | None = None
+        span: Subspace | None = None
         lam = settings.lambdas[0]
         #: w of every finished model, where the coordinator may see it.
         seen: dict[int, Floats] = {}
         try:
-            span = Span(exchange, lam, warm=warm)
+            span = Subspace(exchange, lam, warm=warm)
             solver = self.solver(span)
             if settings.hands_over:
                 exchange.relief = Relief(span, unit, result, clock, progress)
@@ -108,7 +108,9 @@ class SpanCoordinator(Coordinator):
         return result
 
 
-def _stop_here(span: Span, missing: PartyMissing, lam: float, result: Result, clock: Clock) -> None:
+def _stop_here(
+    span: Subspace, missing: PartyMissing, lam: float, result: Result, clock: Clock
+) -> None:
     """End with the best point so far: its P and D are known, if not measured afresh."""
     number = len(result.stages)
     result.stopped = str(missing)
@@ -132,13 +134,13 @@ class _Model:
 
     def __init__(
         self,
-        span: Span,
+        span: Subspace,
         solver: Solver,
         number: int,
         lam: float,
         result: Result,
         clock: Clock,
-        floor: Floor,
+        floor: GuardStall,
         progress: Callable[[Record], None] | None,
     ) -> None:
         self._span, self._solver, self._number, self._lam = span, solver, number, lam
@@ -194,7 +196,7 @@ class _Model:
         certificate = self._certificate(span.primal, span.dual)
         record = self._clock.record(
             span.exchange.iteration,
-            len(span.exchange.roster.parties),
+            len(span.exchange.holdings.parties),
             certificate,
             lam=self._lam,
         )
@@ -243,15 +245,15 @@ def chosen_stage(stages: Sequence[Stage], settings: Settings) -> Stage:
 
 
 class CuttingPlanesCoordinator(SpanCoordinator):
-    def solver(self, span: Span) -> Solver:
+    def solver(self, span: Subspace) -> Solver:
         return CuttingPlanes(span)
 
 
 class LbfgsCoordinator(SpanCoordinator):
-    def solver(self, span: Span) -> Solver:
+    def solver(self, span: Subspace) -> Solver:
         return Lbfgs(span)
 
 
 class NewtonCgCoordinator(SpanCoordinator):
-    def solver(self, span: Span) -> Solver:
+    def solver(self, span: Subspace) -> Solver:
         return NewtonCg(span)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.solvers.subspace.coefficients import Span
+from weft.solvers.subspace.coefficients import Subspace
 from weft.solvers.subspace.lower_bounds import Bounding
 from weft.solvers.subspace.phase_request import Mixture
 
@@ -47,7 +47,7 @@ class CuttingPlanes:
     out as long as the gap falls well without it.
     """
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Subspace) -> None:
         self._span = span
         self._bounding = Bounding(span)
         self._reach = np.full(span.width, _FIRST_REACH)
@@ -66,7 +66,7 @@ class CuttingPlanes:
         weights = self._take()
         vertices, ascent = self._useful(weights[1:])
         guesses = np.minimum(1.0, _BEYOND * self._reach)[None, :]
-        samples = span.exchange.roster.n_samples
+        samples = span.exchange.holdings.n_samples
         curvature = span.exchange.mean_square / (span.lam * samples)
         primal = span.search(
             weights / span.lam,

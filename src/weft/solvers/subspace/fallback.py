@@ -16,7 +16,7 @@ from weft.solvers.hyfdca.coordinator import seems_done
 from weft.solvers.hyfdca.iteration import Iteration
 from weft.solvers.hyfdca.run_state import Run
 from weft.solvers.stopping import Clock
-from weft.solvers.subspace.coefficients import Span
+from weft.solvers.subspace.coefficients import Subspace
 from weft.solvers.subspace.phase_request import Heir, PartyMissing
 from weft.solvers.subspace.round_trips import Exchange
 
@@ -29,7 +29,7 @@ _SETTING_UP = ("hyfdca.norms", "hyfdca.spread", "hyfdca.gather", "hyfdca.begin")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
-def keep_point(span: Span, missing: PartyMissing, model: int) -> bool:
+def keep_point(span: Subspace, missing: PartyMissing, model: int) -> bool:
     """Let those who are there form the best point; returns whether all of them did."""
     exchange = span.exchange
     waiting = _present(exchange, missing)
@@ -68,7 +68,7 @@ class Relief:
 
     def __init__(
         self,
-        span: Span,
+        span: Subspace,
         unit: float,
         result: Result,
         clock: Clock,
@@ -124,9 +124,9 @@ class Relief:
         """Hand over to those who are there; ``away`` gets whoever falls silent now."""
         exchange = self._span.exchange
         while True:
-            present = [p for p in exchange.roster.parties if p not in away]
-            missing.parties = tuple(p for p in exchange.roster.parties if p in away)
-            if not Contributors(exchange.roster).of(present):
+            present = [p for p in exchange.holdings.parties if p not in away]
+            missing.parties = tuple(p for p in exchange.holdings.parties if p in away)
+            if not Contributors(exchange.holdings).of(present):
                 raise missing
             self._times += 1
             stand_in = StandIn(self._span, missing, self._times, self._result.notes)
@@ -164,11 +164,13 @@ class StandIn:
         Whether everybody is back, and stands at the same α.
     """
 
-    def __init__(self, span: Span, missing: PartyMissing, number: int, notes: list[str]) -> None:
+    def __init__(
+        self, span: Subspace, missing: PartyMissing, number: int, notes: list[str]
+    ) -> None:
         exchange, self._span, self._missing = span.exchange, span, missing
         self._number = number
-        roster, classes = exchange.roster, exchange.problems.classes
-        company = Contributors(roster).of(_present(exchange, missing))
+        holdings, classes = exchange.holdings, exchange.problems.classes
+        company = Contributors(holdings).of(_present(exchange, missing))
         settings = msgspec.structs.replace(
             exchange.settings,
             solver="hyfdca",
@@ -179,17 +181,17 @@ class StandIn:
             participation={"trace": [company]},
         )
         self._watch = Watch(exchange.channel, company, missing.parties)
-        run = self.run = Run(self._watch, roster, settings, exchange.adder, classes)
+        run = self.run = Run(self._watch, holdings, settings, exchange.adder, classes)
         run.notes = notes
         run.gone = missing.parties
         run.iteration = exchange.iteration
-        run.seen = dict.fromkeys(roster.parties, run.iteration)
+        run.seen = dict.fromkeys(holdings.parties, run.iteration)
         run.best_dual = float(span.dual[:classes].sum())
         w = span.padded(span.mixture) / span.lam
         run.norm_estimate = float(span.inner(w, w)[:classes].sum())
         self.complete = False
         self._waiting = set(missing.parties)
-        self._axes = {"rows": roster.rows, "columns": roster.columns}
+        self._axes = {"rows": holdings.rows, "columns": holdings.columns}
         #: Cohorts whose totals somebody has put in.
         self._spoken: dict[str, set[int]] = {field: set() for field in self._axes}
 
@@ -218,16 +220,16 @@ class StandIn:
         run.z.add(replies.answered, run.iteration)
         for field, flags in speak.items():
             for party in replies.answered:
-                mine = self._axes[field].cohorts[run.roster.index[party]]
+                mine = self._axes[field].cohorts[run.holdings.index[party]]
                 self._spoken[field].update(mine[flags[party]].tolist())
         return set(replies.missing)
 
     def _speakers(self, field: str, parties: Sequence[str]) -> dict[str, Flags]:
         """Per party, which of its cohorts it speaks for: nobody does yet, and it is the first."""
-        roster, axis, spoken = self.run.roster, self._axes[field], self._spoken[field]
+        holdings, axis, spoken = self.run.holdings, self._axes[field], self._spoken[field]
         # Only holders with the labels know z.
         holders = axis.marked if field == "rows" else axis.holders
-        here = {roster.index[party] for party in parties}
+        here = {holdings.index[party] for party in parties}
         first: dict[int, int] = {}
         for cohort in range(len(axis.sizes)):
             able = [holder for holder in holders[cohort].tolist() if holder in here]
@@ -235,7 +237,7 @@ class StandIn:
                 first[cohort] = able[0]
         flags = {}
         for party in parties:
-            number = roster.index[party]
+            number = holdings.index[party]
             mine = axis.cohorts[number].tolist()
             flags[party] = np.array([first.get(cohort) == number for cohort in mine], bool)
         return flags
@@ -265,7 +267,7 @@ class StandIn:
         run = self.run
         if self._watch.back.issuperset(self._watch.away):
             if self._waiting:
-                self._waiting = self.hand([p for p in run.roster.parties if p in self._waiting])
+                self._waiting = self.hand([p for p in run.holdings.parties if p in self._waiting])
             if not self._waiting:
                 self.complete = Iteration(run).catch_up()
 
@@ -303,7 +305,7 @@ class Watch(Among):
 
 
 def _present(exchange: Exchange, missing: PartyMissing) -> tuple[str, ...]:
-    return tuple(p for p in exchange.roster.parties if p not in missing.parties)
+    return tuple(p for p in exchange.holdings.parties if p not in missing.parties)
 
 
 def _messages(

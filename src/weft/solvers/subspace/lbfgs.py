@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.solvers.subspace.coefficients import Span
+from weft.solvers.subspace.coefficients import Subspace
 from weft.solvers.subspace.lower_bounds import Bounding
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ _MOST_VECTORS = 160
 class Lbfgs:
     """One iteration after the other, all problems side by side."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Subspace) -> None:
         self._span = span
         self._bounding = Bounding(span)
         #: Steps, and the vectors whose difference is the change of the gradient but for λ·step.
@@ -107,7 +107,7 @@ class Lbfgs:
         self._span.refresh(self._bounding.keep_newest(_MOST_VECTORS // 4))
 
 
-def worthwhile(span: Span, gradient: Floats, direction: Floats) -> Floats:
+def worthwhile(span: Subspace, gradient: Floats, direction: Floats) -> Floats:
     """The direction, but zero for problems that it promises nothing but rounding.
 
     Differences of points and gradients are noise there, and what is made of them has any length.
@@ -116,14 +116,14 @@ def worthwhile(span: Span, gradient: Floats, direction: Floats) -> Floats:
     return np.where(-span.inner(gradient, direction) > _ROUNDING * known, direction, 0.0)
 
 
-def search_along(span: Span, direction: Floats) -> Floats:
+def search_along(span: Subspace, direction: Floats) -> Floats:
     """P at all steps along a direction; the dual vector at the full one is then under way."""
     shares = np.stack([1.0 - STEPS, STEPS], axis=1)
     steps = np.repeat(shares[:, :, None], span.width, axis=2)
     return span.search(span.point + direction, steps, np.ones((1, span.width)))
 
 
-def take_step(span: Span, primal: Floats) -> bool:
+def take_step(span: Subspace, primal: Floats) -> bool:
     """Take the full step where it is good enough for all problems, else each its best one.
 
     Returns whether the full step was taken: its dual vector is under way then.
@@ -139,7 +139,7 @@ def take_step(span: Span, primal: Floats) -> bool:
     return False
 
 
-def inherit_and_search(span: Span, bounding: Bounding) -> None:
+def inherit_and_search(span: Subspace, bounding: Bounding) -> None:
     """Take α of HyFDCA among the dual vectors; the one at the best point is then under way."""
     bounding.take(span.absorb())
     span.inherit()

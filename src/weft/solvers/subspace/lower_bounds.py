@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.solvers.subspace.bundle_qp import Master
-from weft.solvers.subspace.coefficients import Span
+from weft.solvers.subspace.coefficients import Subspace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,7 +23,7 @@ class Bounding:
     well as the best of them, and no round trip is spent on it.
     """
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Subspace) -> None:
         self._span = span
         self.masters = [Master(span.groups) for _ in range(span.width)]
         #: Which vector of the span each cut is.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.solvers.subspace.coefficients import Span
+from weft.solvers.subspace.coefficients import Subspace
 from weft.solvers.subspace.lbfgs import (
     STEPS,
     inherit_and_search,
@@ -32,7 +32,7 @@ _KEPT = 40
 class NewtonCg:
     """One Newton step after the other, all problems side by side."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Subspace) -> None:
         self._span = span
         self._bounding = Bounding(span)
         self._radius = np.full(span.width, np.inf)

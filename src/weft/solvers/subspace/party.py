@@ -30,7 +30,7 @@ from weft.errors import ProtocolError
 from weft.protocol import Message
 from weft.protocol.message import array, floats, integer, number, text
 from weft.solvers.hyfdca.party import HyfdcaParty
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.loss_table_limits import MOST_STEPS, most_steps
@@ -48,28 +48,28 @@ Handler = Callable[[Message], Message]
 class SpanParty:
     """A party of every solver that works with the span of dual vectors."""
 
-    def __init__(self, ground: Ground, settings: Settings) -> None:
-        self.ground = ground
+    def __init__(self, party_context: PartyContext, settings: Settings) -> None:
+        self.party_context = party_context
         self.settings = settings
-        self.cipher = ground.cipher
-        seat, bounds = ground.seat, ground.bounds
-        self.problems = Problems(ground.labels.shape[1], settings.folds)
+        self.cipher = party_context.cipher
+        view, bounds = party_context.view, party_context.bounds
+        self.problems = Problems(party_context.labels.shape[1], settings.folds)
         width = self.problems.width
         self.columns = Vectors(self._anchor(width))
-        self.rows = Rows(ground, settings, self.problems)
-        columns, rows = seat.n_shared_columns, seat.n_shared_rows
-        self._v = Wire("v", columns, bounds.v, self.cipher, 1.0 / seat.n_samples)
+        self.rows = Rows(party_context, settings, self.problems)
+        columns, rows = view.n_shared_columns, view.n_shared_rows
+        self._v = Wire("v", columns, bounds.v, self.cipher, 1.0 / view.n_samples)
         self._products = Wire("z", rows, bounds.products, self.cipher)
         self._z = Wire("z", rows, bounds.point, self.cipher)
         self._alpha = Wire("alpha", rows, bounds.alpha, self.cipher)
-        self._guard = Guard.of(ground, settings, self.rows, self._alpha)
+        self._guard = Guard.of(party_context, settings, self.rows, self._alpha)
         self._piecewise = not np.isfinite(settings.make_loss().smoothness)
         self._serial = 0
         #: The last phase and the context of its masks, and whether it ended halfway.
         self._asked: tuple[str, object] = ("", None)
         self._broken = False
         #: This party's own part of the feature sums under way.
-        self._partial: Floats = np.zeros((seat.n_columns, 0))
+        self._partial: Floats = np.zeros((view.n_columns, 0))
         #: Partial Z of new vectors, or partial z of a point, of rows that nobody else holds.
         self._private: Floats = np.zeros((0, 0))
         self._fresh: list[Floats] = []
@@ -79,7 +79,7 @@ class SpanParty:
         self._guesses: Floats = np.zeros((0, width))
         self._cut_off: NDArray[np.bool_] = np.zeros((0, width), bool)
         #: Dual vectors of the last search or gather, of rows with a label here.
-        self._duals: Floats = np.zeros((seat.n_rows, 0))
+        self._duals: Floats = np.zeros((view.n_rows, 0))
         #: w of every model that the run has finished.
         self.models: dict[int, Floats] = {}
         self._answers: dict[str, Handler] = {}
@@ -89,8 +89,8 @@ class SpanParty:
         self._heirs: dict[int, Successor] = {}
 
     def _anchor(self, width: int) -> Floats:
-        seat, start = self.ground.seat, self.ground.start
-        anchor = np.zeros((seat.n_columns, width))
+        view, start = self.party_context.view, self.party_context.start
+        anchor = np.zeros((view.n_columns, width))
         if start is not None:
             anchor[:] = np.tile(start, (1, width // start.shape[1]))
         return anchor
@@ -169,7 +169,7 @@ class SpanParty:
 
     def _take_vectors(self, message: Message) -> None:
         """Complete new vectors with the others' parts."""
-        seat, width = self.ground.seat, self.problems.width
+        view, width = self.party_context.view, self.problems.width
         self._forget(message)
         wire: Wire = self._v
         if "inherit" in message:
@@ -178,8 +178,8 @@ class SpanParty:
             self._part_with_heirs(integer(message, "inherit"))
         if not self._partial.shape[1]:
             raise ProtocolError("a message comes too early: no vector is under way")
-        new = self._partial / seat.n_samples
-        shared = seat.n_shared_columns
+        new = self._partial / view.n_samples
+        shared = view.n_shared_columns
         if shared:
             new[:shared] = wire.open(message.get("v"), new.shape[1])
         self._fresh = [
@@ -188,10 +188,10 @@ class SpanParty:
         self.columns.append(self._fresh)
         self.rows.remember(self._duals)
         if "products" in message:
-            self._point = self.ground.table.products(None, new)
+            self._point = self.party_context.table.products(None, new)
 
     def _spread(self, message: Message) -> Message:
-        owned = self.ground.seat.owned
+        owned = self.party_context.view.owned
         if text(message, "gram") == "columns":
             products = self.columns.products(self._fresh, owned)
         else:
@@ -201,9 +201,9 @@ class SpanParty:
             "gram": pack_scalars(self.cipher, message, "gram", *products.ravel().tolist())
         }
         if "first" in message:
-            square = self.ground.table.squares.sum() / self.ground.seat.n_samples
+            square = self.party_context.table.squares.sum() / self.party_context.view.n_samples
             reply["squares"] = pack_scalars(self.cipher, message, "squares", float(square))
-        shared = self.ground.seat.n_shared_rows
+        shared = self.party_context.view.n_shared_rows
         if "products" in message:
             self._private = self._point[shared:]
             if shared:
@@ -214,9 +214,9 @@ class SpanParty:
         """Form w from its coefficients, and λw(α) of a mixture, to bound P* by."""
         self._forget(message)
         w = self._combined(message, "point")
-        self._point = self.ground.table.products(None, w)
-        self._private = self._point[self.ground.seat.n_shared_rows :]
-        owned = self.ground.seat.owned
+        self._point = self.party_context.table.products(None, w)
+        self._private = self._point[self.party_context.view.n_shared_rows :]
+        owned = self.party_context.view.owned
         mine = w[owned]
         self._norms = inner(mine, mine)
         self._told = mine[:, : self.problems.classes]
@@ -238,7 +238,7 @@ class SpanParty:
     def _tell_point(self, message: Message) -> Message:
         norms = self._norms.tolist()
         reply: Message = {"norms": pack_scalars(self.cipher, message, "norms", *norms)}
-        shared = self.ground.seat.n_shared_rows
+        shared = self.party_context.view.n_shared_rows
         if shared:
             reply["z"] = self._z.send(self._point[:shared], message)
         if "model" in message:
@@ -252,9 +252,9 @@ class SpanParty:
 
     def _opened(self, message: Message, wire: Wire, width: int) -> Floats:
         """Totals of the rows with a label here; zero elsewhere."""
-        seat = self.ground.seat
-        shared = seat.n_shared_rows
-        z = np.zeros((seat.n_rows, width))
+        view = self.party_context.view
+        shared = view.n_shared_rows
+        z = np.zeros((view.n_rows, width))
         z[shared:] = self._private
         mine = self.rows.labelled_shared
         if mine is None:
@@ -303,11 +303,11 @@ class SpanParty:
 
     def _tell_search(self, message: Message) -> Message:
         steps = self._steps(message, "steps", 2, self.problems.width)
-        seat = self.ground.seat
-        if len(steps) > most_steps(int(seat.counted_rows.sum()), seat.min_batch):
+        view = self.party_context.view
+        if len(steps) > most_steps(int(view.counted_rows.sum()), view.min_batch):
             raise ProtocolError(
                 f"a message asks for losses at {len(steps)} points, which is too fine for the "
-                f"samples counted here and min_batch = {seat.min_batch}"
+                f"samples counted here and min_batch = {view.min_batch}"
             )
         losses = self.rows.losses_along(steps)
         reply: Message = {
@@ -320,7 +320,7 @@ class SpanParty:
     def _guess(self, guesses: Floats) -> Floats:
         """Dual vectors at guessed steps; a bad guess may lie beyond what can be added."""
         duals = self.rows.duals_at(guesses)
-        limit = self.ground.bounds.alpha / 2
+        limit = self.party_context.bounds.alpha / 2
         self._guesses = guesses
         beyond = (np.abs(duals) > limit).any(axis=0)
         self._cut_off = np.asarray(beyond).reshape(guesses.shape)
@@ -390,11 +390,11 @@ class SpanParty:
 
     def _posts(self, message: Message) -> Message:
         """Dual vectors of the cohorts that this party speaks for, to holders without labels."""
-        seat = self.ground.seat
+        view = self.party_context.view
         flags = array(message, "send")
-        if flags.shape != seat.sizes.shape or flags.dtype != bool:
+        if flags.shape != view.sizes.shape or flags.dtype != bool:
             raise ProtocolError("a message is malformed: 'send' has no flag per cohort")
-        slots = np.flatnonzero(flags[seat.row_cohort[: seat.n_shared_rows]]).astype(np.int32)
+        slots = np.flatnonzero(flags[view.row_cohort[: view.n_shared_rows]]).astype(np.int32)
         if not len(slots) and "alpha.chain" not in message:
             return {}
         new = self._duals[slots]
@@ -403,16 +403,16 @@ class SpanParty:
 
     def _take_duals(self, message: Message) -> None:
         """Dual vectors of samples whose labels others have."""
-        seat = self.ground.seat
+        view = self.party_context.view
         width = integer(message, "width")
         if width % self.problems.width or not 0 < width <= MOST_STEPS * self.problems.width:
             raise ProtocolError(f"a message is malformed: dual vectors of width {width}")
-        slots = own_slots(message, "alpha.slots", seat.n_shared_rows)
+        slots = own_slots(message, "alpha.slots", view.n_shared_rows)
         # Who has no label at all was not asked for dual vectors of its own: there are old ones.
         if self._duals.shape[1] != width or not self.rows.labelled.any():
-            self._duals = np.zeros((seat.n_rows, width))
-            self._partial = np.zeros((seat.n_columns, self.rows.sums_width(width)))
-        told = np.zeros((seat.n_rows, width))
+            self._duals = np.zeros((view.n_rows, width))
+            self._partial = np.zeros((view.n_columns, self.rows.sums_width(width)))
+        told = np.zeros((view.n_rows, width))
         told[slots] = self._alpha.open(message.get("alpha"), width, slots)
         told[self.rows.labelled] = 0.0
         self._told_sums = self.rows.feature_sums(told)
@@ -420,7 +420,7 @@ class SpanParty:
         self._partial = self._partial + self._told_sums
 
     def _tell_sums(self, message: Message) -> Message:
-        shared = self.ground.seat.n_shared_columns
+        shared = self.party_context.view.n_shared_columns
         return {"v": self._v.send(self._told_sums[:shared], message)} if shared else {}
 
     # ── the end of a model ────────────────────────────────────────────────────────────────
@@ -456,7 +456,7 @@ class SpanParty:
                 "again"
             )
         successor = Successor(
-            self.ground, self.settings, number(message, "lam"), integer(message, "number")
+            self.party_context, self.settings, number(message, "lam"), integer(message, "number")
         )
         if self._guard is not None:
             successor.half.earlier = self._guard.batches

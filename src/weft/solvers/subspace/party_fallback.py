@@ -17,7 +17,7 @@ from weft.errors import ProtocolError
 from weft.protocol import Message
 from weft.protocol.message import array
 from weft.solvers.hyfdca.party import HyfdcaParty
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -35,8 +35,8 @@ class Successor:
         Which of the run's hand-overs this is, from 1 on.
     """
 
-    def __init__(self, ground: Ground, settings: Settings, lam: float, number: int) -> None:
-        self._seat = ground.seat
+    def __init__(self, context: PartyContext, settings: Settings, lam: float, number: int) -> None:
+        self._view = context.view
         self._lam = lam
         self.number = number
         # Setting up sums norms and products over those who are there. The next time they may be
@@ -53,18 +53,18 @@ class Successor:
             norms=settings.norms if number == 1 else "cohort",
             seed=settings.seed + _APART * (number - 1),
         )
-        self.half = HyfdcaParty(replace(ground, start=None), alone)
+        self.half = HyfdcaParty(replace(context, start=None), alone)
 
     def begin(self, alpha: Floats, w: Floats, z: Floats, message: Message) -> Message:
         """Stand at α, w(α) and its z, of the problems on all samples."""
-        seat = self._seat
-        rows, columns = seat.n_shared_rows, seat.n_shared_columns
+        view = self._view
+        rows, columns = view.n_shared_rows, view.n_shared_columns
         classes = self.half.alpha.shape[1]
         w, z = w[:, :classes], z[:rows, :classes]
-        v = self._lam * seat.n_samples * w[:columns]
-        mine = self._spoken_for(message, "columns", seat.column_cohort[:columns])
+        v = self._lam * view.n_samples * w[:columns]
+        mine = self._spoken_for(message, "columns", view.column_cohort[:columns])
         v = np.where(mine[:, None], v, 0.0)
-        mine = self._spoken_for(message, "rows", seat.row_cohort[:rows])
+        mine = self._spoken_for(message, "rows", view.row_cohort[:rows])
         z = np.where(mine[:, None], z, 0.0)
         return self.half.take_over(alpha[:, :classes], w, z, v, message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
@@ -27,29 +27,29 @@ class Rows:
     others.
     """
 
-    def __init__(self, ground: Ground, settings: Settings, problems: Problems) -> None:
-        seat = ground.seat
-        self._table = ground.table
+    def __init__(self, context: PartyContext, settings: Settings, problems: Problems) -> None:
+        view = context.view
+        self._table = context.table
         self._loss = settings.make_loss()
         self._problems = problems
         self.width = problems.width
-        self._n_samples = seat.n_samples
-        self._n_columns = seat.n_columns
-        self.labelled: NDArray[np.bool_] = seat.labelled[seat.row_cohort]
-        mine = np.flatnonzero(self.labelled[: seat.n_shared_rows]).astype(np.int32)
+        self._n_samples = view.n_samples
+        self._n_columns = view.n_columns
+        self.labelled: NDArray[np.bool_] = view.labelled[view.row_cohort]
+        mine = np.flatnonzero(self.labelled[: view.n_shared_rows]).astype(np.int32)
         #: Shared rows with a label here; None: all of them.
-        self.labelled_shared = None if len(mine) == seat.n_shared_rows else mine
-        self._classes = ground.labels
-        self._labels = np.ascontiguousarray(ground.labels[:, problems.class_of])
-        self._folds = ground.folds
-        training = None if ground.folds is None else problems.training(ground.folds)
+        self.labelled_shared = None if len(mine) == view.n_shared_rows else mine
+        self._classes = context.labels
+        self._labels = np.ascontiguousarray(context.labels[:, problems.class_of])
+        self._folds = context.folds
+        training = None if context.folds is None else problems.training(context.folds)
         if not self.labelled.all():
             known = np.repeat(self.labelled[:, None], problems.width, axis=1)
             training = known if training is None else training & known
         self._training = training
-        self._chosen = seat.counted_rows
-        self._counted = np.flatnonzero(seat.counted_rows)
-        zeros = np.zeros((seat.n_rows, problems.width))
+        self._chosen = view.counted_rows
+        self._counted = np.flatnonzero(view.counted_rows)
+        zeros = np.zeros((view.n_rows, problems.width))
         self._remembers = settings.solver == "cutting-planes" or settings.hands_over
         #: The dual vectors of the vectors after the anchor, one for all groups of rows.
         self._duals: list[Floats] = []
@@ -60,7 +60,7 @@ class Rows:
         self._target = zeros
         # Slots within a cohort are in no order that means anything, and the same to all its
         # holders: so every group has samples of every cohort.
-        place = np.arange(seat.n_rows) - seat.cohort_start[seat.row_cohort]
+        place = np.arange(view.n_rows) - view.cohort_start[view.row_cohort]
         self._groups = settings.groups
         #: The group of every row.
         self.group = (place % settings.groups).astype(np.int32)

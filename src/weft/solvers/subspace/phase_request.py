@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.protocol import Failure, Message
-from weft.sums.posted_totals import Board
+from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 
 Floats = NDArray[np.float64]
@@ -70,6 +70,6 @@ class Wanted:
 
     scalars: dict[str, int]
     total: RunningTotals | None = None
-    board: Board | None = None
+    board: PostedTotals | None = None
     senders: Mapping[str, NDArray[np.bool_]] | None = None
     since: int = 0

@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Message
 from weft.protocol.message import integer
-from weft.solvers.cohort_speakers import Senders
+from weft.solvers.cohort_speakers import CohortSpeakers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.loss_table_limits import most_steps
 from weft.solvers.subspace.phase_request import Heir, Mixture, PartyMissing, Wanted
 from weft.solvers.subspace.row_roles import counted, followed, labelled_rows
-from weft.solvers.visible_weights import SeenWeights
+from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.fixed_point_bounds import Bounds
-from weft.sums.posted_totals import Board
+from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.slot_layout import Layout
@@ -56,21 +56,21 @@ class Exchange:
     def __init__(
         self,
         channel: Channel,
-        roster: Roster,
+        holdings: HoldingMap,
         settings: Settings,
         adder: Adder,
         problems: Problems,
         bounds: Bounds,
     ) -> None:
-        self.channel, self.roster, self.settings, self.adder = channel, roster, settings, adder
+        self.channel, self.holdings, self.settings, self.adder = channel, holdings, settings, adder
         self.bounds = bounds
         self.problems = problems
-        self.rows = Layout(roster.rows, roster.parties)
-        self.columns = Layout(roster.columns, roster.parties)
+        self.rows = Layout(holdings.rows, holdings.parties)
+        self.columns = Layout(holdings.columns, holdings.parties)
         self.stored = settings.groups == 1
         self.by_rows = self.stored and self._rows_give_products()
         self.seen = (
-            SeenWeights(roster, problems.classes)
+            VisibleWeights(holdings, problems.classes)
             if settings.coordinator_sees == "weights"
             else None
         )
@@ -88,25 +88,25 @@ class Exchange:
         #: Changes of groups of samples that a guard has held back.
         self.held = 0
         #: How many phases each party has been asked; holders without labels miss some.
-        self._serial = dict.fromkeys(roster.parties, 0)
+        self._serial = dict.fromkeys(holdings.parties, 0)
         self._v: RunningTotals | None = None
         self._z: RunningTotals | None = None
         self._z_is = "point"
-        self._followers = [p for p in roster.parties if p in roster.partly_unlabelled]
-        self._labelled = [p for p in roster.parties if p in roster.label_parties]
-        self._own = labelled_rows(roster)
-        self._told_of = followed(roster)
+        self._followers = [p for p in holdings.parties if p in holdings.partly_unlabelled]
+        self._labelled = [p for p in holdings.parties if p in holdings.label_parties]
+        self._own = labelled_rows(holdings)
+        self._told_of = followed(holdings)
         #: Points at which losses may be asked for at once.
-        self.most_steps = min(most_steps(n, roster.terms.min_batch) for n in counted(roster))
-        self._senders = Senders(roster, labelled=True)
+        self.most_steps = min(most_steps(n, holdings.terms.min_batch) for n in counted(holdings))
+        self._senders = CohortSpeakers(holdings, labelled=True)
 
     def _rows_give_products(self) -> bool:
         """Whether Zᵀa/N is cheaper than b·b, and exact enough to bound P* by."""
-        roster, bounds, settings = self.roster, self.bounds, self.settings
+        holdings, bounds, settings = self.holdings, self.bounds, self.settings
         error = bounds.products * FIXED_POINT * bounds.alpha
-        error /= settings.smallest_lam * math.sqrt(roster.n_samples)
+        error /= settings.smallest_lam * math.sqrt(holdings.n_samples)
         bearable = _BEARABLE * (settings.gap or FINEST) * bounds.at_zero
-        return roster.n_samples < roster.columns.n_slots and error < bearable
+        return holdings.n_samples < holdings.columns.n_slots and error < bearable
 
     @property
     def gram(self) -> str:
@@ -141,7 +141,7 @@ class Exchange:
         wanted = Wanted({"gram": against * new * width}, z)
         if first:
             wanted.scalars["squares"] = 1
-        sums = self._complete("spread", self.roster.parties, fill, wanted)
+        sums = self._complete("spread", self.holdings.parties, fill, wanted)
         self._inherited = None
         if z is not None:
             self._z, self._z_is = z, "vectors"
@@ -170,7 +170,7 @@ class Exchange:
         wanted = Wanted({"norms": width}, z)
         if "model" in content:
             wanted.scalars["bound"] = width
-        sums = self._complete("point", self.roster.parties, fill, wanted, tells_weights)
+        sums = self._complete("point", self.holdings.parties, fill, wanted, tells_weights)
         self._z, self._z_is = z, "point"
         return {field: np.array(values) for field, values in sums.items()}
 
@@ -298,7 +298,7 @@ class Exchange:
         wanted.total = self._v = RunningTotals("v", self.columns, new * width, self.adder)
         if self._followers:
             duals = new // self.settings.groups * width
-            wanted.board = Board("alpha", self.rows, duals, self.adder)
+            wanted.board = PostedTotals("alpha", self.rows, duals, self.adder)
             senders = self._senders.of(self._labelled)
             wanted.senders = {p: flags & self._told_of[p] for p, flags in senders.items()}
         return wanted

@@ -6,31 +6,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.matching.cohorts import ranges
-from weft.matching.holding_map import Roster
+from weft.matching.holding_map import HoldingMap
 
 
-def counted(roster: Roster) -> list[int]:
+def counted(holdings: HoldingMap) -> list[int]:
     """How many samples each party counts the losses of."""
-    counts = np.bincount(roster.counter, weights=roster.rows.sizes, minlength=len(roster.parties))
+    counts = np.bincount(
+        holdings.counter, weights=holdings.rows.sizes, minlength=len(holdings.parties)
+    )
     return [int(count) for count in counts]
 
 
-def labelled_rows(roster: Roster) -> dict[str, NDArray[np.int32]]:
+def labelled_rows(holdings: HoldingMap) -> dict[str, NDArray[np.int32]]:
     """Per party that lacks labels of some shared rows: those that it has, as local slots."""
     found = {}
-    for party in roster.partly_unlabelled:
-        number = roster.index[party]
-        cohorts = roster.rows.cohorts[number]
-        mine = np.array([number in roster.rows.marked[c] for c in cohorts.tolist()], bool)
-        mine &= roster.rows.shared_cohort[cohorts]
-        starts = roster.rows.local_starts(number)[:-1]
-        found[party] = ranges(starts[mine], roster.rows.sizes[cohorts][mine]).astype(np.int32)
+    for party in holdings.partly_unlabelled:
+        number = holdings.index[party]
+        cohorts = holdings.rows.cohorts[number]
+        mine = np.array([number in holdings.rows.marked[c] for c in cohorts.tolist()], bool)
+        mine &= holdings.rows.shared_cohort[cohorts]
+        starts = holdings.rows.local_starts(number)[:-1]
+        found[party] = ranges(starts[mine], holdings.rows.sizes[cohorts][mine]).astype(np.int32)
     return found
 
 
-def followed(roster: Roster) -> dict[str, NDArray[np.bool_]]:
+def followed(holdings: HoldingMap) -> dict[str, NDArray[np.bool_]]:
     """Per party, which of its cohorts have a holder without the label."""
-    lacking = roster.rows.holders.lengths > roster.rows.marked.lengths
+    lacking = holdings.rows.holders.lengths > holdings.rows.marked.lengths
     return {
-        party: lacking[roster.rows.cohorts[number]] for number, party in enumerate(roster.parties)
+        party: lacking[holdings.rows.cohorts[number]]
+        for number, party in enumerate(holdings.parties)
     }

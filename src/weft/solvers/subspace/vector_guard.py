@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.guards.min_batch import SeenBatches
-from weft.solvers.party_context import Ground
+from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.party_rows import Rows
 from weft.solvers.subspace.softening import FACTORS
@@ -32,10 +32,15 @@ class Guard:
     """
 
     def __init__(
-        self, batches: SeenBatches, ground: Ground, settings: Settings, rows: Rows, grid: Wire
+        self,
+        batches: SeenBatches,
+        context: PartyContext,
+        settings: Settings,
+        rows: Rows,
+        grid: Wire,
     ) -> None:
         self.batches = batches
-        self._counts = ground.seat.counts
+        self._counts = context.view.counts
         self._groups = settings.groups
         self._width = rows.width
         self._rows = rows
@@ -44,18 +49,18 @@ class Guard:
         self.restrained = 0
 
     @classmethod
-    def of(cls, ground: Ground, settings: Settings, rows: Rows, grid: Wire) -> Self | None:
+    def of(cls, context: PartyContext, settings: Settings, rows: Rows, grid: Wire) -> Self | None:
         """The guard of a party; None: nobody else sees sums of its samples, or all may.
 
         ``grid`` is what dual variables travel on.
         """
-        seat = ground.seat
-        guarded = (seat.exposed & seat.labelled)[seat.row_cohort]
+        view = context.view
+        guarded = (view.exposed & view.labelled)[view.row_cohort]
         if not guarded.any():
             return None
-        atom = seat.row_cohort.astype(np.int64) * settings.groups + rows.group
-        batches = SeenBatches(np.where(guarded, atom, -1), seat.min_batch, rows.width)
-        return cls(batches, ground, settings, rows, grid)
+        atom = view.row_cohort.astype(np.int64) * settings.groups + rows.group
+        batches = SeenBatches(np.where(guarded, atom, -1), view.min_batch, rows.width)
+        return cls(batches, context, settings, rows, grid)
 
     def keep(self, duals: Floats, shares: Floats | None) -> None:
         """Change, in place, new dual vectors that others will see sums of.
