@@ -7,19 +7,33 @@ keys and the public number of the run's key.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.crypto.ciphers.encrypted_totals import BfvStore, PaillierStore, Store, WordStore
 from weft.crypto.encryption_cost import Cost
 from weft.crypto.pads.pad_ids import label_of
+from weft.protocol.parts import LastingRing, Ring
 
 #: Up to this many parties, everyone shares masks with everyone …
 FEW = 9
 #: … and beyond with so many neighbours on either side, in the order of the parties asked.
 NEIGHBOURS = 2
+
+
+class Masked(Protocol):
+    """A request for scalars under masks of its own."""
+
+    ring: Ring | None
+
+
+class MaskedForLong(Protocol):
+    """A request for scalars under masks that serve several requests."""
+
+    ring: LastingRing | None
 
 
 class Adder:
@@ -69,61 +83,56 @@ class Adder:
         self.round += 1
         return self.round
 
-    def messages(self, parties: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Messages of the current request, with its number in them."""
-        return {party: {"round": self.round} for party in parties}
-
-    def open(self, parties: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The messages of a new request."""
-        self.advance()
-        return self.messages(parties)
-
     def fresh_context(self) -> int:
         """A number for masks that are used over several requests; no request will have it."""
         self.round += 1
         return label_of(self.epoch, self.round, 0)
 
-    def mask(
-        self,
-        messages: Mapping[str, dict[str, Any]],
-        context: int | None = None,
-        everyone: Iterable[str] | None = None,
-    ) -> None:
+    def mask(self, messages: Mapping[str, Masked]) -> None:
         """Tell the parties of a request with whom they share masks under their scalars.
 
         The parties form a ring; each shares a mask with its nearest neighbours, so that all
         masks cancel in the sum over everyone, and in no smaller one.
-
-        Parameters
-        ----------
-        context
-            What the masks are for, where that is more than this request.
-        everyone
-            Over whom the sum goes, where those are more than the parties of this request.
         """
         if not self.linked:
             return
         with self.cost.timed():
-            self._mask(messages, context, list(messages if everyone is None else everyone))
+            for party, (peers, keys) in self._neighbours(messages, list(messages)).items():
+                messages[party].ring = Ring(peers=peers, keys=keys)
 
-    def _mask(
-        self,
-        messages: Mapping[str, dict[str, Any]],
-        context: int | None,
-        everyone: Sequence[str],
+    def mask_lasting(
+        self, messages: Mapping[str, MaskedForLong], context: int, everyone: Iterable[str]
     ) -> None:
+        """The same for scalars that come in over several requests.
+
+        Parameters
+        ----------
+        context
+            What the masks are for.
+        everyone
+            Over whom the sum goes, who are more than the parties of this request.
+        """
+        if not self.linked:
+            return
+        with self.cost.timed():
+            for party, (peers, keys) in self._neighbours(messages, list(everyone)).items():
+                messages[party].ring = LastingRing(peers=peers, keys=keys, context=context)
+
+    def _neighbours(
+        self, asked: Iterable[str], everyone: Sequence[str]
+    ) -> dict[str, tuple[NDArray[np.int32], bytes]]:
+        """For each party asked, its neighbours in the ring and their keys."""
         ring = sorted(self._index[party] for party in everyone)
         place = {number: at for at, number in enumerate(ring)}
         n = len(ring)
         reach = n // 2 if n <= FEW else NEIGHBOURS
         offsets = sorted({o % n for o in range(-reach, reach + 1)} - {0}) if n > 1 else []
-        for party, message in messages.items():
+        found = {}
+        for party in asked:
             at = place[self._index[party]]
             peers = [ring[(at + o) % n] for o in offsets]
-            message["peers"] = np.array(peers, np.int32)
-            message["peers.keys"] = b"".join(self._keys[peer] for peer in peers)
-            if context is not None:
-                message["context"] = context
+            found[party] = np.array(peers, np.int32), b"".join(self._keys[p] for p in peers)
+        return found
 
     def store(self, slots: int, width: int, *, clear: bool = False) -> Store:
         """An empty total, on wish of numbers in the clear."""

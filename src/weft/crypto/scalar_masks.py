@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.crypto.pads.pad_ids import SCALAR_BYTES, label_of
+from weft.crypto.pads.pad_ids import label_of
+from weft.protocol.message import SCALAR_BYTES
 from weft.crypto.primitives.wide_integers import Limbs, unpacked
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
+from weft.protocol.parts import LastingRing, Ring
 
 _WIDTH = SCALAR_BYTES
 #: Random bytes of a party for one run; they follow its public keys.
@@ -52,13 +54,14 @@ class Masks:
     def __reduce__(self) -> Any:
         raise TypeError("masks are not to be pickled: they hold keys")
 
-    def sum(self, field: str, count: int, message: dict[str, Any], epoch: int, party: int) -> Limbs:
-        """What to add to ``count`` scalars of ``field`` in the answer to ``message``."""
-        peers, keys = message.get("peers"), message.get("peers.keys")
-        round_ = message.get("round")
-        if type(peers) is not np.ndarray or type(keys) is not bytes or type(round_) is not int:
+    def sum(
+        self, field: str, count: int, round_: int, ring: Ring | None, epoch: int, party: int
+    ) -> Limbs:
+        """What to add to ``count`` scalars of ``field`` in the answer to a request."""
+        if ring is None:
             raise ProtocolError(f"a request for '{field}' does not say who shares the masks")
-        if peers.ndim != 1 or peers.dtype.kind != "i" or party in peers.tolist():
+        peers, keys = ring.peers, ring.keys
+        if party in peers.tolist():
             raise ProtocolError(f"a request for '{field}' names neighbours that are none")
         if len(keys) != _KEY * len(peers):
             raise ProtocolError(f"a request for '{field}' names neighbours without their keys")
@@ -68,8 +71,8 @@ class Masks:
         if not self._alone and not self._terms.allows_scalars(len(peers) + 1):
             self._refuse(field, len(peers) + 1)
         name = f"request {label_of(epoch, round_, 0)} {field}".encode()
-        if "context" in message:
-            name = f"context {message['context']} {field}".encode()
+        if isinstance(ring, LastingRing):
+            name = f"context {ring.context} {field}".encode()
         streams = [
             shake_256(self._shared(keys[at : at + _KEY]).reveal() + name).digest(_WIDTH * count)
             for at in range(0, len(keys), _KEY)

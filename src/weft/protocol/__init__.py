@@ -2,7 +2,7 @@
 
 from weft.protocol.channel import Among, Channel, Failure, Handler, Replies, Request
 from weft.protocol.local_channel import LocalChannel, Recorded, Sink
-from weft.protocol.message import Message, Value, size_of
+from weft.protocol.message import Fields, Message, Nothing, Part, Value, fields_of, size_of
 from weft.protocol.metering import Meter, Reading
 from weft.protocol.packing import pack, unpack
 from weft.protocol.participation import (
@@ -13,18 +13,24 @@ from weft.protocol.participation import (
     Trace,
     participation_of,
 )
+from weft.protocol.phase import Answer, Phase, answer, answers, phase_named
 
 __all__ = [
     "Among",
+    "Answer",
     "Channel",
     "Cyclic",
     "Everyone",
     "Failure",
+    "Fields",
     "Handler",
     "LocalChannel",
     "Message",
     "Meter",
+    "Nothing",
+    "Part",
     "Participation",
+    "Phase",
     "RandomFraction",
     "Reading",
     "Recorded",
@@ -33,8 +39,12 @@ __all__ = [
     "Sink",
     "Trace",
     "Value",
+    "answer",
+    "answers",
+    "fields_of",
     "pack",
     "participation_of",
+    "phase_named",
     "size_of",
     "unpack",
 ]

@@ -6,14 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, sleep
-from typing import Literal
+from typing import Any, Generic, Literal
 
 from weft.errors import PartyAway, ProtocolError
 from weft.protocol.message import Message
 from weft.protocol.metering import Meter
+from weft.protocol.phase import Phase, Q, R
 
 #: What a party is to a channel: a phase and a message in, a reply out.
-Handler = Callable[[str, Message], Message]
+Handler = Callable[[Phase[Any, Any], Any], Message]
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,14 @@ class Failure:
 
 
 @dataclass
-class Replies:
+class Replies(Generic[R]):
     """Who answered a phase, with what, and who did not, with why."""
 
     phase: str
-    answered: dict[str, Message] = field(default_factory=dict)
+    answered: dict[str, R] = field(default_factory=dict)
     missing: dict[str, Failure] = field(default_factory=dict)
 
-    def insist(self, what: str) -> dict[str, Message]:
+    def insist(self, what: str) -> dict[str, R]:
         """All replies of a phase that cannot go on without everyone."""
         self.stop_on_refusal()
         if self.missing:
@@ -57,11 +58,11 @@ class Replies:
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Generic[Q, R]):
     """One phase put to some parties, each with its own message."""
 
-    phase: str
-    messages: Mapping[str, Message]
+    phase: Phase[Q, R]
+    messages: Mapping[str, Q]
 
 
 class Channel(ABC):
@@ -91,14 +92,14 @@ class Channel(ABC):
         sleep(max(0.0, seconds))
 
     @abstractmethod
-    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
+    def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         """Send several phases in one envelope per party: one round trip for all of them.
 
         A party works through its phases in the order given; one that fails at a phase is
         missing from the later ones too.
         """
 
-    def ask(self, phase: str, messages: Mapping[str, Message]) -> Replies:
+    def ask(self, phase: Phase[Q, R], messages: Mapping[str, Q]) -> Replies[R]:
         """One phase, one round trip."""
         return self.exchange([Request(phase, messages)])[0]
 
@@ -123,5 +124,5 @@ class Among(Channel):
     def pause(self, seconds: float) -> None:
         self._channel.pause(seconds)
 
-    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
+    def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         return self._channel.exchange(requests)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 from weft.errors import WeftError
 from weft.protocol.channel import Channel, Failure, Handler, Replies, Request
-from weft.protocol.message import Message, size_of
+from weft.protocol.message import Fields, Message, fields_of, size_of
 from weft.protocol.packing import pack, unpack
+from weft.protocol.phase import Phase
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class Recorded:
 
     phase: str
     party: str
-    message: Message
-    reply: Message
+    message: Fields
+    reply: Fields
     failure: Failure | None = None
 
 
@@ -77,11 +79,12 @@ class LocalChannel(Channel):
     def parties(self) -> tuple[str, ...]:
         return tuple(self._handlers)
 
-    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
+    def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         gone: dict[str, Failure] = {}
         results = []
         for request in requests:
-            replies = Replies(request.phase)
+            phase = request.phase
+            replies: Replies[Any] = Replies(phase.name)
             answered, missing = replies.answered, replies.missing
             down = up = 0
             slowest = total = 0.0
@@ -90,31 +93,31 @@ class LocalChannel(Channel):
                     missing[party] = gone[party]
                     continue
                 down += size_of(message)
-                reply, seconds, failure = self._call(request.phase, party, message)
-                if failure is not None:
-                    missing[party] = failure
-                    if failure.kind != "unknown":
-                        gone[party] = failure
+                reply, seconds, failure = self._call(phase, party, message)
+                if failure is not None or reply is None:
+                    missing[party] = failure or _NO_MESSAGE
+                    if missing[party].kind != "unknown":
+                        gone[party] = missing[party]
                     continue
                 total += seconds
                 if seconds > slowest:
                     slowest = seconds
                 up += size_of(reply)
                 answered[party] = reply
-            self.meter.record(request.phase, down, up, slowest, total)
+            self.meter.record(phase.name, down, up, slowest, total)
             results.append(replies)
         self.meter.round_trips += 1
         return results
 
     def _call(
-        self, phase: str, party: str, message: Message
-    ) -> tuple[Message, float, Failure | None]:
+        self, phase: Phase[Any, Any], party: str, message: Message
+    ) -> tuple[Message | None, float, Failure | None]:
         """One party's reply, the seconds it took, and why it cannot be used."""
         handler = self._handlers.get(party)
         if handler is None:
-            return {}, 0.0, Failure("unknown", "no such party")
+            return None, 0.0, Failure("unknown", "no such party")
         start = perf_counter()
-        reply: Message = {}
+        reply: Message | None = None
         failure: Failure | None = None
         try:
             reply = handler(phase, message)
@@ -123,17 +126,23 @@ class LocalChannel(Channel):
         except Exception as error:
             failure = Failure("failed", f"{type(error).__name__}: {error}")
         seconds = perf_counter() - start
-        if type(reply) is not dict:
-            reply, failure = {}, Failure("failed", "its reply is no message")
+        if failure is None and type(reply) is not phase.reply:
+            reply, failure = None, _NO_MESSAGE
         if failure is None and self._timeout is not None and seconds > self._timeout:
             failure = Failure("late", f"no reply within {self._timeout:g} s")
         if self._sink is not None:
-            self._sink(Recorded(phase, party, message, reply, failure))
+            said = {} if reply is None else fields_of(reply)
+            self._sink(Recorded(phase.name, party, fields_of(message), said, failure))
         return reply, seconds, failure
 
 
+_NO_MESSAGE = Failure("failed", "its reply is no message of this phase")
+
+
 def _through_bytes(handler: Handler) -> Handler:
-    def answer(phase: str, message: Message) -> Message:
-        return unpack(pack(handler(phase, unpack(pack(message)))))
+    def answer(phase: Phase[Any, Any], message: Message) -> Message:
+        asked = phase.read_request(unpack(pack(fields_of(message))))
+        reply: Message = phase.read_reply(unpack(pack(fields_of(handler(phase, asked)))))
+        return reply
 
     return answer

@@ -1,15 +1,31 @@
-"""What travels between the coordinator and a party."""
+"""Messages between the coordinator and a party: declared types, and their fields as they travel.
+
+A message is a `Message` with a declared field for everything it says; a `Phase`
+(:mod:`weft.protocol.phase`) names the types of its request and its reply. In one process messages
+are handed over as they are. Over a network they travel as flat dictionaries (`fields_of`), and
+`message_of` refuses whatever is missing, unknown or malformed before any other code sees it.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
+from weft.protocol.forms import Form, Meaning
+
+#: Bytes of one scalar under masks: a whole number modulo 2^144.
+SCALAR_BYTES = 18
 
 
 class OnDevice(ABC):
@@ -29,22 +45,119 @@ class OnDevice(ABC):
         """A copy as an array."""
 
 
-#: A flat dictionary of arrays, bytes and scalars: trivially serialisable, and its size is
-#: what the meter counts. An absent field means "nothing of this kind for you".
 Value = NDArray[Any] | OnDevice | bytes | str | int | float | bool
-Message = dict[str, Value]
+#: A message as it travels: a flat dictionary; the fields of a part are named ``part.field``.
+Fields = dict[str, Value]
 
 
-def size_of(message: Mapping[str, Value]) -> int:
+class Part(msgspec.Struct, kw_only=True):
+    """Fields that belong together and that several messages have."""
+
+
+class Message(msgspec.Struct, kw_only=True):
+    """One request or reply. A field without a default must be there; None means absent."""
+
+
+class Nothing(Message):
+    """Says only that something was asked, or done."""
+
+
+M = TypeVar("M", bound=Message | Part)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One declared field.
+
+    Attributes
+    ----------
+    name
+        As it travels.
+    attribute
+        As code reads it.
+    kind
+        Its type: ``int``, ``float``, ``bool``, ``str``, ``bytes``, ``np.ndarray``, or a `Part`.
+    dtype
+        Of an array; None: text.
+    required
+        Whether a message without it is refused.
+    default
+        What code reads where it is absent.
+    meaning
+        What it says; None for a part, whose own fields say it.
+    """
+
+    name: str
+    attribute: str
+    kind: type[Any]
+    dtype: np.dtype[Any] | None
+    required: bool
+    default: object
+    meaning: Meaning | None
+
+
+@cache
+def declared(kind: type[Message] | type[Part]) -> tuple[Field, ...]:
+    """The fields of a type of messages, in order; an incomplete declaration is a TypeError."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(_field(kind, each, hints[each.name]) for each in msgspec.structs.fields(kind))
+
+
+def _field(owner: type, field: msgspec.structs.FieldInfo, hint: Any) -> Field:
+    where = f"{owner.__name__}.{field.name}"
+    meaning = None
+    if get_origin(hint) is Annotated:
+        hint, *said = get_args(hint)
+        meaning = next((each for each in said if isinstance(each, Meaning)), None)
+    if get_origin(hint) in (Union, UnionType):
+        (hint,) = (each for each in get_args(hint) if each not in (NoneType, OnDevice))
+    kind, dtype = hint, None
+    if get_origin(hint) is np.ndarray:
+        kind, dtype = np.ndarray, _dtype(hint)
+    if not (isinstance(kind, type) and issubclass(kind, _KINDS)):
+        raise TypeError(f"{where} has a type that cannot travel: {hint}")
+    if (meaning is None) != issubclass(kind, Part):
+        raise TypeError(f"{where} does not say in which form it travels")
+    if meaning is not None and bool(meaning.shape) != (kind is np.ndarray):
+        raise TypeError(f"{where} does not name the axes of its array")
+    return Field(field.encode_name, field.name, kind, dtype, field.required, field.default, meaning)
+
+
+_KINDS = (bool, int, float, str, bytes, np.ndarray, Part)
+
+
+def _dtype(hint: Any) -> np.dtype[Any] | None:
+    (scalar,) = get_args(get_args(hint)[1])
+    return None if scalar is np.str_ else np.dtype(scalar)
+
+
+def fields_of(message: Message | Part, prefix: str = "") -> Fields:
+    """What a message says, as it travels: absent fields and defaults are left out."""
+    said: Fields = {}
+    for field, value in zip(declared(type(message)), astuple(message), strict=True):
+        if value is None or (not field.required and value is field.default):
+            continue
+        if isinstance(value, Part):
+            said.update(fields_of(value, f"{prefix}{field.name}."))
+        else:
+            said[f"{prefix}{field.name}"] = value
+    return said
+
+
+def size_of(message: Message | Part) -> int:
     """Bytes of payload in a message: array buffers, byte strings, eight for a number."""
     total = 0
-    for value in message.values():
-        # Exact types first: this runs for every message of thousands of parties.
+    # Exact types first: this runs for every message of thousands of parties.
+    for value, default in zip(astuple(message), _defaults(type(message)), strict=True):
+        if value is default:
+            continue
         kind = type(value)
         if kind is np.ndarray:
-            total += value.nbytes  # type: ignore[union-attr]
+            total += value.nbytes
         elif kind is bytes or kind is str:
-            total += len(value)  # type: ignore[arg-type]
+            total += len(value)
+        elif isinstance(value, Part):
+            total += size_of(value)
         elif isinstance(value, OnDevice):
             total += value.nbytes
         else:
@@ -52,77 +165,94 @@ def size_of(message: Mapping[str, Value]) -> int:
     return total
 
 
-def array(message: Mapping[str, Value], field: str) -> NDArray[Any]:
-    """The array in ``message[field]``; anything else is a malformed message."""
-    value = message.get(field)
+@cache
+def _defaults(kind: type[Message] | type[Part]) -> tuple[object, ...]:
+    return tuple(field.default for field in declared(kind))
+
+
+def message_of(kind: type[M], fields: Mapping[str, Value]) -> M:
+    """The message that travelled as these fields; anything else than declared is refused."""
+    read, known = _read(kind, fields, "")
+    if known < len(fields):
+        names = _names(cast("type[Message]", kind), "")
+        unknown = next(name for name in fields if name not in names)
+        raise malformed(unknown, "is not known in this phase")
+    return read
+
+
+def _read(kind: type[M], fields: Mapping[str, Value], prefix: str) -> tuple[M, int]:
+    """A message or part from its fields, and how many of them it has."""
+    values: dict[str, Any] = {}
+    count = 0
+    for field in declared(cast("type[Message]", kind)):
+        name = prefix + field.name
+        if issubclass(field.kind, Part):
+            if any(each.startswith(f"{name}.") for each in fields):
+                values[field.attribute], more = _read(field.kind, fields, f"{name}.")
+                count += more
+                continue
+        elif name in fields:
+            values[field.attribute] = _checked(name, field, fields[name])
+            count += 1
+            continue
+        if field.required:
+            raise malformed(name, "is missing")
+    return kind(**values), count
+
+
+@cache
+def _names(kind: type[Message] | type[Part], prefix: str) -> frozenset[str]:
+    return frozenset(name for name, _ in flat(kind, prefix))
+
+
+def flat(kind: type[Message] | type[Part], prefix: str = "") -> tuple[tuple[str, Field], ...]:
+    """All fields of a type under the names by which they travel, those of parts included."""
+    found: list[tuple[str, Field]] = []
+    for field in declared(kind):
+        if issubclass(field.kind, Part):
+            found.extend(flat(field.kind, f"{prefix}{field.name}."))
+        else:
+            found.append((f"{prefix}{field.name}", field))
+    return tuple(found)
+
+
+def _checked(name: str, field: Field, value: Value) -> Value:
+    """A value of the declared type and shape."""
+    meaning = field.meaning
+    if meaning is None:
+        raise TypeError(f"{name} is a part")
+    if field.kind is np.ndarray:
+        return _checked_array(name, field, meaning, value)
+    if field.kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not field.kind:
+        raise malformed(name, f"holds {type(value).__name__}, expected {field.kind.__name__}")
+    if type(value) is float and not math.isfinite(value):
+        raise malformed(name, "is not finite")
+    if meaning.form is Form.SCALARS and len(value) % SCALAR_BYTES:  # type: ignore[arg-type]
+        raise malformed(name, "does not hold whole scalars")
+    return value
+
+
+def _checked_array(name: str, field: Field, meaning: Meaning, value: Value) -> Value:
+    if isinstance(value, OnDevice) and meaning.form is Form.WEIGHTS:
+        return value
     if type(value) is not np.ndarray:
-        raise _malformed(field, value, "an array")
-    return value
-
-
-def text(message: Mapping[str, Value], field: str) -> str:
-    """The string in ``message[field]``; anything else is a malformed message."""
-    value = message.get(field)
-    if not isinstance(value, str):
-        raise _malformed(field, value, "text")
-    return value
-
-
-def binary(message: Mapping[str, Value], field: str) -> bytes:
-    """The byte string in ``message[field]``; anything else is a malformed message."""
-    value = message.get(field)
-    if type(value) is not bytes:
-        raise _malformed(field, value, "bytes")
-    return value
-
-
-def integer(message: Mapping[str, Value], field: str, default: int | None = None) -> int:
-    """The whole number in ``message[field]``, or ``default`` where the field is absent."""
-    value = message.get(field, default)
-    if type(value) is int:
-        return value
-    if not isinstance(value, int | np.integer):
-        raise _malformed(field, value, "an integer")
-    return int(value)
-
-
-def number(message: Mapping[str, Value], field: str) -> float:
-    """The number in ``message[field]``; anything else is a malformed message."""
-    value = message.get(field)
-    if type(value) is float:
-        return value
-    if not isinstance(value, int | float | np.number):
-        raise _malformed(field, value, "a number")
-    return float(value)
-
-
-def _malformed(field: str, value: object, expected: str) -> ProtocolError:
-    found = "is missing" if value is None else f"holds {type(value).__name__}"
-    return ProtocolError(f"a message is malformed: '{field}' {found}, expected {expected}")
-
-
-def floats(message: Mapping[str, Value], field: str, *shape: int | None) -> NDArray[np.float64]:
-    """An array of finite numbers of that shape; None: any length."""
-    found = message.get(field)
-    fits = (
-        isinstance(found, np.ndarray)
-        and found.dtype == np.float64
-        and found.ndim == len(shape)
-        and all(want in (None, have) for have, want in zip(found.shape, shape, strict=True))
-    )
-    if not fits or not isinstance(found, np.ndarray) or not np.isfinite(found).all():
-        raise ProtocolError(
-            f"a message is malformed: '{field}' does not hold the numbers it should"
+        raise malformed(name, f"holds {type(value).__name__}, expected an array")
+    fits = value.dtype.kind == "U" if field.dtype is None else value.dtype == field.dtype
+    if not fits or value.ndim != len(meaning.shape):
+        axes = " × ".join(meaning.shape)
+        raise malformed(
+            name,
+            f"is an array of {value.dtype} with {value.ndim} axes, expected {axes} of "
+            f"{field.dtype or 'text'}",
         )
-    return found
+    exact = field.dtype == np.float64
+    if exact and not np.isfinite(value).all():
+        raise malformed(name, "does not hold finite numbers only")
+    return value
 
 
-def cut_boxes(message: Message) -> list[bytes]:
-    """The boxes of a message, one by one."""
-    boxes, at, cut = binary(message, "boxes"), 0, []
-    for length in array(message, "boxes.lengths").tolist():
-        cut.append(boxes[at : at + length])
-        at += length
-    if at != len(boxes):
-        raise ProtocolError("a message is malformed: 'boxes' do not have the lengths told")
-    return cut
+def malformed(name: str, what: str) -> ProtocolError:
+    """The error for a field that is not as declared."""
+    return ProtocolError(f"a message is malformed: '{name}' {what}")

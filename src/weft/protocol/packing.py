@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from weft.errors import ProtocolError
-from weft.protocol.message import Message, OnDevice, Value
+from weft.protocol.message import Fields, OnDevice, Value
 
 _VERSION = b"WEFT1"
 #: Array types that may travel, by their code in NumPy: whole numbers, floats, flags, text.
@@ -30,8 +30,8 @@ class _Array(msgspec.Struct, array_like=True, frozen=True):
     data: bytes
 
 
-def pack(message: Message) -> bytes:
-    """Serialise a message."""
+def pack(message: Fields) -> bytes:
+    """Serialise the fields of a message."""
     fields: dict[str, Any] = {}
     for name, held in message.items():
         value = held.to_host() if isinstance(held, OnDevice) else held
@@ -50,7 +50,7 @@ def pack(message: Message) -> bytes:
     return _VERSION + msgspec.msgpack.encode(fields)
 
 
-def unpack(packed: bytes) -> Message:
+def unpack(packed: bytes) -> Fields:
     """The inverse of :func:`pack`; anything else is a ProtocolError."""
     if not packed.startswith(_VERSION):
         raise ProtocolError("a message does not begin with this version's mark; update both sides")

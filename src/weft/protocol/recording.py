@@ -26,7 +26,7 @@ import msgspec
 
 from weft.errors import ProtocolError, WeftError
 from weft.protocol.local_channel import Recorded
-from weft.protocol.message import Message
+from weft.protocol.message import Fields
 from weft.protocol.packing import pack, unpack
 from weft.storage.framed_records import CutOff, Damage, framed, read_frames
 
@@ -88,7 +88,7 @@ class Entry:
     phase: str
     party: str
     direction: Direction
-    message: Message
+    message: Fields
     failure: str = ""
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Message
+from weft.protocol import Answer, Channel
+from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.certificate import Certificate
@@ -141,13 +142,13 @@ class Result:
 class PartyHalf(Protocol):
     """A party's half of an algorithm."""
 
-    def phases(self) -> dict[str, Callable[[Message], Message]]: ...
+    def phases(self) -> dict[str, Answer]: ...
 
     def weights(self, model: int | None) -> Floats: ...
 
     def state(self) -> dict[str, NDArray[Any]]: ...
 
-    def restore(self, state: Mapping[str, NDArray[Any]], message: Message) -> None: ...
+    def restore(self, state: Mapping[str, NDArray[Any]], constants: Constants) -> None: ...
 
     def settle(self, ack: int) -> None: ...
 

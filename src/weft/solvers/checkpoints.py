@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError
-from weft.protocol import Message, Reading
+from weft.protocol import Reading
 from weft.solvers.base import Record, Result
+from weft.solvers.messages import FORGET, RESTORE, SAVE, ForgetRequest, RestoreRequest, SaveRequest
 from weft.solvers.run_state import RunState
 from weft.storage.files import load_arrays, replacing, save_arrays
 from weft.sums.certificate import Certificate
@@ -27,10 +28,10 @@ EPOCH = "epoch.txt"
 
 def save_checkpoint(run: RunState, result: Result, folder: Path, spent: Reading) -> None:
     """Save all parties, then the coordinator."""
-    messages: dict[str, Message] = {
-        p: {"iteration": run.iteration, "ack": run.ack[p]} for p in run.holdings.parties
+    messages = {
+        p: SaveRequest(iteration=run.iteration, ack=run.ack[p]) for p in run.holdings.parties
     }
-    replies = run.channel.ask("checkpoint", messages)
+    replies = run.channel.ask(SAVE, messages)
     replies.stop_on_refusal()
     if replies.missing:
         run.note_missing(replies.missing)
@@ -54,8 +55,8 @@ def save_checkpoint(run: RunState, result: Result, folder: Path, spent: Reading)
     folder.mkdir(parents=True, exist_ok=True)
     save_arrays(folder / NAME, arrays)
     _save_epoch(folder, run.adder.epoch)
-    forget: Message = {"iteration": run.iteration}
-    run.channel.ask("checkpoint.forget", dict.fromkeys(run.holdings.parties, forget))
+    forget = ForgetRequest(iteration=run.iteration)
+    run.channel.ask(FORGET, dict.fromkeys(run.holdings.parties, forget))
 
 
 def load_checkpoint(run: RunState, result: Result, folder: Path) -> Reading:
@@ -87,10 +88,17 @@ def load_checkpoint(run: RunState, result: Result, folder: Path) -> Reading:
     result.history = msgspec.convert(head["history"], list[Record])
     adder = run.adder
     adder.epoch, adder.key, adder.public = _next_epoch(folder), head["key"], public
-    messages: dict[str, Message] = adder.open(run.holdings.parties)
-    for party, message in messages.items():
-        message.update({"iteration": run.iteration, "epoch": adder.epoch, **run.constants(party)})
-    run.channel.ask("checkpoint.restore", messages).insist("resuming")
+    round_ = adder.advance()
+    messages = {
+        party: RestoreRequest(
+            round=round_,
+            iteration=run.iteration,
+            epoch=adder.epoch,
+            constants=run.constants(party),
+        )
+        for party in run.holdings.parties
+    }
+    run.channel.ask(RESTORE, messages).insist("resuming")
     return msgspec.convert(head["spent"], Reading)
 
 

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from weft.crypto import Adder
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Failure, Message, Request, participation_of
+from weft.protocol import Channel, Failure, Request, participation_of
+from weft.protocol.parts import AcknowledgedRequest
 from weft.solvers.contributors import Contributors
+from weft.solvers.messages import Constants
 from weft.solvers.settings import Settings
 from weft.sums.certificate import Certificate
 
@@ -89,18 +91,18 @@ class RunState(ABC):
                 "check that the parties are running"
             )
 
-    def acknowledge(self, request: Request) -> None:
+    def acknowledge(self, request: Request[Any, Any]) -> None:
         """Tell each party which of its replies arrived last, so that it can take back others."""
-        for party, message in request.messages.items():
-            message["ack"] = self.ack[party]
+        messages: Mapping[str, AcknowledgedRequest] = request.messages
+        for party, message in messages.items():
+            message.ack = self.ack[party]
 
-    def take_sequence(self, party: str, reply: Message) -> None:
+    def take_sequence(self, party: str, sequence: int) -> None:
         """Remember which reply of a party arrived last."""
-        sequence = reply.get("sequence")
-        if type(sequence) is not int or sequence != self.ack[party] + 1:
+        if sequence != self.ack[party] + 1:
             raise ProtocolError(
                 f"party {party}: its reply in iteration {self.iteration} has sequence number "
-                f"{sequence!r}, expected {self.ack[party] + 1}; the run stops"
+                f"{sequence}, expected {self.ack[party] + 1}; the run stops"
             )
         self.ack[party] = sequence
         self.away.discard(party)
@@ -121,7 +123,7 @@ class RunState(ABC):
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
 
     @abstractmethod
-    def constants(self, party: str) -> Message:
+    def constants(self, party: str) -> Constants:
         """What setting up found out, for one party."""
 
     @abstractmethod

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Message
-from weft.protocol.message import array
 
 #: With fewer holders, a total minus one's own part would be another party's.
 LEAST_HOLDERS = 3
@@ -34,10 +32,11 @@ class VisibleWeights:
             owned = np.repeat(holdings.owner[cohorts] == number, columns.sizes[cohorts])
             self._slots[party] = columns.party_slots(number)[owned]
 
-    def take(self, replies: Mapping[str, Message]) -> None:
+    def take(self, told_by: Mapping[str, NDArray[np.float64] | None]) -> None:
         """Weights from the parties that are present."""
-        for party, reply in replies.items():
-            told, slots = array(reply, "w"), self._slots[party]
-            if told.shape != (len(slots), self.values.shape[1]) or told.dtype != np.float64:
-                raise ProtocolError(f"party {party} told weights of shape {told.shape}")
+        for party, told in told_by.items():
+            slots = self._slots[party]
+            if told is None or told.shape != (len(slots), self.values.shape[1]):
+                found = "no weights" if told is None else f"weights of shape {told.shape}"
+                raise ProtocolError(f"party {party} told {found}")
             self.values[slots] = told

@@ -19,11 +19,21 @@ from numpy.typing import NDArray
 from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
-from weft.protocol import Message, Request
-from weft.protocol.message import integer
+from weft.protocol import Request
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
+from weft.sums.messages import (
+    FREEZE,
+    PAIR_LOSSES,
+    PAIR_PRODUCTS,
+    FreezeReply,
+    FreezeRequest,
+    PairLossesReply,
+    PairLossesRequest,
+    PairProductsReply,
+    PairProductsRequest,
+)
 from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
@@ -137,51 +147,51 @@ class FrozenParty:
         #: w of the pair frozen last and of the one certified, by iteration.
         self.weights: dict[int, Floats] = {}
 
-    def freeze(self, message: Message) -> Message:
+    def freeze(self, message: FreezeRequest) -> FreezeReply:
         """Keep α as it was at the freeze (absent parties are told what changed) and sum it."""
         state = self._state
         self._alpha = state.alpha.copy()
         self._sum = state.v.copy()
-        if "alpha" in message:
-            slots = own_slots(message, "alpha.slots", state.view.n_shared_rows)
-            new = self._alpha_wire.open(message["alpha"], self._alpha.shape[1], slots)
+        if message.alpha is not None:
+            slots = own_slots(message.alpha_slots, "alpha_slots", state.view.n_shared_rows)
+            new = self._alpha_wire.open(message.alpha, self._alpha.shape[1], slots)
             state.table.accumulate(slots, new - self._alpha[slots], self._sum)
             self._alpha[slots] = new
         shared = state.view.n_shared_columns
-        return {"v": self._v.send(self._sum[:shared], message)} if shared else {}
+        mine = self._v.send(self._sum[:shared], message.v_pads) if shared else None
+        return FreezeReply(v=mine)
 
-    def products(self, message: Message) -> Message:
+    def products(self, message: PairProductsRequest) -> PairProductsReply:
         """w of the frozen α, and this party's part of z with it."""
         state, view = self._state, self._state.view
         lam = state.settings.lam
         w = self._sum / (lam * view.n_samples)
         shared = view.n_shared_columns
         if shared:
-            w[:shared] = self._v.open(message.get("v"), w.shape[1]) / lam
+            w[:shared] = self._v.open(message.v, w.shape[1]) / lam
         self._w = w
         z = state.table.products(None, w)
         self._z_private = z[view.n_shared_rows :]
         mine = w[view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
-        reply: Message = {"norms": pack_scalars(state.cipher, message, "norms", *squares)}
+        reply = PairProductsReply(norms=pack_scalars(state.cipher, message, "norms", *squares))
         if view.n_shared_rows:
-            reply["z"] = self._z.send(z[: view.n_shared_rows], message)
+            reply.z = self._z.send(z[: view.n_shared_rows], message.z_pads)
         return reply
 
-    def losses(self, message: Message) -> Message:
+    def losses(self, message: PairLossesRequest) -> PairLossesReply:
         """Losses and conjugates of the rows counted here."""
         state, view = self._state, self._state.view
         z = np.zeros_like(self._alpha)
         if len(self._counted_shared):
-            opened = self._z.open(message.get("z"), z.shape[1], self._counted_shared)
+            opened = self._z.open(message.z, z.shape[1], self._counted_shared)
             z[self._counted_shared] = opened
         z[view.n_shared_rows :] = self._z_private
         # Of older pairs only the certified one may still be released.
-        keep = integer(message, "keep", -1)
-        self.weights = {i: w for i, w in self.weights.items() if i == keep}
-        self.weights[integer(message, "iteration")] = self._w
+        self.weights = {i: w for i, w in self.weights.items() if i == message.keep}
+        self.weights[message.iteration] = self._w
         sums = class_sums(state, z, self._alpha)
-        return {"losses": pack_scalars(state.cipher, message, "losses", *sums)}
+        return PairLossesReply(losses=pack_scalars(state.cipher, message, "losses", *sums))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint: a pair in progress is given up when a run is resumed."""
@@ -232,54 +242,71 @@ class FrozenPair:
         clear = settings.coordinator_sees == "papers"
         self._v = RunningTotals("v", columns, alpha.width, adder, clear=clear)
         self._z = RunningTotals("z", alpha.layout, alpha.width, adder)
-        self._norms: dict[str, Message] = {}
-        self._losses: dict[str, Message] = {}
+        self._norms: dict[str, PairProductsReply] = {}
+        self._losses: dict[str, PairLossesReply] = {}
         self._lam = settings.lam
         self.certificate: Certificate | None = None
         # Scalars of a pair come in over many requests, under the masks of one.
         self._context = adder.fresh_context()
 
-    def request(self, present: Iterable[str], seen: Mapping[str, int]) -> Request:
+    def request(self, present: Iterable[str], seen: Mapping[str, int]) -> Request[Any, Any]:
         """What to ask the parties that are present and still owe an answer.
 
         ``seen`` is the iteration up to which each party's own α is current.
         """
         asked = [p for p in present if p in self.waiting]
-        messages: dict[str, Message] = self._adder.open(asked)
-        for message in messages.values():
-            message["iteration"] = self.iteration
-            if self._certified is not None:
-                message["keep"] = self._certified
+        self._adder.advance()
         if self.stage == "freeze":
-            stale = {p: seen[p] for p in asked if seen[p] < self.iteration}
-            for party, (slots, alpha) in self._alpha.changes(stale).items():
-                messages[party].update({"alpha.slots": slots, "alpha": alpha})
-            self._v.invite(messages)
-        elif self.stage == "products":
-            for party, block in self._v.blocks(asked).items():
-                messages[party]["v"] = block
-            self._z.invite(messages)
-        else:
-            wanted = {p: self._counted[p] for p in asked if len(self._counted[p])}
-            for party, block in self._z.pieces(wanted).items():
-                messages[party]["z"] = block
-        if self.stage != "freeze":
-            self._adder.mask(messages, self._context, self._everyone)
-        return Request(f"certify.{self.stage}", messages)
+            return Request(FREEZE, self._freeze(asked, seen))
+        if self.stage == "products":
+            return Request(PAIR_PRODUCTS, self._products(asked))
+        return Request(PAIR_LOSSES, self._losses_of(asked))
+
+    def _freeze(self, asked: list[str], seen: Mapping[str, int]) -> dict[str, FreezeRequest]:
+        messages = {party: FreezeRequest(**self._common()) for party in asked}
+        stale = {p: seen[p] for p in asked if seen[p] < self.iteration}
+        for party, (slots, alpha) in self._alpha.changes(stale).items():
+            messages[party].alpha_slots, messages[party].alpha = slots, alpha
+        self._v.invite(messages)
+        return messages
+
+    def _products(self, asked: list[str]) -> dict[str, PairProductsRequest]:
+        messages = {party: PairProductsRequest(**self._common()) for party in asked}
+        for party, block in self._v.blocks(asked).items():
+            messages[party].v = block
+        self._z.invite(messages)
+        self._adder.mask_lasting(messages, self._context, self._everyone)
+        return messages
+
+    def _losses_of(self, asked: list[str]) -> dict[str, PairLossesRequest]:
+        messages = {party: PairLossesRequest(**self._common()) for party in asked}
+        wanted = {p: self._counted[p] for p in asked if len(self._counted[p])}
+        for party, block in self._z.pieces(wanted).items():
+            messages[party].z = block
+        self._adder.mask_lasting(messages, self._context, self._everyone)
+        return messages
+
+    def _common(self) -> dict[str, Any]:
+        """What every request about the pair says; whoever sends it fills in ``ack``."""
+        round_ = self._adder.round
+        return {"round": round_, "iteration": self.iteration, "ack": 0, "keep": self._certified}
 
     def outrun(self, seen: Mapping[str, int]) -> bool:
         """Whether a party that never froze this pair's α has moved past it: the pair is lost."""
         return self.stage == "freeze" and any(seen[p] > self.iteration for p in self.waiting)
 
-    def receive(self, replies: Mapping[str, Message]) -> None:
+    def receive(self, replies: Mapping[str, Any]) -> None:
         """Add the answers; go on to the next stage when all are in."""
         if self.stage == "freeze":
             self._v.add(replies, self.iteration)
         elif self.stage == "products":
             self._z.add(replies, self.iteration)
-            self._norms.update(_kept(replies, "norms", self._alpha.width))
+            # Checked now rather than when the last party has answered.
+            add_scalars(replies, "norms", self._alpha.width, ())
+            self._norms.update(replies)
         else:
-            self._losses.update(_kept(replies, "losses", 2 * self._alpha.width))
+            add_scalars(replies, "losses", 2 * self._alpha.width, ())
+            self._losses.update(replies)
         self.waiting -= replies.keys()
         if not self.waiting:
             self._advance()
@@ -294,9 +321,3 @@ class FrozenPair:
             return
         self.stage = "products" if self.stage == "freeze" else "losses"
         self.waiting = set(self._everyone)
-
-
-def _kept(replies: Mapping[str, Message], field: str, count: int) -> dict[str, Message]:
-    """One field of each reply, checked now rather than when the last party has answered."""
-    add_scalars(replies, field, count, ())
-    return {party: {field: reply[field]} for party, reply in replies.items()}

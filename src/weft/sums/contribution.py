@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 from weft.crypto.ciphers.cipher import WHAT, Cipher, Tails
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.errors import ProtocolError
-from weft.protocol.message import Message, array
+from weft.protocol.message import malformed
+from weft.protocol.parts import PadLinks
 from weft.sums.sum_counter import News
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 _NO_SLOTS = np.zeros(0, np.int32)
-_NEWS = (np.dtype(np.int32), np.dtype(np.uint32), np.dtype(np.uint64))
 
 
 class Wire:
@@ -62,24 +63,30 @@ class Wire:
         self._everyone = everyone
         self._sent_news, self._opened_news = News(), News()
 
-    def send(self, values: Floats, message: Message) -> bytes:
+    def send(self, values: Floats, pads: PadLinks | None) -> bytes:
         """Encrypt a contribution to a new sum, at all shared slots."""
         integers = self._format.encode(values * self._unit)
         self._count_shown(None, integers)
-        packed = self._cipher.contribute(self.kind, None, integers, message)
+        packed = self._cipher.contribute(self.kind, None, integers, pads)
         self._mine = self._cipher.newest
         return packed
 
-    def propose(self, values: Floats, slots: Slots, message: Message) -> bytes:
+    def propose(self, values: Floats, slots: Slots, pads: PadLinks | None) -> bytes:
         """Encrypt proposals for some slots."""
         integers = self._format.encode(values * self._unit)
-        return self._cipher.propose(self.kind, slots, integers, message)
+        return self._cipher.propose(self.kind, slots, integers, pads)
 
-    def post(self, new: Floats, old: Floats, slots: Slots, message: Message) -> bytes:
-        """Encrypt values that take the place of others."""
-        return self._cipher.post(
-            self.kind, slots, self._format.encode(new), self._format.encode(old), message
-        )
+    def post(
+        self,
+        new: Floats,
+        old: Floats,
+        slots: Slots,
+        pads: PadLinks | None,
+        cohorts: Flags | None = None,
+    ) -> bytes:
+        """Encrypt values that take the place of others; ``cohorts``: those it speaks for."""
+        encode = self._format.encode
+        return self._cipher.post(self.kind, slots, encode(new), encode(old), pads, cohorts)
 
     def refuse(self) -> None:
         """Say that a value of this kind cannot be summed."""
@@ -111,11 +118,12 @@ class Wire:
         return np.rint(scaled, scaled) / self._scale
 
 
-def own_slots(message: Message, field: str, slots: int) -> Slots:
+def own_slots(named: Slots | None, field: str, slots: int) -> Slots:
     """Slots that a message names: they must be this party's shared ones."""
-    named = array(message, field)
-    if named.ndim != 1 or named.dtype != np.int32 or not ((named >= 0) & (named < slots)).all():
-        raise ProtocolError(f"a message is malformed: '{field}' names slots that are not shared")
+    if named is None:
+        raise malformed(field, "is missing")
+    if not ((named >= 0) & (named < slots)).all():
+        raise malformed(field, "names slots that are not shared")
     return named
 
 
@@ -143,7 +151,7 @@ class Contribution(Wire):
         self._last: tuple[Slots | None, Integers, int] | None = None
         self._tails = Tails.of(slots) if windows else None
 
-    def increment(self, values: Floats, message: Message, slots: Slots | None = None) -> bytes:
+    def increment(self, values: Floats, pads: PadLinks | None, slots: Slots | None = None) -> bytes:
         """Encrypt the change of ``values`` at ``slots`` (of all shared slots when None)."""
         if slots is None:
             out = np.empty(self.sent.shape, np.int64)
@@ -156,27 +164,27 @@ class Contribution(Wire):
         self._count_changes(slots, out)
         self._last = (slots, out, self._mine)
         if self._tails is not None:
-            self._learn(self._tails, message)
-        packed = self._cipher.contribute(self.kind, slots, out, message, self._tails)
+            self._learn(self._tails, pads)
+        packed = self._cipher.contribute(self.kind, slots, out, pads, self._tails)
         self._mine = self._cipher.newest
         return packed
 
-    def add(self, change: Floats, message: Message) -> bytes:
+    def add(self, change: Floats, pads: PadLinks | None) -> bytes:
         """Encrypt a change of the total at all shared slots, whatever was put in before."""
         integers = self._format.encode(change, self._scale)
         self._last = (_NO_SLOTS, integers[:0], self._mine)
-        packed = self._cipher.contribute(self.kind, None, integers, message, self._tails)
+        packed = self._cipher.contribute(self.kind, None, integers, pads, self._tails)
         self._mine = self._cipher.newest
         return packed
 
-    def start(self, own: Floats, told: Floats, message: Message) -> bytes:
+    def start(self, own: Floats, told: Floats, pads: PadLinks | None) -> bytes:
         """Put something into a sum as if ``own`` had been put in: changes count from there."""
         self.sent = self._format.encode(own * self._unit)
         if self._tails is not None:
-            self._learn(self._tails, message)
+            self._learn(self._tails, pads)
         integers = self._format.encode(told * self._unit)
         self._count_shown(None, integers)
-        packed = self._cipher.contribute(self.kind, None, integers, message, self._tails)
+        packed = self._cipher.contribute(self.kind, None, integers, pads, self._tails)
         self._mine = self._cipher.newest
         return packed
 
@@ -186,17 +194,13 @@ class Contribution(Wire):
         if self.kind == "z" and sum_counter is not None and change.any():
             sum_counter.show(slots, change.shape[1], everyone=self._everyone)
 
-    def _learn(self, tails: Tails, message: Message) -> None:
+    def _learn(self, tails: Tails, pads: PadLinks | None) -> None:
         """What the coordinator says of pads that this party must take off."""
-        field = f"{self.kind}.news"
-        if field not in message:
+        if pads is None or pads.news is None:
             return
-        slots, lengths = array(message, field), array(message, f"{field}.lengths")
-        marks = array(message, f"{field}.marks")
-        knots = self._cipher.knots(message, f"{field}.knots")
-        kinds = (slots.dtype, lengths.dtype, marks.dtype)
-        flat = slots.ndim == lengths.ndim == marks.ndim == 1
-        if not flat or kinds != _NEWS or not tails.learn(slots, lengths, marks, knots):
+        news = pads.news
+        sets = self._cipher.knots(news.sets, self.kind)
+        if not tails.learn(news.slots, news.lengths, news.marks, sets):
             raise ProtocolError(f"the news of pads under {WHAT[self.kind]} are malformed")
 
     def accept(self) -> None:

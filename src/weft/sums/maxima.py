@@ -9,18 +9,19 @@ how many parties reach a digit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Adder, Cipher
-from weft.protocol import Channel, Message
-from weft.protocol.message import array, integer
+from weft.protocol import Channel, Phase
+from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 
 Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
+D = TypeVar("D", bound=DigitRequest)
 
 ROUNDS = 16
 #: Rounds that give sign and exponent: the value up to a factor of two.
@@ -54,20 +55,20 @@ def extend(prefix: Keys, totals: Floats, round_: int) -> Keys:
     return cast(Keys, prefix | (digit << np.uint64(60 - 4 * round_)))
 
 
-def answer_largest(values: Floats, message: Message, cipher: Cipher) -> Message:
+def answer_largest(values: Floats, message: DigitRequest, cipher: Cipher) -> DigitReply:
     """A party's flags for one digit of the largest of all parties' values."""
-    flags = reached(keys_of(values), array(message, "prefix"), integer(message, "digit"))
-    return {"flags": pack_scalars(cipher, message, "flags", *flags.ravel().tolist())}
+    flags = reached(keys_of(values), message.prefix, message.digit)
+    return DigitReply(flags=pack_scalars(cipher, message, "flags", *flags.ravel().tolist()))
 
 
 def ask_largest(
     channel: Channel,
     adder: Adder,
-    phase: str,
+    phase: Phase[D, DigitReply],
     *,
     values: int = 1,
     rounds: int = ROUNDS,
-    first: Callable[[dict[str, Message]], None] | None = None,
+    first: Callable[[dict[str, D]], None] | None = None,
 ) -> Floats:
     """Coordinator: the largest of all parties' values, or, after fewer rounds, a bound above it.
 
@@ -75,10 +76,12 @@ def ask_largest(
     """
     prefix = np.zeros(values, np.uint64)
     for digit in range(rounds):
-        asked: dict[str, Message] = adder.open(channel.parties)
+        round_ = adder.advance()
+        asked = {
+            party: phase.request(round=round_, digit=digit, prefix=prefix)
+            for party in channel.parties
+        }
         adder.mask(asked)
-        for message in asked.values():
-            message.update({"digit": digit, "prefix": prefix})
         if digit == 0 and first is not None:
             first(asked)
         replies = channel.ask(phase, asked).insist("finding the largest value")
@@ -88,7 +91,9 @@ def ask_largest(
     return values_of(prefix | below)
 
 
-def units_above(channel: Channel, adder: Adder, phase: str, values: int = 1) -> Floats:
+def units_above(
+    channel: Channel, adder: Adder, phase: Phase[D, DigitReply], values: int = 1
+) -> Floats:
     """Coordinator: powers of two above all parties' values, as common units for them."""
     bound = ask_largest(channel, adder, phase, values=values, rounds=EXPONENT_ROUNDS)
     _, exponent = np.frexp(np.clip(bound, 0.0, 2.0**1022))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.adder import Adder
-from weft.crypto.ciphers.block_format import Carried
+from weft.crypto.ciphers.block_format import Carried, Labels
 from weft.crypto.pads.pad_record import CohortChain, SlotChain, runs_of
 from weft.protocol.message import Message
+from weft.protocol.parts import PadLinks, PadNews
 from weft.sums.slot_layout import Layout
 
 Ints = NDArray[np.int64]
@@ -32,7 +33,8 @@ class PadBookkeeping:
     def __init__(
         self, kind: str, layout: Layout, width: int, adder: Adder, *, windows: bool
     ) -> None:
-        self.kind = kind
+        #: The field of messages that says which pads a contribution takes off.
+        self._field = f"{kind}_pads"
         self._layout = layout
         self._width = width
         self._adder = adder
@@ -55,11 +57,17 @@ class PadBookkeeping:
         asked, pairs = self._layout.flags(list(messages)), _EVERY
         if chosen is not None:
             asked, pairs = self._chosen(chosen)
-        self._link(self.chain, messages, asked, pairs, "chain")
+        links: dict[str, PadLinks] = {}
+        for party, off, sets in self._linked(self.chain, messages, asked, pairs):
+            links[party] = PadLinks(chain=off, chain_sets=sets)
         if isinstance(self.chain, SlotChain):
-            self._tell(self.chain, messages)
+            self._tell(self.chain, links)
         if self.checks is not None:
-            self._link(self.checks, messages, asked, _EVERY, "checks")
+            for party, off, sets in self._linked(self.checks, messages, asked, _EVERY):
+                mine = links.setdefault(party, PadLinks())
+                mine.checks, mine.checks_sets = off, sets
+        for party, mine in links.items():
+            setattr(messages[party], self._field, mine)
 
     def _chosen(self, chosen: Mapping[str, Flags]) -> tuple[Flags, Flags]:
         """Parties with a flag for some shared cohort, and the flags of all pairs."""
@@ -72,30 +80,24 @@ class PadBookkeeping:
             asked[k] = bool(pairs[mine].any())
         return asked, pairs
 
-    def _link(
-        self,
-        chain: CohortChain,
-        messages: Mapping[str, Message],
-        asked: Flags,
-        pairs: Flags,
-        field: str,
-    ) -> None:
+    def _linked(
+        self, chain: CohortChain, messages: Mapping[str, Message], asked: Flags, pairs: Flags
+    ) -> Iterator[tuple[str, Labels, Labels | None]]:
+        """Per party that contributes: what it takes off, and the sets of ids in that."""
         adder, holders = self._adder, chain.holders
         minus, tied = chain.invite(asked, pairs, adder.epoch, adder.round)
-        bounds, index, name = holders.bounds, self._layout.index, f"{self.kind}.{field}"
-        for party, message in messages.items():
+        bounds, index = holders.bounds, self._layout.index
+        for party in messages:
             k = index[party]
             begin, end = bounds[k], bounds[k + 1]
             if begin == end or not asked[k]:
                 continue
-            mine = minus[begin:end]
             if tied:
-                mine, knots = chain.knots.rewrite(mine)
-                if knots is not None:
-                    message[f"{name}.knots"] = knots
-            message[name] = mine
+                yield party, *chain.knots.rewrite(minus[begin:end])
+            else:
+                yield party, minus[begin:end], None
 
-    def _tell(self, chain: SlotChain, messages: Mapping[str, Message]) -> None:
+    def _tell(self, chain: SlotChain, links: dict[str, PadLinks]) -> None:
         """Marks that changed, for those who lead a cohort now."""
         pair, slots = chain.news()
         if not len(slots):
@@ -113,16 +115,13 @@ class PadBookkeeping:
         for number, begin, end, (lengths, marks) in zip(
             party[first].tolist(), first.tolist(), ends, runs, strict=True
         ):
-            message = messages[layout.parties[number]]
-            marks, knots = chain.knots.rewrite(marks)
+            marks, sets = chain.knots.rewrite(marks)
             mine = local[begin:end]
             # Slots in a row are named by the first of them.
             in_a_row = bool((np.diff(mine) == 1).all())
-            message[f"{self.kind}.news"] = mine[:1] if in_a_row else mine
-            message[f"{self.kind}.news.lengths"] = lengths
-            message[f"{self.kind}.news.marks"] = marks
-            if knots is not None:
-                message[f"{self.kind}.news.knots"] = knots
+            links.setdefault(layout.parties[number], PadLinks()).news = PadNews(
+                slots=mine[:1] if in_a_row else mine, lengths=lengths, marks=marks, sets=sets
+            )
 
     def record(self, names: Sequence[str], slots: Ints, lengths: Ints) -> None:
         """The contributions that came in."""

@@ -61,7 +61,9 @@ class PostedTotals(Totals):
 
     def _named(self, names: Sequence[str], replies: Mapping[str, Message]) -> Ints:
         """The slots that the parties say they changed."""
-        chosen = {p: self.checked_slots(p, replies[p].get(self._slots_field), 0) for p in names}
+        chosen = {
+            p: self.checked_slots(p, getattr(replies[p], self._slots_field), 0) for p in names
+        }
         return self._slots(list(names), chosen, 0)
 
     def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
@@ -133,7 +135,7 @@ class Proposals(Totals):
         if self._bookkeeping is not None:
             self._bookkeeping.record(names, slots, lengths)
             chosen = {
-                p: self.checked_slots(p, replies[p].get(self._slots_field), iteration)
+                p: self.checked_slots(p, getattr(replies[p], self._slots_field), iteration)
                 for p in names
             }
             self._proposed = np.unique(self._slots(names, chosen, iteration))

@@ -24,7 +24,6 @@ from weft.sums.pad_bookkeeping import PadBookkeeping
 from weft.sums.slot_layout import Layout
 
 Slots = NDArray[np.int32]
-_NO_SLOTS = np.zeros(0, np.int32)
 Ints = NDArray[np.int64]
 
 
@@ -67,7 +66,7 @@ class Totals:
         self.layout = layout
         self.width = width
         self._adder = adder
-        self._slots_field = f"{kind}.slots"
+        self._slots_field = f"{kind}_slots"
         self._clear = clear
         self._fresh_store()
         #: The chains of pads, where contributions are linked.
@@ -90,23 +89,20 @@ class Totals:
         base = label_of(adder.epoch, round_, 0)
         for party in sorted(replies, key=layout.index.__getitem__):
             reply = replies[party]
-            packed = reply.get(self.kind)
+            packed = getattr(reply, self.kind)
             if packed is None:
                 if required and len(layout.of(party)):
                     raise ProtocolError(f"{self._where(party, iteration)} is missing")
                 continue
-            some = None if self._chunked else reply.get(self._slots_field)
+            some = None if self._chunked else getattr(reply, self._slots_field, None)
             if some is None:
                 count = len(layout.of(party))
             else:
-                if type(some) is not np.ndarray or some.ndim != 1 or some.dtype.kind != "i":
-                    where = self._where(party, iteration)
-                    raise ProtocolError(f"{where} comes with slots that are no numbers")
                 chosen[party] = some
                 count = len(some)
             label = base + layout.index[party]
             head = head_of(self._cipher, self.kind, adder.key, label, count, width)
-            if type(packed) is not bytes or packed[:HEAD] != head:
+            if packed[:HEAD] != head:
                 self._refuse(packed, self._where(party, iteration), label, count)
             names.append(party)
             parts.append(Part(packed[HEAD:], count, party))
@@ -163,12 +159,10 @@ class Totals:
         slots: Ints = layout.flat[at]
         return slots
 
-    def checked_slots(self, party: str, named: object, iteration: int) -> Slots:
+    def checked_slots(self, party: str, slots: Slots | None, iteration: int) -> Slots:
         """Local slots that a party names, if they are its own."""
         count = len(self.layout.of(party))
-        fine = isinstance(named, np.ndarray) and named.ndim == 1 and named.dtype == np.int32
-        slots = named if isinstance(named, np.ndarray) and fine else _NO_SLOTS
-        if not fine or not ((slots >= 0) & (slots < count)).all():
+        if slots is None or not ((slots >= 0) & (slots < count)).all():
             raise ProtocolError(
                 f"party {party} names slots of {WHAT[self.kind]} in iteration {iteration} that are "
                 "no numbers of its shared slots; the run stops"

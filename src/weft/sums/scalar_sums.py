@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from typing import Protocol
 
 import numpy as np
 
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.crypto.primitives.wide_integers import carried, floats_of, limbs_of, packed, unpacked
 from weft.errors import ProtocolError
-from weft.protocol.message import Message
+from weft.protocol.message import SCALAR_BYTES, Message
+from weft.protocol.parts import LastingRing, Ring
 
 #: So many parties may send values of up to 2^46 without a total that wraps: 2^17 · 2^46 = 2^63.
 _LARGEST = 2.0**46
 
 
-def pack_scalars(cipher: Cipher, message: Message, field: str, *values: float) -> bytes:
+class ScalarRequest(Protocol):
+    """A request for scalars: its number, and with whom the party shares masks."""
+
+    @property
+    def round(self) -> int: ...
+
+    @property
+    def ring(self) -> Ring | None: ...
+
+
+def pack_scalars(cipher: Cipher, message: ScalarRequest, field: str, *values: float) -> bytes:
     """A party's contribution to the sums of ``field``, in its answer to ``message``."""
     for value in values:
         if not math.isfinite(value) or abs(value) >= _LARGEST:
@@ -34,11 +45,11 @@ def pack_scalars(cipher: Cipher, message: Message, field: str, *values: float) -
         limbs = limbs_of(np.array(values, np.float64))
         if cipher.masks is not None:
             limbs = limbs + cipher.masks.sum(
-                field, len(values), message, cipher.epoch, cipher.party
+                field, len(values), message.round, message.ring, cipher.epoch, cipher.party
             )
         pack = packed(carried(limbs))
-    if "context" in message:
-        cipher.answer_once(message["context"], field, pack)
+    if isinstance(message.ring, LastingRing):
+        cipher.answer_once(message.ring.context, field, pack)
     cipher.cost.bytes += len(pack)
     return pack
 
@@ -53,8 +64,8 @@ def add_scalars(
     """
     packs = []
     for party, reply in replies.items():
-        pack = reply.get(field)
-        if not isinstance(pack, bytes) or len(pack) != count * SCALAR_BYTES:
+        pack = getattr(reply, field)
+        if pack is None or len(pack) != count * SCALAR_BYTES:
             raise ProtocolError(
                 f"party {party} sent a malformed field '{field}', or none; the run stops"
             )

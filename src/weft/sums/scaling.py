@@ -7,8 +7,9 @@ Then, if wished, all rows by one public constant, so that ‖x_i‖ ≤ 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,8 +19,7 @@ from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
-from weft.protocol import Channel, Message
-from weft.protocol.message import integer, number, text
+from weft.protocol import Channel, Phase
 from weft.sums.contribution import Wire
 from weft.sums.local_table import Block, build_table, cohort_bounds, counted_once
 from weft.sums.maxima import (
@@ -33,11 +33,32 @@ from weft.sums.maxima import (
     units_above,
     values_of,
 )
+from weft.sums.messages import (
+    COLUMN_SPREAD,
+    COLUMN_SUMS,
+    EXTREMES,
+    FINISH_SCALING,
+    LONGEST_ROW,
+    ROW_NORMS,
+    ROW_SIZE,
+    SCALE_ROWS,
+    DigitReply,
+    DigitRequest,
+    ExtremesRequest,
+    FeatureSumReply,
+    FinishScalingRequest,
+    LongestRequest,
+    MomentsRequest,
+    RowNormsReply,
+    RowNormsRequest,
+    ScaleRowsRequest,
+)
 from weft.sums.running_totals import RunningTotals
 from weft.sums.slot_layout import Layout
 
 Floats = NDArray[np.float64]
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
+S = TypeVar("S", ExtremesRequest, MomentsRequest)
 Rule = Literal["none", "standard", "minmax", "maxabs"]
 
 
@@ -82,23 +103,24 @@ class ScalingParty:
 
     # ── extremes of columns ───────────────────────────────────────────────────────────────
 
-    def extremes(self, message: Message) -> Message:
+    def extremes(self, message: ExtremesRequest) -> FeatureSumReply:
         """One digit of the columns' maxima (of x and −x, of |x|, or of |x − mean|)."""
-        round_ = integer(message, "digit")
+        round_ = message.digit
         if round_ == 0:
-            of = text(message, "of")
-            if of == "deviation":
-                self._take_mean(message)
-            self._start_extremes(of)
+            if message.of == "deviation":
+                self._take_mean(message.v)
+            self._start_extremes(message.of)
         else:
-            self._extend(message, round_ - 1)
+            self._extend(message.v, round_ - 1)
         flags = [
             reached(keys, prefix, round_)
             for keys, prefix in zip(self._keys, self._prefix, strict=True)
         ]
         self._flags = np.concatenate(flags, axis=1)
         shared = self._view.n_shared_columns
-        return {"v": self._flag_wire.send(self._flags[:shared], message)} if shared else {}
+        pads = message.v_pads
+        sent = self._flag_wire.send(self._flags[:shared], pads) if shared else None
+        return FeatureSumReply(v=sent)
 
     def _start_extremes(self, of: str) -> None:
         """Keys of this party's own extremes; a column without a value says −∞."""
@@ -118,35 +140,35 @@ class ScalingParty:
         self._keys = [keys_of(values) for values in wanted]
         self._prefix = [np.zeros(m, np.uint64) for _ in wanted]
 
-    def _extend(self, message: Message, round_: int) -> None:
+    def _extend(self, v: bytes | None, round_: int) -> None:
         totals = self._flags
         shared = self._view.n_shared_columns
         if shared:
-            totals[:shared] = self._flag_wire.open(message.get("v"), totals.shape[1])
+            totals[:shared] = self._flag_wire.open(v, totals.shape[1])
         for i in range(len(self._prefix)):
             part = totals[:, 15 * i : 15 * (i + 1)]
             self._prefix[i] = extend(self._prefix[i], part, round_)
 
     # ── moments ───────────────────────────────────────────────────────────────────────────
 
-    def sums(self, message: Message) -> Message:
+    def sums(self, message: MomentsRequest) -> FeatureSumReply:
         """Cells and their sum per column, in units of the column's magnitude."""
-        self._extend(message, EXPONENT_ROUNDS - 1)
+        self._extend(message.v, EXPONENT_ROUNDS - 1)
         self._unit = self._power_of_two_above()
         return self._moment(lambda x, columns: (np.ones_like(x), x / self._unit[columns]), message)
 
-    def _take_mean(self, message: Message) -> None:
-        total = self._totals(message)
+    def _take_mean(self, v: bytes | None) -> None:
+        total = self._totals(v)
         self._count = np.maximum(total[:, 0], 1e-300)
         self._mean = total[:, 1] / self._count * self._unit
 
-    def spread(self, message: Message) -> Message:
+    def spread(self, message: MomentsRequest) -> FeatureSumReply:
         """Σ (x − mean) and Σ (x − mean)² per column, in units of its largest deviation.
 
         The unit follows the spread and not the magnitude, so that a column far from zero loses
         no digits; the first sum mends what the mean lost.
         """
-        self._extend(message, EXPONENT_ROUNDS - 1)
+        self._extend(message.v, EXPONENT_ROUNDS - 1)
         self._magnitude = self._unit
         self._unit = self._power_of_two_above()
 
@@ -164,7 +186,7 @@ class ScalingParty:
         _, exponent = np.frexp(np.where(known, bound, 1.0))
         return np.where(known, np.ldexp(1.0, exponent), 1.0)
 
-    def _moment(self, function: Moments, message: Message) -> Message:
+    def _moment(self, function: Moments, message: MomentsRequest) -> FeatureSumReply:
         """Two sums per column over the cells known here, each cell counted once over all."""
         part = np.zeros((self._view.n_columns, 2))
         for tile, block in enumerate(self._blocks):
@@ -178,28 +200,30 @@ class ScalingParty:
                 np.add.at(part[:, i], columns, (values * weight).sum(axis=0))
         self._part = part / self._view.n_samples
         shared = self._view.n_shared_columns
-        return {"v": self._moment_wire.send(self._part[:shared], message)} if shared else {}
+        pads = message.v_pads
+        sent = self._moment_wire.send(self._part[:shared], pads) if shared else None
+        return FeatureSumReply(v=sent)
 
-    def _totals(self, message: Message) -> Floats:
+    def _totals(self, v: bytes | None) -> Floats:
         total = self._part
         shared = self._view.n_shared_columns
         if shared:
-            total[:shared] = self._moment_wire.open(message.get("v"), 2)
+            total[:shared] = self._moment_wire.open(v, 2)
         return total
 
     # ── the agreed scaling ────────────────────────────────────────────────────────────────
 
-    def finish(self, message: Message) -> Message:
+    def finish(self, message: FinishScalingRequest) -> None:
         """Shift and factor of every column."""
-        rule = text(message, "rule")
+        rule = message.rule
         if rule == "standard":
-            first, second = (self._totals(message) / self._count[:, None]).T
+            first, second = (self._totals(message.v) / self._count[:, None]).T
             deviation = np.sqrt(np.maximum(second - first**2, 0.0)) * self._unit
             self.shift = self._mean + first * self._unit
             # A column that varies by no more than rounding is constant: centred, not blown up.
             self.factor = _inverse(deviation, 1e-12 * self._magnitude)
         else:
-            self._extend(message, ROUNDS - 1)
+            self._extend(message.v, ROUNDS - 1)
             high = values_of(self._prefix[0])
             known = np.isfinite(high)
             width = magnitude = np.where(known, high, 0.0)
@@ -211,28 +235,28 @@ class ScalingParty:
         if self._view.bias_slot >= 0:
             self.shift[self._view.bias_slot] = 0.0
             self.factor[self._view.bias_slot] = 1.0
-        return {}
 
     # ── rows ──────────────────────────────────────────────────────────────────────────────
 
-    def size(self, blocks: Sequence[Block], message: Message) -> Message:
+    def size(self, blocks: Sequence[Block], message: DigitRequest) -> DigitReply:
         """One digit of the largest share of ‖x_i‖² that any party has."""
-        if integer(message, "digit") == 0:
+        if message.digit == 0:
             self._squares = build_table(self._view, blocks, self._bias).squares
         return answer_largest(self._squares.max(axis=0, initial=0.0), message, self._cipher)
 
-    def norms(self, message: Message) -> Message:
+    def norms(self, message: RowNormsRequest) -> RowNormsReply:
         """This party's share of ‖x_i‖² of the scaled rows, in a common unit."""
         squares = self._squares if self._sample_norms else cohort_bounds(self._squares, self._view)
-        self._squares = squares / number(message, "unit")
+        self._squares = squares / message.unit
         shared = self._view.n_shared_rows
-        return {"z": self._z.send(self._squares[:shared], message)} if shared else {}
+        sent = self._z.send(self._squares[:shared], message.z_pads) if shared else None
+        return RowNormsReply(z=sent)
 
-    def longest(self, message: Message) -> Message:
+    def longest(self, message: LongestRequest) -> DigitReply:
         """One digit of the largest squared norm, in that unit."""
-        if "z" in message:
+        if message.z is not None:
             rows = self._view.counted_shared_rows
-            self._squares[rows] = self._z.open(message["z"], 1, rows)
+            self._squares[rows] = self._z.open(message.z, 1, rows)
         counted = self._squares[self._view.counted_rows]
         return answer_largest(counted.max(axis=0, initial=0.0), message, self._cipher)
 
@@ -250,12 +274,19 @@ def agree_on_scaling(
         )
     columns = Layout(holdings.columns, holdings.parties)
     if rule != "none":
-        messages = _column_messages(channel, columns, rule, adder)
-        channel.ask("scale.finish", {p: {**m, "rule": rule} for p, m in messages.items()}).insist(
-            "scaling"
-        )
+        sums = _column_sums(channel, columns, rule, adder)
+        round_ = adder.advance()
+        finish = {p: FinishScalingRequest(round=round_, rule=rule) for p in channel.parties}
+        sums.bring(finish)
+        channel.ask(FINISH_SCALING, finish).insist("scaling")
     if unit_rows:
         _unit_rows(channel, holdings, adder)
+
+
+class Bringing(Protocol):
+    """A request that may bring totals of feature sums."""
+
+    v: bytes | None
 
 
 class _FeatureSums:
@@ -267,19 +298,19 @@ class _FeatureSums:
         self._adder = adder
         self._totals: RunningTotals | None = None
 
-    def messages(self) -> dict[str, Message]:
-        """A new request that carries the last totals."""
-        messages: dict[str, Message] = self._adder.open(self._channel.parties)
+    def bring(self, messages: Mapping[str, Bringing]) -> None:
+        """Put the last totals into the messages of a new request."""
         if self._totals is not None:
             for party, block in self._totals.blocks(self._channel.parties).items():
-                messages[party]["v"] = block
-        return messages
+                messages[party].v = block
 
-    def sum(self, phase: str, width: int, **fields: int | str) -> None:
-        """One feature sum."""
-        messages = self.messages()
-        for message in messages.values():
-            message.update(fields)
+    def sum(
+        self, phase: Phase[S, FeatureSumReply], width: int, request: Callable[[int], S]
+    ) -> None:
+        """One feature sum; ``request`` makes a message from the request's number."""
+        round_ = self._adder.advance()
+        messages = {party: request(round_) for party in self._channel.parties}
+        self.bring(messages)
         totals = RunningTotals("v", self._columns, width, self._adder)
         totals.invite(messages)
         totals.add(self._channel.ask(phase, messages).insist("scaling"))
@@ -288,46 +319,51 @@ class _FeatureSums:
     def digits(self, of: str, rounds: int) -> None:
         """Digits of the columns' extremes."""
         for digit in range(rounds):
-            self.sum("scale.extremes", 30 if of == "range" else 15, digit=digit, of=of)
+            width = 30 if of == "range" else 15
+            self.sum(EXTREMES, width, partial(_extremes, digit, of))
 
 
-def _column_messages(
-    channel: Channel, columns: Layout, rule: Rule, adder: Adder
-) -> dict[str, Message]:
-    """Lead to the last sums; returns each party's totals of them."""
+def _extremes(digit: int, of: str, round_: int) -> ExtremesRequest:
+    return ExtremesRequest(round=round_, digit=digit, of=of)
+
+
+def _moments(round_: int) -> MomentsRequest:
+    return MomentsRequest(round=round_)
+
+
+def _column_sums(channel: Channel, columns: Layout, rule: Rule, adder: Adder) -> _FeatureSums:
+    """Lead to the last sums, whose totals the next request brings."""
     sums = _FeatureSums(channel, columns, adder)
     if rule == "standard":
         sums.digits("absolute", EXPONENT_ROUNDS)
-        sums.sum("scale.sums", 2)
+        sums.sum(COLUMN_SUMS, 2, _moments)
         sums.digits("deviation", EXPONENT_ROUNDS)
-        sums.sum("scale.spread", 2)
+        sums.sum(COLUMN_SPREAD, 2, _moments)
     else:
         sums.digits("range" if rule == "minmax" else "absolute", ROUNDS)
-    return sums.messages()
+    return sums
 
 
 def _unit_rows(channel: Channel, holdings: HoldingMap, adder: Adder) -> None:
     """Norms of rows go only to the one holder of each cohort that counts it."""
     parties = channel.parties
-    (unit,) = units_above(channel, adder, "scale.size")
-    messages: dict[str, Message] = adder.open(parties)
-    for message in messages.values():
-        message["unit"] = float(unit)
+    (unit,) = units_above(channel, adder, ROW_SIZE)
+    round_ = adder.advance()
+    messages = {party: RowNormsRequest(round=round_, unit=float(unit)) for party in parties}
     totals = RunningTotals("z", Layout(holdings.rows, parties), 1, adder)
     totals.invite(messages)
-    totals.add(channel.ask("scale.norms", messages).insist("scaling rows"))
+    totals.add(channel.ask(ROW_NORMS, messages).insist("scaling rows"))
 
-    def with_totals(asked: dict[str, Message]) -> None:
+    def with_totals(asked: dict[str, LongestRequest]) -> None:
         wanted = {p: rows for p, rows in holdings.counted_rows.items() if len(rows)}
         for party, block in totals.pieces(wanted).items():
-            asked[party]["z"] = block
+            asked[party].z = block
 
-    (longest,) = ask_largest(channel, adder, "scale.longest", first=with_totals) * unit
+    (longest,) = ask_largest(channel, adder, LONGEST_ROW, first=with_totals) * unit
     # A hair above the largest norm, so that rounding cannot put a row outside the unit ball.
     factor = 1.0 / (np.sqrt(longest) * (1 + 1e-9)) if longest > 0 else 1.0
-    channel.ask("scale.rows", {p: {"factor": float(factor)} for p in parties}).insist(
-        "scaling rows"
-    )
+    told = ScaleRowsRequest(factor=float(factor))
+    channel.ask(SCALE_ROWS, dict.fromkeys(parties, told)).insist("scaling rows")
 
 
 def _range_of(block: Block, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:

@@ -30,10 +30,13 @@ from weft.crypto.pads.pad_ids import SIGN, label_of
 from weft.crypto.pads.pad_record import learn_marks
 from weft.crypto.primitives.wide_integers import Limbs
 from weft.errors import ConfigError, ProtocolError
+from weft.protocol.message import Message
+from weft.protocol.parts import IterationRequest, PadLinks, Ring, SumRequest
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
+Flags = NDArray[np.bool_]
 
 #: What the kinds of sums are called in messages to people.
 WHAT = {
@@ -77,7 +80,7 @@ class Masking(Protocol):
     """Masks that cancel over all parties of a request."""
 
     def sum(
-        self, field: str, count: int, message: dict[str, Any], epoch: int, party: int
+        self, field: str, count: int, round_: int, ring: Ring | None, epoch: int, party: int
     ) -> Limbs: ...
 
 
@@ -120,26 +123,26 @@ class Cipher(ABC):
         self.sum_counter: Counting | None = None
         self._clear: Plain | None = None
 
-    def begin(self, message: dict[str, Any]) -> None:
+    def begin(self, message: Message) -> None:
         """A request begins: its number must be new, since labels come from it.
 
         A request without a number may neither ask for anything encrypted nor bring it.
         """
         if self._clear is not None:
             self._clear.begin(message)
-        if "round" not in message:
+        if not isinstance(message, SumRequest):
             self._base = self.label = 0
             return
-        round_ = message["round"]
-        if type(round_) is not int or round_ <= self._round:
+        round_ = message.round
+        if round_ <= self._round:
             raise ProtocolError(
                 f"request {round_!r} comes after request {self._round}: a message was repeated, "
                 "and answering it again would use a pad twice"
             )
         self._round = round_
         self._name_labels()
-        if type(message.get("iteration")) is int:
-            self.iteration = message["iteration"]
+        if isinstance(message, IterationRequest):
+            self.iteration = message.iteration
 
     def raise_epoch(self, epoch: int) -> None:
         """Go on in a later epoch: no label of an earlier one can come again."""
@@ -153,9 +156,9 @@ class Cipher(ABC):
             self._clear.key = self.key
             self._clear.raise_epoch(epoch)
 
-    def answer_once(self, context: object, field: str, packed: bytes) -> None:
+    def answer_once(self, context: int, field: str, packed: bytes) -> None:
         """Masks that serve several requests hide one value only: the same must come again."""
-        if type(context) is not int or context < self._context:
+        if context < self._context:
             raise ProtocolError(f"a request for '{field}' goes back to masks of an earlier pair")
         if context > self._context:
             self._context, self._answers = context, {}
@@ -188,24 +191,30 @@ class Cipher(ABC):
         kind: str,
         slots: Slots | None,
         values: Integers,
-        message: dict[str, Any],
+        pads: PadLinks | None,
         tails: Tails | None = None,
     ) -> bytes:
         """Hide an increment to ``slots`` (all shared slots when None) of a linked sum."""
         start = perf_counter()
-        return self._sent(start, values, self._contribute(kind, slots, values, message, tails))
+        return self._sent(start, values, self._contribute(kind, slots, values, pads, tails))
 
-    def propose(self, kind: str, slots: Slots, values: Integers, message: dict[str, Any]) -> bytes:
-        """Hide a part of a sum to which everybody adds where he likes."""
+    def propose(self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None) -> bytes:
+        """Hide a contribution to a sparse sum: at any slots that this party chooses."""
         start = perf_counter()
-        return self._sent(start, values, self._propose(kind, slots, values, message))
+        return self._sent(start, values, self._propose(kind, slots, values, pads))
 
     def post(
-        self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
+        self,
+        kind: str,
+        slots: Slots,
+        new: Integers,
+        old: Integers,
+        pads: PadLinks | None,
+        cohorts: Flags | None = None,
     ) -> bytes:
-        """Hide values that take the place of ``old`` ones."""
+        """Hide values that take the place of ``old`` ones; ``cohorts``: those it speaks for."""
         start = perf_counter()
-        return self._sent(start, new, self._post(kind, slots, new, old, message))
+        return self._sent(start, new, self._post(kind, slots, new, old, pads, cohorts))
 
     def reveal(
         self,
@@ -237,18 +246,24 @@ class Cipher(ABC):
         kind: str,
         slots: Slots | None,
         values: Integers,
-        message: dict[str, Any],
+        pads: PadLinks | None,
         tails: Tails | None,
     ) -> bytes: ...
 
     @abstractmethod
     def _propose(
-        self, kind: str, slots: Slots, values: Integers, message: dict[str, Any]
+        self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None
     ) -> bytes: ...
 
     @abstractmethod
     def _post(
-        self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
+        self,
+        kind: str,
+        slots: Slots,
+        new: Integers,
+        old: Integers,
+        pads: PadLinks | None,
+        cohorts: Flags | None,
     ) -> bytes: ...
 
     @abstractmethod
@@ -263,14 +278,10 @@ class Cipher(ABC):
         unit: float,
     ) -> Floats: ...
 
-    def knots(self, message: dict[str, Any], field: str) -> list[tuple[int, ...]]:
+    def knots(self, flat: Labels | None, kind: str) -> list[tuple[int, ...]]:
         """The table of marks that stand for several labels, all older than ours."""
-        if field not in message:
+        if flat is None:
             return []
-        kind = field.partition(".")[0]
-        flat = message[field]
-        if type(flat) is not np.ndarray or flat.dtype != np.uint64 or flat.ndim != 1:
-            raise ProtocolError(f"a request for {WHAT[kind]} has a malformed table of pads")
         knots = read_knots(flat)
         check_older(np.zeros(0, np.uint64), knots, self.label, kind)
         return knots
@@ -325,16 +336,22 @@ class Plain(Cipher):
         kind: str,
         slots: Slots | None,
         values: Integers,
-        message: dict[str, Any],
+        pads: PadLinks | None,
         tails: Tails | None,
     ) -> bytes:
         return self._pack(kind, values.shape, values.tobytes())
 
-    def _propose(self, kind: str, slots: Slots, values: Integers, message: dict[str, Any]) -> bytes:
+    def _propose(self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None) -> bytes:
         return self._pack(kind, values.shape, values.tobytes())
 
     def _post(
-        self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
+        self,
+        kind: str,
+        slots: Slots,
+        new: Integers,
+        old: Integers,
+        pads: PadLinks | None,
+        cohorts: Flags | None,
     ) -> bytes:
         return self._pack(kind, new.shape, new.tobytes())
 
@@ -352,10 +369,9 @@ class Plain(Cipher):
         return np.multiply(words.view(np.int64), unit, dtype=np.float64)
 
 
-def read_chain(message: dict[str, Any], kind: str, field: str, units: int) -> Labels:
-    """What a request says is to be taken off, per cohort."""
-    minus = message.get(f"{kind}.{field}")
-    if type(minus) is not np.ndarray or minus.dtype != np.uint64 or minus.shape != (units,):
+def linked(minus: Labels | None, kind: str, units: int) -> Labels:
+    """What a request says is to be taken off, per cohort or chunk."""
+    if minus is None or minus.shape != (units,):
         raise ProtocolError(f"a request for {WHAT[kind]} does not say which pads to take off")
     return minus
 

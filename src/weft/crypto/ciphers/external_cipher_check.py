@@ -15,6 +15,7 @@ from weft.crypto.ciphers.pad import Pad
 from weft.crypto.pads.pad_ids import label_of
 from weft.crypto.secrets import Secret
 from weft.errors import ConfigError, ProtocolError
+from weft.protocol.parts import PadLinks, SumRequest
 
 #: First slots of two cohorts, and where the second one ends.
 _START = np.array([0, 40, 64])
@@ -76,7 +77,7 @@ def _check_opening(kind: type[Pad]) -> None:
     carried = Carried(None, None, _per_cohort(second.newest))
     total = pack_block(first.name, "z", 0, label_of(0, 2, 0), *_SHAPE, words.tobytes(), carried)
     for cipher in (first, second):
-        cipher.begin({"round": 2})
+        cipher.begin(SumRequest(round=2))
         opened = cipher.reveal("z", None, *_SHAPE, total, since=cipher.newest)
         if not np.array_equal(opened, mine + yours):
             raise _refused(kind, "does not open the total of two parties rightly")
@@ -97,10 +98,10 @@ def _sent(
     cipher: Pad, values: Integers, kind: str = "z", *, round_: int = 1, before: int = 0
 ) -> NDArray[np.uint64]:
     """The words by which values travel, with the pad of ``before`` taken off."""
-    message = {"round": round_, f"{kind}.chain": _per_cohort(before)}
-    cipher.begin(message)
+    cipher.begin(SumRequest(round=round_))
+    pads = PadLinks(chain=_per_cohort(before))
     where = "its block"
-    return words_of(read_block(cipher.contribute(kind, None, values, message), where), where)
+    return words_of(read_block(cipher.contribute(kind, None, values, pads), where), where)
 
 
 def _per_cohort(label: int) -> Labels:

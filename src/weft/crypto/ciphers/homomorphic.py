@@ -21,12 +21,13 @@ from weft.crypto.ciphers.chunks import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.ciphers.cipher import (
     WHAT,
     Cipher,
+    Flags,
     Floats,
     Integers,
     Slots,
     Tails,
     check_older,
-    read_chain,
+    linked,
 )
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier import PaillierSecret
@@ -35,6 +36,7 @@ from weft.crypto.pads.pad_ids import SIGN
 from weft.crypto.pads.pad_streams import Streams, Words
 from weft.crypto.secrets import Secret
 from weft.errors import ProtocolError
+from weft.protocol.parts import PadLinks
 
 Ints = NDArray[np.int64]
 T = TypeVar("T")
@@ -141,31 +143,36 @@ class BfvCipher(Cipher):
         kind: str,
         slots: Slots | None,
         values: Integers,
-        message: dict[str, Any],
+        pads: PadLinks | None,
         tails: Tails | None,
     ) -> bytes:
-        return self._seal(kind, slots, values, message, None)
+        return self._seal(kind, slots, values, pads, None)
 
-    def _propose(self, kind: str, slots: Slots, values: Integers, message: dict[str, Any]) -> bytes:
-        return self._seal(kind, slots, values, message, None)
+    def _propose(self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None) -> bytes:
+        return self._seal(kind, slots, values, pads, None)
 
     def _post(
-        self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
+        self,
+        kind: str,
+        slots: Slots,
+        new: Integers,
+        old: Integers,
+        pads: PadLinks | None,
+        cohorts: Flags | None,
     ) -> bytes:
-        cohorts = self._axis(kind).cohorts
-        chosen = message.get("send", np.ones(cohorts, bool))
-        if type(chosen) is not np.ndarray or chosen.dtype != bool or len(chosen) < cohorts:
+        count = self._axis(kind).cohorts
+        chosen = np.ones(count, bool) if cohorts is None else cohorts
+        if len(chosen) < count:
             raise ProtocolError("a request does not say for which cohorts to post dual variables")
-        speaks = chosen[:cohorts]
-        return self._seal(kind, slots, new - old, message, speaks)
+        return self._seal(kind, slots, new - old, pads, chosen[:count])
 
     def _seal(
         self,
         kind: str,
         slots: Slots | None,
         values: Integers,
-        message: dict[str, Any],
-        speaks: NDArray[np.bool_] | None,
+        pads: PadLinks | None,
+        speaks: Flags | None,
     ) -> bytes:
         """All shared slots, zero where nothing is named; pads in the cohorts spoken for."""
         streams = self._axis(kind)
@@ -173,7 +180,8 @@ class BfvCipher(Cipher):
         if slots is not None:
             whole = np.zeros((len(streams.cohort_of), values.shape[1]), np.int64)
             whole[slots] = values
-        labels = self._linked(message, kind, "chain", streams.cohorts)
+        off = pads or PadLinks()
+        labels = self._linked(off.chain, off.chain_sets, kind, streams.cohorts)
         if speaks is not None:
             labels[:, ~speaks] = 0
         width = whole.shape[1]
@@ -182,15 +190,15 @@ class BfvCipher(Cipher):
         chunking = self._chunking(kind, width)
         chunks = np.zeros((len(chunking.chunks), SLOTS), np.uint64)
         chunks[chunking.row, chunking.column] = words.ravel()
-        linked = self._linked(message, kind, "checks", len(chunking.chunks))
-        pads = self._check_pads(chunking, kind, linked)
-        checks = (_tags(chunks, chunking.keys, MODULUS) + pads) % np.uint64(MODULUS)
+        links = self._linked(off.checks, off.checks_sets, kind, len(chunking.chunks))
+        hidden = self._check_pads(chunking, kind, links)
+        checks = (_tags(chunks, chunking.keys, MODULUS) + hidden) % np.uint64(MODULUS)
         return self._pack(kind, whole.shape, checks.tobytes() + _known(self._key).seal(chunks))
 
-    def _linked(self, message: dict[str, Any], kind: str, field: str, units: int) -> Labels:
+    def _linked(self, off: Labels | None, sets: Labels | None, kind: str, units: int) -> Labels:
         """Rows of labels for links of a chain: the new pad on, what was there off."""
-        minus = read_chain(message, kind, field, units)
-        knots = self.knots(message, f"{kind}.{field}.knots")
+        minus = linked(off, kind, units)
+        knots = self.knots(sets, kind)
         check_older(minus, knots, self.label, kind)
         rows = [np.full(units, self.label, np.uint64), np.where(minus == 0, minus, minus | SIGN)]
         tied = (minus & SIGN) != 0
@@ -245,7 +253,7 @@ class BfvCipher(Cipher):
         words = chunks[chunking.row, chunking.column].reshape(-1, width)
         rest = ((words + np.uint64(MODULUS) - pads) % np.uint64(MODULUS)).astype(np.int64)
         values = np.where(rest > MODULUS // 2, rest - MODULUS, rest)
-        # Pads that were taken off by other labels than they were put on leave noise.
+        # PadLinks that were taken off by other labels than they were put on leave noise.
         bad = np.flatnonzero((np.abs(values) > _LARGEST).any(axis=1))
         if len(bad):
             raise ProtocolError(

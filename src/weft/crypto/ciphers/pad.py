@@ -16,16 +16,18 @@ from weft.crypto.ciphers.block_format import KIND_CODES, Labels
 from weft.crypto.ciphers.cipher import (
     WHAT,
     Cipher,
+    Flags,
     Floats,
     Integers,
     Slots,
     Tails,
-    read_chain,
+    linked,
     refuse_newer,
 )
 from weft.crypto.pads.pad_ids import SIGN
 from weft.crypto.pads.pad_streams import Streams, Words, signed_off
 from weft.errors import ProtocolError
+from weft.protocol.parts import PadLinks
 
 
 class Pad(Cipher):
@@ -48,12 +50,12 @@ class Pad(Cipher):
         kind: str,
         slots: Slots | None,
         values: Integers,
-        message: dict[str, Any],
+        pads: PadLinks | None,
         tails: Tails | None,
     ) -> bytes:
         streams = self._streams[kind]
         label = self.label
-        minus = read_chain(message, kind, "chain", streams.cohorts)
+        minus = linked(None if pads is None else pads.chain, kind, streams.cohorts)
         code = KIND_CODES[kind]
         if tails is None:
             words, status = streams.hide(code, slots, values, label, minus)
@@ -62,14 +64,20 @@ class Pad(Cipher):
         if status == 2:
             refuse_newer(kind)
         if status == 1:
-            self._untie(words, kind, slots, minus, message, tails)
+            self._untie(words, kind, slots, minus, pads, tails)
         return self._pack(kind, values.shape, self._close(words))
 
-    def _propose(self, kind: str, slots: Slots, values: Integers, message: dict[str, Any]) -> bytes:
+    def _propose(self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None) -> bytes:
         return self._fresh(kind, slots, values)
 
     def _post(
-        self, kind: str, slots: Slots, new: Integers, old: Integers, message: dict[str, Any]
+        self,
+        kind: str,
+        slots: Slots,
+        new: Integers,
+        old: Integers,
+        pads: PadLinks | None,
+        cohorts: Flags | None,
     ) -> bytes:
         return self._fresh(kind, slots, new)
 
@@ -99,12 +107,12 @@ class Pad(Cipher):
         kind: str,
         slots: Slots | None,
         minus: Labels,
-        message: dict[str, Any],
+        pads: PadLinks | None,
         tails: Tails | None,
     ) -> None:
         """Take off the pads where a mark stands for several labels."""
         streams = self._streams[kind]
-        table = self.knots(message, f"{kind}.chain.knots")
+        table = self.knots(None if pads is None else pads.chain_sets, kind)
         for position in range(len(words)):
             slot = position if slots is None else int(slots[position])
             mark, knots = int(minus[streams.cohort_of[slot]]), table

@@ -1,1 +1,1 @@
-"""Pads: the streams of words that hide blocks, and the public record of which are in a total."""
+"""PadLinks: the streams of words that hide blocks, and the public record of which are in a total."""

@@ -14,8 +14,6 @@ from weft.errors import ProtocolError
 MOST_PARTIES = 1 << 20
 MOST_ROUNDS = 1 << 32
 MOST_EPOCHS = 1 << 11
-#: Bytes of a scalar and of its masks, which are added modulo 2^144.
-SCALAR_BYTES = 18
 #: Set in a mark that stands for several labels, and in a label that is taken off.
 SIGN = np.uint64(1 << 63)
 

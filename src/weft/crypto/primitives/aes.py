@@ -1,6 +1,6 @@
 """AES-256 on single blocks inside compiled loops.
 
-Pads of thousands of small cohorts are computed in the same loop that adds them, block by block:
+PadLinks of thousands of small cohorts are computed in the same loop that adds them, block by block:
 a call of a library per cohort would cost a hundred times the cipher. On processors with AES
 instructions a block takes a few nanoseconds; elsewhere a table-driven version gives the same bits.
 Tests hold both against the `cryptography` library.

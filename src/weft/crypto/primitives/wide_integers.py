@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.protocol.message import SCALAR_BYTES
 
 #: (numbers × 3), the most significant limb first.
 Limbs = NDArray[np.int64]

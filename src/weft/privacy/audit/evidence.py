@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import Block, words_of
-from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.message import Message, Value
 
 #: Numbers in fixed point stay below this, encrypted words hardly ever do: one in 2^13.

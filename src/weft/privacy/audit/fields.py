@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.message import OnDevice, Value
 from weft.protocol.recording import Direction
 

@@ -1,0 +1,107 @@
+"""Parts that many messages share: numbers of requests, pads to take off, neighbours, boxes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.protocol.forms import keys, record, sealed
+from weft.protocol.message import Message, Part, malformed
+
+PadIds = NDArray[np.uint64]
+Slots = NDArray[np.int32]
+
+_PADS = "ids of the pads to take off"
+
+
+class PadNews(Part):
+    """PadLinks under single slots that changed since the party was told."""
+
+    slots: Annotated[Slots, record(_PADS, "slots", common=True)]
+    lengths: Annotated[NDArray[np.uint32], record(_PADS, "runs", common=True)]
+    marks: Annotated[PadIds, record(_PADS, "runs", common=True)]
+    sets: Annotated[PadIds | None, record(_PADS, "entries", common=True)] = None
+
+
+class PadLinks(Part):
+    """Which pads a party's contribution to one sum takes off.
+
+    Attributes
+    ----------
+    chain
+        Per cohort that the party shares, the id of the pad under the total, or the number of a
+        set of ids.
+    chain_sets
+        The sets of ids that ``chain`` names.
+    checks, checks_sets
+        The same for the check words of whole chunks.
+    news
+        PadLinks under single slots, where parties contribute to some slots only.
+    """
+
+    chain: Annotated[PadIds | None, record(_PADS, "cohorts", common=True)] = None
+    chain_sets: Annotated[PadIds | None, record(_PADS, "entries", common=True)] = None
+    checks: Annotated[PadIds | None, record(_PADS, "chunks", common=True)] = None
+    checks_sets: Annotated[PadIds | None, record(_PADS, "entries", common=True)] = None
+    news: PadNews | None = None
+
+
+class Ring(Part):
+    """The neighbours with whom a party shares masks under its scalars in this request."""
+
+    peers: Annotated[Slots, record("who shares masks with it", "neighbours", common=True)]
+    keys: Annotated[bytes, keys("of those who share masks", common=True)]
+
+
+class LastingRing(Ring):
+    """Neighbours for scalars that come in over several requests, under the same masks.
+
+    ``context`` names what the masks are for: a party gives one answer under it, never two.
+    """
+
+    context: Annotated[int, record("what the masks are for", common=True)]
+
+
+class SumRequest(Message):
+    """A request that asks for a sum, or brings one: its number must be new."""
+
+    round: Annotated[int, record("number of the request", common=True)]
+
+
+class IterationRequest(SumRequest):
+    """A request of one iteration of a solver."""
+
+    iteration: Annotated[int, record("number of the iteration", common=True)]
+
+
+class AcknowledgedRequest(IterationRequest):
+    """A request to a party whose replies change what both sides must agree on.
+
+    ``ack`` is the number of its last reply that arrived: a later one is taken back.
+    """
+
+    ack: Annotated[int, record("number of its last reply that arrived", common=True)]
+
+
+class Boxes(Part):
+    """Sealed boxes, one after the other."""
+
+    content: Annotated[bytes, sealed("sealed boxes, one after the other")]
+    lengths: Annotated[NDArray[np.int64], record("where a box ends", "boxes")]
+
+    @classmethod
+    def of(cls, boxes: list[bytes]) -> Boxes:
+        """Put boxes together."""
+        return cls(content=b"".join(boxes), lengths=np.array([len(b) for b in boxes], np.int64))
+
+    def cut(self) -> list[bytes]:
+        """The boxes, one by one."""
+        at, found = 0, []
+        for length in self.lengths.tolist():
+            found.append(self.content[at : at + length])
+            at += max(length, 0)
+        if at != len(self.content):
+            raise malformed("boxes", "do not have the lengths told")
+        return found

@@ -1,0 +1,138 @@
+"""Messages of what every run needs besides its solver: largest values, scaling, certificates."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from weft.protocol.forms import block, numbers, record, scalars, texts
+from weft.protocol.message import Message, Nothing
+from weft.protocol.parts import (
+    AcknowledgedRequest,
+    LastingRing,
+    PadIds,
+    PadLinks,
+    Ring,
+    Slots,
+    SumRequest,
+)
+from weft.protocol.phase import Phase
+
+# ── the largest value of all parties, digit by digit ──────────────────────────────────────
+
+
+class DigitRequest(SumRequest):
+    """Asks which values of one digit a party's largest values reach."""
+
+    digit: Annotated[int, record("which digit this is", common=True)]
+    prefix: Annotated[PadIds, numbers("digits of the largest so far", "values", common=True)]
+    ring: Ring | None = None
+
+
+class DigitReply(Message):
+    flags: Annotated[bytes, scalars("which digits of the largest it reaches")]
+
+
+#: The largest part of ‖x_i‖² and the largest |label|, as powers of two above them.
+SIZE = Phase("size", DigitRequest, DigitReply)
+
+# ── scaling ───────────────────────────────────────────────────────────────────────────────
+
+
+class FeatureSumReply(Message):
+    v: Annotated[bytes | None, block("its part of sums over the cells of its columns")] = None
+
+
+class ExtremesRequest(SumRequest):
+    """Asks for one digit of the extremes of the columns."""
+
+    digit: Annotated[int, record("which digit this is", common=True)]
+    of: Annotated[str, texts("of which values")]
+    v: Annotated[bytes | None, block("how many reach each digit of its columns")] = None
+    v_pads: PadLinks | None = None
+
+
+class MomentsRequest(SumRequest):
+    """Asks for sums over the cells of the columns, in units that the digits told."""
+
+    v: Annotated[bytes | None, block("how many reach each digit of its columns")] = None
+    v_pads: PadLinks | None = None
+
+
+class FinishScalingRequest(SumRequest):
+    rule: Annotated[str, texts("the rule of scaling")]
+    v: Annotated[bytes | None, block("means, deviations or extremes of its columns")] = None
+
+
+class RowNormsRequest(SumRequest):
+    """Asks for a party's share of ‖x_i‖² of its samples."""
+
+    unit: Annotated[float, numbers("common unit, a power of two")]
+    z_pads: PadLinks | None = None
+
+
+class RowNormsReply(Message):
+    z: Annotated[bytes | None, block("its part of row norms")] = None
+
+
+class LongestRequest(DigitRequest):
+    """Asks for one digit of the largest ‖x_i‖²; the first request brings the norms."""
+
+    z: Annotated[bytes | None, block("norms of samples that it counts")] = None
+
+
+class ScaleRowsRequest(Message):
+    factor: Annotated[float, numbers("factor of all rows")]
+
+
+EXTREMES = Phase("scale.extremes", ExtremesRequest, FeatureSumReply)
+COLUMN_SUMS = Phase("scale.sums", MomentsRequest, FeatureSumReply)
+COLUMN_SPREAD = Phase("scale.spread", MomentsRequest, FeatureSumReply)
+FINISH_SCALING = Phase("scale.finish", FinishScalingRequest, Nothing)
+ROW_SIZE = Phase("scale.size", DigitRequest, DigitReply)
+ROW_NORMS = Phase("scale.norms", RowNormsRequest, RowNormsReply)
+LONGEST_ROW = Phase("scale.longest", LongestRequest, DigitReply)
+SCALE_ROWS = Phase("scale.rows", ScaleRowsRequest, Nothing)
+
+# ── the certificate of a frozen pair ──────────────────────────────────────────────────────
+
+_KEEP = record("which certified pair to keep", common=True)
+
+
+class FreezeRequest(AcknowledgedRequest):
+    """Asks a party to keep α as it was at the freeze, and for its feature sums."""
+
+    alpha: Annotated[bytes | None, block("dual variables of the frozen pair")] = None
+    alpha_slots: Annotated[Slots | None, record("which of its slots these are", "slots")] = None
+    keep: Annotated[int | None, _KEEP] = None
+    v_pads: PadLinks | None = None
+
+
+class FreezeReply(Message):
+    v: Annotated[bytes | None, block("feature sums of the frozen pair")] = None
+
+
+class PairProductsRequest(AcknowledgedRequest):
+    v: Annotated[bytes | None, block("feature sums of the frozen pair")] = None
+    keep: Annotated[int | None, _KEEP] = None
+    z_pads: PadLinks | None = None
+    ring: LastingRing | None = None
+
+
+class PairProductsReply(Message):
+    norms: Annotated[bytes, scalars("its part of ‖w‖²")]
+    z: Annotated[bytes | None, block("inner products of the frozen pair")] = None
+
+
+class PairLossesRequest(AcknowledgedRequest):
+    z: Annotated[bytes | None, block("inner products of samples that it counts")] = None
+    keep: Annotated[int | None, _KEEP] = None
+    ring: LastingRing | None = None
+
+
+class PairLossesReply(Message):
+    losses: Annotated[bytes, scalars("its losses and conjugates")]
+
+
+FREEZE = Phase("certify.freeze", FreezeRequest, FreezeReply)
+PAIR_PRODUCTS = Phase("certify.products", PairProductsRequest, PairProductsReply)
+PAIR_LOSSES = Phase("certify.losses", PairLossesRequest, PairLossesReply)
