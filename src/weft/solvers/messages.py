@@ -34,6 +34,12 @@ class Constants(Part):
     party_curvature: Annotated[float | None, _STEP] = None
 
 
+class SequencedReply(Message):
+    """A reply that changes what both sides must agree on; the party numbers them."""
+
+    sequence: Annotated[int, record("number of the reply", common=True)] = 0
+
+
 class SaveRequest(Message):
     """Asks a party to save its state after an iteration."""
 

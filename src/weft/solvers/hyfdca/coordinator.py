@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Message
+from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result
 from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
 from weft.solvers.guard_stall import GuardStall
 from weft.solvers.hyfdca.curvature import find_omega, share_norms
 from weft.solvers.hyfdca.iteration import Iteration
+from weft.solvers.hyfdca.messages import BEGIN, BeginRequest
 from weft.solvers.hyfdca.run_state import Run
 from weft.solvers.run_state import MOST_SILENT
 from weft.solvers.settings import Settings
@@ -132,13 +133,15 @@ def _set_up(run: Run, unit: float) -> None:
     if settings.local == "safe":
         samples = run.holdings.n_samples
         run.omega = find_omega(channel, norms, run.column_layout, adder, samples, run.note)
-    messages: dict[str, Message] = adder.open(channel.parties)
-    for party, message in messages.items():
-        message.update(run.constants(party))
+    round_ = adder.advance()
+    messages = {
+        party: BeginRequest(round=round_, constants=run.constants(party))
+        for party in channel.parties
+    }
     if settings.local == "theory":
         for party, block in norms.blocks(channel.parties).items():
-            messages[party]["z"] = block
-    channel.ask("hyfdca.begin", messages).insist("setting up")
+            messages[party].z = block
+    channel.ask(BEGIN, messages).insist("setting up")
 
 
 def seems_done(run: Run, record: Record) -> bool:

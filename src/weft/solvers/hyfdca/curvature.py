@@ -16,10 +16,19 @@ from numpy.typing import NDArray
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
-from weft.protocol import Channel, Message
-from weft.protocol.message import number
+from weft.protocol import Channel
+from weft.solvers.hyfdca.messages import (
+    GATHER,
+    NORMS,
+    SPREAD,
+    GatherReply,
+    GatherRequest,
+    SpreadReply,
+    SpreadRequest,
+)
 from weft.sums.contribution import Wire
 from weft.sums.local_table import LocalTable, cohort_bounds
+from weft.sums.messages import RowNormsReply, RowNormsRequest
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.slot_layout import Layout
@@ -58,23 +67,23 @@ class CurvatureParty:
         self._sum: Floats = np.zeros((view.n_columns, 1))
         self.norms: Floats = np.zeros((view.n_rows, 1))
 
-    def share_norms(self, message: Message) -> Message:
+    def share_norms(self, message: RowNormsRequest) -> RowNormsReply:
         """This party's part of ‖x_i‖², or of the bound of the cohort, in a common unit."""
-        self._unit = number(message, "unit")
+        self._unit = message.unit
         squares = self._table.squares
         if self._norms_rule == "cohort":
             squares = cohort_bounds(squares, self._view)
         self.norms = squares.copy()
         shared = self._view.n_shared_rows
         if not shared:
-            return {}
-        return {"z": self._norm_wire.send(squares[:shared] / self._unit, message)}
+            return RowNormsReply()
+        return RowNormsReply(z=self._norm_wire.send(squares[:shared] / self._unit, message.z_pads))
 
-    def take_norms(self, message: Message) -> None:
+    def take_norms(self, z: bytes | None) -> None:
         """The totals of everyone's parts."""
         shared = self._view.n_shared_rows
         if shared:
-            self.norms[:shared] = self._norm_wire.open(message.get("z"), 1) * self._unit
+            self.norms[:shared] = self._norm_wire.open(z, 1) * self._unit
 
     def check_unit(self) -> None:
         """``theory`` holds for rows of norm at most one."""
@@ -85,35 +94,35 @@ class CurvatureParty:
                 "true, or use local = 'safe'"
             )
 
-    def spread(self, message: Message) -> Message:
+    def spread(self, message: SpreadRequest) -> SpreadReply:
         """X̃ᵀu, with u from the last inner products, or random in the first round."""
-        if "first" in message:
-            self.take_norms(message)
+        if message.first:
+            self.take_norms(message.z)
             self._u = self._random()
         else:
             self._u[self._view.n_shared_rows :] = self._private
             if self._view.n_shared_rows:
-                self._u[: self._view.n_shared_rows] = self._z.open(message.get("z"), 1)
+                self._u[: self._view.n_shared_rows] = self._z.open(message.z, 1)
         v = np.zeros((self._view.n_columns, 1))
         self._table.accumulate(None, self._u * self._inverse_norms, v)
         self._sum = v
         counted = self._u[self._view.counted_rows]
         square = float((counted**2).sum()) / self._view.n_samples
-        reply: Message = {"squares": pack_scalars(self._cipher, message, "squares", square)}
+        reply = SpreadReply(squares=pack_scalars(self._cipher, message, "squares", square))
         if self._view.n_shared_columns:
-            reply["v"] = self._v.send(v[: self._view.n_shared_columns], message)
+            reply.v = self._v.send(v[: self._view.n_shared_columns], message.v_pads)
         return reply
 
-    def gather(self, message: Message) -> Message:
+    def gather(self, message: GatherRequest) -> GatherReply:
         """This party's part of X̃v, scaled so that u keeps its size."""
         shared = self._view.n_shared_columns
         v = self._sum
         if shared:
-            v[:shared] = self._v.open(message.get("v"), 1) * self._view.n_samples
-        z = self._table.products(None, v) * self._inverse_norms * number(message, "scale")
+            v[:shared] = self._v.open(message.v, 1) * self._view.n_samples
+        z = self._table.products(None, v) * self._inverse_norms * message.scale
         self._private = z[self._view.n_shared_rows :]
         rows = self._view.n_shared_rows
-        return {"z": self._z.send(z[:rows], message)} if rows else {}
+        return GatherReply(z=self._z.send(z[:rows], message.z_pads) if rows else None)
 
     @property
     def _inverse_norms(self) -> Floats:
@@ -131,12 +140,11 @@ class CurvatureParty:
 
 def share_norms(channel: Channel, unit: float, rows: Layout, adder: Adder) -> RunningTotals:
     """Coordinator: add up everyone's share of the norms."""
-    messages: dict[str, Message] = adder.open(channel.parties)
-    for message in messages.values():
-        message["unit"] = unit
+    round_ = adder.advance()
+    messages = {party: RowNormsRequest(round=round_, unit=unit) for party in channel.parties}
     totals = RunningTotals("z", rows, 1, adder)
     totals.invite(messages)
-    totals.add(channel.ask("hyfdca.norms", messages).insist("sharing norms"))
+    totals.add(channel.ask(NORMS, messages).insist("sharing norms"))
     return totals
 
 
@@ -155,16 +163,14 @@ def find_omega(
     last_square = 0.0
     z = norms
     for round_ in range(MOST_ROUNDS):
-        messages: dict[str, Message] = adder.open(parties)
+        number = adder.advance()
+        messages = {party: SpreadRequest(round=number, first=not round_) for party in parties}
         adder.mask(messages)
         for party, block in z.blocks(parties).items():
-            messages[party]["z"] = block
-        if not round_:
-            for message in messages.values():
-                message["first"] = True
+            messages[party].z = block
         v = RunningTotals("v", columns, 1, adder)
         v.invite(messages)
-        replies = channel.ask("hyfdca.spread", messages).insist("power iteration")
+        replies = channel.ask(SPREAD, messages).insist("power iteration")
         (square,) = add_scalars(replies, "squares", 1, messages) or [0.0]
         if round_:
             estimate = math.sqrt(square / last_square) / scale if last_square > 0 else 0.0
@@ -174,14 +180,13 @@ def find_omega(
             scale = 1.0 / estimate
         last_square = square
         v.add(replies)
-        down: dict[str, Message] = adder.open(parties)
-        for message in down.values():
-            message["scale"] = scale
+        number = adder.advance()
+        down = {party: GatherRequest(round=number, scale=scale) for party in parties}
         for party, block in v.blocks(parties).items():
-            down[party]["v"] = block
+            down[party].v = block
         z = RunningTotals("z", norms.layout, 1, adder)
         z.invite(down)
-        z.add(channel.ask("hyfdca.gather", down).insist("power iteration"))
+        z.add(channel.ask(GATHER, down).insist("power iteration"))
     else:
         log(f"power iteration had not settled after {MOST_ROUNDS} rounds")
     omega = MARGIN * max(estimate, 1e-12)

@@ -9,18 +9,43 @@ for the second sample sum of ``theory`` under partial participation. Where no sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.protocol import Cyclic, Failure, Message, Replies, Request
-from weft.protocol.message import integer
+from weft.protocol import Cyclic, Failure, Message, Phase, Replies, Request
+from weft.protocol.parts import AcknowledgedRequest
+from weft.solvers.hyfdca.messages import (
+    AGAIN,
+    DUAL,
+    FUSED,
+    STEP,
+    WEIGHTS,
+    AgainReply,
+    AgainRequest,
+    DualReply,
+    DualRequest,
+    FusedReply,
+    FusedRequest,
+    StepReply,
+    StepRequest,
+    WeightsReply,
+    WeightsRequest,
+)
 from weft.solvers.hyfdca.run_state import Run
+from weft.solvers.messages import SequencedReply
 from weft.sums.certificate import Certificate
 from weft.sums.posted_totals import Proposals
 from weft.sums.scalar_sums import add_scalars
+
+Flags = NDArray[np.bool_]
+Riders = list[Request[Any, Any]]
+Q = TypeVar("Q", bound=AcknowledgedRequest)
+S = TypeVar("S", bound=SequencedReply)
+A = TypeVar("A", bound=Message)
 
 
 class _NobodyLeft(Exception):
@@ -41,7 +66,7 @@ class Iteration:
         self.gap_estimate: float | None = None
         self._every = self._measure = self._still = False
         self._want: dict[str, NDArray[np.int32]] = {}
-        self._norms: dict[str, Message] = {}
+        self._norms: dict[str, WeightsReply | FusedReply] = {}
         self._proposals = Proposals("delta", run.row_layout, 0, run.adder)
 
     def take(self, *, still: bool = False) -> None:
@@ -95,7 +120,7 @@ class Iteration:
 
     # ── phases ────────────────────────────────────────────────────────────────────────────
 
-    def _rejoin(self, riders: list[Request], turn: int) -> None:
+    def _rejoin(self, riders: list[Request[Any, Any]], turn: int) -> None:
         """Parties that were away get the α that changed, and refresh their feature sums."""
         run = self.run
         since = {p: run.seen[p] for p in self.present if run.seen[p] < turn - 1}
@@ -103,135 +128,159 @@ class Iteration:
         changed = run.alpha.changes(since)
         if not changed:
             return
-        messages: dict[str, Message] = run.adder.messages(changed)
-        for party, (slots, alpha) in changed.items():
-            messages[party].update({"alpha.slots": slots, "alpha": alpha})
+        numbers = self._numbers()
+        messages = {
+            party: DualRequest(**numbers, alpha_slots=slots, alpha=alpha)
+            for party, (slots, alpha) in changed.items()
+        }
         run.v.invite(messages)
-        replies = self._ask("dual", messages, riders)
+        replies = self._ask_moving(DUAL, messages, riders)
         run.v.add(replies.answered, run.iteration)
         riders.clear()
 
-    def _weights(self, riders: list[Request], turn: int) -> None:
+    def _weights(self, riders: list[Request[Any, Any]], turn: int) -> None:
         """v totals down, partial inner products up."""
-        messages = self._weight_messages(turn)
+        run, every, measure = self.run, self._every, self._measures_norms(turn)
+        round_, ahead = run.adder.advance(), run.participation.horizon
+        messages = {
+            party: WeightsRequest(
+                round=round_,
+                iteration=turn,
+                ack=0,
+                ahead=ahead,
+                every=every,
+                measure=measure,
+                counted=measure and party in run.norm_counted,
+            )
+            for party in self.present
+        }
+        self._bring_weights(messages, measure)
         self.run.z.invite(messages)
-        replies = self._ask("weights", messages, riders)
+        replies = self._ask_moving(WEIGHTS, messages, riders)
         riders.clear()
         self.run.z.add(replies.answered, self.run.iteration)
-        self._take_norms(replies.answered, messages)
+        self._take_norms(replies.answered, list(messages), measure)
         for party, reply in replies.answered.items():
-            if "want" in reply:
-                self._want[party] = self.run.z.checked_slots(party, reply["want"], turn)
-            elif "z.slots" in reply:
-                self._want[party] = self.run.z.checked_slots(party, reply["z.slots"], turn)
+            wanted = reply.z_slots if reply.want is None else reply.want
+            if wanted is not None:
+                self._want[party] = self.run.z.checked_slots(party, wanted, turn)
             else:
                 self._want.pop(party, None)
 
-    def _take_norms(self, replies: Mapping[str, Message], asked: Mapping[str, Message]) -> None:
+    def _take_norms(
+        self, replies: Mapping[str, WeightsReply | FusedReply], asked: list[str], measure: bool
+    ) -> None:
         """‖w‖² for a certificate, or its changes for an estimate; w, where it may be seen."""
         run = self.run
         if run.weights is not None:
-            run.weights.take(replies)
+            run.weights.take({party: reply.w for party, reply in replies.items()})
         if self._every:
             self._norms = dict(replies)
-        elif any("measure" in message for message in asked.values()):
-            change = add_scalars(replies, "norm change", 1, asked)
+        elif measure and asked:
+            change = add_scalars(replies, "norm_change", 1, asked)
             if change is not None:
                 run.norm_estimate += change[0]
                 run.norm_counted.update(asked)
             else:
                 run.norm_counted.difference_update(asked)
 
-    def _weight_messages(self, turn: int) -> dict[str, Message]:
+    def _measures_norms(self, turn: int) -> bool:
+        return turn == self.run.iteration and self._measures(self.present)
+
+    def _bring_weights(
+        self, messages: Mapping[str, WeightsRequest | FusedRequest], measure: bool
+    ) -> None:
+        """v totals for all who are present, and neighbours for their scalars."""
         run = self.run
-        measure = turn == run.iteration and self._measures(self.present)
-        messages: dict[str, Message] = run.adder.open(self.present)
-        for party, message in messages.items():
-            message.update({"iteration": turn, "ahead": run.participation.horizon})
-            if self._every:
-                message["every"] = True
-            if measure:
-                message["measure"] = True
-                if party in run.norm_counted:
-                    message["counted"] = True
         if self._every or measure:
             run.adder.mask(messages)
         for party, block in run.v.blocks(self.present).items():
-            messages[party]["v"] = block
-        return messages
+            messages[party].v = block
+
+    def _numbers(self) -> dict[str, Any]:
+        """Numbers of a request in this iteration; `_ask` fills in the acknowledgement."""
+        run = self.run
+        return {"round": run.adder.round, "iteration": run.iteration, "ack": 0}
 
     def _step(self, still: bool) -> None:
         """z totals down to those who compute; new α and, with ``safe``, sums up."""
         run = self.run
         movers = [p for p in self.present if self._computes(p)]
-        messages: dict[str, Message] = run.adder.open(movers)
-        round_ = run.adder.round
-        base = self._step_message(still, movers)
-        senders = run.senders.of(movers) if run.settings.local == "safe" else {}
+        round_ = run.adder.advance()
+        base = StepRequest(**self._numbers(), **self._step_constants(still, movers))
+        speakers = run.speakers.of(movers) if run.settings.local == "safe" else {}
+        messages = {party: replace(base) for party in movers}
         for party, message in messages.items():
-            message.update(base)
-            if party in senders and not senders[party].all():
-                message["send"] = senders[party]
-        if self._every or "measure" in base:
+            if party in speakers and not speakers[party].all():
+                message.send = speakers[party]
+        if self._every or base.measure:
             run.adder.mask(messages)
         for party, block in self._totals(movers).items():
-            messages[party]["z"] = block
+            messages[party].z = block
         if not still:
-            self._invite_steps(messages, senders)
-        replies = self._ask("step", messages)
+            self._invite_steps(messages, speakers)
+        replies = self._ask_moving(STEP, messages)
         if not still:
-            self._take_steps(replies, senders, round_)
-        self._finish_certificate(replies, messages)
-        self._estimate(replies.answered, messages)
+            self._take_steps(replies, speakers, round_)
+        self._finish_certificate(replies, list(messages))
+        self._estimate(replies.answered, list(messages), base.measure)
 
-    def _invite_steps(
-        self, messages: dict[str, Message], senders: dict[str, NDArray[np.bool_]]
-    ) -> None:
+    def _invite_steps(self, messages: dict[str, StepRequest], speakers: dict[str, Flags]) -> None:
         run = self.run
         if run.settings.local == "safe":
             run.v.invite(messages)
-            run.alpha.invite(messages, senders)
+            run.alpha.invite(messages, speakers)
         else:
             self._proposals = Proposals("delta", run.row_layout, run.classes, run.adder)
             self._proposals.invite(messages)
 
     def _take_steps(
-        self, replies: Replies, senders: dict[str, NDArray[np.bool_]], round_: int
+        self, replies: Replies[StepReply], speakers: dict[str, Flags], round_: int
     ) -> None:
         run = self.run
         if run.settings.local == "safe":
-            self._post(replies, senders, round_)
+            self._post(replies, speakers, round_)
             run.v.add(replies.answered, run.iteration)
         else:
             self._proposals.add(replies.answered, run.iteration, round_)
 
-    def _post(self, replies: Replies, senders: dict[str, NDArray[np.bool_]], round_: int) -> None:
+    def _post(
+        self,
+        replies: Replies[StepReply] | Replies[DualReply],
+        speakers: dict[str, Flags],
+        round_: int,
+    ) -> None:
         """Post α; where the one who should have was silent, others stand in."""
         run = self.run
         if run.adder.whole:
             # Increments are added as they come; what was posted stays valid in any case.
             run.alpha.post(replies.answered, run.iteration, round_)
-        stand_ins = self._stand_ins(replies, senders) if replies.missing else []
-        for when, answered in ((round_, replies.answered), *stand_ins):
-            if not run.adder.whole:
+        stand_ins = self._stand_ins(replies, speakers) if replies.missing else []
+        if not run.adder.whole:
+            run.alpha.post(replies.answered, run.iteration, round_)
+            for when, answered in stand_ins:
                 run.alpha.post(answered, run.iteration, when)
 
-    def _fused(self, riders: list[Request], turn: int, still: bool) -> None:
+    def _fused(self, riders: list[Request[Any, Any]], turn: int, still: bool) -> None:
         """No sample is shared: weights and step in one round trip."""
-        run = self.run
-        messages = self._weight_messages(turn)
-        base = self._step_message(still, self.present)
-        for message in messages.values():
-            message.update(base)
-            message["fuse"] = True
+        run, measure = self.run, self._measures_norms(turn)
+        run.adder.advance()
+        constants = self._step_constants(still, self.present)
+        numbers = {**self._numbers(), "iteration": turn, "ahead": run.participation.horizon}
+        estimates = constants.pop("measure")
+        base = FusedRequest(**numbers, **constants, measure=measure or estimates, every=self._every)
+        messages = {party: replace(base) for party in self.present}
+        for party in run.norm_counted.intersection(messages) if measure else ():
+            messages[party].counted = True
+        self._bring_weights(messages, measure)
         if not still:
             run.v.invite(messages)
-        replies = self._ask("weights", messages, riders)
+        replies = self._ask_moving(FUSED, messages, riders)
         if not still:
             run.v.add(replies.answered, run.iteration)
-        self._take_norms(replies.answered, messages)
-        self._finish_certificate(replies, messages)
-        self._estimate(replies.answered, messages)
+        self._take_norms(replies.answered, list(messages), base.measure)
+        self._finish_certificate(replies, list(messages))
+        self._estimate(replies.answered, list(messages), base.measure)
 
     def _measures(self, asked: list[str]) -> bool:
         """Whether to estimate the loss; a sum over a single one of the parties would be its own.
@@ -243,19 +292,18 @@ class Iteration:
             return False
         return self._measure and (len(asked) > 1 or len(self.run.holdings.parties) == 1)
 
-    def _step_message(self, still: bool, asked: list[str]) -> Message:
+    def _step_constants(self, still: bool, asked: list[str]) -> dict[str, Any]:
+        """What all who step are told alike."""
         run = self.run
-        message: Message = {"gamma": run.gamma() if run.iteration else 1.0}
-        if run.settings.local == "safe":
-            message["omega"] = run.omega
-        if still:
-            message["still"] = True
-        if self._measures(asked) and not still:
-            message["measure"] = True
-        if isinstance(run.participation, Cyclic) and run.holdings.vertical:
-            # In turns over all rows, the paper averages over the holders that are active.
-            message["active"] = sum(self._computes(p) for p in self.present)
-        return message
+        # In turns over all rows, the paper averages over the holders that are active.
+        turns = isinstance(run.participation, Cyclic) and run.holdings.vertical
+        return {
+            "gamma": run.gamma() if run.iteration else 1.0,
+            "omega": run.omega if run.settings.local == "safe" else None,
+            "still": still,
+            "measure": self._measures(asked) and not still,
+            "active": float(sum(map(self._computes, self.present))) if turns else None,
+        }
 
     def _dual(self) -> None:
         """New α, or the sum of what was proposed, down to the holders; feature sums up."""
@@ -264,36 +312,50 @@ class Iteration:
         round_ = run.adder.advance()
         asked = self._dual_receivers()
         if safe:
-            found, kind = run.alpha.changes(dict.fromkeys(asked, run.iteration - 1)), "alpha"
+            found = run.alpha.changes(dict.fromkeys(asked, run.iteration - 1))
             asked = list(found)
         else:
             # Whoever moved private rows has feature sums to tell, even if nobody proposed a thing.
-            found, kind = self._proposals.proposed(asked), "delta"
+            found = self._proposals.proposed(asked)
         if not asked:
             return
-        senders = {} if safe else run.senders.of(asked)
-        messages: dict[str, Message] = run.adder.messages(asked)
+        speakers = {} if safe else run.speakers.of(asked)
+        numbers = self._numbers()
+        messages = {party: DualRequest(**numbers) for party in asked}
         for party, message in messages.items():
-            if party in found:
-                message[f"{kind}.slots"], message[kind] = found[party]
-            if party in senders and not senders[party].all():
-                message["send"] = senders[party]
+            if party in found and safe:
+                message.alpha_slots, message.alpha = found[party]
+            elif party in found:
+                message.delta_slots, message.delta = found[party]
+            if party in speakers and not speakers[party].all():
+                message.send = speakers[party]
         run.v.invite(messages)
         if not safe:
-            run.alpha.invite(messages, senders)
-        replies = self._ask("dual", messages)
+            run.alpha.invite(messages, speakers)
+        replies = self._ask_moving(DUAL, messages)
         if not safe:
-            self._post(replies, senders, round_)
+            self._post(replies, speakers, round_)
         run.v.add(replies.answered, run.iteration)
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
 
+    def _ask_moving(
+        self, phase: Phase[Q, S], messages: dict[str, Q], riders: Riders | None = None
+    ) -> Replies[S]:
+        """Ask for a reply that changes what both sides must agree on."""
+        run = self.run
+        replies = self._ask(phase, messages, riders)
+        for party, reply in replies.answered.items():
+            run.take_sequence(party, reply.sequence)
+            run.held += getattr(reply, "held", 0)
+        return replies
+
     def _ask(
-        self, phase: str, messages: dict[str, Message], riders: list[Request] | None = None
-    ) -> Replies:
+        self, phase: Phase[Q, A], messages: dict[str, Q], riders: Riders | None = None
+    ) -> Replies[A]:
         """Ask, with certificate riders in the same envelopes; drop who did not answer."""
         run = self.run
-        requests = [*(riders or []), Request(f"hyfdca.{phase}", messages)]
+        requests: list[Request[Any, Any]] = [*(riders or []), Request(phase, messages)]
         for request in requests:
             run.acknowledge(request)
         *rider_replies, replies = run.channel.exchange(requests)
@@ -312,15 +374,11 @@ class Iteration:
             self.present = [p for p in self.present if p not in replies.missing]
             self._part_with(replies)
             # Silent stand-ins are dealt with where they are asked.
-            if not self.present and phase != "again":
+            if not self.present and phase is not AGAIN:
                 raise _NobodyLeft(next(iter(replies.missing.items())))
-        if phase != "again":
-            for party, reply in replies.answered.items():
-                run.take_sequence(party, reply)
-                run.held += integer(reply, "held", 0)
         return replies
 
-    def _part_with(self, replies: Replies) -> None:
+    def _part_with(self, replies: Replies[Any]) -> None:
         """Too few may be left to share a sum: what they answered counts as never received."""
         left = self.run.contributors.of(self.present)
         for party in set(self.present).difference(left):
@@ -332,7 +390,7 @@ class Iteration:
             )
         self.present = left
 
-    def _riders(self) -> list[Request]:
+    def _riders(self) -> Riders:
         pair = self.run.pair
         if pair is None:
             return []
@@ -370,8 +428,8 @@ class Iteration:
         return [p for p in self.present if p in self.run.holdings.partly_unlabelled]
 
     def _stand_ins(
-        self, replies: Replies, senders: dict[str, NDArray[np.bool_]]
-    ) -> list[tuple[int, dict[str, Message]]]:
+        self, replies: Replies[StepReply] | Replies[DualReply], speakers: dict[str, Flags]
+    ) -> list[tuple[int, dict[str, AgainReply]]]:
         """The one who posts α of some cohorts fell silent after others had moved: ask another.
 
         A stand-in that is silent too drops out of the iteration: its last reply counts as never
@@ -379,18 +437,20 @@ class Iteration:
         number of each request, and the replies.
         """
         run, answered = self.run, replies.answered
-        given = {p: senders[p] for p in answered}
-        rounds: list[tuple[int, dict[str, Message]]] = []
+        given = {p: speakers[p] for p in answered}
+        rounds: list[tuple[int, dict[str, AgainReply]]] = []
         while True:
-            now = run.senders.of(list(answered))
+            now = run.speakers.of(list(answered))
             fresh = {p: now[p] & ~given[p] for p in answered}
-            messages: dict[str, Message] = run.adder.open(p for p, f in fresh.items() if f.any())
+            run.adder.advance()
+            numbers = self._numbers()
+            messages = {
+                p: AgainRequest(**numbers, send=flags) for p, flags in fresh.items() if flags.any()
+            }
             if not messages:
                 return rounds
-            for party, message in messages.items():
-                message["send"] = fresh[party]
             run.alpha.invite(messages, fresh)
-            again = self._ask("again", messages)
+            again = self._ask(AGAIN, messages)
             if run.adder.whole:
                 run.alpha.post(again.answered, run.iteration, run.adder.round)
                 if again.missing:
@@ -407,7 +467,9 @@ class Iteration:
                 for _, earlier in rounds:
                     earlier.pop(party, None)
 
-    def _finish_certificate(self, replies: Replies, asked: Mapping[str, Message]) -> None:
+    def _finish_certificate(
+        self, replies: Replies[StepReply] | Replies[FusedReply], asked: list[str]
+    ) -> None:
         """Losses are in: with everyone's, the pair before this step is certified."""
         run = self.run
         if not self._every or replies.missing or len(self.present) < len(run.holdings.parties):
@@ -420,9 +482,9 @@ class Iteration:
         certificate = Certificate.of_sums(at, run.settings.lam, norms, losses)
         run.certify(certificate, frozen=False)
 
-    def _estimate(self, replies: Mapping[str, Message], asked: Mapping[str, Message]) -> None:
+    def _estimate(self, replies: Mapping[str, StepReply], asked: list[str], measured: bool) -> None:
         """Loss of the drawn samples plus the regulariser as last told: not a certificate."""
-        if not any("measure" in message for message in asked.values()):
+        if not measured or not asked:
             return
         run = self.run
         sums = add_scalars(replies, "estimate", 2, asked)

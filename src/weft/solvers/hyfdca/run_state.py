@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Cyclic, Message
+from weft.protocol import Channel, Cyclic
 from weft.solvers.cohort_speakers import CohortSpeakers
+from weft.solvers.messages import Constants
 from weft.solvers.run_state import RunState
 from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights
@@ -50,7 +51,7 @@ class Run(RunState):
         self.norm_estimate = 0.0
         #: Parties whose last change of ‖w‖² was counted.
         self.norm_counted: set[str] = set()
-        self.senders = CohortSpeakers(holdings, labelled=settings.local == "safe")
+        self.speakers = CohortSpeakers(holdings, labelled=settings.local == "safe")
 
     @property
     def certify_every(self) -> int:
@@ -72,16 +73,16 @@ class Run(RunState):
             gamma = "1/t" if theorem and self.settings.local == "theory" else 1.0
         return 1.0 / self.iteration if isinstance(gamma, str) else gamma
 
-    def constants(self, party: str) -> Message:
+    def constants(self, party: str) -> Constants:
         """What setting up found out, for one party's local method."""
         if self.settings.local == "safe":
-            return {"omega": self.omega}
+            return Constants(omega=self.omega)
         if self.settings.local == "practical":
-            return {}
+            return Constants()
         rows = self.holdings.rows
         held = int(rows.sizes[rows.cohorts[self.holdings.index[party]]].sum())
         special = self.holdings.horizontal or self.holdings.vertical
-        return {"share": 1.0 if special else held / self.holdings.n_samples}
+        return Constants(share=1.0 if special else held / self.holdings.n_samples)
 
     def freeze(self) -> FrozenPair:
         """A new pair: α as it stands now."""
