@@ -16,18 +16,28 @@ import numpy as np
 
 from weft.crypto import Adder
 from weft.errors import ProtocolError
+from weft.federation.messages import (
+    RELEASE,
+    START,
+    TAKE_MODEL,
+    ModelRequest,
+    ReleaseReply,
+    ReleaseRequest,
+    StartRequest,
+)
 from weft.federation.preprocessing import Preprocessing
 from weft.federation.release.model_header import Head
 from weft.federation.setup.coordinator import Announced, announce
 from weft.guards.terms import Terms
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Message, Meter
-from weft.protocol.message import array, binary
+from weft.protocol import Channel, Meter
+from weft.protocol.parts import Boxes
 from weft.solvers.base import Checkpointing, Record, Result
 from weft.solvers.registry import algorithm_of, check_cut, resolve
 from weft.solvers.settings import Settings
 from weft.sums.maxima import units_above
+from weft.sums.messages import SIZE
 from weft.sums.scaling import agree_on_scaling
 
 #: Key holders through whom ids are matched, one after the other.
@@ -142,14 +152,14 @@ def coordinate(
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
     holdings, adder = assemble(channel, preprocessing, settings, announced, run)
     check_cut(settings, holdings)
-    unit, label = units_above(channel, adder, "size", 2).tolist()
-    told: Message = {
-        "settings": settings.to_json(),
-        "unit": unit,
-        "label": label,
-        "lam": min(settings.smallest_lam, math.inf if start_lam is None else start_lam),
-    }
-    channel.ask("start", {p: dict(told) for p in channel.parties}).insist("starting")
+    unit, label = units_above(channel, adder, SIZE, 2).tolist()
+    told = StartRequest(
+        settings=settings.to_json(),
+        unit=unit,
+        label=label,
+        smallest_lam=min(settings.smallest_lam, math.inf if start_lam is None else start_lam),
+    )
+    channel.ask(START, dict.fromkeys(channel.parties, told)).insist("starting")
     result = algorithm_of(settings.solver).coordinator().run(
         channel,
         holdings,
@@ -194,23 +204,19 @@ def release(
     return Outcome(result, holdings, channel.meter, settings, head, letters, run, adder)
 
 
-def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, Message]:
+def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, ReleaseReply]:
     """The slices of all parties that are there; who stays away for too long counts as gone."""
-    answered: dict[str, Message] = {}
+    answered: dict[str, ReleaseReply] = {}
     began = channel.elapsed
     while True:
-        message: Message = {}
-        if result.model_iteration is not None:
-            message["model"] = result.model_iteration
-        if result.gone:
-            message["everything"] = True
+        message = ReleaseRequest(model=result.model_iteration, everything=bool(result.gone))
         waiting = [p for p in channel.parties if p not in answered and p not in result.gone]
         if not waiting:
             raise ProtocolError(
                 "no party is left to answer for its part of the model; bring them back, and resume "
                 "the run"
             )
-        replies = channel.ask("release", {party: dict(message) for party in waiting})
+        replies = channel.ask(RELEASE, dict.fromkeys(waiting, message))
         replies.stop_on_refusal()
         answered.update(replies.answered)
         if not replies.missing:
@@ -245,15 +251,12 @@ def _admit_losses(holdings: HoldingMap, result: Result) -> None:
         )
 
 
-def _sorted_out(replies: Mapping[str, Message]) -> dict[str, dict[str, bytes]]:
+def _sorted_out(replies: Mapping[str, ReleaseReply]) -> dict[str, dict[str, bytes]]:
     """Letters by reader, then by writer."""
     letters: dict[str, dict[str, bytes]] = {}
     for party, reply in replies.items():
-        boxes, at = binary(reply, "boxes"), 0
-        readers, lengths = array(reply, "readers"), array(reply, "boxes.lengths")
-        for reader, length in zip(readers.tolist(), lengths.tolist(), strict=True):
-            letters.setdefault(reader, {})[party] = boxes[at : at + length]
-            at += length
+        for reader, letter in zip(reply.readers.tolist(), reply.boxes.cut(), strict=True):
+            letters.setdefault(reader, {})[party] = letter
     return letters
 
 
@@ -265,17 +268,16 @@ def _deliver(
     if not readers:
         return
     told = {reader: _parcel(head, letters[reader], result.gone) for reader in readers}
-    replies = channel.ask("release.model", told)
+    replies = channel.ask(TAKE_MODEL, told)
     replies.stop_on_refusal()
     for party, failure in replies.missing.items():
         result.notes.append(f"{party} did not get the model ({failure.reason}); send it to them")
 
 
-def _parcel(head: Head, letters: Mapping[str, bytes], gone: Sequence[str]) -> Message:
-    parcel: Message = {
-        "head": head.to_json(),
-        "writers": np.array(list(letters), dtype=str),
-        "boxes": b"".join(letters.values()),
-        "boxes.lengths": np.array([len(letter) for letter in letters.values()], np.int64),
-    }
-    return {**parcel, "everything": True} if gone else parcel
+def _parcel(head: Head, letters: Mapping[str, bytes], gone: Sequence[str]) -> ModelRequest:
+    return ModelRequest(
+        head=head.to_json(),
+        writers=np.array(list(letters), dtype=str),
+        boxes=Boxes.of(list(letters.values())),
+        everything=bool(gone),
+    )

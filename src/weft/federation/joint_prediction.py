@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +13,38 @@ from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
+from weft.federation.messages import (
+    JOINT_PARTIAL,
+    JOINT_SCORES,
+    JOINT_SIZE,
+    PartialScoresReply,
+    PartialScoresRequest,
+    ScoresRequest,
+)
 from weft.federation.model import Model
 from weft.guards.terms import Matching
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import Overlap
 from weft.matching.id_normalization import normal_features
+from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.privacy.agreement.consent import Consent, key_holders
 from weft.privacy.ledger.account import Account, Ledger, count_sums
-from weft.protocol import Channel, LocalChannel, Message, Sink
-from weft.protocol.message import integer, number
+from weft.protocol import (
+    Answer,
+    Channel,
+    LocalChannel,
+    Message,
+    Nothing,
+    Phase,
+    Sink,
+    answer,
+    answers,
+)
 from weft.sums.contribution import Wire
 from weft.sums.local_table import Block, build_table
 from weft.sums.maxima import answer_largest, units_above
+from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.running_totals import RunningTotals
 from weft.sums.slot_layout import Layout
 
@@ -81,22 +101,27 @@ class JointParty:
             else Account(ledger, name, "predict", strict=self._consent.forbids_exposure)
         )
 
-    def on(self, phase: str, message: Message) -> Message:
-        """Answer one phase."""
-        phases = {
-            **self._matching.phases,
-            "match.view": self._take_seat,
-            "joint.size": self._size,
-            "joint.partial": self._partial,
-            "joint.scores": self._take_scores,
+    def _answers(self) -> dict[str, Answer]:
+        return {
+            **self._matching.answers(),
+            **answers(
+                answer(VIEW, self._take_view),
+                answer(JOINT_SIZE, self._size),
+                answer(JOINT_PARTIAL, self._partial),
+                answer(JOINT_SCORES, self._take_scores),
+            ),
         }
-        if phase not in phases:
-            raise ProtocolError(f"phase '{phase}' is not part of joint prediction")
+
+    def on(self, phase: Phase[Any, Any], message: Message) -> Message:
+        """Answer one phase."""
+        found = self._answers().get(phase.name)
+        if found is None or type(message) is not phase.request:
+            raise ProtocolError(f"phase '{phase.name}' is not part of joint prediction")
         self._consent.check_company(message)
         self._cipher.begin(message)
-        return phases[phase](message)
+        return found.handle(message)
 
-    def _take_seat(self, message: Message) -> Message:
+    def _take_view(self, message: ViewRequest) -> ViewReply:
         view = self._matching.sit(message)
         self._consent.check_sample_sums(view)
         reply = self._matching.make_seeds(message, alone=self._consent.alone(view.n_parties))
@@ -105,12 +130,12 @@ class JointParty:
             self._account.open(view, self._matching.ids, sum_counter)
         return reply
 
-    def _size(self, message: Message) -> Message:
+    def _size(self, message: DigitRequest) -> DigitReply:
         """One digit of the largest part of a score that any party has."""
-        if integer(message, "digit") == 0:
+        if message.digit == 0:
             self._scores = self._partial_scores()
-        return answer_largest(np.array([np.abs(self._scores).max(initial=0.0)]), message,
-                              self._cipher)  # fmt: skip
+        largest = np.array([np.abs(self._scores).max(initial=0.0)])
+        return answer_largest(largest, message, self._cipher)
 
     def _partial_scores(self) -> Floats:
         """This party's part of the scores, relative to a sample at every feature's centre."""
@@ -122,18 +147,19 @@ class JointParty:
             blocks.append(_centred(tile.block, self._model.scaling[0][places]))
         return build_table(view, blocks, None).products(None, coef)
 
-    def _partial(self, message: Message) -> Message:
+    def _partial(self, message: PartialScoresRequest) -> PartialScoresReply:
         view = self._matching.view
-        shared, bound = view.n_shared_rows, number(message, "unit") * view.row_holders
+        shared, bound = view.n_shared_rows, message.unit * view.row_holders
         self._wire = Wire("z", shared, bound, self._cipher)
-        return {"z": self._wire.send(self._scores[:shared], message)} if shared else {}
+        sent = self._wire.send(self._scores[:shared], message.z_pads) if shared else None
+        return PartialScoresReply(z=sent)
 
-    def _take_scores(self, message: Message) -> Message:
+    def _take_scores(self, message: ScoresRequest) -> Nothing:
         shared = self._matching.view.n_shared_rows
         if shared:
-            self._scores[:shared] = self._wire.open(message.get("z"), self._scores.shape[1])
+            self._scores[:shared] = self._wire.open(message.z, self._scores.shape[1])
         self._scores += self._model.centre_score
-        return {}
+        return Nothing()
 
     def close(self) -> None:
         """The prediction is over: what the ledger had booked ahead becomes what there was."""
@@ -168,17 +194,17 @@ def sum_scores(
         holders=holders,
     )
     parties = channel.parties
-    (unit,) = units_above(channel, adder, "joint.size").tolist()
-    messages: dict[str, Message] = adder.open(parties)
-    for message in messages.values():
-        message["unit"] = unit
+    (unit,) = units_above(channel, adder, JOINT_SIZE).tolist()
+    round_ = adder.advance()
+    messages = {party: PartialScoresRequest(round=round_, unit=unit) for party in parties}
     totals = RunningTotals("z", Layout(roster.rows, parties), classes, adder)
     totals.invite(messages)
-    totals.add(channel.ask("joint.partial", messages).insist("joint prediction"))
-    messages = adder.open(parties)
+    totals.add(channel.ask(JOINT_PARTIAL, messages).insist("joint prediction"))
+    round_ = adder.advance()
+    scores = {party: ScoresRequest(round=round_) for party in parties}
     for party, block in totals.blocks(parties).items():
-        messages[party]["z"] = block
-    channel.ask("joint.scores", messages).insist("joint prediction")
+        scores[party].z = block
+    channel.ask(JOINT_SCORES, scores).insist("joint prediction")
 
 
 def predict_scores(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -22,21 +22,40 @@ from weft.data.scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.data.tile_digest import add_tile
 from weft.errors import ConfigError, DataError, ProtocolError
+from weft.federation.messages import (
+    RELEASE,
+    START,
+    TAKE_MODEL,
+    ModelRequest,
+    ModelSlice,
+    ReleaseReply,
+    ReleaseRequest,
+    StartRequest,
+)
 from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.release.party import ReleaseParty
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.setup.party import AnnouncingParty
 from weft.guards import Terms
+from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.account import Account, Ledger, count_sums
 from weft.privacy.ledger.attendance import attendance
-from weft.protocol import Message, pack
-from weft.protocol.message import array, integer, number, text
+from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.solvers.base import PartyHalf
+from weft.solvers.messages import (
+    FORGET,
+    RESTORE,
+    SAVE,
+    Constants,
+    ForgetRequest,
+    RestoreRequest,
+    SaveRequest,
+)
 from weft.solvers.party_context import PartyContext
 from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
@@ -44,6 +63,21 @@ from weft.solvers.subspace.class_fold_problems import folds_of
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable, build_table
 from weft.sums.maxima import answer_largest
+from weft.sums.messages import (
+    COLUMN_SPREAD,
+    COLUMN_SUMS,
+    EXTREMES,
+    FINISH_SCALING,
+    LONGEST_ROW,
+    ROW_NORMS,
+    ROW_SIZE,
+    SCALE_ROWS,
+    SIZE,
+    DigitReply,
+    DigitRequest,
+    FinishScalingRequest,
+    ScaleRowsRequest,
+)
 from weft.sums.scaling import ScalingParty
 from weft.sums.sum_counter import SumCounter
 
@@ -162,39 +196,43 @@ class Party:
         self._half: PartyHalf | None = None
         self._settings: Settings | None = None
         #: What the half answers, which may change in the course of a run.
-        self._answers: dict[str, Callable[[Message], Message]] = {}
-        self._phases: dict[str, Callable[[Message], Message]] = {
-            **self._announcing.phases,
-            **self._matching.phases,
-            "match.view": self._take_seat,
-            "scale.extremes": lambda m: self._scaler.extremes(m),
-            "scale.sums": lambda m: self._scaler.sums(m),
-            "scale.spread": lambda m: self._scaler.spread(m),
-            "scale.finish": self._finish_scaling,
-            "scale.size": lambda m: self._scaler.size([t.block for t in self._tiles], m),
-            "scale.norms": lambda m: self._scaler.norms(m),
-            "scale.longest": lambda m: self._scaler.longest(m),
-            "scale.rows": self._scale_rows,
-            "size": self._size,
-            "start": self._start,
-            "checkpoint": self._save,
-            "checkpoint.restore": self._restore,
-            "checkpoint.forget": self._forget,
-            "release": self._seal,
-            "release.model": self._take_model,
+        self._answers: dict[str, Answer] = {}
+        self._phases: dict[str, Answer] = {
+            **self._announcing.answers(),
+            **self._matching.answers(),
+            **answers(
+                answer(VIEW, self._take_view),
+                answer(EXTREMES, lambda m: self._scaler.extremes(m)),
+                answer(COLUMN_SUMS, lambda m: self._scaler.sums(m)),
+                answer(COLUMN_SPREAD, lambda m: self._scaler.spread(m)),
+                answer(FINISH_SCALING, self._finish_scaling),
+                answer(ROW_SIZE, lambda m: self._scaler.size([t.block for t in self._tiles], m)),
+                answer(ROW_NORMS, lambda m: self._scaler.norms(m)),
+                answer(LONGEST_ROW, lambda m: self._scaler.longest(m)),
+                answer(SCALE_ROWS, self._scale_rows),
+                answer(SIZE, self._size),
+                answer(START, self._start),
+                answer(SAVE, self._save),
+                answer(RESTORE, self._restore),
+                answer(FORGET, self._forget),
+                answer(RELEASE, self._seal),
+                answer(TAKE_MODEL, self._take_model),
+            ),
         }
 
-    def on(self, phase: str, message: Message) -> Message:
+    def on(self, phase: Phase[Any, Any], message: Message) -> Message:
         """Answer one phase."""
-        handler = self._phases.get(phase) or self._answers.get(phase)
-        if handler is None:
-            raise ProtocolError(f"phase '{phase}' is not known or comes too early")
+        found = self._phases.get(phase.name) or self._answers.get(phase.name)
+        if found is None:
+            raise ProtocolError(f"phase '{phase.name}' is not known or comes too early")
+        if type(message) is not phase.request:
+            raise ProtocolError(f"phase '{phase.name}' came with a message of another phase")
         if self._draws.lasting:
-            self._draws.hear(phase, pack(message))
+            self._draws.hear(phase.name, pack(fields_of(message)))
         self._consent.check_company(message)
         self._cipher.begin(message)
-        reply = handler(message)
-        if "v" in reply and self._account is not None:
+        reply = found.handle(message)
+        if self._account is not None and getattr(reply, "v", None) is not None:
             self._account.note_attendance()
         return reply
 
@@ -217,9 +255,9 @@ class Party:
     def _known_labels(self) -> list[NDArray[Any]]:
         return [tile.labels[tile.labelled] for tile in self._tiles if tile.labels is not None]
 
-    def _encode_labels(self, message: Message) -> list[Floats]:
+    def _encode_labels(self, classes: NDArray[Any] | None) -> list[Floats]:
         """Labels per tile as numbers, for the classes that were agreed on."""
-        self._classes = array(message, "classes") if "classes" in message else None
+        self._classes = classes
         self._targets = [self._encoded(tile) for tile in self._tiles]
         return self._targets
 
@@ -228,11 +266,11 @@ class Party:
             return np.full(tile.n, np.nan)
         return encode_labels(tile.labels, tile.labelled, self._classes, tile.source or "its tile")
 
-    def _take_seat(self, message: Message) -> Message:
+    def _take_view(self, message: ViewRequest) -> ViewReply:
         if self._matching.seated:
             # Guards and counts of sums begin with a view.
             raise ProtocolError(f"party {self.name} has taken its view in this run already")
-        self._bias = number(message, "bias_value") if "bias_value" in message else None
+        self._bias = message.bias_value
         view = self._matching.sit(message)
         self._announcing.check_parties(view.n_parties)
         self._consent.check_seat(view)
@@ -271,7 +309,7 @@ class Party:
             )
         return self._scaling
 
-    def _finish_scaling(self, message: Message) -> Message:
+    def _finish_scaling(self, message: FinishScalingRequest) -> Nothing:
         self._scaler.finish(message)
         scaled = []
         for tile, columns in zip(self._tiles, self.view.tile_columns, strict=True):
@@ -280,34 +318,34 @@ class Party:
             )
             scaled.append(scaling.apply(tile, self.name))
         self._tiles = scaled
-        return {}
+        return Nothing()
 
-    def _scale_rows(self, message: Message) -> Message:
-        factor = number(message, "factor")
+    def _scale_rows(self, message: ScaleRowsRequest) -> Nothing:
+        factor = message.factor
         self._tiles = [replace(tile, block=tile.block * factor) for tile in self._tiles]
         if self._bias is not None:
             self._bias *= factor
         self._scaler.row_factor = factor
-        return {}
+        return Nothing()
 
     # ── training ──────────────────────────────────────────────────────────────────────────
 
-    def _size(self, message: Message) -> Message:
+    def _size(self, message: DigitRequest) -> DigitReply:
         """One digit of the largest part of ‖x_i‖², and of the largest label, of any party."""
-        if integer(message, "digit") == 0:
+        if message.digit == 0:
             self._table = self.table()
         largest = 0.0 if self._table is None else self._table.squares.max(initial=0.0)
         label = np.abs(self._labels()).max(initial=0.0)
         return answer_largest(np.array([largest, label]), message, self._cipher)
 
-    def _start(self, message: Message) -> Message:
+    def _start(self, message: StartRequest) -> Nothing:
         if self._half is not None:
             raise ProtocolError(f"party {self.name} has started in this run already")
-        settings = Settings.from_json(text(message, "settings"))
+        settings = Settings.from_json(message.settings)
         self._consent.check(settings, self.view)
         table = self.table() if self._table is None else self._table
-        unit, label = number(message, "unit"), number(message, "label")
-        loss, lam = settings.make_loss(), number(message, "lam")
+        unit, label = message.unit, message.label
+        loss, lam = settings.make_loss(), message.smallest_lam
         context = PartyContext(
             self.view,
             table,
@@ -324,7 +362,7 @@ class Party:
         self._settings = settings
         self._half = algorithm_of(settings.solver).party(context, settings)
         self._answers = self._half.phases()
-        return {}
+        return Nothing()
 
     def _start_from(self, model: Model) -> Floats:
         """The weights of this party's columns in a model, in the units it was trained in."""
@@ -398,18 +436,17 @@ class Party:
     def model(self) -> Model | None:
         return self._release.model
 
-    def _seal(self, message: Message) -> Message:
-        model = integer(message, "model") if "model" in message else None
-        return self._release.seal(self._slice(model, everything="everything" in message))
+    def _seal(self, message: ReleaseRequest) -> ReleaseReply:
+        return self._release.seal(self._slice(message.model, everything=message.everything))
 
-    def _take_model(self, message: Message) -> Message:
+    def _take_model(self, message: ModelRequest) -> Nothing:
         if self._settings is None:
             raise ProtocolError(f"party {self.name} has not trained; it takes no model")
-        whole = None if "everything" in message else self.view.n_parties
+        whole = None if message.everything else self.view.n_parties
         self._release.take(message, self._settings, self._classes, whole)
-        return {}
+        return Nothing()
 
-    def _slice(self, model: int | None, *, everything: bool) -> Message:
+    def _slice(self, model: int | None, *, everything: bool) -> ModelSlice:
         """The weights of the columns this party answers for, in the order of its files.
 
         With ``everything`` those of all its columns, for when another party is gone. Weights are
@@ -424,15 +461,15 @@ class Party:
         columns = self._columns_in_order()
         if not everything:
             columns = columns[view.owned[columns]]
-        slice_: Message = {
-            "names": self._names()[columns].astype(str),
-            "weights": w[columns],
-            "shift": shift[columns],
-            "factor": factor[columns],
-            "row_factor": float(scaler.row_factor) if scaler is not None else 1.0,
-            "constant": columns == view.bias_slot,
-        }
-        return slice_ if self._bias is None else {**slice_, "bias_value": float(self._bias)}
+        return ModelSlice(
+            names=self._names()[columns].astype(str),
+            weights=w[columns],
+            shift=shift[columns],
+            factor=factor[columns],
+            row_factor=float(scaler.row_factor) if scaler is not None else 1.0,
+            constant=columns == view.bias_slot,
+            bias_value=None if self._bias is None else float(self._bias),
+        )
 
     def _columns_in_order(self) -> NDArray[np.int64]:
         """All its columns as its files first name them, the constant one last."""
@@ -441,13 +478,13 @@ class Party:
 
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
 
-    def _save(self, message: Message) -> Message:
+    def _save(self, message: SaveRequest) -> Nothing:
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not started; nothing to save")
-        self._half.settle(integer(message, "ack"))
+        self._half.settle(message.ack)
         state, keys = self._half.state(), self._keyring.state()
-        self._checkpoints.put(integer(message, "iteration"), state, keys, self._content)
-        return {}
+        self._checkpoints.put(message.iteration, state, keys, self._content)
+        return Nothing()
 
     @cached_property
     def _content(self) -> NDArray[np.uint8]:
@@ -458,16 +495,16 @@ class Party:
             digest.update(np.ascontiguousarray(target).tobytes())
         return np.frombuffer(digest.digest(), np.uint8)
 
-    def _restore(self, message: Message) -> Message:
+    def _restore(self, message: RestoreRequest) -> Nothing:
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not started; nothing to restore")
-        state, keys = self._checkpoints.take(integer(message, "iteration"), self._content)
-        epoch = integer(message, "epoch")
+        state, keys = self._checkpoints.take(message.iteration, self._content)
+        epoch = message.epoch
         self._checkpoints.raise_epoch(int(keys["key"]), epoch)
         self._keyring.restore(keys, epoch)
-        self._half.restore(state, message)
-        return {}
+        self._half.restore(state, message.constants or Constants())
+        return Nothing()
 
-    def _forget(self, message: Message) -> Message:
-        self._checkpoints.forget_before(integer(message, "iteration"))
-        return {}
+    def _forget(self, message: ForgetRequest) -> Nothing:
+        self._checkpoints.forget_before(message.iteration)
+        return Nothing()

@@ -78,7 +78,7 @@ class Field:
     kind
         Its type: ``int``, ``float``, ``bool``, ``str``, ``bytes``, ``np.ndarray``, or a `Part`.
     dtype
-        Of an array; None: text.
+        Of an array; None: text; ``ANY``: text, numbers or flags.
     required
         Whether a message without it is refused.
     default
@@ -126,8 +126,14 @@ def _field(owner: type, field: msgspec.structs.FieldInfo, hint: Any) -> Field:
 _KINDS = (bool, int, float, str, bytes, np.ndarray, Part)
 
 
+#: Stands for arrays of text, numbers or flags: values whose type only the data knows.
+ANY = np.dtype("V1")
+
+
 def _dtype(hint: Any) -> np.dtype[Any] | None:
     (scalar,) = get_args(get_args(hint)[1])
+    if scalar is Any:
+        return ANY
     return None if scalar is np.str_ else np.dtype(scalar)
 
 
@@ -239,7 +245,9 @@ def _checked_array(name: str, field: Field, meaning: Meaning, value: Value) -> V
         return value
     if type(value) is not np.ndarray:
         raise malformed(name, f"holds {type(value).__name__}, expected an array")
-    fits = value.dtype.kind == "U" if field.dtype is None else value.dtype == field.dtype
+    fits = value.dtype == field.dtype
+    if field.dtype is None or field.dtype == ANY:
+        fits = value.dtype.kind in ("U" if field.dtype is None else "iufbU")
     if not fits or value.ndim != len(meaning.shape):
         axes = " × ".join(meaning.shape)
         raise malformed(

@@ -13,31 +13,29 @@ import numpy as np
 from weft.crypto.authenticated_messages import LetterError, read_letter, write_letter
 from weft.crypto.secrets import Identity, PublicIdentity
 from weft.errors import ProtocolError
+from weft.federation.messages import ModelSlice, ReleaseReply
 from weft.federation.model import Model
 from weft.federation.release.model_header import Head
-from weft.protocol.message import Message, array, number
+from weft.protocol.message import fields_of, malformed, message_of
 from weft.protocol.packing import pack, unpack
+from weft.protocol.parts import Boxes
 
 _PLACE = b"weft model "
 _FIELDS = ("names", "weights", "shift", "factor", "constant")
 
 
 def seal_slice(
-    slice_: Message, writer: Identity, readers: Mapping[str, PublicIdentity], run: bytes
-) -> Message:
+    slice_: ModelSlice, writer: Identity, readers: Mapping[str, PublicIdentity], run: bytes
+) -> ReleaseReply:
     """A party's slice, sealed to everybody who gets the model."""
-    content = pack(slice_)
+    content = pack(fields_of(slice_))
     letters = [write_letter(writer, reader, _PLACE + run, content) for reader in readers.values()]
-    return {
-        "readers": np.array(list(readers), dtype=str),
-        "boxes": b"".join(letters),
-        "boxes.lengths": np.array([len(letter) for letter in letters], np.int64),
-    }
+    return ReleaseReply(readers=np.array(list(readers), dtype=str), boxes=Boxes.of(letters))
 
 
 def open_slice(
     letter: bytes, party: str, reader: Identity, writer: PublicIdentity, run: bytes
-) -> Message:
+) -> ModelSlice:
     """What one party wrote; ``party`` is its name, for the error."""
     try:
         content = read_letter(reader, writer, _PLACE + run, letter)
@@ -46,23 +44,25 @@ def open_slice(
             f"the part of the model that {party} sealed cannot be opened: it was changed on its "
             "way, or is for other keys or another run; do not use this model"
         ) from None
-    return unpack(content.reveal())
+    return message_of(ModelSlice, unpack(content.reveal()))
 
 
-def join_slices(slices: Sequence[Message], head: Head, *, overlapping: bool = False) -> Model:
+def join_slices(slices: Sequence[ModelSlice], head: Head, *, overlapping: bool = False) -> Model:
     """The model of all slices, which are in the order of the parties.
 
     ``overlapping``: a party is gone, so that others answer for its features too.
     """
-    joined = {field: np.concatenate([array(s, field) for s in slices]) for field in _FIELDS}
+    joined = {field: np.concatenate([getattr(s, field) for s in slices]) for field in _FIELDS}
     if overlapping:
         _, once = np.unique(joined["names"], return_index=True)
         joined = {field: values[np.sort(once)] for field, values in joined.items()}
     constant, weights = joined["constant"], joined["weights"]
-    row_factor = number(slices[0], "row_factor")
+    row_factor, bias = slices[0].row_factor, slices[0].bias_value
     intercept = np.zeros(weights.shape[1])
     if constant.any():
-        intercept = weights[constant][0] * number(slices[0], "bias_value")
+        if bias is None:
+            raise malformed("bias_value", "is missing")
+        intercept = weights[constant][0] * bias
     kept = {field: values[~constant] for field, values in joined.items()}
     factor = kept["factor"] * row_factor
     coef = (kept["weights"] * factor[:, None]).T

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from weft.crypto.keyring import Keyring
 from weft.crypto.secrets import Identity, PublicIdentity
 from weft.errors import ProtocolError
+from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices, open_slice, seal_slice
 from weft.privacy.agreement.consent import Consent
-from weft.protocol.message import Message, array, cut_boxes, text
 from weft.solvers.settings import Settings
 
 Publics = Mapping[str, PublicIdentity]
@@ -58,7 +58,7 @@ class ReleaseParty:
         self._readers = readers
         self.model: Model | None = None
 
-    def seal(self, slice_: Message) -> Message:
+    def seal(self, slice_: ModelSlice) -> ReleaseReply:
         """A slice, in letters to all readers."""
         if not self._readers:
             raise ProtocolError(
@@ -69,7 +69,7 @@ class ReleaseParty:
 
     def take(
         self,
-        message: Message,
+        message: ModelRequest,
         settings: Settings,
         classes: NDArray[Any] | None,
         whole: int | None,
@@ -83,7 +83,7 @@ class ReleaseParty:
         whole
             How many parties there are; None: some are gone.
         """
-        writers, letters = array(message, "writers").tolist(), cut_boxes(message)
+        writers, letters = message.writers.tolist(), message.boxes.cut()
         slices = []
         for writer, letter in zip(writers, letters, strict=True):
             if writer not in self._members:
@@ -98,6 +98,6 @@ class ReleaseParty:
                 f"party {self._name} got {len(set(writers))} of {whole} parts of the model; do not "
                 "use it"
             )
-        head = Head.from_json(text(message, "head"))
+        head = Head.from_json(message.head)
         head.insist_on(settings, classes)
         self.model = join_slices(slices, head, overlapping=whole is None)

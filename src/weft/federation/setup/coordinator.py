@@ -12,10 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import DataError, ProtocolError
+from weft.federation.messages import (
+    ANNOUNCE,
+    JOIN_CLASSES,
+    AnnounceReply,
+    AnnounceRequest,
+    ClassesRequest,
+    Names,
+)
 from weft.guards.terms import Terms
 from weft.matching.coordinator import check_secrets
-from weft.protocol import Channel, Message
-from weft.protocol.message import array, binary, text
+from weft.protocol import Channel
+from weft.protocol.parts import Boxes
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Announced:
     recipients: tuple[str, ...] | None
     holders: tuple[str, ...] | None
     classes: NDArray[Any] | None
-    replies: Mapping[str, Message]
+    replies: Mapping[str, AnnounceReply]
 
     @property
     def width(self) -> int:
@@ -62,11 +70,9 @@ def announce(
     classes
         The class values, where they are known.
     """
-    asked: Message = {"run": run, "parties": len(channel.parties)}
-    if collect:
-        asked["classes"] = True
-    replies = channel.ask("announce", {p: dict(asked) for p in channel.parties}).insist("starting")
-    check_secrets(replies)
+    asked = AnnounceRequest(run=run, parties=len(channel.parties), classes=collect)
+    replies = channel.ask(ANNOUNCE, dict.fromkeys(channel.parties, asked)).insist("starting")
+    check_secrets({party: reply.mark for party, reply in replies.items()})
     _check_rosters(replies)
     terms = [_terms(party, reply) for party, reply in replies.items()]
     found = None if classes is None else np.array(classes)
@@ -76,25 +82,25 @@ def announce(
         _check_classes(found)
     return Announced(
         terms=reduce(Terms.stricter, terms),
-        recipients=_common(replies, "recipients"),
-        holders=_common(replies, "holders"),
+        recipients=_common([reply.recipients for reply in replies.values()]),
+        holders=_common([reply.holders for reply in replies.values()]),
         classes=found,
         replies=replies,
     )
 
 
-def _terms(party: str, reply: Message) -> Terms:
+def _terms(party: str, reply: AnnounceReply) -> Terms:
     try:
-        return msgspec.json.decode(text(reply, "terms"), type=Terms)
+        return msgspec.json.decode(reply.terms, type=Terms)
     except msgspec.MsgspecError:
         raise ProtocolError(
             f"party {party} announced terms that this version does not know; update both sides"
         ) from None
 
 
-def _check_rosters(replies: Mapping[str, Message]) -> None:
+def _check_rosters(replies: Mapping[str, AnnounceReply]) -> None:
     """All parties that have a roster must have the same."""
-    found = {party: text(reply, "roster") for party, reply in replies.items() if "roster" in reply}
+    found = {p: reply.roster for p, reply in replies.items() if reply.roster is not None}
     first = next(iter(found), "")
     for party, fingerprint in found.items():
         if fingerprint != found[first]:
@@ -104,27 +110,23 @@ def _check_rosters(replies: Mapping[str, Message]) -> None:
             )
 
 
-def _common(replies: Mapping[str, Message], field: str) -> tuple[str, ...] | None:
-    """Names that all parties list which list any, in the order of the first."""
-    listed = [array(reply, field).tolist() for reply in replies.values() if field in reply]
+def _common(lists: Sequence[Names | None]) -> tuple[str, ...] | None:
+    """Names that are in all lists, in the order of the first list; None: there is no list."""
+    listed = [names.tolist() for names in lists if names is not None]
     if not listed:
         return None
     return tuple(name for name in listed[0] if all(name in names for names in listed))
 
 
-def _collected(channel: Channel, replies: Mapping[str, Message]) -> NDArray[Any]:
+def _collected(channel: Channel, replies: Mapping[str, AnnounceReply]) -> NDArray[Any]:
     """One party with labels joins the lists of all; in an order that tells nothing."""
-    boxes = {party: binary(r, "classes") for party, r in replies.items() if "classes" in r}
+    boxes = {p: reply.classes for p, reply in replies.items() if reply.classes is not None}
     if not boxes:
         raise DataError("no party has labels; name the label column of at least one of them")
-    mixed = sorted(boxes.values())
-    message: Message = {
-        "boxes": b"".join(mixed),
-        "boxes.lengths": np.array([len(box) for box in mixed], np.int64),
-    }
+    message = ClassesRequest(boxes=Boxes.of(sorted(boxes.values())))
     joiner = next(iter(boxes))
-    told = channel.ask("classes", {joiner: message}).insist("collecting the classes")
-    return array(told[joiner], "classes")
+    told = channel.ask(JOIN_CLASSES, {joiner: message}).insist("collecting the classes")
+    return told[joiner].classes
 
 
 def _check_classes(classes: NDArray[Any]) -> None:

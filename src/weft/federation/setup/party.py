@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.keyring import Keyring
 from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ProtocolError
+from weft.federation.messages import (
+    ANNOUNCE,
+    JOIN_CLASSES,
+    AnnounceReply,
+    AnnounceRequest,
+    ClassesReply,
+    ClassesRequest,
+    Names,
+)
 from weft.matching.class_labels import NONCE, join_classes, lock_classes
 from weft.privacy.agreement.consent import Consent
-from weft.protocol import Message
-from weft.protocol.message import binary, cut_boxes, integer
+from weft.protocol import Answer, answer, answers
 
 
 class AnnouncingParty:
@@ -44,9 +54,8 @@ class AnnouncingParty:
         #: The run's name and its own list of classes, until the lists are joined.
         self._listed = b"", b""
 
-    @property
-    def phases(self) -> dict[str, Callable[[Message], Message]]:
-        return {"announce": self._announce, "classes": self._join}
+    def answers(self) -> dict[str, Answer]:
+        return answers(answer(ANNOUNCE, self._announce), answer(JOIN_CLASSES, self._join))
 
     def check_parties(self, parties: int) -> None:
         """Refuse to be told of other numbers of parties later."""
@@ -56,28 +65,34 @@ class AnnouncingParty:
                 f"{parties} now; stop this run"
             )
 
-    def _announce(self, message: Message) -> Message:
+    def _announce(self, message: AnnounceRequest) -> AnnounceReply:
         """On which terms it takes part, and its classes, for the other parties alone."""
         if self._parties:
             # Lists of classes are joined once, which a second beginning would undo.
             raise ProtocolError(f"party {self._name} has announced itself in this run already")
-        reply = self._consent.announcement()
-        name = binary(message, "run")
-        reply["mark"] = self._keyring.mark(name)
-        self._parties = integer(message, "parties")
+        consent, name = self._consent, message.run
+        roster = consent.roster
+        reply = AnnounceReply(
+            mark=self._keyring.mark(name),
+            terms=msgspec.json.encode(consent.terms).decode(),
+            roster=None if roster is None else roster.fingerprint,
+            recipients=_names(consent.recipients),
+            holders=_names(consent.key_holders),
+        )
+        self._parties = message.parties
         labels = self._labels()
-        if "classes" in message and labels:
+        if message.classes and labels:
             nonce = self._draws.random("classes", NONCE)
-            self._listed = name, lock_classes(labels, self._keyring.run_secret, name, nonce)
-            reply["classes"] = self._listed[1]
+            reply.classes = lock_classes(labels, self._keyring.run_secret, name, nonce)
+            self._listed = name, reply.classes
         return reply
 
-    def _join(self, message: Message) -> Message:
+    def _join(self, message: ClassesRequest) -> ClassesReply:
         """Join the lists of all parties, of which it cannot tell whose they are.
 
         Once, and its own with them: else a coordinator could have each party's list joined alone.
         """
-        boxes = cut_boxes(message)
+        boxes = message.boxes.cut()
         name, own = self._listed
         if own not in boxes:
             raise ProtocolError(
@@ -85,4 +100,8 @@ class AnnouncingParty:
             )
         self._consent.check_labels(len(boxes), self._parties)
         self._listed = name, b""
-        return {"classes": join_classes(boxes, self._keyring.run_secret, name)}
+        return ClassesReply(classes=join_classes(boxes, self._keyring.run_secret, name))
+
+
+def _names(names: Sequence[str] | None) -> Names | None:
+    return None if names is None else np.array(names, dtype=str)

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from typing import NoReturn
 
-import msgspec
-import numpy as np
-
 from weft.crypto.secrets import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch_across_runs import Change
@@ -101,17 +98,10 @@ class Consent:
         """To whom the model goes; None: no roster says so."""
         return None if self.roster is None else self.roster.charter.having("model")
 
-    def announcement(self) -> Message:
-        """What everybody may know of it: the terms, and what the roster says of the others."""
-        said: Message = {"terms": msgspec.json.encode(self.terms).decode()}
-        if self.roster is None:
-            return said
-        return {
-            **said,
-            "roster": self.roster.fingerprint,
-            "recipients": np.array(self.recipients, dtype=str),
-            "holders": np.array(self.roster.charter.having("matching"), dtype=str),
-        }
+    @property
+    def key_holders(self) -> tuple[str, ...] | None:
+        """Who holds a key for matching; None: no roster says so."""
+        return None if self.roster is None else self.roster.charter.having("matching")
 
     def _join(self, roster: SignedRoster) -> None:
         charter = roster.charter

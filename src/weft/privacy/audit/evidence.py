@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import Block, words_of
-from weft.protocol.message import SCALAR_BYTES
-from weft.protocol.message import Message, Value
+from weft.protocol.message import SCALAR_BYTES, Message, Value
 
 #: Numbers in fixed point stay below this, encrypted words hardly ever do: one in 2^13.
 _SMALL = np.uint64(1 << 50)

@@ -13,8 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from weft.protocol.message import SCALAR_BYTES
-from weft.protocol.message import OnDevice, Value
+from weft.protocol.message import SCALAR_BYTES, OnDevice, Value
 from weft.protocol.recording import Direction
 
 _SCALAR = SCALAR_BYTES

@@ -1,0 +1,146 @@
+"""Messages of a run around its solver: announcements, the start, the model, joint prediction."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.protocol.forms import block, keys, numbers, record, sealed, texts
+from weft.protocol.message import Message, Nothing
+from weft.protocol.parts import Boxes, PadLinks, SumRequest
+from weft.protocol.phase import Phase
+from weft.sums.messages import DigitReply, DigitRequest
+
+Names = NDArray[np.str_]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+#: Class values: text, numbers or flags.
+Classes = NDArray[Any]
+
+_AGREED = "on which terms it takes part, and who gets the model"
+
+# ── announcements ─────────────────────────────────────────────────────────────────────────
+
+
+class AnnounceRequest(Message):
+    """Opens a run: asks on which terms a party takes part."""
+
+    run: Annotated[bytes, keys("random name of the run")]
+    parties: Annotated[int, record("how many take part")]
+    classes: Annotated[bool, record("whether to list its classes")] = False
+
+
+class AnnounceReply(Message):
+    mark: Annotated[str, keys("fingerprint of the run secret")]
+    terms: Annotated[str, texts(_AGREED)]
+    roster: Annotated[str | None, texts(_AGREED)] = None
+    recipients: Annotated[Names | None, texts(_AGREED, "names")] = None
+    holders: Annotated[Names | None, texts(_AGREED, "names")] = None
+    classes: Annotated[bytes | None, sealed("its classes, for the other parties alone")] = None
+
+
+class ClassesRequest(Message):
+    """Brings the lists of all parties, mixed; asks one of them to join the lists."""
+
+    boxes: Boxes
+
+
+class ClassesReply(Message):
+    classes: Annotated[Classes, texts("class names of all parties", "classes")]
+
+
+ANNOUNCE = Phase("announce", AnnounceRequest, AnnounceReply)
+JOIN_CLASSES = Phase("classes", ClassesRequest, ClassesReply)
+
+# ── the start of a solver ─────────────────────────────────────────────────────────────────
+
+
+class StartRequest(Message):
+    """Starts a solver.
+
+    Attributes
+    ----------
+    unit, label
+        Powers of two above every party's part of every ‖x_i‖², and above every |label|.
+    smallest_lam
+        The smallest λ of the run, which the fixed point of all sums is chosen from.
+    """
+
+    settings: Annotated[str, texts("settings of the run")]
+    unit: Annotated[float, numbers("common unit, a power of two")]
+    label: Annotated[float, numbers("common unit, a power of two")]
+    smallest_lam: Annotated[float, numbers("the smallest λ of the run")]
+
+
+START = Phase("start", StartRequest, Nothing)
+
+# ── the model ─────────────────────────────────────────────────────────────────────────────
+
+_KEEP = record("which model this is about")
+
+
+class ReleaseRequest(Message):
+    """Asks a party for its part of the model, sealed to its readers.
+
+    Attributes
+    ----------
+    model
+        Number of the certified point; None: the newest.
+    everything
+        Whether a party is gone, so that all answer for all their features.
+    """
+
+    model: Annotated[int | None, _KEEP] = None
+    everything: Annotated[bool, _KEEP] = False
+
+
+class ReleaseReply(Message):
+    readers: Annotated[Names, texts("who gets the model", "readers")]
+    boxes: Boxes
+
+
+class ModelRequest(Message):
+    """Brings a reader of the model all of its parts."""
+
+    head: Annotated[str, texts("all of the model but its weights")]
+    writers: Annotated[Names, texts("whose parts these are", "writers")]
+    boxes: Boxes
+    everything: Annotated[bool, _KEEP] = False
+
+
+class ModelSlice(Message):
+    """One party's part of the model: what it seals in a box. Weights are in scaled units."""
+
+    names: Annotated[Names, texts("names of its features", "features")]
+    weights: Annotated[Floats, numbers("weights of its features", "features", "classes")]
+    shift: Annotated[Floats, numbers("scaling of its features", "features")]
+    factor: Annotated[Floats, numbers("scaling of its features", "features")]
+    constant: Annotated[Flags, record("which is the constant column", "features")]
+    row_factor: Annotated[float, numbers("factor of all rows")]
+    bias_value: Annotated[float | None, numbers("value of the constant column")] = None
+
+
+RELEASE = Phase("release", ReleaseRequest, ReleaseReply)
+TAKE_MODEL = Phase("release.model", ModelRequest, Nothing)
+
+# ── joint prediction ──────────────────────────────────────────────────────────────────────
+
+
+class PartialScoresRequest(SumRequest):
+    unit: Annotated[float, numbers("common unit, a power of two")]
+    z_pads: PadLinks | None = None
+
+
+class PartialScoresReply(Message):
+    z: Annotated[bytes | None, block("its part of the scores")] = None
+
+
+class ScoresRequest(SumRequest):
+    z: Annotated[bytes | None, block("scores of its samples")] = None
+
+
+JOINT_SIZE = Phase("joint.size", DigitRequest, DigitReply)
+JOINT_PARTIAL = Phase("joint.partial", PartialScoresRequest, PartialScoresReply)
+JOINT_SCORES = Phase("joint.scores", ScoresRequest, Nothing)
