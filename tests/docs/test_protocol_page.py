@@ -9,7 +9,8 @@ from pages import blocks
 
 from weft import Federation, Preprocessing, Settings
 from weft.data import SPLITS, Table, load
-from weft.privacy.audit.fields import Form, fields_of, meaning_of
+from weft.privacy.audit.declared_fields import fields_of, meaning_of
+from weft.protocol.forms import Form
 
 _ARROW = re.compile(r"^\s*(\w)(-?->>)(\w): ([\w.]+)(.*)$")
 _MARK = re.compile(r"\[(\w+)\]")
@@ -17,7 +18,7 @@ MARKS = {
     "holders": {Form.BLOCK},
     "sum": {Form.SCALARS},
     "tokens": {Form.TOKENS},
-    "sealed": {Form.BOXES},
+    "sealed": {Form.SEALED},
     "open": {Form.KEYS, Form.RECORD, Form.NUMBERS, Form.TEXTS, Form.COEFFICIENTS},
 }
 #: What the coordinator reads and a reader of the diagram must be told of; records are small change.

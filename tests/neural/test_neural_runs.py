@@ -12,7 +12,8 @@ from weft.guards.terms import Terms
 from weft.neural.settings import NeuralSettings
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.audit.audit import audit
-from weft.privacy.audit.fields import Form, meaning_of
+from weft.privacy.audit.declared_fields import meaning_of
+from weft.protocol.forms import Form
 from weft.protocol.packing import pack
 from weft.protocol.recording import Head, entries_of
 from weft.sums.scalar_sums import add_scalars

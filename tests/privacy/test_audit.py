@@ -14,7 +14,8 @@ from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import CHECKS, audit
-from weft.privacy.audit.fields import Form, meaning_of
+from weft.privacy.audit.declared_fields import meaning_of
+from weft.protocol.forms import Form
 from weft.protocol import LocalChannel
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Checkpointing

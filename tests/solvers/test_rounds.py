@@ -15,7 +15,7 @@ from weft.crypto.ciphers.block_format import KIND_CODES
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import audit
-from weft.privacy.audit.fields import meaning_of
+from weft.privacy.audit.declared_fields import meaning_of
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Checkpointing
 from weft.solvers.catalogue import ALGORITHMS

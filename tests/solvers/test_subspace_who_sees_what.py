@@ -13,7 +13,8 @@ from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import audit
-from weft.privacy.audit.fields import Form, meaning_of
+from weft.privacy.audit.declared_fields import meaning_of
+from weft.protocol.forms import Form
 from weft.protocol.recording import Head, entries_of
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)

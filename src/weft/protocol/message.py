@@ -160,15 +160,18 @@ def size_of(message: Message | Part) -> int:
         kind = type(value)
         if kind is np.ndarray:
             total += value.nbytes
-        elif kind is bytes or kind is str:
+        elif kind is bytes:
             total += len(value)
-        elif isinstance(value, Part):
-            total += size_of(value)
-        elif isinstance(value, OnDevice):
-            total += value.nbytes
         else:
-            total += 8
+            total += size_of(value) if isinstance(value, Part) else size_of_value(value)
     return total
+
+
+def size_of_value(value: Value) -> int:
+    """Bytes of payload in one field."""
+    if isinstance(value, np.ndarray | OnDevice):
+        return value.nbytes
+    return len(value) if isinstance(value, bytes | str) else 8
 
 
 @cache
@@ -198,7 +201,7 @@ def _read(kind: type[M], fields: Mapping[str, Value], prefix: str) -> tuple[M, i
                 count += more
                 continue
         elif name in fields:
-            values[field.attribute] = _checked(name, field, fields[name])
+            values[field.attribute] = checked(name, field, fields[name])
             count += 1
             continue
         if field.required:
@@ -222,8 +225,8 @@ def flat(kind: type[Message] | type[Part], prefix: str = "") -> tuple[tuple[str,
     return tuple(found)
 
 
-def _checked(name: str, field: Field, value: Value) -> Value:
-    """A value of the declared type and shape."""
+def checked(name: str, field: Field, value: Value) -> Value:
+    """A value of the declared type and shape; any other is refused."""
     meaning = field.meaning
     if meaning is None:
         raise TypeError(f"{name} is a part")

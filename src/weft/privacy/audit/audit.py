@@ -14,8 +14,9 @@ from weft.crypto.ciphers.cipher import WHAT
 from weft.crypto.pads.pad_ids import party_of
 from weft.errors import ProtocolError
 from weft.privacy.audit.evidence import Seats, Words, is_masked
-from weft.privacy.audit.fields import Form, Meaning, meaning_of
-from weft.protocol.message import Message, Value, size_of
+from weft.privacy.audit.declared_fields import field_of
+from weft.protocol.forms import Form, Meaning
+from weft.protocol.message import Field, Fields, Value, checked, size_of_value
 from weft.protocol.recording import Entry, Head
 
 #: What is checked: the sentence if all is well, and what to call that which is not.
@@ -228,13 +229,13 @@ class _Auditor:
         self._words: dict[tuple[str, str, str], Words] = {}
         self._seats = Seats()
         self._numbers = {name: number for number, name in enumerate(head.parties)}
-        self._asked: dict[str, Message] = {}
+        self._asked: dict[str, Fields] = {}
         self._labels: set[tuple[int, str, int]] = set()
         self._bodies: set[bytes] = set()
 
     def see(self, entry: Entry) -> None:
         result = self.result
-        size = size_of(entry.message)
+        size = sum(map(size_of_value, entry.message.values()))
         result.messages += 1
         result.bytes += size
         if entry.direction == "down":
@@ -265,16 +266,17 @@ class _Auditor:
                 self._foreign(entry, "tile_row_cohorts")
 
     def _field(self, entry: Entry, name: str, value: Value, counted: set[int]) -> None:
-        meaning = meaning_of(entry.direction, entry.phase, name)
+        field = field_of(entry.direction, entry.phase, name)
+        meaning = None if field is None else field.meaning
         line = self._line(entry, name, meaning)
-        if meaning is None:
+        if field is None:
             self._find("fields", entry, name)
-        elif not meaning.form.fits(value):
+        elif not _fits(name, field, value):
             self._find("forms", entry, name)
         if entry.direction == "up" and _are_floats(value) and not self._agreed(meaning):
             self._find("floats", entry, name)
             line.readable += 1
-        line.bytes += size_of({name: value})
+        line.bytes += size_of_value(value)
         line.messages += id(line) not in counted
         counted.add(id(line))
         if meaning is None:
@@ -320,7 +322,7 @@ class _Auditor:
             line.ciphers.append(block.cipher)
         if block.cipher not in self._ciphers(block) or block.kind != name:
             self._find("blocks", entry, name)
-        if not self._seats.owns(entry.party, block, entry.message.get(f"{name}.slots")):
+        if not self._seats.owns(entry.party, block, entry.message.get(f"{name}_slots")):
             self._foreign(entry, name)
         if plain:
             self._find("hidden", entry, name)
@@ -377,6 +379,15 @@ class _Auditor:
             found.example = (
                 f"message {entry.number}, field '{name}' {way} {entry.party} in {entry.phase}"
             )
+
+
+def _fits(name: str, field: Field, value: Value) -> bool:
+    """Whether a value is as declared; what is inside a block is not looked at."""
+    try:
+        checked(name, field, value)
+    except ProtocolError:
+        return False
+    return True
 
 
 def _are_floats(value: Value) -> bool:

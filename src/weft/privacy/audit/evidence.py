@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import Block, words_of
-from weft.protocol.message import SCALAR_BYTES, Message, Value
+from weft.protocol.message import SCALAR_BYTES, Fields, Value
 
 #: Numbers in fixed point stay below this, encrypted words hardly ever do: one in 2^13.
 _SMALL = np.uint64(1 << 50)
@@ -55,9 +55,9 @@ class Words:
         return self._small >= _SUSPICIOUS and 2 * self._small > self._few
 
 
-def is_masked(scalars: bytes, request: Message) -> bool:
+def is_masked(scalars: bytes, request: Fields) -> bool:
     """Whether scalars that answer a request carry masks: somebody shares some, and it shows."""
-    peers = request.get("peers")
+    peers = request.get("ring.peers")
     if not isinstance(peers, np.ndarray) or not len(peers):
         return False
     for at in range(0, len(scalars), _SCALAR):
@@ -71,14 +71,14 @@ class Seats:
     """Which slots belong to which party, from the messages that matched them."""
 
     def __init__(self) -> None:
-        self._tokens: dict[str, Message] = {}
+        self._tokens: dict[str, Fields] = {}
         self._shared: dict[str, dict[str, int]] = {}
 
-    def take_tokens(self, party: str, reply: Message) -> None:
+    def take_tokens(self, party: str, reply: Fields) -> None:
         """A party announces what it holds."""
         self._tokens[party] = reply
 
-    def take_seat(self, party: str, view: Message) -> bool:
+    def take_seat(self, party: str, view: Fields) -> bool:
         """A party is told its slots; whether they stand for its own tokens, one by one."""
         counts = {"rows": "n_shared_rows", "columns": "n_shared_columns"}
         self._shared[party] = {axis: _whole(view.get(field)) for axis, field in counts.items()}
@@ -111,7 +111,7 @@ class Seats:
         return inside and len(np.unique(slots)) == len(slots)
 
 
-def _own(tokens: Message, view: Message, axis: str, sizes: NDArray[Any]) -> bool:
+def _own(tokens: Fields, view: Fields, axis: str, sizes: NDArray[Any]) -> bool:
     """Whether every cohort of a view has as many of the party's own tokens as slots."""
     told = tokens.get(f"{axis}s")
     tiles = _whole(view.get(f"n_tile_{axis}_cohorts"))

@@ -7,7 +7,8 @@ from typing import Any
 
 from weft.guards.terms import HIDING_CIPHERS
 from weft.privacy.audit.audit import CHECKS
-from weft.privacy.audit.fields import Form, Meaning, fields_of
+from weft.privacy.audit.declared_fields import fields_of
+from weft.protocol.forms import Form, Meaning
 from weft.protocol.recording import Direction
 from weft.report.page.html_elements import Html, el, items, section, table
 from weft.report.page.number_format import capital, count, heading, size
