@@ -165,7 +165,7 @@ def test_alpha_is_taken_over_with_the_bound_that_it_gives(labels, tables, judge)
 
     def looked_at(solver):
         inherit(solver)
-        span = solver._span
+        span = solver._subspace
         alpha = {}
         for party in federation.parties.values():
             duals = party._half.rows._duals[-1]

@@ -15,7 +15,7 @@ from weft.solvers.subspace.coordinator import (
     LbfgsCoordinator,
     NewtonCgCoordinator,
 )
-from weft.solvers.subspace.party import SpanParty
+from weft.solvers.subspace.party import SubspaceParty
 
 _FAST = ("patience", "when_missing")
 _OPTIMUM = "the optimum, certified"
@@ -39,7 +39,7 @@ _OURS = (
     Algorithm(
         "cutting-planes",
         CuttingPlanesCoordinator,
-        SpanParty,
+        SubspaceParty,
         "certified in about a hundred round trips; losses with kinks, everyone takes part",
         reads=("groups", *_FAST),
         losses="kinks",
@@ -56,7 +56,7 @@ _OURS = (
     Algorithm(
         "lbfgs",
         LbfgsCoordinator,
-        SpanParty,
+        SubspaceParty,
         "quasi-Newton in two round trips an iteration; smooth losses, everyone takes part",
         reads=_FAST,
         losses="smooth",
@@ -73,7 +73,7 @@ _OURS = (
     Algorithm(
         "newton-cg",
         NewtonCgCoordinator,
-        SpanParty,
+        SubspaceParty,
         "Newton's method in a trust region; smooth losses, everyone takes part",
         reads=_FAST,
         losses="smooth",

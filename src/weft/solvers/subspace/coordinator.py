@@ -42,11 +42,11 @@ class Solver(Protocol):
     def inherit(self) -> None: ...
 
 
-class SpanCoordinator(Coordinator):
+class SubspaceCoordinator(Coordinator):
     """Runs a solver over a list of λ, each started from the last, and closes every model."""
 
     @abstractmethod
-    def solver(self, span: Subspace) -> Solver:
+    def solver(self, subspace: Subspace) -> Solver:
         """What iterates."""
 
     def run(
@@ -72,19 +72,19 @@ class SpanCoordinator(Coordinator):
         result = Result(notes=exchange.notes)
         floor = GuardStall(holdings.terms.min_batch)
         clock = Clock(channel, result)
-        span: Subspace | None = None
+        subspace: Subspace | None = None
         lam = settings.lambdas[0]
         #: w of every finished model, where the coordinator may see it.
         seen: dict[int, Floats] = {}
         try:
-            span = Subspace(exchange, lam, warm=warm)
-            solver = self.solver(span)
+            subspace = Subspace(exchange, lam, warm=warm)
+            solver = self.solver(subspace)
             if settings.hands_over:
-                exchange.relief = Relief(span, unit, result, clock, progress)
+                exchange.relief = Relief(subspace, unit, result, clock, progress)
             for number, lam in enumerate(settings.lambdas):
-                span.turn_to(lam)
+                subspace.turn_to(lam)
                 solver.turn()
-                over = _Model(span, solver, number, lam, result, clock, floor, progress).train()
+                over = _Model(subspace, solver, number, lam, result, clock, floor, progress).train()
                 if exchange.seen is not None:
                     seen[number] = exchange.seen.values.copy()
                 left = settings.lambdas[number + 1 :]
@@ -96,10 +96,10 @@ class SpanCoordinator(Coordinator):
         except Relieved:
             return result
         except PartyMissing as missing:
-            if span is None or not result.history:
+            if subspace is None or not result.history:
                 raise PartyAway(f"{missing}; bring it back and start again") from None
             result.gone = missing.parties
-            _stop_here(span, missing, lam, result, clock)
+            _stop_here(subspace, missing, lam, result, clock)
         chosen = chosen_stage(result.stages, settings)
         result.certificate, result.model_iteration = chosen.certificate, chosen.number
         if held := floor.note(chosen.certificate.gap):
@@ -109,22 +109,22 @@ class SpanCoordinator(Coordinator):
 
 
 def _stop_here(
-    span: Subspace, missing: PartyMissing, lam: float, result: Result, clock: Clock
+    subspace: Subspace, missing: PartyMissing, lam: float, result: Result, clock: Clock
 ) -> None:
     """End with the best point so far: its P and D are known, if not measured afresh."""
     number = len(result.stages)
     result.stopped = str(missing)
-    kept = keep_point(span, missing, number)
+    kept = keep_point(subspace, missing, number)
     if not kept and not result.stages:
         raise ProtocolError(f"{missing}, and others fell silent too; start again")
     result.notes.append(f"{missing}; the run stopped with the certificate reached so far")
     if not kept:
         return
-    classes = span.exchange.problems.classes
+    classes = subspace.exchange.problems.classes
     certificate = Certificate(
-        span.exchange.iteration,
-        tuple(span.primal[:classes].tolist()),
-        tuple(span.dual[:classes].tolist()),
+        subspace.exchange.iteration,
+        tuple(subspace.primal[:classes].tolist()),
+        tuple(subspace.dual[:classes].tolist()),
     )
     result.stages.append(Stage(number, lam, certificate, clock.round_trips))
 
@@ -134,7 +134,7 @@ class _Model:
 
     def __init__(
         self,
-        span: Subspace,
+        subspace: Subspace,
         solver: Solver,
         number: int,
         lam: float,
@@ -143,22 +143,22 @@ class _Model:
         floor: GuardStall,
         progress: Callable[[Record], None] | None,
     ) -> None:
-        self._span, self._solver, self._number, self._lam = span, solver, number, lam
+        self._subspace, self._solver, self._number, self._lam = subspace, solver, number, lam
         self._result, self._clock, self._progress = result, clock, progress
         self._floor = floor
         floor.renew()
-        self._begun = span.exchange.iteration
+        self._begun = subspace.exchange.iteration
 
     def train(self) -> bool:
         """Iterate and close; returns whether a limit of the whole run is reached."""
-        settings = self._span.exchange.settings
+        settings = self._subspace.exchange.settings
         target = settings.gap
         # Measured afresh, a model may prove less than rounding on the way promised. Then it is
         # not measured again before the promise is better.
         promise = math.inf if target is None else target
         while True:
             why, over = self._iterate()
-            gap = float(self._span.gaps.max())
+            gap = float(self._subspace.gaps.max())
             reached = target is not None and gap <= min(target, promise)
             if not (reached or why):
                 continue
@@ -177,7 +177,7 @@ class _Model:
     def _iterate(self) -> tuple[str, bool]:
         """One iteration; returns why to stop, if there is a reason besides the gap, and whether
         that is a limit of the whole run, not of one λ."""
-        exchange = self._span.exchange
+        exchange = self._subspace.exchange
         if exchange.heir is not None:
             self._solver.inherit()
         exchange.iteration += 1
@@ -187,16 +187,16 @@ class _Model:
         # Iterations of HyFDCA count too, where a party was away.
         why = why_stop(exchange.settings, exchange.iteration - self._begun, record)
         over = bool(why) and why != f"{exchange.settings.iterations} iterations"
-        gap = float(self._span.gaps.max())
+        gap = float(self._subspace.gaps.max())
         floor = self._floor.watch(exchange.iteration, exchange.held - before, gap)
         return why or floor, over
 
     def _record(self) -> Record:
-        span = self._span
-        certificate = self._certificate(span.primal, span.dual)
+        subspace = self._subspace
+        certificate = self._certificate(subspace.primal, subspace.dual)
         record = self._clock.record(
-            span.exchange.iteration,
-            len(span.exchange.holdings.parties),
+            subspace.exchange.iteration,
+            len(subspace.exchange.holdings.parties),
             certificate,
             lam=self._lam,
         )
@@ -207,22 +207,22 @@ class _Model:
 
     def _certificate(self, primal: Floats, dual: Floats) -> Certificate:
         """P and D of the problems on all samples."""
-        classes = self._span.exchange.problems.classes
+        classes = self._subspace.exchange.problems.classes
         return Certificate(
-            self._span.exchange.iteration,
+            self._subspace.exchange.iteration,
             tuple(primal[:classes].tolist()),
             tuple(dual[:classes].tolist()),
         )
 
     def _close(self) -> tuple[Certificate, Floats, list[list[float]] | None]:
         """Let the parties form w and w(α) themselves, and measure: what is certified is theirs."""
-        span, exchange = self._span, self._span.exchange
-        mixture = span.padded(span.mixture)
-        norms, bound = exchange.model(span.point, mixture, self._number)
+        subspace, exchange = self._subspace, self._subspace.exchange
+        mixture = subspace.padded(subspace.mixture)
+        norms, bound = exchange.model(subspace.point, mixture, self._number)
         losses, scores = exchange.close()
-        primal = 0.5 * span.lam * norms + losses
-        dual = (mixture * span.offsets).sum(axis=0) - 0.5 * bound / span.lam
-        span.dual = np.minimum(span.dual, dual)
+        primal = 0.5 * subspace.lam * norms + losses
+        dual = (mixture * subspace.offsets).sum(axis=0) - 0.5 * bound / subspace.lam
+        subspace.dual = np.minimum(subspace.dual, dual)
         certificate = self._certificate(primal, dual)
         last = self._result.history[-1]
         self._result.history[-1] = self._clock.record(
@@ -244,16 +244,16 @@ def chosen_stage(stages: Sequence[Stage], settings: Settings) -> Stage:
     return asked[0] if asked else stages[-1]
 
 
-class CuttingPlanesCoordinator(SpanCoordinator):
-    def solver(self, span: Subspace) -> Solver:
-        return CuttingPlanes(span)
+class CuttingPlanesCoordinator(SubspaceCoordinator):
+    def solver(self, subspace: Subspace) -> Solver:
+        return CuttingPlanes(subspace)
 
 
-class LbfgsCoordinator(SpanCoordinator):
-    def solver(self, span: Subspace) -> Solver:
-        return Lbfgs(span)
+class LbfgsCoordinator(SubspaceCoordinator):
+    def solver(self, subspace: Subspace) -> Solver:
+        return Lbfgs(subspace)
 
 
-class NewtonCgCoordinator(SpanCoordinator):
-    def solver(self, span: Subspace) -> Solver:
-        return NewtonCg(span)
+class NewtonCgCoordinator(SubspaceCoordinator):
+    def solver(self, subspace: Subspace) -> Solver:
+        return NewtonCg(subspace)

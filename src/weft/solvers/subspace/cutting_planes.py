@@ -47,10 +47,10 @@ class CuttingPlanes:
     out as long as the gap falls well without it.
     """
 
-    def __init__(self, span: Subspace) -> None:
-        self._span = span
-        self._bounding = Bounding(span)
-        self._reach = np.full(span.width, _FIRST_REACH)
+    def __init__(self, subspace: Subspace) -> None:
+        self._subspace = subspace
+        self._bounding = Bounding(subspace)
+        self._reach = np.full(subspace.width, _FIRST_REACH)
         #: Which cuts came from coordinate ascent.
         self._ascended: Flags = np.zeros(0, bool)
         self._coming = [False]
@@ -62,42 +62,42 @@ class CuttingPlanes:
 
     def step(self) -> None:
         """Complete the newest cuts, solve the small problem, search."""
-        span = self._span
+        subspace = self._subspace
         weights = self._take()
         vertices, ascent = self._useful(weights[1:])
         guesses = np.minimum(1.0, _BEYOND * self._reach)[None, :]
-        samples = span.exchange.holdings.n_samples
-        curvature = span.exchange.mean_square / (span.lam * samples)
-        primal = span.search(
-            weights / span.lam,
+        samples = subspace.exchange.holdings.n_samples
+        curvature = subspace.exchange.mean_square / (subspace.lam * samples)
+        primal = subspace.search(
+            weights / subspace.lam,
             self._steps(),
             guesses if vertices else guesses[:0],
             Mixture(weights[1:], curvature) if ascent else None,
         )
-        span.mixture = weights
+        subspace.mixture = weights
         self._coming = [False] * vertices + [True] * ascent
         best = primal.argmin(axis=0)
-        span.move(best)
+        subspace.move(best)
         self._reach = np.where(best > 0, _STEPS[best], self._reach)
         self._drop()
 
     def _take(self) -> Floats:
         """Complete the cuts under way; returns the weights of the best mixture."""
-        new = self._span.absorb()
-        kinds = np.repeat(self._coming, self._span.groups) if new else np.zeros(0, bool)
+        new = self._subspace.absorb()
+        kinds = np.repeat(self._coming, self._subspace.groups) if new else np.zeros(0, bool)
         self._ascended = np.concatenate([self._ascended, kinds])
         return self._bounding.take(new)
 
     def inherit(self) -> None:
         """Take over α of HyFDCA, which came from coordinate ascent, as a cut."""
         self._take()
-        self._span.inherit()
+        self._subspace.inherit()
         self._coming = [True]
         self._take()
 
     def _useful(self, weights: Floats) -> tuple[bool, bool]:
         """Whether vertices, and whether steps of ascent, have been worth their sums."""
-        self._gaps.append(float(self._span.gaps.max()))
+        self._gaps.append(float(self._subspace.gaps.max()))
         if len(self._gaps) <= _TRIAL or self._gaps[-1] > _SLOW * self._gaps[-_TRIAL // 2]:
             return True, True
         total = weights.sum(axis=0)
@@ -106,16 +106,16 @@ class CuttingPlanes:
 
     def _steps(self) -> Floats:
         """Shares of point and target at which losses are measured: (steps × 2 × problems)."""
-        stretch = 1.0 + _STRETCH[:, None] * np.minimum(self._span.gaps, _LONGEST_STRETCH)
-        here = np.repeat(1.0 - _STEPS[:, None], self._span.width, axis=1)
+        stretch = 1.0 + _STRETCH[:, None] * np.minimum(self._subspace.gaps, _LONGEST_STRETCH)
+        here = np.repeat(1.0 - _STEPS[:, None], self._subspace.width, axis=1)
         return np.stack([here, _STEPS[:, None] * stretch], axis=1)
 
     def _drop(self) -> None:
         """Forget cuts that no problem has used for long."""
         idle = self._bounding.idle
         # Groups of rows go together, as they came.
-        idle = np.repeat(idle.reshape(-1, self._span.groups).min(axis=1), self._span.groups)
+        idle = np.repeat(idle.reshape(-1, self._subspace.groups).min(axis=1), self._subspace.groups)
         if (idle >= _IDLE).sum() >= max(8, len(idle) // 8):
             kept = np.flatnonzero(idle < _IDLE)
             self._ascended = self._ascended[kept]
-            self._span.drop(self._bounding.keep(kept))
+            self._subspace.drop(self._bounding.keep(kept))

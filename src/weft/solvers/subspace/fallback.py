@@ -29,14 +29,14 @@ _SETTING_UP = ("hyfdca.norms", "hyfdca.spread", "hyfdca.gather", "hyfdca.begin")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
-def keep_point(span: Subspace, missing: PartyMissing, model: int) -> bool:
+def keep_point(subspace: Subspace, missing: PartyMissing, model: int) -> bool:
     """Let those who are there form the best point; returns whether all of them did."""
-    exchange = span.exchange
+    exchange = subspace.exchange
     waiting = _present(exchange, missing)
     for _ in range(_ATTEMPTS):
         messages = _messages(exchange, missing, waiting)
         for message in messages.values():
-            message.update({"point": span.point, "model": model})
+            message.update({"point": subspace.point, "model": model})
         replies = exchange.channel.ask("span.keep", messages)
         replies.stop_on_refusal()
         waiting = tuple(replies.missing)
@@ -68,19 +68,23 @@ class Relief:
 
     def __init__(
         self,
-        span: Subspace,
+        subspace: Subspace,
         unit: float,
         result: Result,
         clock: Clock,
         progress: Callable[[Record], None] | None,
     ) -> None:
-        self._span, self._unit = span, unit
+        self._subspace, self._unit = subspace, unit
         self._result, self._clock, self._progress = result, clock, progress
         self._times = 0
 
     def __call__(self, missing: PartyMissing) -> None:
         """Go on from the last mixture of dual vectors; returns when everybody is back."""
-        exchange, result, begun = self._span.exchange, self._result, self._span.exchange.iteration
+        exchange, result, begun = (
+            self._subspace.exchange,
+            self._result,
+            self._subspace.exchange.iteration,
+        )
         # Models that are finished and certified are worth more than one that cannot be.
         if not result.history or result.stages:
             raise missing
@@ -90,7 +94,7 @@ class Relief:
             # A certificate is all that is missing.
             stand_in.wait(exchange.settings.patience)
         if not stand_in.complete:
-            result.lam = self._span.base_lam
+            result.lam = self._subspace.base_lam
             raise Relieved
         back, solver = ", ".join(run.gone), exchange.settings.solver
         result.gone, result.stopped = (), ""
@@ -122,14 +126,14 @@ class Relief:
 
     def _begin(self, missing: PartyMissing, away: set[str]) -> StandIn:
         """Hand over to those who are there; ``away`` gets whoever falls silent now."""
-        exchange = self._span.exchange
+        exchange = self._subspace.exchange
         while True:
             present = [p for p in exchange.holdings.parties if p not in away]
             missing.parties = tuple(p for p in exchange.holdings.parties if p in away)
             if not Contributors(exchange.holdings).of(present):
                 raise missing
             self._times += 1
-            stand_in = StandIn(self._span, missing, self._times, self._result.notes)
+            stand_in = StandIn(self._subspace, missing, self._times, self._result.notes)
             # The first of its holders speaks for a cohort: without it, everybody begins anew.
             silent = stand_in.hand(present)
             if not silent:
@@ -139,7 +143,7 @@ class Relief:
 
     def _still_silent(self, parties: Collection[str]) -> set[str]:
         """Who of them does not answer for longer than the run may wait."""
-        exchange, silent = self._span.exchange, set(parties)
+        exchange, silent = self._subspace.exchange, set(parties)
         channel, began, pause = exchange.channel, exchange.channel.elapsed, _FIRST_PAUSE
         while True:
             silent -= set(channel.ask("span.here", {p: {} for p in sorted(silent)}).answered)
@@ -165,16 +169,16 @@ class StandIn:
     """
 
     def __init__(
-        self, span: Subspace, missing: PartyMissing, number: int, notes: list[str]
+        self, subspace: Subspace, missing: PartyMissing, number: int, notes: list[str]
     ) -> None:
-        exchange, self._span, self._missing = span.exchange, span, missing
+        exchange, self._subspace, self._missing = subspace.exchange, subspace, missing
         self._number = number
         holdings, classes = exchange.holdings, exchange.problems.classes
         company = Contributors(holdings).of(_present(exchange, missing))
         settings = msgspec.structs.replace(
             exchange.settings,
             solver="hyfdca",
-            lam=span.base_lam,
+            lam=subspace.base_lam,
             path=(),
             folds=0,
             local="safe",
@@ -186,9 +190,9 @@ class StandIn:
         run.gone = missing.parties
         run.iteration = exchange.iteration
         run.seen = dict.fromkeys(holdings.parties, run.iteration)
-        run.best_dual = float(span.dual[:classes].sum())
-        w = span.padded(span.mixture) / span.lam
-        run.norm_estimate = float(span.inner(w, w)[:classes].sum())
+        run.best_dual = float(subspace.dual[:classes].sum())
+        w = subspace.padded(subspace.mixture) / subspace.lam
+        run.norm_estimate = float(subspace.inner(w, w)[:classes].sum())
         self.complete = False
         self._waiting = set(missing.parties)
         self._axes = {"rows": holdings.rows, "columns": holdings.columns}
@@ -200,13 +204,13 @@ class StandIn:
 
         Returns who did not answer.
         """
-        run, span, exchange = self.run, self._span, self._span.exchange
+        run, subspace, exchange = self.run, self._subspace, self._subspace.exchange
         messages: dict[str, Message] = run.adder.open(parties)
         speak = {field: self._speakers(field, parties) for field in self._spoken}
         for party, message in messages.items():
             message.update({"iteration": run.iteration, "number": self._number})
-            message.update({"lam": span.base_lam, "weights": span.mixture[1:]})
-            message["point"] = span.mixture / span.lam
+            message.update({"lam": subspace.base_lam, "weights": subspace.mixture[1:]})
+            message["point"] = subspace.mixture / subspace.lam
             for field, flags in speak.items():
                 message[field] = flags[party]
             if exchange.fold is not None:

@@ -34,9 +34,9 @@ _MOST_VECTORS = 160
 class Lbfgs:
     """One iteration after the other, all problems side by side."""
 
-    def __init__(self, span: Subspace) -> None:
-        self._span = span
-        self._bounding = Bounding(span)
+    def __init__(self, subspace: Subspace) -> None:
+        self._subspace = subspace
+        self._bounding = Bounding(subspace)
         #: Steps, and the vectors whose difference is the change of the gradient but for λ·step.
         self._pairs: list[tuple[Floats, Floats]] = []
         self._before: tuple[Floats, Floats] | None = None
@@ -47,83 +47,87 @@ class Lbfgs:
 
     def step(self) -> None:
         """Complete the gradient at the point, find a direction, search along it."""
-        span = self._span
-        mixture = self._bounding.take(span.absorb())
-        newest = span.unit(span.count - 1)
+        subspace = self._subspace
+        mixture = self._bounding.take(subspace.absorb())
+        newest = subspace.unit(subspace.count - 1)
         self._remember(newest)
-        gradient = span.lam * span.point - newest
-        direction = worthwhile(span, gradient, self._direction(gradient))
-        primal = search_along(span, direction)
-        span.mixture = mixture
-        taken = take_step(span, primal)
-        strained = len(self._pairs) >= _LEAST_PAIRS and span.strained
-        if strained or span.count >= _MOST_VECTORS:
+        gradient = subspace.lam * subspace.point - newest
+        direction = worthwhile(subspace, gradient, self._direction(gradient))
+        primal = search_along(subspace, direction)
+        subspace.mixture = mixture
+        taken = take_step(subspace, primal)
+        strained = len(self._pairs) >= _LEAST_PAIRS and subspace.strained
+        if strained or subspace.count >= _MOST_VECTORS:
             self._restart()
         elif not taken:
-            span.gather()
+            subspace.gather()
 
     def inherit(self) -> None:
         """Take over α of HyFDCA, and search the way to w of the best mixture with it."""
-        inherit_and_search(self._span, self._bounding)
+        inherit_and_search(self._subspace, self._bounding)
 
     def _remember(self, newest: Floats) -> None:
         """The last step, and how the gradient's part from the losses changed."""
-        span = self._span
+        subspace = self._subspace
         if self._before is not None:
-            point, vector = (span.padded(part) for part in self._before)
-            self._pairs.append((span.point - point, vector - newest))
+            point, vector = (subspace.padded(part) for part in self._before)
+            self._pairs.append((subspace.point - point, vector - newest))
             del self._pairs[:-_MEMORY]
-        self._before = (span.point, newest)
+        self._before = (subspace.point, newest)
 
     def _direction(self, gradient: Floats) -> Floats:
         """−H∇P by the two-loop recursion (Nocedal), per problem."""
-        span = self._span
+        subspace = self._subspace
         q, stack = gradient, []
         for step, change in reversed(self._pairs):
-            s = span.padded(step)
-            y = span.padded(change) + span.lam * s
-            curved = span.inner(s, y)
+            s = subspace.padded(step)
+            y = subspace.padded(change) + subspace.lam * s
+            curved = subspace.inner(s, y)
             # λ > 0 makes sᵀy positive unless the problem did not move at all.
             rho = np.where(curved > 0, 1.0 / np.where(curved > 0, curved, 1.0), 0.0)
-            a = rho * span.inner(s, q)
+            a = rho * subspace.inner(s, q)
             q = q - a * y
             stack.append((s, y, rho, a))
         if stack:
             s, y, rho, _ = stack[0]
-            longest = span.inner(y, y)
-            q = q * np.where(rho > 0, span.inner(s, y) / np.where(longest > 0, longest, 1.0), 1.0)
+            longest = subspace.inner(y, y)
+            q = q * np.where(
+                rho > 0, subspace.inner(s, y) / np.where(longest > 0, longest, 1.0), 1.0
+            )
         else:
             # No Hessian is larger than λ + L · mean ‖x‖², L the smoothness of the loss.
-            steepest = span.exchange.settings.make_loss().smoothness * span.exchange.mean_square
-            q = q / (span.lam + steepest)
+            steepest = (
+                subspace.exchange.settings.make_loss().smoothness * subspace.exchange.mean_square
+            )
+            q = q / (subspace.lam + steepest)
         for s, y, rho, a in reversed(stack):
-            q = q + (a - rho * span.inner(y, q)) * s
+            q = q + (a - rho * subspace.inner(y, q)) * s
         return -q
 
     def _restart(self) -> None:
         """Go on from the point as it is measured, with the newest dual vectors only."""
         self._pairs.clear()
         self._before = None
-        self._span.refresh(self._bounding.keep_newest(_MOST_VECTORS // 4))
+        self._subspace.refresh(self._bounding.keep_newest(_MOST_VECTORS // 4))
 
 
-def worthwhile(span: Subspace, gradient: Floats, direction: Floats) -> Floats:
+def worthwhile(subspace: Subspace, gradient: Floats, direction: Floats) -> Floats:
     """The direction, but zero for problems that it promises nothing but rounding.
 
     Differences of points and gradients are noise there, and what is made of them has any length.
     """
-    known = np.where(np.isfinite(span.primal), np.abs(span.primal), 0.0)
-    return np.where(-span.inner(gradient, direction) > _ROUNDING * known, direction, 0.0)
+    known = np.where(np.isfinite(subspace.primal), np.abs(subspace.primal), 0.0)
+    return np.where(-subspace.inner(gradient, direction) > _ROUNDING * known, direction, 0.0)
 
 
-def search_along(span: Subspace, direction: Floats) -> Floats:
+def search_along(subspace: Subspace, direction: Floats) -> Floats:
     """P at all steps along a direction; the dual vector at the full one is then under way."""
     shares = np.stack([1.0 - STEPS, STEPS], axis=1)
-    steps = np.repeat(shares[:, :, None], span.width, axis=2)
-    return span.search(span.point + direction, steps, np.ones((1, span.width)))
+    steps = np.repeat(shares[:, :, None], subspace.width, axis=2)
+    return subspace.search(subspace.point + direction, steps, np.ones((1, subspace.width)))
 
 
-def take_step(span: Subspace, primal: Floats) -> bool:
+def take_step(subspace: Subspace, primal: Floats) -> bool:
     """Take the full step where it is good enough for all problems, else each its best one.
 
     Returns whether the full step was taken: its dual vector is under way then.
@@ -133,18 +137,18 @@ def take_step(span: Subspace, primal: Floats) -> bool:
     noise = _ROUNDING * np.abs(primal[0])
     fine = primal[0] - primal[_FULL] >= _ENOUGH * gain - noise
     if fine.all():
-        span.move(np.full(span.width, _FULL))
+        subspace.move(np.full(subspace.width, _FULL))
         return True
-    span.move(best)
+    subspace.move(best)
     return False
 
 
-def inherit_and_search(span: Subspace, bounding: Bounding) -> None:
+def inherit_and_search(subspace: Subspace, bounding: Bounding) -> None:
     """Take α of HyFDCA among the dual vectors; the one at the best point is then under way."""
-    bounding.take(span.absorb())
-    span.inherit()
-    mixture = bounding.take(span.absorb())
-    primal = search_along(span, mixture / span.lam - span.point)
-    span.mixture = mixture
-    if not take_step(span, primal):
-        span.gather()
+    bounding.take(subspace.absorb())
+    subspace.inherit()
+    mixture = bounding.take(subspace.absorb())
+    primal = search_along(subspace, mixture / subspace.lam - subspace.point)
+    subspace.mixture = mixture
+    if not take_step(subspace, primal):
+        subspace.gather()

@@ -23,41 +23,41 @@ class Bounding:
     well as the best of them, and no round trip is spent on it.
     """
 
-    def __init__(self, span: Subspace) -> None:
-        self._span = span
-        self.masters = [Master(span.groups) for _ in range(span.width)]
-        #: Which vector of the span each cut is.
+    def __init__(self, subspace: Subspace) -> None:
+        self._subspace = subspace
+        self.masters = [Master(subspace.groups) for _ in range(subspace.width)]
+        #: Which vector of the subspace each cut is.
         self.vectors: Ints = np.zeros(0, np.int64)
 
     def take(self, new: int) -> Floats:
         """Add the newest vectors and solve; returns the weights (vectors × problems)."""
-        span = self._span
-        held = span.count - new
-        fresh = np.arange(held, span.count)
+        subspace = self._subspace
+        held = subspace.count - new
+        fresh = np.arange(held, subspace.count)
         for p, master in enumerate(self.masters):
             if new:
                 master.add(
-                    span.gram[np.ix_(fresh, self.vectors)][:, :, p],
-                    span.gram[held:, held:, p],
-                    span.offsets[held:, p],
-                    np.arange(new) % span.groups,
+                    subspace.gram[np.ix_(fresh, self.vectors)][:, :, p],
+                    subspace.gram[held:, held:, p],
+                    subspace.offsets[held:, p],
+                    np.arange(new) % subspace.groups,
                 )
         self.vectors = np.concatenate([self.vectors, fresh])
         return self.solve()
 
     def solve(self) -> Floats:
-        """Weights of the best mixture; bounds of the span are raised."""
-        span = self._span
-        weights = np.zeros((span.count, span.width))
-        primal, lam = span.primal, span.lam
+        """Weights of the best mixture; bounds of the subspace are raised."""
+        subspace = self._subspace
+        weights = np.zeros((subspace.count, subspace.width))
+        primal, lam = subspace.primal, subspace.lam
         for p, master in enumerate(self.masters):
-            left = primal[p] - span.dual[p]
+            left = primal[p] - subspace.dual[p]
             tolerance = _SHARE * left if np.isfinite(left) else 1e-6
             floor = 1e-13 * (abs(primal[p]) if np.isfinite(primal[p]) else 1.0)
             solution = master.solve(scale=1.0 / lam[p], tolerance=max(tolerance, floor))
             # The value is as good as the inner products that it was found with.
-            doubt = span.doubt[p] * solution.mu.sum() ** 2 / lam[p]
-            span.dual[p] = max(span.dual[p], solution.value - doubt)
+            doubt = subspace.doubt[p] * solution.mu.sum() ** 2 / lam[p]
+            subspace.dual[p] = max(subspace.dual[p], solution.value - doubt)
             weights[self.vectors, p] = solution.mu
         return weights
 

@@ -32,10 +32,10 @@ _KEPT = 40
 class NewtonCg:
     """One Newton step after the other, all problems side by side."""
 
-    def __init__(self, span: Subspace) -> None:
-        self._span = span
-        self._bounding = Bounding(span)
-        self._radius = np.full(span.width, np.inf)
+    def __init__(self, subspace: Subspace) -> None:
+        self._subspace = subspace
+        self._bounding = Bounding(subspace)
+        self._radius = np.full(subspace.width, np.inf)
 
     def turn(self) -> None:
         """All vectors bound P* at another λ too."""
@@ -43,79 +43,79 @@ class NewtonCg:
 
     def step(self) -> None:
         """Complete the gradient at the point, find a direction by products, search along it."""
-        span = self._span
-        mixture = self._bounding.take(span.absorb())
-        gradient = span.lam * span.point - span.unit(span.count - 1)
+        subspace = self._subspace
+        mixture = self._bounding.take(subspace.absorb())
+        gradient = subspace.lam * subspace.point - subspace.unit(subspace.count - 1)
         direction = self._direction(gradient)
-        direction = worthwhile(span, span.padded(gradient), direction)
-        primal = search_along(span, direction)
-        span.mixture = span.padded(mixture)
-        length = np.sqrt(np.maximum(span.inner(direction, direction), 0.0))
+        direction = worthwhile(subspace, subspace.padded(gradient), direction)
+        primal = search_along(subspace, direction)
+        subspace.mixture = subspace.padded(mixture)
+        length = np.sqrt(np.maximum(subspace.inner(direction, direction), 0.0))
         best = STEPS[primal.argmin(axis=0)]
-        taken = take_step(span, primal)
+        taken = take_step(subspace, primal)
         # As far as the losses went on falling, and twice that.
         self._radius = np.maximum(2.0 * best, 1e-3) * length
         self._radius[length == 0.0] = np.inf
         # Vectors from the Hessian serve one direction only.
         kept = self._bounding.keep_newest(_KEPT)
-        if span.strained:
-            span.refresh(kept)
+        if subspace.strained:
+            subspace.refresh(kept)
             return
         if not taken:
-            span.gather()
-        span.drop(kept)
+            subspace.gather()
+        subspace.drop(kept)
 
     def inherit(self) -> None:
         """Take over α of HyFDCA, and search the way to w of the best mixture with it."""
-        inherit_and_search(self._span, self._bounding)
+        inherit_and_search(self._subspace, self._bounding)
 
     def _direction(self, gradient: Floats) -> Floats:
         """Steihaug's conjugate gradients on ∇²P d = −∇P, until the residual is small."""
-        span = self._span
+        subspace = self._subspace
         direction = np.zeros_like(gradient)
         residual = -gradient
         way = residual
-        first = square = span.inner(residual, residual)
+        first = square = subspace.inner(residual, residual)
         # Problems that are as good as solved do not keep the others waiting.
-        target = span.exchange.settings.gap or 0.0
-        going = (square > 0.0) & (span.gaps > 0.1 * target)
+        target = subspace.exchange.settings.gap or 0.0
+        going = (square > 0.0) & (subspace.gaps > 0.1 * target)
         wanted = first * np.minimum(0.01, first / np.maximum(self._reference(), 1e-300))
         for _ in range(MOST_PRODUCTS):
             if not going.any():
                 break
             scale = self._scale(way)
-            span.bend(way * scale)
-            span.absorb()
-            direction, residual, way = (span.padded(x) for x in (direction, residual, way))
-            product = span.unit(span.count - 1) / scale + span.lam * way
-            curved = span.inner(way, product)
+            subspace.bend(way * scale)
+            subspace.absorb()
+            direction, residual, way = (subspace.padded(x) for x in (direction, residual, way))
+            product = subspace.unit(subspace.count - 1) / scale + subspace.lam * way
+            curved = subspace.inner(way, product)
             alpha = np.where(going & (curved > 0), square / np.where(curved > 0, curved, 1.0), 0.0)
             alpha, hit = self._within(direction, way, alpha)
             direction = direction + alpha * way
             residual = residual - alpha * product
-            before, square = square, span.inner(residual, residual)
+            before, square = square, subspace.inner(residual, residual)
             going &= (square > wanted) & ~hit & (alpha > 0)
             way = residual + square / np.where(before > 0, before, 1.0) * way
         return direction
 
     def _reference(self) -> Floats:
         """‖∇P‖² where the relative gap is about one: P · 2λ."""
-        return 2.0 * self._span.lam * np.maximum(self._span.primal, 0.0)
+        return 2.0 * self._subspace.lam * np.maximum(self._subspace.primal, 0.0)
 
     def _scale(self, way: Floats) -> Floats:
         """A factor that keeps l''·z of the direction within what can be summed."""
-        span, bounds = self._span, self._span.exchange.bounds
-        length = np.sqrt(np.maximum(span.inner(way, way), 0.0))
-        loss = span.exchange.settings.make_loss()
+        subspace, bounds = self._subspace, self._subspace.exchange.bounds
+        length = np.sqrt(np.maximum(subspace.inner(way, way), 0.0))
+        loss = subspace.exchange.settings.make_loss()
         # |l''·z| ≤ smoothness ‖x‖ ‖way‖, and ‖x‖ is at most what bounds.v allows for.
         longest = loss.smoothness * bounds.v / (bounds.alpha / 2)
         return 0.5 * bounds.alpha / (longest * np.where(length > 0, length, 1.0))
 
     def _within(self, direction: Floats, way: Floats, alpha: Floats) -> tuple[Floats, Flags]:
         """Stop at the edge of the trust region."""
-        span = self._span
-        a, b = span.inner(way, way), span.inner(direction, way)
-        c = span.inner(direction, direction)
+        subspace = self._subspace
+        a, b = subspace.inner(way, way), subspace.inner(direction, way)
+        c = subspace.inner(direction, direction)
         hit = c + alpha * (2 * b + alpha * a) > self._radius**2
         if not hit.any():
             return alpha, hit

@@ -45,7 +45,7 @@ Floats = NDArray[np.float64]
 Handler = Callable[[Message], Message]
 
 
-class SpanParty:
+class SubspaceParty:
     """A party of every solver that works with the span of dual vectors."""
 
     def __init__(self, party_context: PartyContext, settings: Settings) -> None:
