@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.solvers.subspace.messages import Ascent, Fold
 from weft.solvers.subspace.party_vectors import padded
-from weft.solvers.subspace.phase_request import Mixture
-from weft.solvers.subspace.round_trips import FINEST, FIXED_POINT, Exchange
+from weft.solvers.subspace.round_trips import Exchange
+from weft.solvers.subspace.rounding_limits import FINEST, FIXED_POINT
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,7 +54,7 @@ class Subspace:
         self._stay: Floats = np.stack([np.ones(width), np.zeros(width)])
         #: Shares of point and target in the step that the parties have not been told of.
         self._moved: Floats = self._stay
-        #: Weights of dual vectors that every party knows, for whoever has to go on from there.
+        #: Weights of dual vectors that every party knows, from which a fallback goes on.
         self.mixture: Floats = np.zeros((1, width))
         self._target: Floats = self.point
         self._coming: tuple[Floats, Floats | None] | None = None
@@ -138,7 +139,7 @@ class Subspace:
         return new
 
     def search(
-        self, target: Floats, steps: Floats, guesses: Floats, mixture: Mixture | None = None
+        self, target: Floats, steps: Floats, guesses: Floats, ascent: Ascent | None = None
     ) -> Floats:
         """P at mixtures of the point and the target: (steps × problems).
 
@@ -150,8 +151,8 @@ class Subspace:
         if not exchange.stored:
             exchange.point(target)
         asked = thinned(steps, exchange.most_steps)
-        found, offsets, cross = exchange.search(target, self._moved, steps[asked], guesses, mixture)
-        # A step that nobody was asked about is never the best one.
+        found, offsets, cross = exchange.search(target, self._moved, steps[asked], guesses, ascent)
+        # A step that was not asked about is never the best one.
         risks = np.full((len(steps), self.width), np.inf)
         risks[asked] = found
         self._moved = self._stay
@@ -192,11 +193,11 @@ class Subspace:
         self._coming = (offsets, cross)
 
     def inherit(self) -> None:
-        """Ask for what HyFDCA has reached while somebody was away, as one more dual vector."""
-        exchange, heir = self.exchange, self.exchange.heir
-        assert heir is not None
-        exchange.heir = None
-        self._coming = exchange.inherit(self.count, self._moved, heir)
+        """Ask for α that HyFDCA has reached while a party was away, as one more dual vector."""
+        exchange, reached = self.exchange, self.exchange.fallback_result
+        assert reached is not None
+        exchange.fallback_result = None
+        self._coming = exchange.inherit(self.count, self._moved, reached)
         self._moved = self._stay
 
     @property
@@ -246,7 +247,7 @@ class Subspace:
             fold[kept] = 0.0
         mixture = self.padded(self.mixture)
         assert self.exchange.fold is None
-        self.exchange.fold = (fold, kept)
+        self.exchange.fold = Fold(coefficients=fold, keep=kept)
         row = np.einsum("jp,jkp->kp", fold, self.gram)
         corner = np.einsum("kp,kp->p", fold, row)
         gram = np.empty((len(kept) + 1, len(kept) + 1, self.width))

@@ -21,7 +21,7 @@ from weft.solvers.stopping import Clock, why_stop
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.coefficients import Subspace, gaps_of
 from weft.solvers.subspace.cutting_planes import CuttingPlanes
-from weft.solvers.subspace.fallback import Relief, Relieved, keep_point
+from weft.solvers.subspace.fallback import Fallback, FallbackEnded, keep_point
 from weft.solvers.subspace.lbfgs import Lbfgs
 from weft.solvers.subspace.newton_cg import NewtonCg
 from weft.solvers.subspace.phase_request import PartyMissing
@@ -80,7 +80,7 @@ class SubspaceCoordinator(Coordinator):
             subspace = Subspace(exchange, lam, warm=warm)
             solver = self.solver(subspace)
             if settings.hands_over:
-                exchange.relief = Relief(subspace, unit, result, clock, progress)
+                exchange.fallback = Fallback(subspace, unit, result, clock, progress)
             for number, lam in enumerate(settings.lambdas):
                 subspace.turn_to(lam)
                 solver.turn()
@@ -93,7 +93,7 @@ class SubspaceCoordinator(Coordinator):
                         f"{result.stopped}: λ = {', '.join(f'{x:g}' for x in left)} not trained"
                     )
                     break
-        except Relieved:
+        except FallbackEnded:
             return result
         except PartyMissing as missing:
             if subspace is None or not result.history:
@@ -178,7 +178,7 @@ class _Model:
         """One iteration; returns why to stop, if there is a reason besides the gap, and whether
         that is a limit of the whole run, not of one λ."""
         exchange = self._subspace.exchange
-        if exchange.heir is not None:
+        if exchange.fallback_result is not None:
             self._solver.inherit()
         exchange.iteration += 1
         before = exchange.held

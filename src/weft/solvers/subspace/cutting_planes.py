@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.solvers.subspace.coefficients import Subspace
 from weft.solvers.subspace.lower_bounds import Bounding
-from weft.solvers.subspace.phase_request import Mixture
+from weft.solvers.subspace.messages import Ascent
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -72,7 +72,7 @@ class CuttingPlanes:
             weights / subspace.lam,
             self._steps(),
             guesses if vertices else guesses[:0],
-            Mixture(weights[1:], curvature) if ascent else None,
+            Ascent(weights=weights[1:], curvature=curvature) if ascent else None,
         )
         subspace.mixture = weights
         self._coming = [False] * vertices + [True] * ascent

@@ -1,4 +1,4 @@
-"""What the coordinator of a fast solver does when a party stays away, and when it is back."""
+"""The coordinator of a fast solver while a party is away: HyFDCA goes on until it is back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.protocol import Among, Channel, Message, Replies, Request
+from weft.matching.cohorts import Axis
+from weft.matching.holding_map import HoldingMap
+from weft.protocol import Nothing
 from weft.solvers.base import Record, Result
 from weft.solvers.contributors import Contributors
 from weft.solvers.hyfdca import HyfdcaCoordinator
@@ -17,15 +19,23 @@ from weft.solvers.hyfdca.iteration import Iteration
 from weft.solvers.hyfdca.run_state import Run
 from weft.solvers.stopping import Clock
 from weft.solvers.subspace.coefficients import Subspace
-from weft.solvers.subspace.phase_request import Heir, PartyMissing
+from weft.solvers.subspace.messages import (
+    FALL_BACK,
+    HERE,
+    KEEP,
+    Dropped,
+    FallbackRequest,
+    KeepRequest,
+)
+from weft.solvers.subspace.phase_request import FallbackResult, PartyMissing
+from weft.solvers.subspace.return_watch import FellSilent, ReturnWatch
 from weft.solvers.subspace.round_trips import Exchange
 
 Flags = NDArray[np.bool_]
 
 #: How often a party is asked to keep the model when a run stops.
 _ATTEMPTS = 3
-_SETTING_UP = ("hyfdca.norms", "hyfdca.spread", "hyfdca.gather", "hyfdca.begin")
-#: Seconds between two iterations in which nobody answers: at first, and at most.
+#: Seconds between two iterations in which no party answers: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
@@ -34,10 +44,19 @@ def keep_point(subspace: Subspace, missing: PartyMissing, model: int) -> bool:
     exchange = subspace.exchange
     waiting = _present(exchange, missing)
     for _ in range(_ATTEMPTS):
-        messages = _messages(exchange, missing, waiting)
-        for message in messages.values():
-            message.update({"point": subspace.point, "model": model})
-        replies = exchange.channel.ask("span.keep", messages)
+        round_ = exchange.adder.advance()
+        messages = {
+            party: KeepRequest(
+                round=round_,
+                iteration=exchange.iteration,
+                point=subspace.point,
+                model=model,
+                # Some have yet to drop vectors, others have done so.
+                fold=None if party in missing.folded else exchange.fold,
+            )
+            for party in waiting
+        }
+        replies = exchange.channel.ask(KEEP, messages)
         replies.stop_on_refusal()
         waiting = tuple(replies.missing)
         if not waiting:
@@ -45,19 +64,11 @@ def keep_point(subspace: Subspace, missing: PartyMissing, model: int) -> bool:
     return False
 
 
-class _FellSilent(Exception):
-    """Somebody did not answer while HyFDCA was set up, which takes all who begin it."""
-
-    def __init__(self, parties: set[str]) -> None:
-        super().__init__()
-        self.parties = parties
-
-
-class Relieved(Exception):
+class FallbackEnded(Exception):
     """HyFDCA went on in the place of the solver, and has come to the end of the run."""
 
 
-class Relief:
+class Fallback:
     """HyFDCA among those who are there, until all are back or the run is over.
 
     Parameters
@@ -79,53 +90,50 @@ class Relief:
         self._times = 0
 
     def __call__(self, missing: PartyMissing) -> None:
-        """Go on from the last mixture of dual vectors; returns when everybody is back."""
-        exchange, result, begun = (
-            self._subspace.exchange,
-            self._result,
-            self._subspace.exchange.iteration,
-        )
+        """Go on from the last mixture of dual vectors; returns when all parties are back."""
+        exchange, result = self._subspace.exchange, self._result
+        begun = exchange.iteration
         # Models that are finished and certified are worth more than one that cannot be.
         if not result.history or result.stages:
             raise missing
-        stand_in = self._go_on(missing)
-        run = stand_in.run
-        if not stand_in.complete and seems_done(run, result.history[-1]):
+        fallback = self._go_on(missing)
+        run = fallback.run
+        if not fallback.complete and seems_done(run, result.history[-1]):
             # A certificate is all that is missing.
-            stand_in.wait(exchange.settings.patience)
-        if not stand_in.complete:
+            fallback.wait(exchange.settings.patience)
+        if not fallback.complete:
             result.lam = self._subspace.base_lam
-            raise Relieved
+            raise FallbackEnded
         back, solver = ", ".join(run.gone), exchange.settings.solver
         result.gone, result.stopped = (), ""
         result.notes.append(f"iteration {run.iteration}: {back} is back; going on with {solver}")
         exchange.iteration = run.iteration + 1
         exchange.held += run.held
         if not exchange.settings.folds and run.iteration > begun:
-            exchange.heir = Heir(self._times, run.v, dict(run.ack))
+            exchange.fallback_result = FallbackResult(self._times, run.v, dict(run.ack))
 
-    def _go_on(self, missing: PartyMissing) -> StandIn:
-        """HyFDCA to its end; from the beginning, where somebody falls silent too early."""
+    def _go_on(self, missing: PartyMissing) -> FallbackRun:
+        """HyFDCA to its end; from the beginning, where a party falls silent too early."""
         away, result = set(missing.parties), self._result
         while True:
-            stand_in = self._begin(missing, away)
-            result.gone = stand_in.run.gone
+            fallback = self._begin(missing, away)
+            result.gone = fallback.run.gone
             try:
                 HyfdcaCoordinator().go_on(
-                    stand_in.run,
+                    fallback.run,
                     self._unit,
                     result,
                     self._clock,
                     self._progress,
-                    stand_in.recalled,
+                    fallback.recalled,
                 )
-            except _FellSilent as fallen:
+            except FellSilent as fallen:
                 away |= self._still_silent(fallen.parties)
             else:
-                return stand_in
+                return fallback
 
-    def _begin(self, missing: PartyMissing, away: set[str]) -> StandIn:
-        """Hand over to those who are there; ``away`` gets whoever falls silent now."""
+    def _begin(self, missing: PartyMissing, away: set[str]) -> FallbackRun:
+        """Begin with those who are there; ``away`` gets those that fall silent now."""
         exchange = self._subspace.exchange
         while True:
             present = [p for p in exchange.holdings.parties if p not in away]
@@ -133,12 +141,12 @@ class Relief:
             if not Contributors(exchange.holdings).of(present):
                 raise missing
             self._times += 1
-            stand_in = StandIn(self._subspace, missing, self._times, self._result.notes)
-            # The first of its holders speaks for a cohort: without it, everybody begins anew.
-            silent = stand_in.hand(present)
+            fallback = FallbackRun(self._subspace, missing, self._times, self._result.notes)
+            # The first of its holders speaks for a cohort: without it, everyone begins anew.
+            silent = fallback.begin(present)
             if not silent:
                 self._note(f"{missing}; going on with HyFDCA without it, uncertified")
-                return stand_in
+                return fallback
             away |= self._still_silent(silent)
 
     def _still_silent(self, parties: Collection[str]) -> set[str]:
@@ -146,7 +154,7 @@ class Relief:
         exchange, silent = self._subspace.exchange, set(parties)
         channel, began, pause = exchange.channel, exchange.channel.elapsed, _FIRST_PAUSE
         while True:
-            silent -= set(channel.ask("span.here", {p: {} for p in sorted(silent)}).answered)
+            silent -= set(channel.ask(HERE, {p: Nothing() for p in sorted(silent)}).answered)
             if not silent or channel.elapsed - began + pause > exchange.settings.patience:
                 for party in sorted(silent):
                     self._note(f"iteration {exchange.iteration}: {party} fell silent too")
@@ -159,13 +167,13 @@ class Relief:
             self._result.notes.append(note)
 
 
-class StandIn:
+class FallbackRun:
     """One run of HyFDCA in the place of a fast solver.
 
     Attributes
     ----------
     complete
-        Whether everybody is back, and stands at the same α.
+        Whether all parties are back, and stand at the same α.
     """
 
     def __init__(
@@ -184,7 +192,7 @@ class StandIn:
             local="safe",
             participation={"trace": [company]},
         )
-        self._watch = Watch(exchange.channel, company, missing.parties)
+        self._watch = ReturnWatch(exchange.channel, company, missing.parties)
         run = self.run = Run(self._watch, holdings, settings, exchange.adder, classes)
         run.notes = notes
         run.gone = missing.parties
@@ -195,59 +203,52 @@ class StandIn:
         run.norm_estimate = float(subspace.inner(w, w)[:classes].sum())
         self.complete = False
         self._waiting = set(missing.parties)
-        self._axes = {"rows": holdings.rows, "columns": holdings.columns}
-        #: Cohorts whose totals somebody has put in.
-        self._spoken: dict[str, set[int]] = {field: set() for field in self._axes}
+        # Only holders with the labels know z.
+        self._rows = _FirstHolders(holdings, holdings.rows, labelled=True)
+        self._columns = _FirstHolders(holdings, holdings.columns, labelled=False)
 
-    def hand(self, parties: Sequence[str]) -> set[str]:
+    def begin(self, parties: Sequence[str]) -> set[str]:
         """Let parties take over α; one holder of every cohort puts in its totals.
 
         Returns who did not answer.
         """
         run, subspace, exchange = self.run, self._subspace, self._subspace.exchange
-        messages: dict[str, Message] = run.adder.open(parties)
-        speak = {field: self._speakers(field, parties) for field in self._spoken}
-        for party, message in messages.items():
-            message.update({"iteration": run.iteration, "number": self._number})
-            message.update({"lam": subspace.base_lam, "weights": subspace.mixture[1:]})
-            message["point"] = subspace.mixture / subspace.lam
-            for field, flags in speak.items():
-                message[field] = flags[party]
-            if exchange.fold is not None:
-                message["keep"] = exchange.fold[1]
-                message["serial"] = exchange.folds_at(party, self._missing.phase)
+        round_ = run.adder.advance()
+        rows, columns = self._rows.of(parties), self._columns.of(parties)
+        point = subspace.mixture / subspace.lam
+        messages = {
+            party: FallbackRequest(
+                round=round_,
+                iteration=run.iteration,
+                number=self._number,
+                lam=subspace.base_lam,
+                weights=subspace.mixture[1:],
+                point=point,
+                rows=rows[party],
+                columns=columns[party],
+                dropped=self._dropped(exchange, party),
+            )
+            for party in parties
+        }
         run.v.invite(messages)
         run.z.invite(messages)
-        replies = run.channel.ask("span.hand", messages)
+        replies = run.channel.ask(FALL_BACK, messages)
         replies.stop_on_refusal()
         run.v.add(replies.answered, run.iteration)
         run.z.add(replies.answered, run.iteration)
-        for field, flags in speak.items():
-            for party in replies.answered:
-                mine = self._axes[field].cohorts[run.holdings.index[party]]
-                self._spoken[field].update(mine[flags[party]].tolist())
+        for party in replies.answered:
+            self._rows.count(party, rows[party])
+            self._columns.count(party, columns[party])
         return set(replies.missing)
 
-    def _speakers(self, field: str, parties: Sequence[str]) -> dict[str, Flags]:
-        """Per party, which of its cohorts it speaks for: nobody does yet, and it is the first."""
-        holdings, axis, spoken = self.run.holdings, self._axes[field], self._spoken[field]
-        # Only holders with the labels know z.
-        holders = axis.marked if field == "rows" else axis.holders
-        here = {holdings.index[party] for party in parties}
-        first: dict[int, int] = {}
-        for cohort in range(len(axis.sizes)):
-            able = [holder for holder in holders[cohort].tolist() if holder in here]
-            if able and cohort not in spoken:
-                first[cohort] = able[0]
-        flags = {}
-        for party in parties:
-            number = holdings.index[party]
-            mine = axis.cohorts[number].tolist()
-            flags[party] = np.array([first.get(cohort) == number for cohort in mine], bool)
-        return flags
+    def _dropped(self, exchange: Exchange, party: str) -> Dropped | None:
+        if exchange.fold is None:
+            return None
+        serial = exchange.folds_at(party, self._missing.phase)
+        return Dropped(serial=serial, keep=exchange.fold.keep)
 
     def recalled(self) -> bool:
-        """Whether everybody is back; who was away takes α of the others first."""
+        """Whether all parties are back; those that were away take α of the others first."""
         run = self.run
         if run.silent_iterations:
             run.channel.pause(min(_FIRST_PAUSE * 2**run.silent_iterations, _LONGEST_PAUSE))
@@ -256,7 +257,7 @@ class StandIn:
         return self.complete
 
     def wait(self, seconds: float) -> None:
-        """Do nothing but look whether everybody is back."""
+        """Do nothing but look whether all parties are back."""
         channel, began, pause = self._watch, self._watch.elapsed, _FIRST_PAUSE
         channel.ask_again()
         while not self.complete and channel.elapsed - began + pause <= seconds:
@@ -267,58 +268,49 @@ class StandIn:
             channel.ask_again()
 
     def _take_in(self) -> None:
-        """If all are there, let those who were away take over and catch up."""
+        """If all are there, let those that were away take over and catch up."""
         run = self.run
         if self._watch.back.issuperset(self._watch.away):
             if self._waiting:
-                self._waiting = self.hand([p for p in run.holdings.parties if p in self._waiting])
+                self._waiting = self.begin([p for p in run.holdings.parties if p in self._waiting])
             if not self._waiting:
                 self.complete = Iteration(run).catch_up()
 
 
-class Watch(Among):
-    """A channel to those who are there; on the way it looks whether the others are back.
+class _FirstHolders:
+    """Who puts in the totals of cohorts along one axis: the first holder that is there.
 
-    The question rides with another, and costs no round trip.
+    Parameters
+    ----------
+    labelled
+        Whether only holders with the labels know the totals.
     """
 
-    def __init__(self, channel: Channel, parties: Sequence[str], away: Collection[str]) -> None:
-        super().__init__(channel, parties)
-        self.away = frozenset(away)
-        #: Who of them has answered when asked last.
-        self.back: set[str] = set()
-        self._due = False
+    def __init__(self, holdings: HoldingMap, axis: Axis, *, labelled: bool) -> None:
+        self._index, self._cohorts, self._count = holdings.index, axis.cohorts, len(axis.sizes)
+        self._holders = axis.marked if labelled else axis.holders
+        #: Cohorts whose totals were put in.
+        self._done: set[int] = set()
 
-    def ask_again(self) -> None:
-        """Look again, with the next question."""
-        self._due = True
+    def of(self, parties: Sequence[str]) -> dict[str, Flags]:
+        """Per party, a flag for each of its cohorts that it is the first to put in."""
+        here = {self._index[party] for party in parties}
+        first: dict[int, int] = {}
+        for cohort in range(self._count):
+            able = [holder for holder in self._holders[cohort].tolist() if holder in here]
+            if able and cohort not in self._done:
+                first[cohort] = able[0]
+        flags = {}
+        for party in parties:
+            number = self._index[party]
+            mine = self._cohorts[number].tolist()
+            flags[party] = np.array([first.get(cohort) == number for cohort in mine], bool)
+        return flags
 
-    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
-        if self._due:
-            self._due = False
-            probe = Request("span.here", {party: {} for party in sorted(self.away)})
-            heard, *replies = super().exchange([probe, *requests])
-            self.back = set(heard.answered)
-        else:
-            replies = super().exchange(requests)
-        for request, reply in zip(requests, replies, strict=True):
-            if request.phase in _SETTING_UP and reply.missing:
-                reply.stop_on_refusal()
-                raise _FellSilent(set(reply.missing))
-        return replies
+    def count(self, party: str, flags: Flags) -> None:
+        """A party has put in the totals of these of its cohorts."""
+        self._done.update(self._cohorts[self._index[party]][flags].tolist())
 
 
 def _present(exchange: Exchange, missing: PartyMissing) -> tuple[str, ...]:
     return tuple(p for p in exchange.holdings.parties if p not in missing.parties)
-
-
-def _messages(
-    exchange: Exchange, missing: PartyMissing, present: Sequence[str]
-) -> dict[str, Message]:
-    """A request to those who are there; some have yet to drop vectors, others have done so."""
-    messages: dict[str, Message] = exchange.adder.open(present)
-    for party, message in messages.items():
-        message["iteration"] = exchange.iteration
-        if exchange.fold is not None and party not in missing.folded:
-            message["fold"], message["keep"] = exchange.fold
-    return messages

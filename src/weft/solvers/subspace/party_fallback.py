@@ -1,8 +1,8 @@
-"""HyFDCA in the place of a fast solver at a party, when another party is gone.
+"""HyFDCA in the place of a fast solver, a party's half: while another party is away.
 
-All sums must go on as if the one that is gone still stood where it was. Every holder of a cohort
+All sums must go on as if the party that is away still stood where it was. Every holder of a cohort
 knows its totals; one of them puts them in, the others nothing, and all go on telling how their own
-parts change. So what the missing party had put in stays in, and nobody learns it.
+parts change. So what the missing party had put in stays in, and no other party learns it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.protocol import Message
-from weft.protocol.message import array
+from weft.protocol.message import malformed
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.messages import FallbackAlpha, FallbackReply, FallbackRequest
+from weft.solvers.subspace.party_vectors import check_kept, sized
 
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-#: Between the seeds of two hand-overs.
+#: Between the seeds of two fallbacks.
 _APART = 0x10001
 
 
-class Successor:
+class FallbackParty:
     """HyFDCA's half, begun at a mixture of dual vectors.
 
     Parameters
     ----------
     number
-        Which of the run's hand-overs this is, from 1 on.
+        Which of the run's fallbacks this is, from 1 on.
     """
 
     def __init__(self, context: PartyContext, settings: Settings, lam: float, number: int) -> None:
@@ -55,25 +57,85 @@ class Successor:
         )
         self.half = HyfdcaParty(replace(context, start=None), alone)
 
-    def begin(self, alpha: Floats, w: Floats, z: Floats, message: Message) -> Message:
+    def begin(self, alpha: Floats, w: Floats, z: Floats, message: FallbackRequest) -> FallbackReply:
         """Stand at α, w(α) and its z, of the problems on all samples."""
         view = self._view
         rows, columns = view.n_shared_rows, view.n_shared_columns
         classes = self.half.alpha.shape[1]
         w, z = w[:, :classes], z[:rows, :classes]
         v = self._lam * view.n_samples * w[:columns]
-        mine = self._spoken_for(message, "columns", view.column_cohort[:columns])
+        mine = _spoken_for(message.columns, "columns", view.column_cohort[:columns])
         v = np.where(mine[:, None], v, 0.0)
-        mine = self._spoken_for(message, "rows", view.row_cohort[:rows])
+        mine = _spoken_for(message.rows, "rows", view.row_cohort[:rows])
         z = np.where(mine[:, None], z, 0.0)
-        return self.half.take_over(alpha[:, :classes], w, z, v, message)
+        told_v, told_z = self.half.take_over(
+            alpha[:, :classes], w, z, v, message.v_pads, message.z_pads
+        )
+        return FallbackReply(v=told_v, z=told_z)
 
-    def _spoken_for(
-        self, message: Message, field: str, cohort: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
-        """Per slot, whether this party speaks for its cohort."""
-        flags = array(message, field)
-        if flags.dtype != bool or flags.ndim != 1 or len(flags) <= int(cohort.max(initial=-1)):
-            raise ProtocolError(f"a message is malformed: '{field}' has no flag per cohort")
-        chosen: NDArray[np.bool_] = flags[cohort]
-        return chosen
+
+class Fallbacks:
+    """The fallbacks of a run.
+
+    Attributes
+    ----------
+    newest
+        The last one, until its α is taken over.
+    """
+
+    def __init__(self) -> None:
+        self.newest: FallbackParty | None = None
+        #: Those whose α is yet to be taken over.
+        self._waiting: dict[int, FallbackParty] = {}
+
+    def add(self, fallback: FallbackParty, *, inherits: bool) -> None:
+        """Another one has begun; with ``inherits``, its α may be taken over later."""
+        self.newest = fallback
+        if inherits:
+            self._waiting[fallback.number] = fallback
+
+    def settled(self, which: FallbackAlpha) -> HyfdcaParty:
+        """HyFDCA's half at the α that all parties have agreed on."""
+        fallback = self._waiting.get(which.number)
+        if fallback is None:
+            raise ProtocolError("a message comes too early: there is no α that could be taken over")
+        fallback.half.settle(which.ack)
+        return fallback.half
+
+    def forget(self, number: int) -> None:
+        """Drop a fallback and those before it: their α is taken over, or given up."""
+        self._waiting = {k: each for k, each in self._waiting.items() if k > number}
+        if not self._waiting:
+            self.newest = None
+
+
+def renumbered(
+    message: FallbackRequest, serial: int, held: int, width: int
+) -> tuple[Floats, Floats]:
+    """Coefficients and weights of the mixture, in the numbers that vectors have at this party.
+
+    Some parties have dropped vectors in the phase that was not completed, some have not: this one
+    has answered ``serial`` phases and holds ``held`` vectors.
+    """
+    point, weights, dropped = message.point, message.weights, message.dropped
+    sized(point, "point", None, width)
+    sized(weights, "weights", None, width)
+    if dropped is None or serial >= dropped.serial:
+        return point, weights
+    keep = dropped.keep
+    check_kept(keep, "dropped.keep", held)
+    if len(point) > len(keep) + 1 or len(weights) > len(keep):
+        raise malformed("point", "has vectors that are dropped")
+    ours = np.zeros((held, width))
+    ours[keep[: len(point) - 1]] = point[1:]
+    mixed = np.zeros((held - 1, width))
+    mixed[keep[: len(weights)] - 1] = weights
+    return ours, mixed
+
+
+def _spoken_for(flags: Flags, name: str, cohort: NDArray[np.int32]) -> Flags:
+    """Per slot, whether this party speaks for its cohort."""
+    if len(flags) <= int(cohort.max(initial=-1)):
+        raise malformed(name, "has no flag per cohort")
+    chosen: Flags = flags[cohort]
+    return chosen

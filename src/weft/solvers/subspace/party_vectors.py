@@ -9,6 +9,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.protocol.message import malformed
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -120,3 +122,19 @@ def padded(coefficients: Floats, count: int) -> Floats:
     some = min(count, len(coefficients))
     out[:some] = coefficients[:some]
     return out
+
+
+def sized(values: Floats, name: str, *shape: int | None) -> None:
+    """Refuse numbers of a message that have another shape; None: any length."""
+    wrong = len(values.shape) != len(shape) or any(
+        want not in (None, have) for have, want in zip(values.shape, shape, strict=False)
+    )
+    if wrong:
+        raise malformed(name, "does not hold the numbers it should")
+
+
+def check_kept(keep: Ints, name: str, held: int) -> None:
+    """Refuse numbers of vectors that are not held, not in order, or the anchor's."""
+    rises = bool((np.diff(keep) > 0).all())
+    if not rises or (len(keep) and not 0 < keep[0] <= keep[-1] < held):
+        raise malformed(name, "names vectors that are not held")

@@ -3,48 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.protocol import Failure, Message
+from weft.protocol import Failure, Phase
+from weft.solvers.subspace.messages import FallbackAlpha
 from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 
-Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 class PartyMissing(Exception):
-    """Somebody did not answer for longer than the run may wait."""
+    """A party did not answer for longer than the run may wait.
+
+    Attributes
+    ----------
+    phase
+        The phase that was not completed.
+    folded
+        Parties that have dropped vectors in it.
+    """
 
     def __init__(
-        self, missing: Mapping[str, Failure], waited: float, phase: str, folded: frozenset[str]
+        self,
+        missing: Mapping[str, Failure],
+        waited: float,
+        phase: Phase[Any, Any],
+        folded: frozenset[str],
     ) -> None:
         failure = next(iter(missing.values()))
         self.parties = tuple(missing)
-        #: The phase that was not completed, and who has dropped vectors in it.
         self.phase, self.folded = phase, folded
         who = ", ".join(self.parties)
         super().__init__(f"{who} did not answer for {waited:.0f} s ({failure.reason})")
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """Weights of dual vectors whose mixture is α, and q of a step of coordinate ascent from it."""
-
-    weights: Floats
-    curvature: Floats
-
-
-@dataclass(frozen=True)
-class Heir:
+class FallbackResult:
     """α that HyFDCA has reached while a party was away: a dual vector like any other.
 
     Attributes
     ----------
     number
-        Which of the run's hand-overs it came from.
+        Which of the run's fallbacks it came from.
     v
         The totals of its feature sums.
     ack
@@ -55,21 +60,28 @@ class Heir:
     v: RunningTotals
     ack: Mapping[str, int]
 
-    def name(self, messages: Mapping[str, Message]) -> None:
-        """Say in messages which α is meant."""
-        for party, message in messages.items():
-            message.update({"inherit": self.number, "ack": self.ack[party]})
+    def named(self, party: str) -> FallbackAlpha:
+        """It, as a message to a party names it."""
+        return FallbackAlpha(number=self.number, ack=self.ack[party])
 
 
 @dataclass
-class Wanted:
-    """What a phase shall bring: an encrypted sum, masked scalars by field and number.
+class PhaseSums:
+    """The encrypted sums that a phase brings.
 
-    ``since`` is the iteration in which the phase began, which may end in a later one.
+    Attributes
+    ----------
+    total
+        A sum over the parties asked.
+    posted
+        Dual vectors for holders without labels.
+    speakers
+        Per party, for which of its cohorts it posts them.
+    since
+        The iteration in which the phase began, which may end in a later one.
     """
 
-    scalars: dict[str, int]
     total: RunningTotals | None = None
-    board: PostedTotals | None = None
-    senders: Mapping[str, NDArray[np.bool_]] | None = None
+    posted: PostedTotals | None = None
+    speakers: Mapping[str, Flags] = field(default_factory=dict)
     since: int = 0

@@ -1,0 +1,281 @@
+"""Messages of the fast solvers.
+
+A *vector* below is b = Xᵀa/N of a dual vector a; *problems* are the classes, once on all samples
+and once per fold that leaves some out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.protocol.forms import block, clear, coefficients, numbers, record, scalars, texts
+from weft.protocol.message import Message, Nothing, Part
+from weft.protocol.parts import IterationRequest, LastingRing, PadLinks, Slots
+from weft.protocol.phase import Phase
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_WISH = record("what to do in this phase", common=True)
+_KEPT = record("which vectors to keep", "vectors")
+_SLOTS = record("which of its slots these are", "slots")
+_SPEAKS = record("which of its cohorts it speaks for", "cohorts")
+_CROSS = scalars("its part of inner products of vectors")
+_LOSSES = scalars("its losses and conjugates")
+
+_POINT = coefficients("of vectors in a point", "vectors", "problems")
+_MIXTURE = coefficients("weights of dual vectors in a mixture", "vectors", "problems")
+_AT = coefficients("guessed steps", "steps", "problems")
+_MODEL = record("under which number to keep the model")
+_BY_ROWS = record("whether holders of rows tell inner products with older vectors")
+
+
+class OrderedRequest(IterationRequest):
+    """A request that changes a party's state: worked on once, however often it is asked."""
+
+    serial: Annotated[int, record("how many phases this party was asked", common=True)]
+
+    @property
+    def context(self) -> int | None:
+        """What the masks of its scalars are for; None: it asks for none, or nothing hides them."""
+        return None
+
+
+class MaskedRequest(OrderedRequest):
+    """One that also asks for scalars: under the same masks when it is asked again."""
+
+    ring: LastingRing | None = None
+
+    @property
+    def context(self) -> int | None:
+        return None if self.ring is None else self.ring.context
+
+
+class Fold(Part):
+    """Vectors to drop: their part in the point goes into the anchor."""
+
+    coefficients: Annotated[
+        Floats, coefficients("what goes into the anchor", "vectors", "problems")
+    ]
+    keep: Annotated[Ints, _KEPT]
+
+
+class FallbackAlpha(Part):
+    """Which α of HyFDCA is meant: of which fallback, and after which reply of the party."""
+
+    number: Annotated[int, record("which fallback it came from")]
+    ack: Annotated[int, record("number of its last reply that arrived", common=True)]
+
+
+# ── features ──────────────────────────────────────────────────────────────────────────────
+
+
+class SpreadRequest(MaskedRequest, kw_only=True):
+    """Brings totals of new vectors; asks for their inner products, and for Z = Xb."""
+
+    by_rows: Annotated[bool, _BY_ROWS]
+    products: Annotated[bool, _WISH] = False
+    first: Annotated[bool, _WISH] = False
+    fold: Fold | None = None
+    inherit: FallbackAlpha | None = None
+    v: Annotated[bytes | None, block("new vectors b = Xᵀa/N of its features")] = None
+    z_pads: PadLinks | None = None
+
+
+class SpreadReply(Message):
+    gram: Annotated[bytes, _CROSS]
+    squares: Annotated[bytes | None, scalars("its part of the mean of ‖x_i‖²")] = None
+    z: Annotated[bytes | None, block("its part of Z = Xb of new vectors")] = None
+
+
+class FinishedModel(Part):
+    """A model to keep, and the mixture of dual vectors that bounds P* for it."""
+
+    number: Annotated[int, _MODEL]
+    mixture: Annotated[Floats, _MIXTURE]
+
+
+class PointRequest(MaskedRequest, kw_only=True):
+    """Asks to form w from its coefficients, and for z = Xw."""
+
+    point: Annotated[Floats, _POINT]
+    model: FinishedModel | None = None
+    fold: Fold | None = None
+    z_pads: PadLinks | None = None
+
+
+class PointReply(Message):
+    norms: Annotated[bytes, scalars("its part of ‖w‖²")]
+    bound: Annotated[bytes | None, scalars("its part of ‖λw(α)‖² of a mixture")] = None
+    z: Annotated[bytes | None, block("its part of z of a point")] = None
+    w: Annotated[
+        Floats | None, clear("weights of features that it answers for", "features", "classes")
+    ] = None
+
+
+SPREAD = Phase("subspace.spread", SpreadRequest, SpreadReply)
+POINT = Phase("subspace.point", PointRequest, PointReply)
+
+# ── samples ───────────────────────────────────────────────────────────────────────────────
+
+
+class MoveRequest(MaskedRequest, kw_only=True):
+    """Brings z and the step that was chosen last.
+
+    ``of`` says what z belongs to: ``vectors`` that came last, a ``point``, or None where none
+    comes.
+    """
+
+    moved: Annotated[Floats, coefficients("shares of point and target", "shares", "problems")]
+    by_rows: Annotated[bool, _BY_ROWS]
+    of: Annotated[str | None, texts("what z belongs to: vectors, or a point")] = None
+    z: Annotated[bytes | None, block("Z of new vectors, or z of a point, of its samples")] = None
+
+
+class DualsRequest(MoveRequest):
+    """One that asks for new dual vectors, and for its part of their vectors.
+
+    ``send`` names the cohorts whose dual vectors others need, who have no labels; None: none.
+    """
+
+    send: Annotated[Flags | None, _SPEAKS] = None
+    v_pads: PadLinks | None = None
+    alpha_pads: PadLinks | None = None
+
+
+class InheritReply(Message):
+    offsets: Annotated[bytes, scalars("its conjugates of α of HyFDCA")]
+    cross: Annotated[bytes | None, _CROSS] = None
+
+
+class DualsReply(Message):
+    offsets: Annotated[bytes | None, scalars("its conjugates of new dual vectors")] = None
+    cross: Annotated[bytes | None, _CROSS] = None
+    v: Annotated[bytes | None, block("its part of new vectors b = Xᵀa/N")] = None
+    alpha: Annotated[bytes | None, block("dual vectors that it posts")] = None
+    alpha_slots: Annotated[Slots | None, _SLOTS] = None
+    held: Annotated[int, record("how many changes a guard held back")] = 0
+
+
+class Ascent(Part):
+    """Asks for a step of coordinate ascent from α, a mixture of dual vectors."""
+
+    weights: Annotated[Floats, _MIXTURE]
+    curvature: Annotated[Floats, coefficients("how long the step is", "problems")]
+
+
+class SearchRequest(DualsRequest, kw_only=True):
+    """Asks for losses on the way to a target, and for dual vectors at guessed steps.
+
+    Without ``point`` the target is the point whose z comes along.
+    """
+
+    steps: Annotated[
+        Floats, coefficients("shares of point and target", "steps", "shares", "problems")
+    ]
+    at: Annotated[Floats, _AT]
+    point: Annotated[Floats | None, _POINT] = None
+    ascent: Ascent | None = None
+
+
+class SearchReply(DualsReply, kw_only=True):
+    losses: Annotated[bytes, scalars("its losses along the way")]
+
+
+class GatherRequest(DualsRequest):
+    """Asks for dual vectors at some steps, or for what the Hessian makes of a direction."""
+
+    at: Annotated[Floats | None, _AT] = None
+    direction: Annotated[
+        Floats | None, coefficients("of vectors in a direction", "vectors", "problems")
+    ] = None
+    first: Annotated[bool, _WISH] = False
+
+
+class GatherReply(DualsReply):
+    sizes: Annotated[bytes | None, scalars("how many samples it trains on")] = None
+
+
+class FollowRequest(OrderedRequest):
+    """Brings dual vectors to a holder of samples without labels; asks for its part of vectors."""
+
+    width: Annotated[int, _WISH]
+    alpha: Annotated[bytes | None, block("dual vectors of its samples")] = None
+    alpha_slots: Annotated[Slots | None, _SLOTS] = None
+    v_pads: PadLinks | None = None
+
+
+class FollowReply(Message):
+    v: Annotated[bytes | None, block("its part of new vectors b = Xᵀa/N")] = None
+
+
+class CloseRequest(MaskedRequest):
+    """Brings z of a finished model; asks for its losses."""
+
+    z: Annotated[bytes | None, block("z of a point, of its samples")] = None
+
+
+class CloseReply(Message):
+    losses: Annotated[bytes, _LOSSES]
+    scores: Annotated[bytes | None, scalars("its losses and hits on samples left out")] = None
+
+
+SEARCH = Phase("subspace.search", SearchRequest, SearchReply)
+GATHER = Phase("subspace.gather", GatherRequest, GatherReply)
+FOLLOW = Phase("subspace.follow", FollowRequest, FollowReply)
+CLOSE = Phase("subspace.close", CloseRequest, CloseReply)
+
+# ── when a party is away ──────────────────────────────────────────────────────────────────
+
+
+class KeepRequest(IterationRequest):
+    """Asks to form w as it stands and to keep it: the run stops here."""
+
+    point: Annotated[Floats, _POINT]
+    model: Annotated[int, _MODEL]
+    fold: Fold | None = None
+
+
+class Dropped(Part):
+    """Vectors that a party has dropped if it has answered the phase of that number."""
+
+    serial: Annotated[int, record("in which phase vectors were dropped")]
+    keep: Annotated[Ints, _KEPT]
+
+
+class FallbackRequest(IterationRequest):
+    """Asks to begin HyFDCA at a mixture of dual vectors, without the party that is away.
+
+    ``rows`` and ``columns`` are the cohorts whose totals this party puts into the new sums.
+    """
+
+    number: Annotated[int, record("which fallback of the run this is")]
+    lam: Annotated[float, numbers("λ")]
+    weights: Annotated[Floats, _MIXTURE]
+    point: Annotated[Floats, _POINT]
+    rows: Annotated[Flags, _SPEAKS]
+    columns: Annotated[Flags, _SPEAKS]
+    dropped: Dropped | None = None
+    v_pads: PadLinks | None = None
+    z_pads: PadLinks | None = None
+
+
+class FallbackReply(Message):
+    v: Annotated[bytes | None, block("feature sums of cohorts that it speaks for")] = None
+    z: Annotated[bytes | None, block("inner products of cohorts that it speaks for")] = None
+
+
+class InheritRequest(MoveRequest, kw_only=True):
+    """Asks to take α of HyFDCA as one more dual vector, now that everyone is back."""
+
+    inherit: FallbackAlpha
+
+
+KEEP = Phase("subspace.keep", KeepRequest, Nothing)
+FALL_BACK = Phase("subspace.hand", FallbackRequest, FallbackReply)
+HERE = Phase("subspace.here", Nothing, Nothing)
+INHERIT = Phase("subspace.inherit", InheritRequest, InheritReply)

@@ -1,0 +1,150 @@
+"""What a party of a fast solver does with its features: vectors, points and models."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import ProtocolError
+from weft.protocol.message import malformed
+from weft.solvers.party_context import PartyContext
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.messages import (
+    KeepRequest,
+    PointReply,
+    PointRequest,
+    SpreadReply,
+    SpreadRequest,
+)
+from weft.solvers.subspace.party_vectors import Vectors, inner, padded, sized
+from weft.solvers.subspace.party_wires import Wires
+from weft.sums.contribution import Wire
+from weft.sums.scalar_sums import pack_scalars
+
+Floats = NDArray[np.float64]
+
+
+class FeatureSide:
+    """Completes new vectors, forms points from coefficients, and keeps models.
+
+    Attributes
+    ----------
+    vectors
+        All vectors held, over this party's columns.
+    fresh
+        Those that came last.
+    products
+        This party's own part of Z of the vectors, or of z of the point, that came last.
+    models
+        w of every model that the run has finished.
+    """
+
+    def __init__(
+        self, context: PartyContext, settings: Settings, problems: Problems, wires: Wires
+    ) -> None:
+        self._view, self._table, self._cipher = context.view, context.table, context.cipher
+        self._problems = problems
+        self._wires = wires
+        self._model_count = len(settings.lambdas)
+        self._shows_weights = settings.coordinator_sees == "weights"
+        self.vectors = Vectors(_anchor(context, problems.width))
+        self.fresh: list[Floats] = []
+        self.products: Floats = np.zeros((0, 0))
+        self.models: dict[int, Floats] = {}
+        self._owned_weights: Floats = np.zeros((0, problems.width))
+        self._bound = np.zeros(problems.width)
+
+    # ── vectors ───────────────────────────────────────────────────────────────────────────
+
+    def complete(self, partial: Floats, message: SpreadRequest, wire: Wire) -> None:
+        """Complete new vectors, of which this party has its own part, with the others' parts."""
+        if not partial.shape[1]:
+            raise ProtocolError("a message comes too early: no vector is under way")
+        new = partial / self._view.n_samples
+        shared = self._view.n_shared_columns
+        if shared:
+            new[:shared] = wire.open(message.v, new.shape[1])
+        count = new.shape[1] // self._problems.width
+        self.fresh = [np.ascontiguousarray(part) for part in np.split(new, count, axis=1)]
+        self.vectors.append(self.fresh)
+        if message.products:
+            self.products = self._table.products(None, new)
+
+    def tell_vectors(self, message: SpreadRequest) -> SpreadReply:
+        """Inner products of the new vectors, and this party's part of their Z."""
+        owned = self._view.owned
+        if message.by_rows:
+            mine = [vector[owned] for vector in self.fresh]
+            gram = np.array([[inner(a, b) for b in mine] for a in mine])
+        else:
+            gram = self.vectors.products(self.fresh, owned)
+        reply = SpreadReply(
+            gram=pack_scalars(self._cipher, message, "gram", *gram.ravel().tolist())
+        )
+        if message.first:
+            square = self._table.squares.sum() / self._view.n_samples
+            reply.squares = pack_scalars(self._cipher, message, "squares", float(square))
+        shared = self._view.n_shared_rows
+        if message.products and shared:
+            reply.z = self._wires.products.send(self.products[:shared], message.z_pads)
+        return reply
+
+    # ── points ────────────────────────────────────────────────────────────────────────────
+
+    def take_point(self, message: PointRequest) -> None:
+        """Form w from its coefficients, and λw(α) of a mixture, to bound P* by."""
+        w = self._combined(message.point, "point")
+        self.products = self._table.products(None, w)
+        self._owned_weights = w[self._view.owned]
+        if message.model is not None:
+            mixed = self._combined(message.model.mixture, "model.mixture")[self._view.owned]
+            self._bound = inner(mixed, mixed)
+            self.models[self._checked_model(message.model.number)] = w
+
+    def tell_point(self, message: PointRequest) -> PointReply:
+        """‖w‖² of the point, and this party's part of its z."""
+        w = self._owned_weights
+        norms = inner(w, w).tolist()
+        reply = PointReply(norms=pack_scalars(self._cipher, message, "norms", *norms))
+        shared = self._view.n_shared_rows
+        if shared:
+            reply.z = self._wires.point.send(self.products[:shared], message.z_pads)
+        if message.model is not None:
+            bound = self._bound.tolist()
+            reply.bound = pack_scalars(self._cipher, message, "bound", *bound)
+            if self._shows_weights:
+                reply.w = w[:, : self._problems.classes]
+        return reply
+
+    def keep(self, message: KeepRequest) -> None:
+        """Keep w as it stands; vectors that came since have no part in it."""
+        sized(message.point, "point", None, self._problems.width)
+        point = padded(message.point, len(self.vectors))
+        self.models[self._checked_model(message.model)] = self.vectors.combine(point)
+
+    def _combined(self, coefficients: Floats, name: str) -> Floats:
+        """A combination of all vectors held."""
+        sized(coefficients, name, len(self.vectors), self._problems.width)
+        return self.vectors.combine(coefficients)
+
+    def _checked_model(self, number: int) -> int:
+        if not 0 <= number < self._model_count:
+            raise malformed("model", f"is {number}, but there is no such model")
+        return number
+
+    # ── samples that nobody else holds ────────────────────────────────────────────────────
+
+    def measured(self, width: int) -> Floats:
+        """Z or z of what came last, of this party's private rows: complete as it is."""
+        if self.products.shape != (self._view.n_rows, width):
+            raise ProtocolError("a message comes too early: nothing was measured yet")
+        return self.products[self._view.n_shared_rows :]
+
+
+def _anchor(context: PartyContext, width: int) -> Floats:
+    """Zero, or the model that the run starts from."""
+    anchor = np.zeros((context.view.n_columns, width))
+    if context.start is not None:
+        anchor[:] = np.tile(context.start, (1, width // context.start.shape[1]))
+    return anchor

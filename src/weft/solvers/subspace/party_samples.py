@@ -1,0 +1,304 @@
+"""What a party of a fast solver does with its samples: searches, dual vectors, losses."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import ProtocolError
+from weft.protocol.message import malformed
+from weft.protocol.parts import PadLinks
+from weft.solvers.party_context import PartyContext
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.loss_table_limits import MOST_STEPS, most_steps
+from weft.solvers.subspace.messages import (
+    CloseReply,
+    CloseRequest,
+    DualsReply,
+    DualsRequest,
+    FollowReply,
+    FollowRequest,
+    GatherReply,
+    GatherRequest,
+    InheritReply,
+    InheritRequest,
+    MoveRequest,
+    SearchReply,
+    SearchRequest,
+)
+from weft.solvers.subspace.party_features import FeatureSide
+from weft.solvers.subspace.party_rows import Rows
+from weft.solvers.subspace.party_vectors import sized
+from weft.solvers.subspace.party_wires import Wires
+from weft.solvers.subspace.vector_guard import Guard
+from weft.sums.contribution import Wire, own_slots
+from weft.sums.scalar_sums import pack_scalars
+
+Floats = NDArray[np.float64]
+
+
+class SampleSide:
+    """Measures losses where the party has labels, and makes dual vectors.
+
+    Attributes
+    ----------
+    duals
+        Dual vectors of the last search or gather, of rows with a label here, and of others as
+        their label holders told them.
+    partial
+        This party's own part of the feature sums of those.
+    guard
+        Sees to ``min_batch`` in dual vectors; None: no other party sees sums of these samples.
+    """
+
+    def __init__(
+        self,
+        context: PartyContext,
+        settings: Settings,
+        problems: Problems,
+        rows: Rows,
+        features: FeatureSide,
+        wires: Wires,
+    ) -> None:
+        view = self._view = context.view
+        self._cipher = context.cipher
+        self._problems = problems
+        self._rows, self._features, self._wires = rows, features, wires
+        self._largest_dual = context.bounds.alpha / 2
+        self._piecewise = not np.isfinite(settings.make_loss().smoothness)
+        self.guard = Guard.of(context, settings, rows, wires.duals)
+        self.duals: Floats = np.zeros((view.n_rows, 0))
+        self.partial: Floats = np.zeros((view.n_columns, 0))
+        #: What of the feature sums the next reply tells.
+        self._told_sums = self.partial
+        #: Steps at which dual vectors were guessed, and whether a vector there was cut off.
+        self._guesses: Floats = np.zeros((0, problems.width))
+        self._cut_off: NDArray[np.bool_] = np.zeros((0, problems.width), bool)
+        self._closing: Floats = np.zeros((0, 0))
+
+    # ── z, and the step that was chosen ───────────────────────────────────────────────────
+
+    def _opened(self, z: bytes | None, wire: Wire, width: int) -> Floats:
+        """Totals of the rows with a label here; zero elsewhere."""
+        shared, mine = self._view.n_shared_rows, self._rows.labelled_shared
+        found = np.zeros((self._view.n_rows, width))
+        found[shared:] = self._features.measured(width)
+        if mine is None:
+            if shared:
+                found[:shared] = wire.open(z, width)
+        elif len(mine):
+            found[mine] = wire.open(z, width, mine)
+        return found
+
+    def _take_z(self, message: MoveRequest) -> Floats | None:
+        """Z of the vectors that came last, or z of a point, which is returned."""
+        width = self._problems.width
+        if message.of is None:
+            return None
+        if message.of == "vectors":
+            count = len(self._features.fresh)
+            self._rows.append(self._opened(message.z, self._wires.products, count * width))
+            return None
+        if message.of == "point":
+            return self._opened(message.z, self._wires.point, width)
+        raise malformed("of", "names neither vectors nor a point")
+
+    def _move(self, moved: Floats) -> None:
+        """Take the step that was chosen, unless sums there went beyond what can be added."""
+        sized(moved, "moved", 2, self._problems.width)
+        if self._cut_off.any():
+            taken = (self._guesses == moved[1]) & (self._guesses == 1.0 - moved[0])
+            if (taken & self._cut_off).any():
+                self._wires.duals.refuse()
+        self._rows.move(moved)
+
+    def _go_there(self, message: MoveRequest) -> None:
+        """Take the step that was chosen, with z as it was measured last."""
+        self._move(message.moved)
+        z = self._take_z(message)
+        if z is not None:
+            # The point is the anchor, whose z was just measured.
+            self._rows.adopt(z)
+
+    def _steps(self, steps: Floats | None, name: str, *shape: int) -> Floats:
+        """Steps, not more of them than a table of losses may have."""
+        if steps is None:
+            raise malformed(name, "is missing")
+        sized(steps, name, None, *shape)
+        if len(steps) > MOST_STEPS:
+            raise malformed(name, f"asks for {len(steps)} steps")
+        return steps
+
+    # ── search and gather ─────────────────────────────────────────────────────────────────
+
+    def take_search(self, message: SearchRequest) -> None:
+        """Aim at the target, and make dual vectors at guessed steps on the way there."""
+        self._move(message.moved)
+        target = self._take_z(message)
+        width, vectors = self._problems.width, self._rows.vectors
+        if target is None:
+            if message.point is None:
+                raise malformed("point", "is missing")
+            sized(message.point, "point", len(vectors), width)
+            target = vectors.combine(message.point)
+        self._rows.aim(target)
+        guesses = self._steps(message.at, "at", width)
+        duals, shares = self._guess(guesses), _shares(guesses)
+        if message.ascent is not None:
+            # Another guess: where a step of coordinate ascent and its momentum lead.
+            sized(message.ascent.weights, "ascent.weights", None, width)
+            sized(message.ascent.curvature, "ascent.curvature", width)
+            self._rows.mix(message.ascent.weights)
+            duals = np.hstack([duals, self._rows.ascended(message.ascent.curvature)])
+            shares = np.concatenate([shares, _shares(np.ones((1, width)))])
+        # Slopes of a piecewise linear loss are whole numbers, which travel as they are.
+        self._collect(duals, shares, exact=self._piecewise and message.ascent is None)
+
+    def tell_search(self, message: SearchRequest) -> SearchReply:
+        """Losses along the way, and what the new dual vectors give."""
+        steps, view = self._steps(message.steps, "steps", 2, self._problems.width), self._view
+        if len(steps) > most_steps(int(view.counted_rows.sum()), view.min_batch):
+            raise ProtocolError(
+                f"a message asks for losses at {len(steps)} points, which is too fine for the "
+                f"samples counted here and min_batch = {view.min_batch}"
+            )
+        losses = self._rows.losses_along(steps).ravel().tolist()
+        reply = SearchReply(losses=pack_scalars(self._cipher, message, "losses", *losses))
+        if self.duals.shape[1]:
+            reply.offsets = self._offsets(message)
+            self._tell_duals(message, reply)
+        return reply
+
+    def take_gather(self, message: GatherRequest) -> None:
+        """Make dual vectors at some steps, or what the Hessian makes of a direction."""
+        self._go_there(message)
+        width = self._problems.width
+        if message.direction is not None:
+            sized(message.direction, "direction", len(self._rows.vectors), width)
+            self._collect(self._rows.bent(message.direction))
+        else:
+            steps = self._steps(message.at, "at", width)
+            self._collect(self._rows.duals_at(steps), _shares(steps))
+
+    def tell_gather(self, message: GatherRequest) -> GatherReply:
+        """What the new dual vectors give."""
+        reply = GatherReply()
+        if message.direction is None:
+            reply.offsets = self._offsets(message)
+        if message.first:
+            sizes = self._rows.training_sizes().tolist()
+            reply.sizes = pack_scalars(self._cipher, message, "sizes", *sizes)
+        self._tell_duals(message, reply)
+        return reply
+
+    def take_alpha(self, message: InheritRequest, alpha: Floats) -> None:
+        """α of HyFDCA becomes a dual vector: others have seen its sums already."""
+        self._go_there(message)
+        self.duals = alpha.copy()
+        if self.guard is not None:
+            self.guard.note(self.duals)
+
+    def tell_alpha(self, message: InheritRequest) -> InheritReply:
+        """What the coordinator must know of α as a dual vector."""
+        return InheritReply(offsets=self._offsets(message), cross=self._cross(message))
+
+    # ── dual vectors ──────────────────────────────────────────────────────────────────────
+
+    def _guess(self, guesses: Floats) -> Floats:
+        """Dual vectors at guessed steps; a bad guess may lie beyond what can be added."""
+        duals, limit = self._rows.duals_at(guesses), self._largest_dual
+        self._guesses = guesses
+        beyond = (np.abs(duals) > limit).any(axis=0)
+        self._cut_off = np.asarray(beyond).reshape(guesses.shape)
+        # What is cut off is still a dual vector, if not the gradient of that point.
+        return np.clip(duals, -limit, limit) if beyond.any() else duals
+
+    def _collect(self, duals: Floats, shares: Floats | None = None, *, exact: bool = False) -> None:
+        """Start the feature sums of new dual vectors.
+
+        ``shares`` of point and target (vectors × 2 × problems) say where they were taken.
+        """
+        # Other holders of a row may only learn the vector as it travels.
+        self.duals = duals if exact else self._wires.duals.on_grid(duals)
+        if duals.shape[1]:
+            if self.guard is not None:
+                self.guard.keep(self.duals, shares)
+            self.partial = self._told_sums = self._rows.feature_sums(self.duals)
+
+    def _offsets(self, message: MoveRequest) -> bytes:
+        offsets = self._rows.offsets(self.duals).ravel().tolist()
+        return pack_scalars(self._cipher, message, "offsets", *offsets)
+
+    def _cross(self, message: MoveRequest) -> bytes | None:
+        if not message.by_rows:
+            return None
+        cross = self._rows.cross(self.duals).ravel().tolist()
+        return pack_scalars(self._cipher, message, "cross", *cross)
+
+    def _tell_duals(self, message: DualsRequest, reply: DualsReply) -> None:
+        """Inner products, feature sums, and dual vectors that holders without labels need."""
+        reply.cross = self._cross(message)
+        if message.send is not None:
+            self._post(message, reply)
+        if self.guard is not None:
+            reply.held = self.guard.restrained
+        reply.v = self._tell_sums(message.v_pads)
+
+    def _post(self, message: DualsRequest, reply: DualsReply) -> None:
+        """Dual vectors of the cohorts that this party speaks for, to holders without labels."""
+        view, flags, pads = self._view, message.send, message.alpha_pads
+        if flags is None or flags.shape != view.sizes.shape:
+            raise malformed("send", "has no flag per cohort")
+        slots = np.flatnonzero(flags[view.row_cohort[: view.n_shared_rows]]).astype(np.int32)
+        # A cipher of whole chunks waits for everyone who was asked, also if nothing changed.
+        if not len(slots) and (pads is None or pads.chain is None):
+            return
+        new = self.duals[slots]
+        reply.alpha = self._wires.duals.post(new, np.zeros_like(new), slots, pads, flags)
+        reply.alpha_slots = slots
+
+    def take_duals(self, message: FollowRequest) -> None:
+        """Dual vectors of samples whose labels others have."""
+        view, rows, width = self._view, self._rows, message.width
+        if width % self._problems.width or not 0 < width <= MOST_STEPS * self._problems.width:
+            raise malformed("width", f"is {width}, which no dual vectors have")
+        slots = own_slots(message.alpha_slots, "alpha_slots", view.n_shared_rows)
+        # A party without any label was not asked for dual vectors of its own: these are old.
+        if self.duals.shape[1] != width or not rows.labelled.any():
+            self.duals = np.zeros((view.n_rows, width))
+            self.partial = np.zeros((view.n_columns, rows.sums_width(width)))
+        told = np.zeros((view.n_rows, width))
+        told[slots] = self._wires.duals.open(message.alpha, width, slots)
+        told[rows.labelled] = 0.0
+        self._told_sums = rows.feature_sums(told)
+        self.duals = self.duals + told
+        self.partial = self.partial + self._told_sums
+
+    def tell_followed(self, message: FollowRequest) -> FollowReply:
+        """This party's part of the vectors, as far as it was not told before."""
+        return FollowReply(v=self._tell_sums(message.v_pads))
+
+    def _tell_sums(self, pads: PadLinks | None) -> bytes | None:
+        shared = self._view.n_shared_columns
+        return self._wires.vectors.send(self._told_sums[:shared], pads) if shared else None
+
+    # ── the end of a model ────────────────────────────────────────────────────────────────
+
+    def take_close(self, message: CloseRequest) -> None:
+        """z of the finished model."""
+        self._closing = self._opened(message.z, self._wires.point, self._problems.width)
+
+    def tell_close(self, message: CloseRequest) -> CloseReply:
+        """Losses of the finished model, and its scores on samples that folds left out."""
+        losses = self._rows.losses_at(self._closing).tolist()
+        reply = CloseReply(losses=pack_scalars(self._cipher, message, "losses", *losses))
+        if self._problems.folds:
+            scores = self._rows.validation(self._closing).ravel().tolist()
+            reply.scores = pack_scalars(self._cipher, message, "scores", *scores)
+        return reply
+
+
+def _shares(steps: Floats) -> Floats:
+    """Shares of point and target at steps on the way from one to the other."""
+    return np.stack([1.0 - steps, steps], axis=1)

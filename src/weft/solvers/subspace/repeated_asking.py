@@ -1,0 +1,131 @@
+"""Asking until everyone has answered: the fast solvers need every party in every phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from weft.crypto import Adder
+from weft.matching.holding_map import HoldingMap
+from weft.protocol import Channel, Failure, Phase
+from weft.protocol.phase import R
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.messages import POINT, SPREAD, Fold, MaskedRequest, OrderedRequest
+from weft.solvers.subspace.phase_request import PartyMissing, PhaseSums
+
+Ordered = TypeVar("Ordered", bound=OrderedRequest)
+Masked = TypeVar("Masked", bound=MaskedRequest)
+#: Makes the messages of a request to some parties from its number.
+Build = Callable[[Sequence[str], int], dict[str, Ordered]]
+
+#: Seconds between two questions to a party that does not answer: at first, and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+#: Phases that go to everyone, before which vectors can be dropped.
+_FOLDING: tuple[Phase[Any, Any], ...] = (SPREAD, POINT)
+
+
+class RepeatedAsking:
+    """Puts one phase after the other to parties, each until all of them have answered.
+
+    Attributes
+    ----------
+    fold
+        Vectors that are dropped when everyone is asked next.
+    fallback
+        Goes on while a party is away, and returns when all are back; None: the run stops then.
+    """
+
+    def __init__(
+        self, channel: Channel, holdings: HoldingMap, settings: Settings, adder: Adder
+    ) -> None:
+        self.channel, self.holdings, self.settings, self.adder = channel, holdings, settings, adder
+        self.iteration = 0
+        self.fold: Fold | None = None
+        self.notes: list[str] = []
+        self.fallback: Callable[[PartyMissing], None] | None = None
+        #: How many phases each party has been asked; holders without labels miss some.
+        self._serial = dict.fromkeys(holdings.parties, 0)
+
+    def _ask_masked(
+        self,
+        phase: Phase[Masked, R],
+        asked: Sequence[str],
+        build: Build[Masked],
+        sums: PhaseSums,
+    ) -> dict[str, R]:
+        """Ask for scalars: each party gives one answer, however often it is asked."""
+        context = self.adder.fresh_context()
+
+        def masked(waiting: Sequence[str], round_: int) -> dict[str, Masked]:
+            messages = build(waiting, round_)
+            self.adder.mask_lasting(messages, context, asked)
+            return messages
+
+        return self._ask_all(phase, asked, masked, sums)
+
+    def _ask_all(
+        self,
+        phase: Phase[Ordered, R],
+        asked: Sequence[str],
+        build: Build[Ordered],
+        sums: PhaseSums,
+    ) -> dict[str, R]:
+        for party in asked:
+            self._serial[party] += 1
+        answers: dict[str, R] = {}
+        began, pause = self.channel.elapsed, _FIRST_PAUSE
+        while True:
+            waiting = [party for party in asked if party not in answers]
+            missing = self._ask_once(phase, build(waiting, self.adder.advance()), sums, answers)
+            if not missing:
+                break
+            waited = self.channel.elapsed - began
+            if waited + pause > self.settings.patience:
+                folded = frozenset(answers if phase in _FOLDING else ())
+                self._fall_back(PartyMissing(missing, waited, phase, folded))
+                began, pause = self.channel.elapsed, _FIRST_PAUSE
+                continue
+            self._note_missing(missing)
+            self.channel.pause(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        if phase in _FOLDING:
+            self.fold = None
+        return answers
+
+    def _ask_once(
+        self,
+        phase: Phase[Ordered, R],
+        messages: dict[str, Ordered],
+        sums: PhaseSums,
+        answers: dict[str, R],
+    ) -> Mapping[str, Failure]:
+        """Ask, and take what comes; returns who did not answer, and why."""
+        round_ = self.adder.round
+        if sums.total is not None:
+            sums.total.invite(messages)
+        if sums.posted is not None:
+            sums.posted.invite(messages, {party: sums.speakers[party] for party in messages})
+        replies = self.channel.ask(phase, messages)
+        replies.stop_on_refusal()
+        if sums.total is not None:
+            sums.total.add(replies.answered, self.iteration)
+        if sums.posted is not None:
+            sums.posted.post(replies.answered, sums.since + 1, round_)
+        answers.update(replies.answered)
+        return replies.missing
+
+    def _fall_back(self, missing: PartyMissing) -> None:
+        """Fall back until all parties return; then the phase is asked again."""
+        if self.fallback is None:
+            raise missing
+        self.fallback(missing)
+
+    def folds_at(self, party: str, phase: Phase[Any, Any]) -> int:
+        """The number of the phase in which a party drops the vectors of ``fold``."""
+        return self._serial[party] + (phase not in _FOLDING)
+
+    def _note_missing(self, missing: Mapping[str, Failure]) -> None:
+        for party, failure in missing.items():
+            note = f"iteration {self.iteration}: waiting for {party} ({failure.reason})"
+            if note not in self.notes:
+                self.notes.append(note)
