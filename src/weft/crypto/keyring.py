@@ -7,6 +7,7 @@ party of the federation makes it and seals it to everyone.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,20 +20,20 @@ from weft.crypto.ciphers.external_cipher_check import check_hiding
 from weft.crypto.ciphers.homomorphic import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier import PaillierSecret
+from weft.crypto.key_parts import RunKeys, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.primitives.hash_tree import root_of
 from weft.crypto.randomness_log import RandomnessLog
-from weft.crypto.scalar_masks import NONCE, Masks
+from weft.crypto.scalar_masks import Masks
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
+from weft.protocol.message import malformed
+from weft.protocol.parts import NONCE, PUBLIC, Boxes
 
 Ints = NDArray[np.int64]
 SEED = 16
 AXES = ("rows", "columns")
-_PUBLIC = 64
-#: Public keys of a party and its nonce of the run.
-_CARD = _PUBLIC + NONCE
 
 
 class Keys(Protocol):
@@ -46,6 +47,14 @@ class Keys(Protocol):
 
     @property
     def run(self) -> Secret: ...
+
+
+@dataclass(frozen=True)
+class MadeSeeds:
+    """What a party made for the others: boxes, and the public half of a key that all share."""
+
+    boxes: Boxes | None = None
+    public: bytes | None = None
 
 
 class Keyring:
@@ -76,6 +85,7 @@ class Keyring:
         self._pad_key: Secret | None = None
         self._start: dict[str, Ints] = {}
         self._seeds: dict[str, NDArray[np.uint8]] = {}
+        self._makers: dict[str, NDArray[np.int32]] = {}
         self._places: list[Ints] = []
         self._shared: PaillierSecret | BfvSecret | None = None
 
@@ -103,12 +113,12 @@ class Keyring:
         """By which equal run secrets are known, other in every run."""
         return self._keys.run.fingerprint(f"run {run_id.hex()}")
 
-    def announce(self, run_id: bytes) -> dict[str, Any]:
+    def announce(self, run_id: bytes) -> RunKeys:
         """What everybody may know: public keys, and a mark by which equal secrets are known."""
         self._run_id = run_id
         self._nonce = self._draws.random("nonce", NONCE)
         public = self._keys.identity.public.to_bytes()
-        return {"public": public, "nonce": self._nonce, "mark": self.mark(run_id)}
+        return RunKeys(public=public, nonce=self._nonce, mark=self.mark(run_id))
 
     def mask(self, party: int, *, alone: bool = False) -> None:
         """Be ready for masked scalars, where a run adds up nothing else."""
@@ -117,21 +127,14 @@ class Keyring:
             self.cipher.masks = Masks(self._keys.identity, self._nonce, self._terms, alone=alone)
 
     def make(
-        self,
-        message: dict[str, Any],
-        party: int,
-        rows: Ints,
-        columns: Ints,
-        *,
-        alone: bool = False,
-    ) -> dict[str, Any]:
-        """Make the seeds that fall to this party; returns the boxes for the other holders.
+        self, plan: SeedPlan | None, party: int, rows: Ints, columns: Ints, *, alone: bool = False
+    ) -> MadeSeeds:
+        """Make the seeds that fall to this party, and the boxes for the other holders.
 
         Parameters
         ----------
-        message
-            Who makes the seed of each shared cohort (``rows.maker``), to whom this party gives
-            which (``give.…``), and the way from its nonce to the root of all (``way``).
+        plan
+            Which seeds it makes, and for whom; None: under a cipher that needs none.
         rows, columns
             First local slot of each shared cohort, and where the last one ends.
         alone
@@ -140,76 +143,88 @@ class Keyring:
         self.cipher.party = party
         self.cipher.key = int(self._keys.run.fingerprint(f"key {self._run_id.hex()}")[:8], 16)
         if self.cipher.name == "plain":
-            return {}
+            return MadeSeeds()
+        if plan is None:
+            raise ProtocolError(
+                f"party {self._keys.name} was not told which seeds it makes, as cipher "
+                f"'{self.cipher.name}' needs; stop this run"
+            )
         self.cipher.masks = Masks(self._keys.identity, self._nonce, self._terms, alone=alone)
         # With everybody's nonce in it, its own too: no run that a coordinator repeats, with seeds
         # of its own or of another run, brings pads back.
-        root = root_of(self._nonce, party, message.get("way"))
+        root = root_of(self._nonce, party, plan.way)
         self._pad_key = self._keys.run.derive("weft pad", self._run_id + root)
-        for axis, start in zip(AXES, (rows, columns), strict=True):
-            self._start[axis] = start
-            self._seeds[axis] = np.zeros((len(start) - 1, SEED), np.uint8)
-            mine = np.flatnonzero(message[f"{axis}.maker"] == party)
-            random = self._draws.random(f"seeds of {axis}", SEED * len(mine))
-            self._seeds[axis][mine] = np.frombuffer(random, np.uint8).reshape(-1, SEED)
-        self._places = [
-            _spread(message[f"{axis}.place"], start)
-            for axis, start in zip(AXES, (rows, columns), strict=True)
-            if f"{axis}.place" in message
-        ]
-        reply: dict[str, Any] = {}
-        content = b""
-        if "deal" in message and self.cipher.name in _DEALT:
+        self._draw_seeds(plan, party, {"rows": rows, "columns": columns})
+        content, public = b"", None
+        if plan.deal and self.cipher.name in _DEALT:
             kind = BfvSecret if self.cipher.name == "bfv" else PaillierSecret
             content = self._draws.take("shared key", lambda: kind.new().to_bytes())
             self._shared = kind.from_bytes(content)
             if isinstance(self._shared, PaillierSecret):
-                reply["shared.public"] = self._shared.public()
-        boxes = self._boxes(message, content)
-        return {
-            **reply,
-            "boxes": b"".join(boxes),
-            "boxes.lengths": np.array([len(box) for box in boxes], np.int64),
-        }
+                public = self._shared.public()
+        return MadeSeeds(Boxes.of(self._boxes(plan, content)), public)
 
-    def _boxes(self, message: dict[str, Any], content: bytes) -> list[bytes]:
+    def _draw_seeds(self, plan: SeedPlan, party: int, starts: dict[str, Ints]) -> None:
+        """Seeds of the cohorts whose maker this party is; the others' come in boxes."""
+        self._places = []
+        for axis, start in starts.items():
+            told = plan.rows if axis == "rows" else plan.columns
+            if len(told.maker) != len(start) - 1:
+                raise malformed(f"seeds.{axis}.maker", "does not name one maker per shared cohort")
+            self._makers[axis], self._start[axis] = told.maker, start
+            self._seeds[axis] = np.zeros((len(start) - 1, SEED), np.uint8)
+            mine = np.flatnonzero(told.maker == party)
+            random = self._draws.random(f"seeds of {axis}", SEED * len(mine))
+            self._seeds[axis][mine] = np.frombuffer(random, np.uint8).reshape(-1, SEED)
+            if told.place is not None:
+                if len(told.place) != len(start) - 1:
+                    raise malformed(f"seeds.{axis}.place", "does not tell one place per cohort")
+                self._places.append(_spread(told.place, start))
+
+    def _boxes(self, plan: SeedPlan, content: bytes) -> list[bytes]:
         """One box per party to which this one gives something."""
+        cards, axes = plan.cards(), (("rows", plan.rows), ("columns", plan.columns))
+        if len(cards) != len(plan.to):
+            raise malformed("seeds.keys", "does not hold the keys of every receiver")
+        for axis, told in axes:
+            if len(told.start) != len(cards) + 1:
+                raise malformed(f"seeds.{axis}.start", "does not say what every receiver is given")
         boxes = []
-        publics = message["give.keys"]
-        for number in range(len(message["give.to"])):
+        for number, card in enumerate(cards):
             parts = [content]
-            for axis in AXES:
-                begin, end = message[f"give.{axis}.start"][number : number + 2].tolist()
-                chosen = message[f"give.{axis}"][begin:end]
-                parts.append(self._seeds[axis][chosen].tobytes())
-            card = publics[_CARD * number : _CARD * (number + 1)]
-            public = PublicIdentity.from_bytes(card[:_PUBLIC])
+            for axis, told in axes:
+                begin, end = told.start[number : number + 2].tolist()
+                parts.append(self._seeds[axis][told.given[begin:end]].tobytes())
+            public = PublicIdentity.from_bytes(card[:PUBLIC])
             # For this run of the other alone: a box from another run would bring its pads back.
-            boxes.append(public.seal(b"".join([card[_PUBLIC:], *parts])))
+            boxes.append(public.seal(b"".join([card[PUBLIC:], *parts])))
         return boxes
 
-    def take(self, message: dict[str, Any], makers: dict[str, NDArray[np.int32]]) -> None:
+    def take(self, boxes: SeedBoxes | None) -> None:
         """Open the boxes of the other makers; then the cipher is ready."""
         if self.cipher.name == "plain":
             return
-        at = 0
-        lengths = message["boxes.lengths"].tolist()
-        for maker, length in zip(message["boxes.from"].tolist(), lengths, strict=True):
-            opened = self._keys.identity.open(message["boxes"][at : at + length])
-            self._unpack(maker, opened, makers)
-            at += length
+        if boxes is None or not self._makers:
+            raise ProtocolError(
+                f"party {self._keys.name} was sent no seeds, or before it was told who makes them"
+            )
+        sealed = boxes.cut()
+        if len(sealed) != len(boxes.makers):
+            raise malformed("seeds.makers", "does not name one maker per box")
+        for maker, box in zip(boxes.makers.tolist(), sealed, strict=True):
+            self._unpack(maker, self._keys.identity.open(box))
         for axis in AXES:
             if not self._seeds[axis].any(axis=1).all():
                 raise ProtocolError(f"nobody sent party {self._keys.name} the seed of a cohort")
         self._ready()
 
-    def _unpack(self, maker: int, opened: Secret, makers: dict[str, NDArray[np.int32]]) -> None:
+    def _unpack(self, maker: int, opened: Secret) -> None:
         nonce, content = opened.reveal()[:NONCE], opened.reveal()[NONCE:]
         if nonce != self._nonce:
             raise ProtocolError(
                 f"the box that party number {maker} sealed to {self._keys.name} is not of this run"
             )
-        chosen = {axis: np.flatnonzero(makers[axis] == maker) for axis in AXES}
+        chosen = {axis: np.flatnonzero(self._makers[axis] == maker) for axis in AXES}
         expected = SEED * sum(len(c) for c in chosen.values())
         extra = len(content) - expected
         if extra < 0 or (extra and maker != 0):
@@ -236,6 +251,11 @@ class Keyring:
         rows, columns = (made(self._pad_key, self._seeds[a], self._start[a]) for a in AXES)
         cipher.take_streams(rows, columns)
         if isinstance(cipher, BfvCipher) and isinstance(self._shared, BfvSecret):
+            if len(self._places) != len(AXES):
+                raise ProtocolError(
+                    f"party {self._keys.name} was not told where its cohorts lie among all slots, "
+                    f"as cipher '{cipher.name}' needs; stop this run"
+                )
             cipher.take_key(self._shared)
             cipher.take_places(self._pad_key.derive("weft checks"), *self._places)
         elif isinstance(cipher, PaillierCipher) and isinstance(self._shared, PaillierSecret):

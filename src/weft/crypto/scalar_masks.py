@@ -13,17 +13,14 @@ from typing import Any
 import numpy as np
 
 from weft.crypto.pads.pad_ids import label_of
-from weft.protocol.message import SCALAR_BYTES
 from weft.crypto.primitives.wide_integers import Limbs, unpacked
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
-from weft.protocol.parts import LastingRing, Ring
+from weft.protocol.message import SCALAR_BYTES
+from weft.protocol.parts import CARD, NONCE, LastingRing, Ring
 
 _WIDTH = SCALAR_BYTES
-#: Random bytes of a party for one run; they follow its public keys.
-NONCE = 16
-_KEY = 64 + NONCE
 
 
 class Masks:
@@ -63,7 +60,7 @@ class Masks:
         peers, keys = ring.peers, ring.keys
         if party in peers.tolist():
             raise ProtocolError(f"a request for '{field}' names neighbours that are none")
-        if len(keys) != _KEY * len(peers):
+        if len(keys) != CARD * len(peers):
             raise ProtocolError(f"a request for '{field}' names neighbours without their keys")
         if len(set(peers.tolist())) != len(peers):
             raise ProtocolError(f"a request for '{field}' names a neighbour twice")
@@ -74,8 +71,8 @@ class Masks:
         if isinstance(ring, LastingRing):
             name = f"context {ring.context} {field}".encode()
         streams = [
-            shake_256(self._shared(keys[at : at + _KEY]).reveal() + name).digest(_WIDTH * count)
-            for at in range(0, len(keys), _KEY)
+            shake_256(self._shared(keys[at : at + CARD]).reveal() + name).digest(_WIDTH * count)
+            for at in range(0, len(keys), CARD)
         ]
         masks = unpacked(b"".join(streams)).reshape(len(streams), count, 3)
         signs = np.where(peers > party, 1, -1)

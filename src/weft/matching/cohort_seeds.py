@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.crypto.key_parts import AxisSeeds, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_record import Holders
+from weft.crypto.primitives.hash_tree import ways
 from weft.errors import ProtocolError
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
-from weft.protocol.message import Message, array
+from weft.matching.messages import KeysRequest, ViewReply
+from weft.protocol.parts import NONCE
 
 Ints = NDArray[np.int64]
 
@@ -31,6 +34,7 @@ class _Gifts:
 
     def __init__(self, axis: Axis, parties: int) -> None:
         holders = self.holders = holders_of(axis, parties)
+        self._parties = parties
         self._start = axis.start
         lead = holders.begin[:-1]
         self._maker = holders.party[lead]
@@ -59,57 +63,69 @@ class _Gifts:
         a, b = np.searchsorted(self.by, [party, party + 1])
         return self.to[a:b], self.place[a:b]
 
+    def seeds(self, party: int, to: Ints, gifts: tuple[Ints, Ints], *, places: bool) -> AxisSeeds:
+        """What a party is told: who makes the seeds of its cohorts, and what it gives to whom."""
+        receivers, given = gifts
+        everyone = np.append(to, self._parties)
+        return AxisSeeds(
+            maker=self.makers(party),
+            given=given,
+            start=np.searchsorted(receivers, everyone),
+            place=self.places(party) if places else None,
+        )
 
-def ask_for_seeds(
-    holdings: HoldingMap, messages: Mapping[str, Message], keys: Sequence[bytes], *, places: bool
-) -> None:
-    """Write into the seats what every party shall make and give.
+
+def plan_seeds(holdings: HoldingMap, cards: Sequence[bytes], *, places: bool) -> list[SeedPlan]:
+    """What every party shall make and give, in the order of the parties.
 
     With ``places`` also where its cohorts lie among all slots, which only ciphers that mix
     cohorts in a chunk must know.
     """
-    parties = holdings.parties
-    gifts = {
-        "rows": _Gifts(holdings.rows, len(parties)),
-        "columns": _Gifts(holdings.columns, len(parties)),
-    }
-    for number, party in enumerate(parties):
-        message = messages[party]
-        given = {axis: gift.of(number) for axis, gift in gifts.items()}
-        to = np.unique(np.concatenate([g[0] for g in given.values()]))
+    count = len(holdings.parties)
+    rows, columns = _Gifts(holdings.rows, count), _Gifts(holdings.columns, count)
+    plans = []
+    for number, way in enumerate(ways([card[-NONCE:] for card in cards])):
+        row_gifts, column_gifts = rows.of(number), columns.of(number)
+        to = np.unique(np.concatenate([row_gifts[0], column_gifts[0]]))
         if number == 0:
-            message["deal"] = True
-            to = np.arange(1, len(parties))
-        message["give.to"] = to
-        message["give.keys"] = b"".join(keys[k] for k in to.tolist())
-        for axis, (receivers, chosen) in given.items():
-            if places:
-                message[f"{axis}.place"] = gifts[axis].places(number)
-            message[f"{axis}.maker"] = gifts[axis].makers(number)
-            message[f"give.{axis}"] = chosen
-            message[f"give.{axis}.start"] = np.searchsorted(receivers, np.append(to, len(parties)))
+            to = np.arange(1, count)
+        plans.append(
+            SeedPlan(
+                keys=b"".join(cards[k] for k in to.tolist()),
+                to=to,
+                way=way,
+                rows=rows.seeds(number, to, row_gifts, places=places),
+                columns=columns.seeds(number, to, column_gifts, places=places),
+                deal=number == 0,
+            )
+        )
+    return plans
 
 
 def deliver(
-    parties: Sequence[str], asked: Mapping[str, Message], replies: Mapping[str, Message]
-) -> dict[str, Message]:
+    parties: Sequence[str], plans: Sequence[SeedPlan], replies: Mapping[str, ViewReply]
+) -> dict[str, KeysRequest]:
     """Sort the boxes that came back by those to whom they are sealed."""
     found: dict[str, list[tuple[int, bytes]]] = {party: [] for party in parties}
-    for number, party in enumerate(parties):
-        to = array(asked[party], "give.to").tolist()
-        boxes = replies[party].get("boxes")
-        lengths = array(replies[party], "boxes.lengths").tolist()
-        if not isinstance(boxes, bytes) or len(lengths) != len(to) or sum(lengths) != len(boxes):
-            raise ProtocolError(f"party {party} did not seal the seeds it was asked for")
-        at = 0
-        for receiver, length in zip(to, lengths, strict=True):
-            found[parties[receiver]].append((number, boxes[at : at + length]))
-            at += length
+    for number, (party, plan) in enumerate(zip(parties, plans, strict=True)):
+        for receiver, box in zip(plan.to.tolist(), _sealed(party, plan, replies), strict=True):
+            found[parties[receiver]].append((number, box))
     return {
-        party: {
-            "boxes.from": np.array([maker for maker, _ in boxes], np.int64),
-            "boxes.lengths": np.array([len(box) for _, box in boxes], np.int64),
-            "boxes": b"".join(box for _, box in boxes),
-        }
+        party: KeysRequest(
+            seeds=SeedBoxes(
+                content=b"".join(box for _, box in boxes),
+                lengths=np.array([len(box) for _, box in boxes], np.int64),
+                makers=np.array([maker for maker, _ in boxes], np.int64),
+            )
+        )
         for party, boxes in found.items()
     }
+
+
+def _sealed(party: str, plan: SeedPlan, replies: Mapping[str, ViewReply]) -> list[bytes]:
+    """The boxes of one party, one for everyone to whom it gives something."""
+    boxes = replies[party].seeds
+    sealed = [] if boxes is None else boxes.cut()
+    if boxes is None or len(sealed) != len(plan.to):
+        raise ProtocolError(f"party {party} did not seal the seeds it was asked for")
+    return sealed

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from secrets import token_bytes
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
-from weft.crypto.primitives.hash_tree import ways
+from weft.crypto.key_parts import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
-from weft.matching.cohort_seeds import ask_for_seeds, deliver
+from weft.matching.cohort_seeds import deliver, plan_seeds
 from weft.matching.holding_map import HoldingMap, Overlap
+from weft.matching.messages import (
+    CONFLICT,
+    KEYS,
+    TOKENS,
+    VIEW,
+    ClassValues,
+    ConflictRequest,
+    KeysRequest,
+    TokensReply,
+    TokensRequest,
+    ViewReply,
+    ViewRequest,
+)
 from weft.matching.oprf_relay import tokens_through_holders
-from weft.protocol import Channel, Message
-from weft.protocol.message import Value, array, integer, text
+from weft.protocol import Channel
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def meet(
@@ -56,12 +71,13 @@ def meet(
         Sixteen random bytes that name the run; None: fresh ones.
     """
     parties = channel.parties
-    answered = _tokens(channel, classes, matching, holders, run or token_bytes(16))
-    check_secrets(answered)
+    told = None if classes is None else ClassValues.of(classes)
+    keys, tokens = _tokens(channel, told, matching, holders, run or token_bytes(16))
+    check_secrets({party: keys[party].mark for party in parties})
     try:
         holdings = build_holdings(
             parties,
-            [_holding(party, answered[party]) for party in parties],
+            [_holding(party, tokens[party]) for party in parties],
             overlap=overlap,
             bias=bias is not None,
             confirm_separate_ids=confirm_separate_ids,
@@ -69,59 +85,61 @@ def meet(
         )
     except LabelConflict as conflict:
         raise DataError(_told(channel, conflict)) from None
-    seats = {}
-    for number, party in enumerate(parties):
-        seats[party] = holdings.view(number, follow_draws=follow_draws).to_message()
-        if bias is not None:
-            seats[party]["bias_value"] = bias
-    keys = [_bytes(party, answered[party], "public", 64) for party in parties]
-    nonces = [_bytes(party, answered[party], "nonce", 16) for party in parties]
-    cards = [key + nonce for key, nonce in zip(keys, nonces, strict=True)]
+    cards = [keys[party].card(party) for party in parties]
+    plans: list[SeedPlan] = []
     if adder.linked:
-        ask_for_seeds(holdings, seats, cards, places=adder.whole)
-        for party, way in zip(parties, ways(nonces), strict=True):
-            seats[party]["way"] = way
-    replies = channel.ask("match.view", seats).insist("seating")
-    public = replies[parties[0]].get("shared.public", b"")
-    adder.meet(parties, cards, _key(replies), public if isinstance(public, bytes) else b"")
-    boxes: dict[str, Message] = {party: {} for party in parties}
+        plans = plan_seeds(holdings, cards, places=adder.whole)
+    views = {
+        party: ViewRequest(
+            view=holdings.view(number, follow_draws=follow_draws),
+            bias_value=bias,
+            seeds=plans[number] if plans else None,
+        )
+        for number, party in enumerate(parties)
+    }
+    replies = channel.ask(VIEW, views).insist("seating")
+    adder.meet(parties, cards, _key(replies), replies[parties[0]].shared_public or b"")
+    boxes = {party: KeysRequest() for party in parties}
     if adder.linked:
-        boxes = deliver(parties, seats, replies)
+        boxes = deliver(parties, plans, replies)
     # Asked under every cipher, so that a run takes the same round trips.
-    channel.ask("match.keys", boxes).insist("handing out keys")
+    channel.ask(KEYS, boxes).insist("handing out keys")
     return holdings
 
 
 def _tokens(
     channel: Channel,
-    classes: NDArray[np.generic] | None,
+    classes: ClassValues | None,
     matching: Matching,
     holders: Sequence[str] | None,
-    name: bytes,
-) -> dict[str, Message]:
+    run: bytes,
+) -> tuple[dict[str, RunKeys], dict[str, TokensReply]]:
     """What every party announces, and its tokens: one round trip, or six through key holders."""
-    run: Message = {"run": name}
-    question: Message = {"matching": matching}
-    if classes is not None:
-        question["classes"] = classes
     if matching == "oprf":
-        return tokens_through_holders(channel, run, question, holders)
-    asked = {party: {**run, **question} for party in channel.parties}
-    return channel.ask("match.tokens", asked).insist("matching")
+        return tokens_through_holders(channel, run, classes, holders)
+    question = TokensRequest(run=run, matching=matching, classes=classes)
+    tokens = channel.ask(TOKENS, dict.fromkeys(channel.parties, question)).insist("matching")
+    return {party: _announced(party, reply) for party, reply in tokens.items()}, tokens
+
+
+def _announced(party: str, reply: TokensReply) -> RunKeys:
+    if reply.keys is None:
+        raise ProtocolError(f"party {party} sent tokens without its public keys; update it")
+    return reply.keys
 
 
 def _told(channel: Channel, conflict: LabelConflict) -> str:
     """The parties concerned say which rows of theirs have the labels: only they know."""
-    asked: dict[str, Message] = {
-        party: {"places": places} for party, places in conflict.places.items()
-    }
-    refused = channel.ask("match.conflict", asked).missing
+    asked = {party: ConflictRequest(places=places) for party, places in conflict.places.items()}
+    refused = channel.ask(CONFLICT, asked).missing
     return conflict.sentence({party: failure.reason for party, failure in refused.items()})
 
 
-def check_secrets(answered: Mapping[str, Message]) -> None:
-    """Parties whose run secrets differ would only see noise in each other's sums."""
-    marks = {party: text(reply, "mark") for party, reply in answered.items()}
+def check_secrets(marks: Mapping[str, str]) -> None:
+    """Refuse parties whose run secrets differ: they would see noise in each other's sums.
+
+    ``marks`` are the fingerprints of the secrets, by party.
+    """
     first = next(iter(marks))
     for party, mark in marks.items():
         if mark != marks[first]:
@@ -131,9 +149,9 @@ def check_secrets(answered: Mapping[str, Message]) -> None:
             )
 
 
-def _key(replies: Mapping[str, Message]) -> int:
+def _key(replies: Mapping[str, ViewReply]) -> int:
     """The public number of the run's key, which all parties must name."""
-    numbers = {party: integer(reply, "key") for party, reply in replies.items()}
+    numbers = {party: reply.key for party, reply in replies.items()}
     first = next(iter(numbers))
     for party, number in numbers.items():
         if number != numbers[first]:
@@ -141,28 +159,26 @@ def _key(replies: Mapping[str, Message]) -> int:
     return numbers[first]
 
 
-def _bytes(party: str, reply: Message, field: str, length: int) -> bytes:
-    value = reply.get(field)
-    if not isinstance(value, bytes) or len(value) != length:
-        raise ProtocolError(f"party {party} announced no '{field}' of {length} bytes; update it")
-    return value
-
-
-def _holding(party: str, message: dict[str, Value]) -> Holding:
-    def cut(field: str, counts: str) -> tuple[NDArray[np.generic], ...]:
-        bounds = np.cumsum(array(message, counts))[:-1]
-        return tuple(np.split(array(message, field), bounds))
-
-    rows, places = array(message, "rows"), array(message, "loose.rows")
+def _holding(party: str, reply: TokensReply) -> Holding:
+    rows, places = reply.rows, reply.loose_rows
     loose = rows.copy()
     inside = not len(places) or (places.min() >= 0 and places.max() < len(rows))
-    if not inside or len(places) != len(array(message, "loose")):
+    if not inside or len(places) != len(reply.loose):
         raise ProtocolError(f"party {party} sent loose forms of other rows than its own")
-    loose[places] = array(message, "loose")
+    loose[places] = reply.loose
     return Holding(
-        rows=cut("rows", "row_counts"),  # type: ignore[arg-type]
-        columns=cut("columns", "column_counts"),  # type: ignore[arg-type]
-        labelled=cut("labelled", "row_counts"),  # type: ignore[arg-type]
-        labels=cut("labels", "row_counts"),  # type: ignore[arg-type]
+        rows=_cut(party, rows, reply.row_counts),
+        columns=_cut(party, reply.columns, reply.column_counts),
+        labelled=_cut(party, reply.labelled, reply.row_counts),
+        labels=_cut(party, reply.labels, reply.row_counts),
         loose=loose,
     )
+
+
+def _cut(
+    party: str, values: NDArray[Scalar], counts: NDArray[np.int64]
+) -> tuple[NDArray[Scalar], ...]:
+    """What a party sent of all its tiles, tile by tile."""
+    if not len(counts) or (counts < 0).any() or int(counts.sum()) != len(values):
+        raise ProtocolError(f"party {party} sent tokens that do not fit its tiles")
+    return tuple(np.split(values, np.cumsum(counts)[:-1]))

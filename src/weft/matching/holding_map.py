@@ -14,7 +14,7 @@ from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, Ints, ranges
 from weft.matching.exposure import crossed_rows, exposed_rows, fewest_foreign, foreign_columns
 from weft.matching.near_duplicate_ids import Mismatches
-from weft.matching.party_view import PartyView
+from weft.matching.party_view import TileCohorts, ToldView
 
 Overlap = Literal["mean", "first", "sum"]
 
@@ -170,7 +170,7 @@ class HoldingMap:
         columns = self.column_tiles[self.columns.cohorts[party]][:, :tile]
         return np.asarray((rows @ columns.T).toarray() == 0)
 
-    def view(self, party: int, *, follow_draws: bool = True) -> PartyView:
+    def view(self, party: int, *, follow_draws: bool = True) -> ToldView:
         """What one party is told: its own slots and its roles.
 
         With ``follow_draws`` also how many samples each other label holder of its cohorts draws
@@ -183,11 +183,11 @@ class HoldingMap:
         tiles = np.flatnonzero(self.tile_party[: len(rows.tile_cohorts)] == party)
         labelled = np.array([party in rows.marked[c] for c in cohorts.tolist()], bool)
         holders = self.cell_holders(party)
-        owned_cells: tuple[NDArray[np.bool_], ...] = ()
+        owned_cells: NDArray[np.bool_] | None = None
         if holders is not None and self.overlap == "first":
-            owned_cells = tuple(self.cells_owned(party, t) for t in tiles.tolist())
+            owned_cells = np.stack([self.cells_owned(party, t) for t in tiles.tolist()])
         column_cohorts = columns.cohorts[party]
-        return PartyView(
+        return ToldView(
             party=party,
             n_parties=len(self.parties),
             label_parties=len(self.label_parties),
@@ -204,8 +204,10 @@ class HoldingMap:
             computing=rows.marked.lengths[cohorts],
             bias=self.bias_owner[cohorts] == party,
             bias_slot=self._local_bias(party),
-            tile_row_cohorts=tuple(_places(rows, t, cohorts) for t in tiles.tolist()),
-            tile_column_cohorts=tuple(_places(columns, t, column_cohorts) for t in tiles.tolist()),
+            tile_row_cohorts=TileCohorts.of([_places(rows, t, cohorts) for t in tiles.tolist()]),
+            tile_column_cohorts=TileCohorts.of(
+                [_places(columns, t, column_cohorts) for t in tiles.tolist()]
+            ),
             column_cohort=np.repeat(
                 np.arange(len(column_cohorts)), columns.sizes[column_cohorts]
             ).astype(np.int32),
@@ -220,9 +222,6 @@ class HoldingMap:
             column_sharers=columns.holders.lengths[column_cohorts],
             fewest_foreign=fewest_foreign(self, party),
             foreign=self.foreign[rows.holders.values == party],
-            # For the party to find.
-            tile_rows=(),
-            tile_columns=(),
             **self._other_drawers(party, cohorts if follow_draws else cohorts[:0], starts),
         )
 

@@ -26,8 +26,8 @@ from weft.crypto.primitives.ristretto import WIDTH, GroupError, scalars_of
 from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.secrets import PublicIdentity
 from weft.errors import ProtocolError
-from weft.matching.oprf_relay import pack, unpack
-from weft.protocol.message import Message, binary, integer
+from weft.matching.messages import AskReply, AskRequest, EvaluateReply, EvaluateRequest
+from weft.protocol.parts import Boxes
 
 #: A party may ask for every row and for its loose form.
 FORMS = 2
@@ -148,9 +148,9 @@ class Oblivious:
 
     # ── asking ────────────────────────────────────────────────────────────────────────────
 
-    def ask(self, message: Message, inputs: Sequence[bytes]) -> Message:
+    def ask(self, message: AskRequest, inputs: Sequence[bytes]) -> AskReply:
         """A letter to the next key holder."""
-        hop = integer(message, "hop")
+        hop = message.hop
         if hop != len(self._holders):
             self._refuse(f"to be asked for step {hop} in the place of {len(self._holders)}")
         if hop == 0:
@@ -160,8 +160,8 @@ class Oblivious:
             blinds = scalars_of(seed, len(self._inputs))
             self._blinds, self._sent = blind(self._inputs, blinds)
         else:
-            self._sent = self._take_answer(binary(message, "box"))
-        holder = self._meet(binary(message, "holder"))
+            self._sent = self._take_answer(message.box)
+        holder = self._meet(message.holder)
         if any(holder.name == other.name for other in self._holders):
             self._refuse(f"'{holder.name}' as key holder twice")
         listed = self._listed(holder)
@@ -169,12 +169,15 @@ class Oblivious:
             self._refuse(f"the matching key of '{holder.name}', which is not the roster's")
         self._holders.append(holder)
         place = self._place("ask", hop, self._keys.name, holder.name)
-        return {"box": write_letter(self._keys.identity, holder.identity, place, self._sent)}
+        letter = write_letter(self._keys.identity, holder.identity, place, self._sent)
+        return AskReply(box=letter)
 
-    def _take_answer(self, box: bytes) -> bytes:
+    def _take_answer(self, box: bytes | None) -> bytes:
         """What the last holder made of the elements sent, if its proofs are right."""
         if not self._holders:
             self._refuse("an answer that it never asked for")
+        if box is None:
+            self._refuse("to go on without the answer of a key holder")
         holder, hop = self._holders[-1], len(self._holders) - 1
         place = self._place("answer", hop, holder.name, self._keys.name)
         try:
@@ -187,11 +190,11 @@ class Oblivious:
             self._refuse(f"the answer of key holder '{holder.name}' ({error})")
         return evaluated
 
-    def finish(self, message: Message) -> list[bytes]:
-        """64 secret bytes per input, the same at every party that has it."""
+    def finish(self, box: bytes | None) -> list[bytes]:
+        """64 secret bytes per input, the same at every party that has it, from the last answer."""
         if len(self._holders) < self._needed():
             self._refuse(f"to match with {len(self._holders)} key holder(s)")
-        elements = unblind(self._take_answer(binary(message, "box")), self._blinds)
+        elements = unblind(self._take_answer(box), self._blinds)
         self._blinds = self._sent = b""
         return finalize(self._inputs, elements)
 
@@ -202,16 +205,16 @@ class Oblivious:
 
     # ── answering ─────────────────────────────────────────────────────────────────────────
 
-    def evaluate(self, message: Message) -> Message:
+    def evaluate(self, message: EvaluateRequest) -> EvaluateReply:
         """Answers to the letters of all parties, each once in a run."""
-        hop = integer(message, "hop")
-        cards, boxes = unpack(binary(message, "cards")), unpack(binary(message, "boxes"))
+        hop = message.hop
+        cards, boxes = message.cards.cut(), message.boxes.cut()
         if len(cards) != len(boxes):
             self._refuse("letters of which it is not told who wrote them")
         answers = []
         for card, box in zip(cards, boxes, strict=True):
             answers.append(self._answer(hop, self._meet(card), box))
-        return {"boxes": pack(answers)}
+        return EvaluateReply(boxes=Boxes.of(answers))
 
     def _answer(self, hop: int, asker: Announcement, box: bytes) -> bytes:
         if asker.name in self._answered:

@@ -2,53 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import msgspec
-
+from weft.crypto.key_parts import RunKeys
 from weft.errors import ConfigError, ProtocolError
-from weft.protocol import Channel, Message
-from weft.protocol.message import binary
+from weft.guards.terms import Matching
+from weft.matching.messages import (
+    ASK,
+    EVALUATE,
+    HELLO,
+    TOKENS,
+    AskRequest,
+    Cards,
+    ClassValues,
+    EvaluateRequest,
+    HelloRequest,
+    TokensReply,
+    TokensRequest,
+)
+from weft.protocol import Channel
+from weft.protocol.parts import Boxes
 
 #: So many parties hold a key, unless there is but one party.
 HOLDERS = 2
+_MATCHING: Matching = "oprf"
 
 
 def tokens_through_holders(
-    channel: Channel, question: Message, last: Message, holders: Sequence[str] | None
-) -> dict[str, Message]:
-    """What the parties announce and their tokens.
+    channel: Channel, run: bytes, classes: ClassValues | None, holders: Sequence[str] | None
+) -> tuple[dict[str, RunKeys], dict[str, TokensReply]]:
+    """What the parties announce, and their tokens.
 
     Parameters
     ----------
-    question, last
-        What to tell every party first, and with the last letter.
+    run
+        Random name of the run.
+    classes
+        The classes of the run, if labels are classes.
     holders
         Who holds a key, in their order; None: the first two parties.
     """
     parties = channel.parties
     chosen = tuple(holders) if holders is not None else parties[:HOLDERS]
     _check_holders(chosen, parties)
-    announced = _everyone(channel, "match.hello", {p: dict(question) for p in parties})
-    cards = {party: binary(reply, "card") for party, reply in announced.items()}
+    greeted = {party: HelloRequest(run=run) for party in parties}
+    hello = channel.ask(HELLO, greeted).insist("matching")
+    cards = {party: reply.card for party, reply in hello.items()}
     boxes: dict[str, bytes] = {}
     for hop, holder in enumerate(chosen):
-        asked: dict[str, Message] = {p: {"hop": hop, "holder": cards[holder]} for p in parties}
-        for party, box in boxes.items():
-            asked[party]["box"] = box
-        letters = _everyone(channel, "match.ask", asked)
-        told: Message = {
-            "hop": hop,
-            "cards": pack([cards[p] for p in parties]),
-            "boxes": pack([binary(letters[p], "box") for p in parties]),
-        }
-        reply = _everyone(channel, "match.evaluate", {holder: told})[holder]
-        answers = unpack(binary(reply, "boxes"))
+        asked = {p: AskRequest(hop=hop, holder=cards[holder], box=boxes.get(p)) for p in parties}
+        letters = channel.ask(ASK, asked).insist("matching")
+        told = EvaluateRequest(
+            hop=hop,
+            cards=Cards.of([cards[p] for p in parties]),
+            boxes=Boxes.of([letters[p].box for p in parties]),
+        )
+        reply = channel.ask(EVALUATE, {holder: told}).insist("matching")[holder]
+        answers = reply.boxes.cut()
         if len(answers) != len(parties):
             raise ProtocolError(f"key holder {holder} answered {len(answers)} of {len(parties)}")
         boxes = dict(zip(parties, answers, strict=True))
-    tokens = _everyone(channel, "match.tokens", {p: {**last, "box": boxes[p]} for p in parties})
-    return {party: {**announced[party], **tokens[party]} for party in parties}
+    last = {
+        p: TokensRequest(run=run, matching=_MATCHING, classes=classes, box=boxes[p])
+        for p in parties
+    }
+    tokens = channel.ask(TOKENS, last).insist("matching")
+    return {party: reply.keys for party, reply in hello.items()}, tokens
 
 
 def _check_holders(chosen: Sequence[str], parties: Sequence[str]) -> None:
@@ -57,20 +76,3 @@ def _check_holders(chosen: Sequence[str], parties: Sequence[str]) -> None:
         raise ConfigError(f"key holder '{strangers[0]}' is no party of this run; name one that is")
     if not chosen or len(set(chosen)) < len(chosen):
         raise ConfigError("name at least one key holder for matching, and each only once")
-
-
-def _everyone(channel: Channel, phase: str, asked: Mapping[str, Message]) -> dict[str, Message]:
-    return channel.ask(phase, asked).insist("matching")
-
-
-def pack(parts: Sequence[bytes]) -> bytes:
-    """Several byte strings in one."""
-    return msgspec.msgpack.encode(list(parts))
-
-
-def unpack(content: bytes) -> list[bytes]:
-    """What :meth:`pack` joined."""
-    try:
-        return msgspec.msgpack.decode(content, type=list[bytes])
-    except msgspec.MsgspecError:
-        raise ProtocolError("a message is malformed: it should hold several boxes") from None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.crypto.keyring import AXES, Keyring, Keys
+from weft.crypto.key_parts import RunKeys
+from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.secrets import Secret
 from weft.errors import DataError, ProtocolError
@@ -22,11 +23,32 @@ from weft.matching.id_normalization import (
     normal_features,
     normal_ids,
 )
+from weft.matching.messages import (
+    ASK,
+    CONFLICT,
+    EVALUATE,
+    HELLO,
+    KEYS,
+    TOKENS,
+    AskReply,
+    AskRequest,
+    ConflictRequest,
+    EvaluateReply,
+    EvaluateRequest,
+    HelloReply,
+    HelloRequest,
+    KeysRequest,
+    TokensReply,
+    TokensRequest,
+    ViewReply,
+    ViewRequest,
+)
 from weft.matching.oprf_party import Known, Oblivious
 from weft.matching.party_view import PartyView
 from weft.matching.slot_order import take_places
 from weft.matching.tokens import Tokens, label_tokens, tokens_of
-from weft.protocol.message import Message, array, binary, text
+from weft.protocol import Answer, Nothing, answer, answers
+from weft.protocol.message import malformed
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -67,8 +89,8 @@ class MatchingParty:
     keys, keyring
         Its identity and the run secret; the keys of the run.
     targets
-        Labels per tile as numbers, NaN where there is none, given the message that asks for
-        tokens; None: samples are matched whether they have labels or not.
+        Labels per tile as numbers, NaN where there is none, given the classes (None: labels are
+        numbers); None: samples are matched whether they have labels or not.
     accept
         Objects to ways of matching that the party does not agree to; None: it agrees to all.
     known
@@ -89,7 +111,7 @@ class MatchingParty:
         keys: Keys,
         keyring: Keyring,
         *,
-        targets: Callable[[Message], Sequence[Floats]] | None = None,
+        targets: Callable[[NDArray[Any] | None], Sequence[Floats]] | None = None,
         accept: Callable[[Matching], None] | None = None,
         known: Mapping[str, Known] | None = None,
         draws: RandomnessLog | None = None,
@@ -109,16 +131,18 @@ class MatchingParty:
         self._oblivious: Oblivious | None = None
         self._sent: _Sent | None = None
         self._complained = False
-        self._makers: dict[str, NDArray[np.int32]] = {}
         self._view: PartyView | None = None
-        self.phases: dict[str, Callable[[Message], Message]] = {
-            "match.hello": self._hello,
-            "match.ask": self._ask,
-            "match.evaluate": self._evaluate,
-            "match.tokens": self._tokens,
-            "match.conflict": self._complain,
-            "match.keys": self._take_keys,
-        }
+
+    def answers(self) -> dict[str, Answer]:
+        """The phases that matching answers by itself; a view is for the party to take."""
+        return answers(
+            answer(HELLO, self._hello),
+            answer(ASK, self._ask),
+            answer(EVALUATE, self._evaluate),
+            answer(TOKENS, self._tokens),
+            answer(CONFLICT, self._complain),
+            answer(KEYS, self._take_keys),
+        )
 
     @property
     def seated(self) -> bool:
@@ -134,24 +158,24 @@ class MatchingParty:
 
     # ── through key holders ───────────────────────────────────────────────────────────────
 
-    def _hello(self, message: Message) -> Message:
+    def _hello(self, message: HelloRequest) -> HelloReply:
         if self._oblivious is not None:
             # Else a key holder could be made to forget whom it has answered.
             raise ProtocolError(f"party {self._name} has begun to match already; start a new run")
-        run = binary(message, "run")
         rows = sum(len(ids) for ids in self.ids)
-        self._oblivious = Oblivious(self._keys, run, rows, self._known, self._draws)
-        return {**self._keyring.announce(run), "card": self._oblivious.announce()}
+        self._oblivious = Oblivious(self._keys, message.run, rows, self._known, self._draws)
+        keys = self._keyring.announce(message.run)
+        return HelloReply(keys=keys, card=self._oblivious.announce())
 
     def _asking(self) -> Oblivious:
         if self._oblivious is None:
             raise ProtocolError(f"party {self._name} was not told of a run with key holders")
         return self._oblivious
 
-    def _ask(self, message: Message) -> Message:
+    def _ask(self, message: AskRequest) -> AskReply:
         return self._asking().ask(message, [text.encode() for text in self._forms().tolist()])
 
-    def _evaluate(self, message: Message) -> Message:
+    def _evaluate(self, message: EvaluateRequest) -> EvaluateReply:
         return self._asking().evaluate(message)
 
     def _forms(self) -> Names:
@@ -160,18 +184,18 @@ class MatchingParty:
 
     # ── tokens ────────────────────────────────────────────────────────────────────────────
 
-    def _tokens(self, message: Message) -> Message:
-        announced: Message = {}
+    def _tokens(self, message: TokensRequest) -> TokensReply:
+        matching = self._agreed_matching(message.matching)
         outputs: dict[str, bytes] | None = None
-        matching: Matching = "oprf" if text(message, "matching") == "oprf" else "hmac"
-        if self._accept is not None:
-            self._accept(matching)
+        keys: RunKeys | None = None
         if matching == "oprf":
-            outputs = dict(zip(self._forms().tolist(), self._asking().finish(message), strict=True))
+            forms = self._forms().tolist()
+            outputs = dict(zip(forms, self._finished(message), strict=True))
         else:
-            announced = self._keyring.announce(binary(message, "run"))
+            keys = self._keyring.announce(message.run)
         secret = Secret(self._keyring.token_key())
-        targets = None if self._targets is None else self._targets(message)
+        classes = None if message.classes is None else message.classes.values()
+        targets = None if self._targets is None else self._targets(classes)
         parts = [
             _TileTokens.of(ids, None if targets is None else targets[t], outputs, secret)
             for t, ids in enumerate(self.ids)
@@ -181,28 +205,44 @@ class MatchingParty:
         self._sent = _Sent([part.order for part in parts], column_orders)
         counts = [len(part.rows) for part in parts]
         begins = np.cumsum(counts) - counts
-        return {
-            **announced,
-            "rows": np.concatenate([part.rows for part in parts]),
-            "columns": np.concatenate(
+        return TokensReply(
+            keys=keys,
+            rows=np.concatenate([part.rows for part in parts]),
+            columns=np.concatenate(
                 [part[order] for part, order in zip(columns, column_orders, strict=True)]
             ),
-            "labelled": np.concatenate([part.labelled for part in parts]),
-            "labels": np.concatenate([part.labels for part in parts]),
-            "loose": np.concatenate([part.loose for part in parts]),
-            "loose.rows": np.concatenate(
+            labelled=np.concatenate([part.labelled for part in parts]),
+            labels=np.concatenate([part.labels for part in parts]),
+            loose=np.concatenate([part.loose for part in parts]),
+            loose_rows=np.concatenate(
                 [begin + part.loose_rows for begin, part in zip(begins, parts, strict=True)]
             ),
-            "row_counts": np.array(counts),
-            "column_counts": np.array([len(part) for part in columns]),
-        }
+            row_counts=np.array(counts, np.int64),
+            column_counts=np.array([len(part) for part in columns], np.int64),
+        )
 
-    def _complain(self, message: Message) -> Message:
+    def _agreed_matching(self, told: str) -> Matching:
+        """How ids are matched, if this party agrees to it."""
+        if told != "oprf" and told != "hmac":
+            raise malformed("matching", f"names no way of matching: '{told}'")
+        matching: Matching = "oprf" if told == "oprf" else "hmac"
+        if self._accept is not None:
+            self._accept(matching)
+        return matching
+
+    def _finished(self, message: TokensRequest) -> list[bytes]:
+        """What the key holders made of the ids."""
+        asking = self._asking()
+        if message.run != self._keyring.run_id:
+            raise ProtocolError(f"party {self._name} was told of two runs; start a new one")
+        return asking.finish(message.box)
+
+    def _complain(self, message: ConflictRequest) -> Nothing:
         """Say which rows of its files have labels that another party contradicts."""
         if self._sent is None or self._complained:
             raise ProtocolError(f"party {self._name} is asked for rows once, after its tokens")
         self._complained = True
-        places = array(message, "places")
+        places = message.places
         shown = []
         for tile in np.unique(places[:, 0]).tolist():
             order = self._sent.rows[tile]
@@ -214,30 +254,28 @@ class MatchingParty:
 
     # ── view and keys ─────────────────────────────────────────────────────────────────────
 
-    def sit(self, message: Message) -> PartyView:
+    def sit(self, message: ViewRequest) -> PartyView:
         """Take the view; what it allows is for the caller to check."""
         if self._sent is None:
             raise ProtocolError(f"party {self._name} has sent no tokens yet; they come first")
-        told = PartyView.from_message(message)
         sent = self._sent
-        self._view = take_places(told, self.ids, self.features, sent.rows, sent.columns)
+        self._view = take_places(message.view, self.ids, self.features, sent.rows, sent.columns)
         return self._view
 
-    def make_seeds(self, message: Message, *, alone: bool = False) -> Message:
+    def make_seeds(self, message: ViewRequest, *, alone: bool = False) -> ViewReply:
         """Make the seeds that fall to this party, sealed to the other holders.
 
         ``alone`` says that there are no other parties, as far as this one can know.
         """
         view = self.view
-        boxes = self._keyring.make(
-            message, view.party, view.shared_rows, view.shared_columns, alone=alone
+        made = self._keyring.make(
+            message.seeds, view.party, view.shared_rows, view.shared_columns, alone=alone
         )
-        self._makers = {a: array(message, f"{a}.maker") for a in AXES if f"{a}.maker" in message}
-        return {**boxes, "key": self._keyring.cipher.key}
+        return ViewReply(key=self._keyring.cipher.key, seeds=made.boxes, shared_public=made.public)
 
-    def _take_keys(self, message: Message) -> Message:
-        self._keyring.take(message, self._makers)
-        return {}
+    def _take_keys(self, message: KeysRequest) -> Nothing:
+        self._keyring.take(message.seeds)
+        return Nothing()
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from weft.protocol.message import Message, Value, array, integer, text
+from weft.protocol.forms import Meaning, record, texts
+from weft.protocol.message import Part, malformed
 
 Ints = NDArray[np.int64]
-#: Fields that a party fills in itself.
-_OWN = ("tile_rows", "tile_columns")
+Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class PartyView:
-    """What a party learns from matching.
+def _roles(*shape: str) -> Meaning:
+    return record("its slots, cohorts and roles", *shape)
+
+
+_OTHERS = record("how many samples other label holders draw from", "draws")
+
+
+class TileCohorts(Part):
+    """Per tile, the cohorts of its tokens, one tile after the other."""
+
+    places: Annotated[NDArray[np.int32], _roles("tokens")]
+    lengths: Annotated[Ints, _roles("tiles")]
+
+    @classmethod
+    def of(cls, tiles: Sequence[NDArray[np.int32]]) -> TileCohorts:
+        """Put the tiles together."""
+        places = np.concatenate([np.zeros(0, np.int32), *tiles])
+        return cls(places=places, lengths=np.array([len(tile) for tile in tiles], np.int64))
+
+    def cut(self) -> list[NDArray[np.int32]]:
+        """The cohorts, tile by tile."""
+        if (self.lengths < 0).any() or int(self.lengths.sum()) != len(self.places):
+            raise malformed("lengths", "are not those of the tiles")
+        return np.split(self.places, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
+
+
+class ToldView(Part, kw_only=True, eq=False, dict=True):
+    """What the coordinator tells a party of its place in the federation.
 
     Rows and columns have local slots; the shared ones come first. Cohorts are listed in the
     order of their slots: cohort j covers the local rows cohort_start[j] … cohort_start[j+1]−1.
@@ -41,7 +67,7 @@ class PartyView:
     cell_holders
         (row cohort × column cohort) number of tiles with that cell, None if one each.
     owned_cells
-        With overlap "first", per tile, the cells it owns.
+        With overlap "first", where ``cell_holders`` are told: per tile, the cells it owns.
     min_batch
         How many samples of an exposed cohort must change together, if any do.
     exposed
@@ -58,48 +84,43 @@ class PartyView:
         Other label holders of the shared cohorts, to follow their draws: number of the party,
         how many samples it draws from, where the cohort begins among them, the cohort's size
         and its local start here.
-    tile_rows, tile_columns
-        Per tile: local slot of each row and column (−1: sample left out). The party finds them
-        itself (:mod:`weft.matching.slot_order`); they never travel.
     """
 
-    party: int
-    n_parties: int
-    label_parties: int
-    n_samples: int
-    n_shared_rows: int
-    n_shared_columns: int
-    n_columns: int
-    row_holders: int
-    column_holders: int
-    cohort: Ints
-    cohort_start: Ints
-    labelled: NDArray[np.bool_]
-    counts: NDArray[np.bool_]
-    computing: Ints
-    bias: NDArray[np.bool_]
-    bias_slot: int
-    tile_row_cohorts: tuple[NDArray[np.int32], ...]
-    tile_column_cohorts: tuple[NDArray[np.int32], ...]
-    column_cohort: NDArray[np.int32]
-    owned: NDArray[np.bool_]
-    overlap: str
-    cell_holders: NDArray[np.int32] | None
-    owned_cells: tuple[NDArray[np.bool_], ...]
-    min_batch: int
-    exposed: NDArray[np.bool_]
-    crossed: NDArray[np.bool_]
-    sharers: Ints
-    column_sharers: Ints
-    fewest_foreign: Ints
-    foreign: Ints
-    other_party: Ints
-    other_rows: Ints
-    other_offset: Ints
-    other_size: Ints
-    other_start: Ints
-    tile_rows: tuple[NDArray[np.int32], ...] = ()
-    tile_columns: tuple[NDArray[np.int32], ...] = ()
+    party: Annotated[int, _roles()]
+    n_parties: Annotated[int, _roles()]
+    label_parties: Annotated[int, _roles()]
+    n_samples: Annotated[int, _roles()]
+    n_shared_rows: Annotated[int, _roles()]
+    n_shared_columns: Annotated[int, _roles()]
+    n_columns: Annotated[int, _roles()]
+    row_holders: Annotated[int, _roles()]
+    column_holders: Annotated[int, _roles()]
+    cohort: Annotated[Ints, _roles("cohorts")]
+    cohort_start: Annotated[Ints, _roles("cohorts + 1")]
+    labelled: Annotated[Flags, _roles("cohorts")]
+    counts: Annotated[Flags, _roles("cohorts")]
+    computing: Annotated[Ints, _roles("cohorts")]
+    bias: Annotated[Flags, _roles("cohorts")]
+    bias_slot: Annotated[int, _roles()]
+    tile_row_cohorts: TileCohorts
+    tile_column_cohorts: TileCohorts
+    column_cohort: Annotated[NDArray[np.int32], _roles("columns")]
+    owned: Annotated[Flags, _roles("columns")]
+    overlap: Annotated[str, texts("what counts for a cell at several holders")]
+    cell_holders: Annotated[NDArray[np.int32] | None, _roles("cohorts", "column cohorts")] = None
+    owned_cells: Annotated[Flags | None, _roles("tiles", "cohorts", "column cohorts")] = None
+    min_batch: Annotated[int, _roles()]
+    exposed: Annotated[Flags, _roles("cohorts")]
+    crossed: Annotated[Flags, _roles("cohorts")]
+    sharers: Annotated[Ints, _roles("cohorts")]
+    column_sharers: Annotated[Ints, _roles("column cohorts")]
+    fewest_foreign: Annotated[Ints, _roles("cohorts")]
+    foreign: Annotated[Ints, _roles("cohorts")]
+    other_party: Annotated[Ints, _OTHERS]
+    other_rows: Annotated[Ints, _OTHERS]
+    other_offset: Annotated[Ints, _OTHERS]
+    other_size: Annotated[Ints, _OTHERS]
+    other_start: Annotated[Ints, _OTHERS]
 
     @property
     def n_rows(self) -> int:
@@ -136,36 +157,33 @@ class PartyView:
         """Shared local rows whose losses this party counts."""
         return np.flatnonzero(self.counted_rows[: self.n_shared_rows]).astype(np.int32)
 
-    def to_message(self) -> Message:
-        """Flatten into a message; tuples become numbered fields."""
-        message: Message = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in _OWN:
-                continue
-            if isinstance(value, tuple):
-                message[f"n_{field.name}"] = len(value)
-                for i, part in enumerate(value):
-                    message[f"{field.name}.{i}"] = part
-            elif value is not None:
-                message[field.name] = value
-        return message
+    def cells_of(self, tile: int) -> Flags:
+        """The cells that a tile owns, where the first of several holders counts."""
+        if self.owned_cells is None or not 0 <= tile < len(self.owned_cells):
+            raise malformed("owned_cells", "does not say which cells a tile owns")
+        owned: Flags = self.owned_cells[tile]
+        return owned
+
+
+class PartyView(ToldView, kw_only=True, eq=False, dict=True):
+    """What a party knows after matching: what it was told, and which slots its rows have.
+
+    Attributes
+    ----------
+    tile_rows, tile_columns
+        Per tile: local slot of each row and column (−1: sample left out). The party finds them
+        itself (:mod:`weft.matching.slot_order`); they never travel.
+    """
+
+    tile_rows: tuple[NDArray[np.int32], ...] = ()
+    tile_columns: tuple[NDArray[np.int32], ...] = ()
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Value]) -> PartyView:
-        """The inverse of :meth:`to_message`."""
-        values: dict[str, object] = {}
-        for field in fields(cls):
-            name = field.name
-            if name in _OWN:
-                continue
-            if f"n_{name}" in message:
-                count = integer(message, f"n_{name}")
-                values[name] = tuple(array(message, f"{name}.{i}") for i in range(count))
-            elif name == "cell_holders":
-                values[name] = message.get(name)
-            elif name == "overlap":
-                values[name] = text(message, name)
-            else:
-                values[name] = message[name]
-        return cls(**values)  # type: ignore[arg-type]
+    def of(
+        cls,
+        told: ToldView,
+        tile_rows: tuple[NDArray[np.int32], ...],
+        tile_columns: tuple[NDArray[np.int32], ...],
+    ) -> PartyView:
+        """What was told, with the slots that the party found."""
+        return cls(**asdict(told), tile_rows=tile_rows, tile_columns=tile_columns)

@@ -13,7 +13,6 @@ a sparse row still walks through memory in one direction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.matching.party_view import PartyView
+from weft.matching.party_view import PartyView, ToldView
 
 Ints = NDArray[np.int64]
 Names = NDArray[np.object_]
@@ -31,7 +30,7 @@ _KEY = "weft slot order."
 
 
 def take_places(
-    view: PartyView,
+    told: ToldView,
     ids: Sequence[Names],
     features: Sequence[Names],
     row_orders: Sequence[Ints],
@@ -46,14 +45,13 @@ def take_places(
     row_orders, column_orders
         Per tile, the order in which their tokens were sent.
     """
-    columns = np.bincount(view.column_cohort) if len(view.column_cohort) else np.zeros(0, np.int64)
+    columns = np.bincount(told.column_cohort) if len(told.column_cohort) else np.zeros(0, np.int64)
     column_starts: Ints = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
-    return replace(
-        view,
-        tile_rows=_slots(_hashes(ids), row_orders, view.tile_row_cohorts, view.cohort_start),
-        tile_columns=_slots(
-            _ranks(features), column_orders, view.tile_column_cohorts, column_starts
-        ),
+    row_cohorts, column_cohorts = told.tile_row_cohorts.cut(), told.tile_column_cohorts.cut()
+    return PartyView.of(
+        told,
+        _slots(_hashes(ids), row_orders, row_cohorts, told.cohort_start),
+        _slots(_ranks(features), column_orders, column_cohorts, column_starts),
     )
 
 

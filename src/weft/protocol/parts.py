@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from functools import cache
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.protocol.forms import keys, record, sealed
-from weft.protocol.message import Message, Part, malformed
+from weft.protocol.message import Message, Part, declared, malformed
 
 PadIds = NDArray[np.uint64]
 Slots = NDArray[np.int32]
+
+#: Bytes of a party's public keys, and of its nonce of the run; a card is both.
+PUBLIC = 64
+NONCE = 16
+CARD = PUBLIC + NONCE
 
 _PADS = "ids of the pads to take off"
 
@@ -48,11 +55,48 @@ class PadLinks(Part):
     news: PadNews | None = None
 
 
-class Ring(Part):
+class Company(Part):
+    """Other parties whom a message names, by their public keys and their nonces of the run.
+
+    Every part with such keys is a company, so that a party with a roster can refuse keys of
+    strangers in any message (:meth:`weft.privacy.agreement.consent.Consent.check_company`).
+    """
+
+    keys: Annotated[bytes, keys("of other parties", common=True)]
+
+    def cards(self) -> list[bytes]:
+        """Public keys and nonce, party by party."""
+        if len(self.keys) % CARD:
+            raise malformed("keys", f"does not hold {CARD} bytes for every party named")
+        return [self.keys[at : at + CARD] for at in range(0, len(self.keys), CARD)]
+
+
+def company_in(message: Message | Part) -> Iterator[Company]:
+    """All companies that a message names, in whichever of its parts."""
+    for attribute in _with_company(type(message)):
+        part = getattr(message, attribute)
+        if isinstance(part, Company):
+            yield part
+        elif part is not None:
+            yield from company_in(part)
+
+
+@cache
+def _with_company(kind: type[Message] | type[Part]) -> tuple[str, ...]:
+    """The fields of a type of messages in which there can be a company."""
+    return tuple(
+        field.attribute
+        for field in declared(kind)
+        if issubclass(field.kind, Company)
+        or (issubclass(field.kind, Part) and _with_company(field.kind))
+    )
+
+
+class Ring(Company):
     """The neighbours with whom a party shares masks under its scalars in this request."""
 
-    peers: Annotated[Slots, record("who shares masks with it", "neighbours", common=True)]
     keys: Annotated[bytes, keys("of those who share masks", common=True)]
+    peers: Annotated[Slots, record("who shares masks with it", "neighbours", common=True)]
 
 
 class LastingRing(Ring):
@@ -92,7 +136,7 @@ class Boxes(Part):
     lengths: Annotated[NDArray[np.int64], record("where a box ends", "boxes")]
 
     @classmethod
-    def of(cls, boxes: list[bytes]) -> Boxes:
+    def of(cls, boxes: list[bytes]) -> Self:
         """Put boxes together."""
         return cls(content=b"".join(boxes), lengths=np.array([len(b) for b in boxes], np.int64))
 

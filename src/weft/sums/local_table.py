@@ -241,7 +241,7 @@ def _cell_weights(view: PartyView, tile: int, block: Block) -> tuple[Floats | No
     if view.overlap == "mean":
         cell, square = 1.0 / holders, holders
     elif view.overlap == "first":
-        cell, square = view.owned_cells[tile].astype(np.float64), None
+        cell, square = view.cells_of(tile).astype(np.float64), None
     else:
         cell, square = None, holders
     return _spread(view, tile, block, cell), _spread(view, tile, block, square)
@@ -252,7 +252,7 @@ def counted_once(view: PartyView, tile: int, block: Block) -> Floats | None:
     if view.cell_holders is None:
         return None
     if view.overlap == "first":
-        share = view.owned_cells[tile].astype(np.float64)
+        share = view.cells_of(tile).astype(np.float64)
     else:
         share = 1.0 / np.maximum(view.cell_holders, 1)
     row_cohort = view.row_cohort[np.maximum(view.tile_rows[tile], 0)]

@@ -1,1 +1,1 @@
-"""PadLinks: the streams of words that hide blocks, and the public record of which are in a total."""
+"""Pads: the streams of words that hide blocks, and the public record of which are in a total."""

@@ -26,11 +26,9 @@ from weft.privacy.agreement.refusals import (
 from weft.privacy.agreement.signed_roster import Member, SignedRoster
 from weft.privacy.agreement.site_policy import SitePolicy
 from weft.protocol.message import Message
+from weft.protocol.parts import PUBLIC, Company, company_in
 from weft.solvers.settings import Settings
 
-#: Fields of messages with public keys of other parties, and the bytes that each takes there.
-_COMPANY = {"give.keys": 80, "peers.keys": 80}
-_IDENTITY = 64
 #: Key holders through whom ids are matched, one after the other.
 _HOLDERS = 2
 
@@ -73,7 +71,7 @@ class Consent:
         self._sources: list[_Source] = []
         self._member: Member | None = None
         self._others: frozenset[bytes] = frozenset()
-        self._met: set[tuple[str, bytes]] = set()
+        self._met: set[bytes] = set()
         if roster is not None:
             self._join(roster)
         if policy is not None:
@@ -173,14 +171,13 @@ class Consent:
         """
         if self._member is None:
             return
-        for field, width in _COMPANY.items():
-            keys = message.get(field)
-            if isinstance(keys, bytes) and (field, keys) not in self._met:
-                self._check_keys(keys, width)
-                self._met.add((field, keys))
+        for company in company_in(message):
+            if company.keys not in self._met:
+                self._check_keys(company)
+                self._met.add(company.keys)
 
-    def _check_keys(self, keys: bytes, width: int) -> None:
-        named = [keys[at : at + _IDENTITY] for at in range(0, len(keys), width)]
+    def _check_keys(self, company: Company) -> None:
+        named = [card[:PUBLIC] for card in company.cards()]
         for key in named:
             if key not in self._others:
                 raise ProtocolError(

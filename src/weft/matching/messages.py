@@ -1,0 +1,167 @@
+"""Messages of matching: tokens up, a view and seeds down, letters between key holders."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.key_parts import RunKeys, SeedBoxes, SeedPlan
+from weft.matching.party_view import ToldView
+from weft.protocol.forms import keys, numbers, record, sealed, texts, tokens
+from weft.protocol.message import Message, Nothing, Part, malformed
+from weft.protocol.parts import Boxes
+from weft.protocol.phase import Phase
+
+Ints = NDArray[np.int64]
+Tokens = NDArray[np.uint64]
+
+_RUN = keys("random name of the run")
+_CARD = keys("of other parties, with their numbers of rows")
+_HOP = record("which of the key holders this is")
+_ANSWER = sealed("answer to its blinded ids, with proofs")
+_TILES = record("sizes of its tiles", "tiles")
+
+
+class ClassValues(Part):
+    """The classes of a run, in one of the forms that labels can have."""
+
+    names: Annotated[NDArray[np.str_] | None, texts("class names", "classes")] = None
+    whole: Annotated[Ints | None, texts("class names", "classes")] = None
+    real: Annotated[NDArray[np.float64] | None, texts("class names", "classes")] = None
+    flags: Annotated[NDArray[np.bool_] | None, texts("class names", "classes")] = None
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> ClassValues:
+        """Class values as they travel."""
+        if values.dtype.kind == "b":
+            return cls(flags=values)
+        if values.dtype.kind in "iu":
+            return cls(whole=values.astype(np.int64))
+        if values.dtype.kind == "f":
+            return cls(real=values.astype(np.float64))
+        return cls(names=values.astype(str))
+
+    def values(self) -> NDArray[Any]:
+        """The class values."""
+        told: list[NDArray[Any] | None] = [self.names, self.whole, self.real, self.flags]
+        given = [each for each in told if each is not None]
+        if len(given) != 1:
+            raise malformed("classes", "does not hold class values in one form")
+        return given[0]
+
+
+# ── through key holders ───────────────────────────────────────────────────────────────────
+
+
+class HelloRequest(Message):
+    """Begins matching through key holders."""
+
+    run: Annotated[bytes, _RUN]
+
+
+class HelloReply(Message):
+    keys: RunKeys
+    card: Annotated[bytes, _CARD]
+
+
+class AskRequest(Message):
+    """Asks for a letter to the next key holder; brings the answer of the one before."""
+
+    hop: Annotated[int, _HOP]
+    holder: Annotated[bytes, _CARD]
+    box: Annotated[bytes | None, _ANSWER] = None
+
+
+class AskReply(Message):
+    box: Annotated[bytes, sealed("blinded ids, for a key holder")]
+
+
+class Cards(Boxes):
+    """What all parties announced to each other, one after the other."""
+
+    content: Annotated[bytes, _CARD]
+
+
+class EvaluateRequest(Message):
+    """Brings a key holder the letters of all parties, and who wrote them."""
+
+    hop: Annotated[int, _HOP]
+    cards: Cards
+    boxes: Boxes
+
+
+class EvaluateReply(Message):
+    boxes: Boxes
+
+
+HELLO = Phase("match.hello", HelloRequest, HelloReply)
+ASK = Phase("match.ask", AskRequest, AskReply)
+EVALUATE = Phase("match.evaluate", EvaluateRequest, EvaluateReply)
+
+# ── tokens ────────────────────────────────────────────────────────────────────────────────
+
+
+class TokensRequest(Message):
+    """Asks for tokens of all ids, features and labels.
+
+    ``classes`` is None where labels are numbers; ``box`` is there only with key holders.
+    """
+
+    run: Annotated[bytes, _RUN]
+    matching: Annotated[str, texts("how ids are matched")]
+    classes: ClassValues | None = None
+    box: Annotated[bytes | None, _ANSWER] = None
+
+
+class TokensReply(Message):
+    """Tokens of all tiles, one after the other; ``keys`` unless they were announced before."""
+
+    rows: Annotated[Tokens, tokens("keyed hashes of ids")]
+    columns: Annotated[Tokens, tokens("keyed hashes of feature names")]
+    labelled: Annotated[NDArray[np.bool_], record("which samples have a label", "rows")]
+    labels: Annotated[Tokens, tokens("keyed hashes of id with label")]
+    loose: Annotated[Tokens, tokens("keyed hashes of loose forms of ids")]
+    loose_rows: Annotated[Ints, record("whose loose forms these are", "entries")]
+    row_counts: Annotated[Ints, _TILES]
+    column_counts: Annotated[Ints, _TILES]
+    keys: RunKeys | None = None
+
+
+class ConflictRequest(Message):
+    """Asks which rows have labels that another party contradicts."""
+
+    places: Annotated[
+        Ints, record("tokens whose labels another contradicts", "rows", "tile and token")
+    ]
+
+
+TOKENS = Phase("match.tokens", TokensRequest, TokensReply)
+CONFLICT = Phase("match.conflict", ConflictRequest, Nothing)
+
+# ── view and keys ─────────────────────────────────────────────────────────────────────────
+
+
+class ViewRequest(Message):
+    """Tells a party its view, and which seeds it makes; ``seeds`` is None under cipher plain."""
+
+    view: ToldView
+    bias_value: Annotated[float | None, numbers("value of the constant column")] = None
+    seeds: SeedPlan | None = None
+
+
+class ViewReply(Message):
+    key: Annotated[int, keys("number of the run's key")]
+    seeds: Boxes | None = None
+    shared_public: Annotated[bytes | None, keys("public half of the parties' key")] = None
+
+
+class KeysRequest(Message):
+    """Brings a party the seeds that others made; None under cipher plain."""
+
+    seeds: SeedBoxes | None = None
+
+
+VIEW = Phase("match.view", ViewRequest, ViewReply)
+KEYS = Phase("match.keys", KeysRequest, Nothing)
