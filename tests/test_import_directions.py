@@ -18,8 +18,9 @@ ROOT = Path(weft.__file__).parent
 
 #: All rooms, lowest first: a room imports only rooms before it.
 LAYERS = (
-    *("errors", "storage", "guards", "losses", "crypto", "data", "protocol", "matching", "sums"),
-    *("solvers", "privacy", "federation", "neural", "config", "evaluation", "report", "network"),
+    *("errors", "storage", "protocol", "guards", "losses", "crypto", "data", "matching", "sums"),
+    *("solvers", "privacy", "federation", "neural", "declarations", "config", "evaluation"),
+    *("report", "network"),
     *("estimators", "cli"),
 )
 #: Rooms that a neighbour below them must not use, though the order would allow it.

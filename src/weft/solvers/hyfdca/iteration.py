@@ -9,15 +9,13 @@ for the second sample sum of ``theory`` under partial participation. Where no sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.protocol import Cyclic, Failure, Message, Phase, Replies, Request
-from weft.protocol.parts import AcknowledgedRequest
+from weft.protocol import Cyclic, Replies
+from weft.solvers.hyfdca.iteration_state import Flags, IterationState, NobodyLeft, Riders
 from weft.solvers.hyfdca.messages import (
     AGAIN,
     DUAL,
@@ -28,46 +26,16 @@ from weft.solvers.hyfdca.messages import (
     AgainRequest,
     DualReply,
     DualRequest,
-    FusedReply,
     FusedRequest,
     StepReply,
     StepRequest,
-    WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.hyfdca.run_state import Run
-from weft.solvers.messages import SequencedReply
-from weft.sums.certificate import Certificate
 from weft.sums.posted_totals import Proposals
-from weft.sums.scalar_sums import add_scalars
-
-Flags = NDArray[np.bool_]
-Riders = list[Request[Any, Any]]
-Q = TypeVar("Q", bound=AcknowledgedRequest)
-S = TypeVar("S", bound=SequencedReply)
-A = TypeVar("A", bound=Message)
 
 
-class _NobodyLeft(Exception):
-    """Everyone who took part in this iteration has fallen silent."""
-
-    def __init__(self, example: tuple[str, Failure]) -> None:
-        super().__init__()
-        self.example = example
-
-
-class Iteration:
+class Iteration(IterationState):
     """One outer iteration over the parties that take part in it."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.present: list[str] = []
-        self.loss_estimate: float | None = None
-        self.gap_estimate: float | None = None
-        self._every = self._measure = self._still = False
-        self._want: dict[str, NDArray[np.int32]] = {}
-        self._norms: dict[str, WeightsReply | FusedReply] = {}
-        self._proposals = Proposals("delta", run.row_layout, 0, run.adder)
 
     def take(self, *, still: bool = False) -> None:
         """Go through the phases; with ``still`` only certify where the run stands."""
@@ -83,7 +51,7 @@ class Iteration:
             if self.present:
                 self._phases(turn, still)
                 run.silent_iterations = 0
-        except _NobodyLeft as silence:
+        except NobodyLeft as silence:
             run.count_silence(*silence.example)
         if still:
             return
@@ -99,7 +67,7 @@ class Iteration:
         try:
             if run.holdings.rows.n_shared:
                 self._rejoin([], run.iteration + 1)
-        except _NobodyLeft:
+        except NobodyLeft:
             return False
         for party in self.present:
             run.seen[party] = run.iteration
@@ -120,7 +88,7 @@ class Iteration:
 
     # ── phases ────────────────────────────────────────────────────────────────────────────
 
-    def _rejoin(self, riders: list[Request[Any, Any]], turn: int) -> None:
+    def _rejoin(self, riders: Riders, turn: int) -> None:
         """Parties that were away get the α that changed, and refresh their feature sums."""
         run = self.run
         since = {p: run.seen[p] for p in self.present if run.seen[p] < turn - 1}
@@ -138,7 +106,7 @@ class Iteration:
         run.v.add(replies.answered, run.iteration)
         riders.clear()
 
-    def _weights(self, riders: list[Request[Any, Any]], turn: int) -> None:
+    def _weights(self, riders: Riders, turn: int) -> None:
         """v totals down, partial inner products up."""
         run, every, measure = self.run, self._every, self._measures_norms(turn)
         round_, ahead = run.adder.advance(), run.participation.horizon
@@ -167,23 +135,6 @@ class Iteration:
             else:
                 self._want.pop(party, None)
 
-    def _take_norms(
-        self, replies: Mapping[str, WeightsReply | FusedReply], asked: list[str], measure: bool
-    ) -> None:
-        """‖w‖² for a certificate, or its changes for an estimate; w, where it may be seen."""
-        run = self.run
-        if run.weights is not None:
-            run.weights.take({party: reply.w for party, reply in replies.items()})
-        if self._every:
-            self._norms = dict(replies)
-        elif measure and asked:
-            change = add_scalars(replies, "norm_change", 1, asked)
-            if change is not None:
-                run.norm_estimate += change[0]
-                run.norm_counted.update(asked)
-            else:
-                run.norm_counted.difference_update(asked)
-
     def _measures_norms(self, turn: int) -> bool:
         return turn == self.run.iteration and self._measures(self.present)
 
@@ -196,11 +147,6 @@ class Iteration:
             run.adder.mask(messages)
         for party, block in run.v.blocks(self.present).items():
             messages[party].v = block
-
-    def _numbers(self) -> dict[str, Any]:
-        """Numbers of a request in this iteration; `_ask` fills in the acknowledgement."""
-        run = self.run
-        return {"round": run.adder.round, "iteration": run.iteration, "ack": 0}
 
     def _step(self, still: bool) -> None:
         """z totals down to those who compute; new α and, with ``safe``, sums up."""
@@ -261,7 +207,7 @@ class Iteration:
             for when, answered in stand_ins:
                 run.alpha.post(answered, run.iteration, when)
 
-    def _fused(self, riders: list[Request[Any, Any]], turn: int, still: bool) -> None:
+    def _fused(self, riders: Riders, turn: int, still: bool) -> None:
         """No sample is shared: weights and step in one round trip."""
         run, measure = self.run, self._measures_norms(turn)
         run.adder.advance()
@@ -281,16 +227,6 @@ class Iteration:
         self._take_norms(replies.answered, list(messages), base.measure)
         self._finish_certificate(replies, list(messages))
         self._estimate(replies.answered, list(messages), base.measure)
-
-    def _measures(self, asked: list[str]) -> bool:
-        """Whether to estimate the loss; a sum over a single one of the parties would be its own.
-
-        Not where the parties want several in every sum: the sets change, and the difference of
-        two sums is close to the loss of whoever came or went.
-        """
-        if self.run.holdings.terms.min_contributors > 1:
-            return False
-        return self._measure and (len(asked) > 1 or len(self.run.holdings.parties) == 1)
 
     def _step_constants(self, still: bool, asked: list[str]) -> dict[str, Any]:
         """What all who step are told alike."""
@@ -337,96 +273,6 @@ class Iteration:
             self._post(replies, speakers, round_)
         run.v.add(replies.answered, run.iteration)
 
-    # ── parts of phases ───────────────────────────────────────────────────────────────────
-
-    def _ask_moving(
-        self, phase: Phase[Q, S], messages: dict[str, Q], riders: Riders | None = None
-    ) -> Replies[S]:
-        """Ask for a reply that changes what both sides must agree on."""
-        run = self.run
-        replies = self._ask(phase, messages, riders)
-        for party, reply in replies.answered.items():
-            run.take_sequence(party, reply.sequence)
-            run.held += getattr(reply, "held", 0)
-        return replies
-
-    def _ask(
-        self, phase: Phase[Q, A], messages: dict[str, Q], riders: Riders | None = None
-    ) -> Replies[A]:
-        """Ask, with certificate riders in the same envelopes; drop who did not answer."""
-        run = self.run
-        requests: list[Request[Any, Any]] = [*(riders or []), Request(phase, messages)]
-        for request in requests:
-            run.acknowledge(request)
-        *rider_replies, replies = run.channel.exchange(requests)
-        for rider in rider_replies:
-            rider.stop_on_refusal()
-            # Whoever lost its answer about the frozen pair must not move before giving it.
-            run.note_missing(rider.missing)
-            self.present = [p for p in self.present if p not in rider.missing]
-            if run.pair is not None:
-                run.pair.receive(rider.answered)
-                if run.pair.certificate is not None:
-                    run.accept(run.pair)
-        replies.stop_on_refusal()
-        if replies.missing:
-            run.note_missing(replies.missing)
-            self.present = [p for p in self.present if p not in replies.missing]
-            self._part_with(replies)
-            # Silent stand-ins are dealt with where they are asked.
-            if not self.present and phase is not AGAIN:
-                raise _NobodyLeft(next(iter(replies.missing.items())))
-        return replies
-
-    def _part_with(self, replies: Replies[Any]) -> None:
-        """Too few may be left to share a sum: what they answered counts as never received."""
-        left = self.run.contributors.of(self.present)
-        for party in set(self.present).difference(left):
-            replies.answered.pop(party, None)
-        if len(left) < len(self.present):
-            self.run.note(
-                f"iteration {self.run.iteration}: too few holders of a group of samples or "
-                "features were left, who wait"
-            )
-        self.present = left
-
-    def _riders(self) -> Riders:
-        pair = self.run.pair
-        if pair is None:
-            return []
-        if pair.outrun(self.run.seen):
-            self.run.note(f"the pair of iteration {pair.iteration} was given up: a party moved on")
-            self.run.pair = None
-            return []
-        request = pair.request(self.present, self.run.seen)
-        return [request] if request.messages else []
-
-    def _all_current(self, turn: int) -> bool:
-        return all(seen == turn - 1 for seen in self.run.seen.values())
-
-    def _totals(self, parties: list[str]) -> dict[str, Any]:
-        """z totals that each party asked for; whole blocks are gathered once."""
-        z = self.run.z
-        whole = [p for p in parties if p not in self._want]
-        out: dict[str, Any] = z.blocks(whole)
-        some = {p: self._want[p] for p in parties if p in self._want}
-        out.update(z.pieces(some))
-        return out
-
-    def _computes(self, party: str) -> bool:
-        return self.run.holdings.labels_everywhere or party in self.run.holdings.label_parties
-
-    def _needs_dual(self) -> bool:
-        return self.run.settings.local != "safe" or not self.run.holdings.labels_everywhere
-
-    def _needs_second_sum(self) -> bool:
-        return self.run.settings.local == "theory" and not self.run.participation.complete
-
-    def _dual_receivers(self) -> list[str]:
-        if self.run.settings.local != "safe":
-            return self.present
-        return [p for p in self.present if p in self.run.holdings.partly_unlabelled]
-
     def _stand_ins(
         self, replies: Replies[StepReply] | Replies[DualReply], speakers: dict[str, Flags]
     ) -> list[tuple[int, dict[str, AgainReply]]]:
@@ -466,32 +312,3 @@ class Iteration:
                 run.ack[party] -= 1
                 for _, earlier in rounds:
                     earlier.pop(party, None)
-
-    def _finish_certificate(
-        self, replies: Replies[StepReply] | Replies[FusedReply], asked: list[str]
-    ) -> None:
-        """Losses are in: with everyone's, the pair before this step is certified."""
-        run = self.run
-        if not self._every or replies.missing or len(self.present) < len(run.holdings.parties):
-            return
-        norms = add_scalars(self._norms, "norms", run.classes, run.holdings.parties)
-        losses = add_scalars(replies.answered, "losses", 2 * run.classes, asked)
-        if norms is None or losses is None:
-            return
-        at = run.iteration - 1 if not self._still else run.iteration
-        certificate = Certificate.of_sums(at, run.settings.lam, norms, losses)
-        run.certify(certificate, frozen=False)
-
-    def _estimate(self, replies: Mapping[str, StepReply], asked: list[str], measured: bool) -> None:
-        """Loss of the drawn samples plus the regulariser as last told: not a certificate."""
-        if not measured or not asked:
-            return
-        run = self.run
-        sums = add_scalars(replies, "estimate", 2, asked)
-        if sums is None:
-            return
-        loss, share = sums
-        if share > 0:
-            primal = loss / share + 0.5 * run.settings.lam * run.norm_estimate
-            self.loss_estimate = primal
-            self.gap_estimate = (primal - run.best_dual) / primal if primal > 0 else 0.0
