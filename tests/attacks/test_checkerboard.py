@@ -78,10 +78,10 @@ def of_hyfdca(party, phase, message, opened):
     return {"slots": slots, "z": z[:, 0] - half.table.products(slots, half.w)[:, 0], "w": half.w}
 
 
-def of_span(party, phase, message, opened):
+def of_subspace(party, phase, message, opened):
     half = party._half
     z = [values for kind, _, values in opened if kind == "z"]
-    if phase not in ("span.search", "span.gather") or not z:
+    if phase not in ("subspace.search", "subspace.gather") or not z:
         return {}
     slots = np.arange(len(half._point), dtype=np.int32)
     rest, vectors = z[0] - half._point, half._fresh
@@ -128,7 +128,7 @@ def sums_needed(diary: Diary, cells: Cells) -> tuple[int, float]:
 
 def test_known_weights_turn_sample_sums_into_cells(table, record):
     """Where it is allowed; the ledger counts the sums against the foreign columns."""
-    diary = Diary(of_span)
+    diary = Diary(of_subspace)
     how = Settings(lam=1e-3, solver="cutting-planes", gap=1e-3, norms="cohort")
     found = run(checkerboard(table), how, CROSSED, diaries={"p1": diary})
     party_view = found.party("p1").view
@@ -150,7 +150,7 @@ def test_known_weights_turn_sample_sums_into_cells(table, record):
 
 
 def test_the_few_sums_of_lbfgs_do_not_give_the_cells(table, record):
-    diary = Diary(of_span)
+    diary = Diary(of_subspace)
     how = Settings(lam=1e-3, loss="logistic", solver="lbfgs", gap=1e-3, norms="cohort")
     found = run(checkerboard(table), how, CROSSED, diaries={"p1": diary})
     cells = Cells(found, table)
@@ -183,7 +183,7 @@ def test_known_duals_turn_feature_sums_into_cells(table, record):
 
 @pytest.mark.parametrize(("number", "solver"), [("1b", "hyfdca"), ("2b", "cutting-planes")])
 def test_parties_refuse_to_be_crossed_under_careful_terms(table, record, number, solver):
-    diary = Diary(of_span)
+    diary = Diary(of_subspace)
     how = Settings(lam=1e-3, solver=solver, gap=1e-3, norms="cohort")
     with pytest.raises(WeftError, match="p1 refuses sums over 568 samples of which some party has"):
         run(checkerboard(table), how, Terms(), diaries={"p1": diary})

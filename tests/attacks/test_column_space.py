@@ -36,20 +36,20 @@ def of_hyfdca(party, phase, message, opened):
     return {"z": opened[0][2] - half.table.products(None, half.w)}
 
 
-def of_span(party, phase, message, opened):
+def of_subspace(party, phase, message, opened):
     """The same of every vector of the fast solvers, and its dual vector."""
     half = party._half
-    if phase == "span.spread":
+    if phase == "subspace.spread":
         return {"alpha": half._duals}
     z = [values for kind, _, values in opened if kind == "z"]
-    if phase not in ("span.search", "span.gather") or not z:
+    if phase not in ("subspace.search", "subspace.gather") or not z:
         return {}
     return {"z": z[0] - half._point}
 
 
 def sums_seen(table, solver, terms=PAIRS, **changes):
     """What p1 sees of p2 in a run: (rows × sums), α likewise, and p2's cells."""
-    diary = Diary(of_hyfdca if solver == "hyfdca" else of_span)
+    diary = Diary(of_hyfdca if solver == "hyfdca" else of_subspace)
     base = {"lam": LAM, "gap": 1e-3, "norms": "cohort", "solver": solver}
     found = run(by_columns(table, 2), Settings(**{**base, **changes}), terms, diaries={"p1": diary})
     rows = found.rows_of("p1", table)

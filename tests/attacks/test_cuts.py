@@ -44,7 +44,7 @@ def ten_digits():
 
 def cuts(party, phase, message, opened):
     """The totals of new cuts, less one's own part: (columns × cuts × classes)."""
-    if phase != "span.spread":
+    if phase != "subspace.spread":
         return {}
     (total,) = (values for kind, _, values in opened if kind == "v")
     half = party._half
@@ -57,7 +57,7 @@ def cuts(party, phase, message, opened):
 
 def duals(party, phase, message, opened):
     """For the judge: the dual vectors that the new cuts belong to."""
-    if phase != "span.spread":
+    if phase != "subspace.spread":
         return {}
     vectors = party._half._duals
     return {"duals": vectors.reshape(len(vectors), -1, CLASSES)}

@@ -37,7 +37,7 @@ def largest_alpha(party, phase, message, opened):
     half = party._half
     if phase == "hyfdca.dual":
         return {"alpha": half.alpha[:, 0]}
-    if phase == "span.follow":
+    if phase == "subspace.follow":
         return {"alpha": half._duals.sum(axis=1)}
     return {}
 

@@ -156,8 +156,8 @@ def difference(again: Again, field: str, count: int) -> list[float] | None:
     ("solver", "phase", "field"),
     [
         ("hyfdca", "hyfdca.weights", "losses"),
-        ("cutting-planes", "span.search", "losses"),
-        ("cutting-planes", "span.spread", "gram"),
+        ("cutting-planes", "subspace.search", "losses"),
+        ("cutting-planes", "subspace.spread", "gram"),
     ],
 )
 def test_parties_of_weft_do_not_tell_the_same_in_two_sums(tiles, record, solver, phase, field):

@@ -33,7 +33,7 @@ def table():
 
 def vectors(party, phase, message, opened):
     """The others' part of every new vector."""
-    if phase != "span.spread":
+    if phase != "subspace.spread":
         return {}
     (total,) = (values for kind, _, values in opened if kind == "v")
     half = party._half

@@ -232,7 +232,7 @@ def test_the_cipher_of_the_page_hides_and_trains_to_the_optimum():
         def between(requests):
             for request in requests:
                 for message in request.messages.values():
-                    if not done and request.phase == "span.search" and "z" in message:
+                    if not done and request.phase == "subspace.search" and "z" in message:
                         block = bytearray(message["z"])
                         block[-8] ^= 1
                         message["z"] = bytes(block)

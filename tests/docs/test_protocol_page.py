@@ -88,8 +88,8 @@ def test_every_phase_of_a_recorded_run_is_drawn_in_its_order(run, recorded):
         assert [phase for phase in known if phase in seen] == seen
         # What only some runs have: parties that get the model themselves.
         assert set(known) - set(seen) == {"release.model"}
-    own = [phase for phase in seen if phase.startswith("span.")]
-    assert run == 0 or own == [phase for phase in known if phase.startswith("span.")]
+    own = [phase for phase in seen if phase.startswith("subspace.")]
+    assert run == 0 or own == [phase for phase in known if phase.startswith("subspace.")]
 
 
 @pytest.mark.parametrize("run", [0, 1], ids=["hyfdca", "lbfgs"])

@@ -45,11 +45,15 @@ class Vectors:
     bent: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
 
     def after(self, party, phase, message, reply):
-        if not phase.startswith("span."):
+        if not phase.startswith("subspace."):
             return
         half = party._half
         # Whoever lacks labels knows its vectors when it has followed.
-        last = ("span.search", "span.gather") if party.view.labelled.all() else ("span.follow",)
+        last = (
+            ("subspace.search", "subspace.gather")
+            if party.view.labelled.all()
+            else ("subspace.follow",)
+        )
         if phase in last and half._duals.shape[1]:
             self.used[party.name].append(half._duals.copy())
             self.bent[party.name].append("direction" in message)

@@ -49,7 +49,7 @@ class Absence(Vectors):
 
     def before(self, party, phase, message):
         if party.name == "p1":
-            self._asked += phase.startswith(("span.", "hyfdca."))
+            self._asked += phase.startswith(("subspace.", "hyfdca."))
         if party.name == self._who and FIRST <= self._asked < LAST:
             raise RuntimeError("away")
         return message
@@ -60,7 +60,7 @@ class Absence(Vectors):
             half = party._half._successor.half
             self.moved[party.name].append(half.alpha.copy())
             assert half.earlier is party._half._guard.batches
-        if phase == "span.inherit":
+        if phase == "subspace.inherit":
             self.taken[party.name] = len(self.used[party.name])
             self.used[party.name].append(party._half._duals.copy())
             self.bent[party.name].append(False)

@@ -64,7 +64,7 @@ class Tables:
         self.finer = finer
 
     def before(self, party, phase, message):
-        if phase != "span.search":
+        if phase != "subspace.search":
             return message
         if self.finer is not None and party.name == "p2":
             shares = np.linspace(0.0, 1.0, self.finer).tolist()

@@ -314,7 +314,7 @@ def test_matching_and_scaling_get_more_time_than_other_work(world):
     channel = world.start(timeouts=Timeouts(setup=50.0, work=5.0, ping=1.0))
     world.post.timeouts.clear()
     channel.ask("match.tokens", to_all())
-    channel.ask("span.search", to_all())
+    channel.ask("subspace.search", to_all())
     channel.exchange([Request("size", to_all()), Request("scale.sums", to_all())])
     channel.end()
     assert world.post.timeouts == [50.0, 5.0, 50.0, 5.0]

@@ -34,7 +34,7 @@ HOW = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 SURE = {
     "match": {4: "crash after", 6: "killed before"},
     "scale": {6: "killed before", 20: "crash before"},
-    "span": {22: "unheard", 30: "stays away", 36: "killed within", 44: "crash after"},
+    "subspace": {22: "unheard", 30: "stays away", 36: "killed within", 44: "crash after"},
     "hyfdca": {80: "unheard", 90: "lost", 98: "killed within", 104: "crash after"},
 }
 

@@ -181,7 +181,11 @@ def test_a_question_that_is_asked_again_counts_once(simulate, patchwork):
     settings = Settings(lam=0.05, gap=1e-2, solver="cutting-planes", patience=5.0)
     quiet = simulate(patchwork(), settings)
     quiet.go()
-    lost = {("span.spread", "north", 2), ("span.spread", "east", 3), ("span.search", "west", 2)}
+    lost = {
+        ("subspace.spread", "north", 2),
+        ("subspace.spread", "east", 3),
+        ("subspace.search", "west", 2),
+    }
 
     def plan(phase, party, call):
         return "lost" if (phase, party, call) in lost else None

@@ -159,7 +159,7 @@ def test_a_strict_party_counts_what_another_run_shows_meanwhile(
     monkeypatch.setattr("weft.privacy.ledger.account._AHEAD", 1)
     folder = tmp_path / "ledger"
     other = Federation(breast, Preprocessing(scaling="standard"), ledger=Ledger(folder))
-    meanwhile("span.spread", lambda: other.train(FEW))
+    meanwhile("subspace.spread", lambda: other.train(FEW))
     with pytest.raises(WeftError, match="party p1 refuses to show more sums about 569"):
         strict(breast, folder, "p1").train(FEW)
     pages = Book(folder, "p1").read()
@@ -179,7 +179,7 @@ def test_a_strict_party_does_not_count_what_another_run_has_taken_back(breast, t
         with pytest.raises(WeftError, match="those that runs under way have booked"):
             second.train(few)
 
-    meanwhile("span.close", begin)
+    meanwhile("subspace.close", begin)
     first.train(few)
     second.train(few)
     runs = Book(folder, "p1").read().runs

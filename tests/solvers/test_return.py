@@ -338,7 +338,7 @@ def test_an_audit_knows_every_field_and_finds_nothing_readable(recorded):
     assert len(returns(trained)) == 2
     transcript = trained.channel.transcript
     phases = {entry.phase for entry in transcript}
-    assert {"span.hand", "span.here", "span.inherit", "hyfdca.step"} <= phases
+    assert {"subspace.hand", "subspace.here", "subspace.inherit", "hyfdca.step"} <= phases
     found = audit(Head("a run", list(split.parties), "pad"), entries_of(transcript))
     assert found.findings == {}
     assert {line.verdict(coordinator=True) for line in found.coordinator} == {"hidden", "public"}
@@ -362,7 +362,7 @@ def test_no_pad_is_used_twice(recorded):
 def test_who_is_away_is_asked_for_nothing(recorded):
     """Whether it is there: an empty message, and an empty reply."""
     _, trained = recorded
-    asked = [entry for entry in trained.channel.transcript if entry.phase == "span.here"]
+    asked = [entry for entry in trained.channel.transcript if entry.phase == "subspace.here"]
     assert len(asked) >= 5
     assert all(entry.message == {} and entry.reply == {} for entry in asked)
 
@@ -370,8 +370,8 @@ def test_who_is_away_is_asked_for_nothing(recorded):
 @pytest.mark.parametrize(
     ("phase", "message"),
     [
-        ("span.inherit", {"serial": 1, "inherit": 1, "ack": 0, "gram": "columns"}),
-        ("span.inherit", {"serial": 9, "inherit": 1, "ack": 0, "gram": "columns"}),
+        ("subspace.inherit", {"serial": 1, "inherit": 1, "ack": 0, "gram": "columns"}),
+        ("subspace.inherit", {"serial": 9, "inherit": 1, "ack": 0, "gram": "columns"}),
         ("hyfdca.step", {"ack": 0}),
     ],
 )

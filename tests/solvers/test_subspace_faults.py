@@ -58,7 +58,7 @@ def run_through(simulate, tiles, settings, plan=None):
 
 def at(phase, party, *calls, fault="lost"):
     """A plan with one kind of fault at some calls of one phase at one party."""
-    where = (f"span.{phase}", party)
+    where = (f"subspace.{phase}", party)
     return lambda f, p, n: fault if (f, p) == where and n in calls else None
 
 
@@ -76,12 +76,12 @@ def test_a_party_that_fails_once_in_any_phase_is_asked_again_and_no_bit_changes(
 
     def plan(phase, party, call):
         """Every party once in every phase, and south twice in a row."""
-        if not phase.startswith("span."):
+        if not phase.startswith("subspace."):
             return None
         return fault if call == 1 or (party == "south" and call == 2) else None
 
     simulation = run_through(simulate, tiles, settings, plan)
-    assert {phase for phase, _ in simulation.faults.happened} == {f"span.{p}" for p in PHASES}
+    assert {phase for phase, _ in simulation.faults.happened} == {f"subspace.{p}" for p in PHASES}
     assert outcome(simulation) == quiet
     for party in tiles:
         assert any(f"waiting for {party}" in note for note in simulation.result.notes)
@@ -99,7 +99,7 @@ def test_random_faults_in_a_third_of_all_answers_change_no_bit(
 
     def plan(phase, party, call):
         draw = random.random()
-        if not phase.startswith("span.") or draw > 0.3:
+        if not phase.startswith("subspace.") or draw > 0.3:
             return None
         return "dead" if draw < 0.15 else "lost"
 
@@ -115,7 +115,7 @@ def test_other_ciphers_can_be_asked_again_too(patchwork, simulate, quick, cipher
     quiet = outcome(run_through(simulate, tiles, settings_of(quick, run, iterations=2)))
 
     def plan(phase, party, call):
-        silent = phase.startswith("span.") and party != "north" and call == 1
+        silent = phase.startswith("subspace.") and party != "north" and call == 1
         return "lost" if silent else None
 
     with short_keys():
@@ -307,7 +307,7 @@ def test_a_phase_that_was_missed_is_noticed(patchwork, simulate, quick, run):
     replies = []
 
     def plan(phase, party, call):
-        if (phase, party) != ("span.search", "south"):
+        if (phase, party) != ("subspace.search", "south"):
             return None
         return (lambda reply: replies.append(reply) or reply) if call == 1 else None
 
@@ -315,7 +315,7 @@ def test_a_phase_that_was_missed_is_noticed(patchwork, simulate, quick, run):
     handler = simulation.channel._handlers["south"]
 
     def skipping(phase, message):
-        if phase == "span.spread" and message["iteration"] == 3:
+        if phase == "subspace.spread" and message["iteration"] == 3:
             message = {**message, "serial": message["serial"] + 1}
         return handler(phase, message)
 

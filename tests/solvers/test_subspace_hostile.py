@@ -140,16 +140,16 @@ def test_a_repeated_question_must_be_the_same_one():
         steps = np.linspace(0, 1, 20)
         finer = np.stack([1 - steps, steps], axis=1)[:, :, None]
         with pytest.raises(ProtocolError, match="another 'losses' under masks"):
-            handler("span.search", fresh(steps=finer))
+            handler("subspace.search", fresh(steps=finer))
         with pytest.raises(ProtocolError, match="comes after phase"):
-            handler("span.search", fresh(context=message["context"] + 2**20))
+            handler("subspace.search", fresh(context=message["context"] + 2**20))
         for phase in ("spread", "point", "gather", "follow", "close"):
             with pytest.raises(ProtocolError, match="comes after phase"):
-                handler(f"span.{phase}", fresh())
+                handler(f"subspace.{phase}", fresh())
         # The same question is answered again, with the same scalars under other pads.
-        assert handler("span.search", fresh())["losses"]
+        assert handler("subspace.search", fresh())["losses"]
 
-    with after_first("span.search", ask) as done:
+    with after_first("subspace.search", ask) as done:
         train_quietly(settings_of("lbfgs", "logistic", cipher="pad"))
     assert done
 
@@ -206,10 +206,10 @@ def test_a_malformed_question_gets_a_sentence(phase, field, wrong):
             "keep": np.array([1]),
         }
         with pytest.raises(WeftError) as caught:
-            handler(f"span.{phase}", fresh(**{**sound, field: wrong}))
+            handler(f"subspace.{phase}", fresh(**{**sound, field: wrong}))
         assert len(str(caught.value)) < 300
 
-    with after_first("span.spread", ask) as done:
+    with after_first("subspace.spread", ask) as done:
         train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
     assert done
 
@@ -219,9 +219,9 @@ def test_vectors_that_are_not_there_cannot_be_kept(keep):
     def ask(handler, message, fresh):
         wrong = {"keep": np.array(keep), "fold": np.zeros((2, 1)), "serial": message["serial"] + 1}
         with pytest.raises(ProtocolError, match="keep"):
-            handler("span.spread", fresh(**wrong))
+            handler("subspace.spread", fresh(**wrong))
 
-    with after_first("span.spread", ask) as done:
+    with after_first("subspace.spread", ask) as done:
         train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
     assert done
 
@@ -236,8 +236,8 @@ def test_no_table_of_losses_is_finer_than_agreed():
             "at": np.zeros((1, 1)),
         }
         with pytest.raises(ProtocolError, match="33 steps"):
-            handler("span.search", fresh(**question))
+            handler("subspace.search", fresh(**question))
 
-    with after_first("span.spread", ask) as done:
+    with after_first("subspace.spread", ask) as done:
         train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
     assert done

@@ -35,7 +35,7 @@ def calls(trained: Trained) -> dict[str, int]:
     return {
         name.partition(".")[2]: cost.calls
         for name, cost in trained.meter.phases.items()
-        if name.startswith("span.")
+        if name.startswith("subspace.")
     }
 
 

@@ -120,22 +120,25 @@ def test_scaled_addition_and_inner_products_of_columns(seed: int, slots: int, wi
 # ── the coordinator's half: coefficients and Gram matrices ────────────────────────────────
 
 
-def span_of(parts: list[Floats], point: Floats, coming: list[Floats] | None = None) -> Any:
-    """A span that knows the inner products of these vectors, and of some that are under way."""
-    span: Any = object.__new__(Subspace)
-    span.exchange = SimpleNamespace(fold=None)
-    span.width = parts[0].shape[1]
-    span.gram = gram_of(parts)
-    span.offsets = np.vstack(
-        [np.zeros((1, span.width)), np.arange(1.0, len(parts))[:, None] + np.zeros((1, span.width))]
+def subspace_of(parts: list[Floats], point: Floats, coming: list[Floats] | None = None) -> Any:
+    """A subspace that knows the inner products of these vectors, and of some that are under way."""
+    subspace: Any = object.__new__(Subspace)
+    subspace.exchange = SimpleNamespace(fold=None)
+    subspace.width = parts[0].shape[1]
+    subspace.gram = gram_of(parts)
+    subspace.offsets = np.vstack(
+        [
+            np.zeros((1, subspace.width)),
+            np.arange(1.0, len(parts))[:, None] + np.zeros((1, subspace.width)),
+        ]
     )
-    span.point = point
-    span.mixture = np.abs(point)
-    span._coming = None
+    subspace.point = point
+    subspace.mixture = np.abs(point)
+    subspace._coming = None
     if coming is not None:
         cross = np.einsum("jip,kip->jkp", np.stack(parts), np.stack(coming))
-        span._coming = (np.ones((len(coming), span.width)), cross)
-    return span
+        subspace._coming = (np.ones((len(coming), subspace.width)), cross)
+    return subspace
 
 
 @few
@@ -149,24 +152,25 @@ def test_dropping_vectors_leaves_the_point_and_all_inner_products(
     point = random.normal(size=(len(parts), shape[2]))
     coming = [random.normal(size=shape[1:]) for _ in range(2)] if by_rows else None
     keep = some(random, shape[0])
-    span = span_of(parts, point, coming)
+    subspace = subspace_of(parts, point, coming)
     before = vectors_of(parts).combine(point)
 
-    span.drop(keep)
+    subspace.drop(keep)
     vectors = vectors_of(parts)
-    vectors.fold(*span.exchange.fold)
+    fold = subspace.exchange.fold
+    vectors.fold(fold.coefficients, fold.keep)
 
-    assert span.count == len(vectors) == len(keep) + 1
-    np.testing.assert_allclose(vectors.combine(span.point), before, atol=1e-12)
-    np.testing.assert_allclose(span.gram, gram_of(list(np.stack(vectors._held))), atol=1e-11)
+    assert subspace.count == len(vectors) == len(keep) + 1
+    np.testing.assert_allclose(vectors.combine(subspace.point), before, atol=1e-12)
+    np.testing.assert_allclose(subspace.gram, gram_of(list(np.stack(vectors._held))), atol=1e-11)
     np.testing.assert_allclose(
-        span.inner(span.point, span.point), (before**2).sum(axis=0), atol=1e-10
+        subspace.inner(subspace.point, subspace.point), (before**2).sum(axis=0), atol=1e-10
     )
-    np.testing.assert_array_equal(span.offsets[1:, 0], keep.astype(float))
-    np.testing.assert_array_equal(span.mixture[1:], np.abs(point[keep]))
+    np.testing.assert_array_equal(subspace.offsets[1:, 0], keep.astype(float))
+    np.testing.assert_array_equal(subspace.mixture[1:], np.abs(point[keep]))
     if coming is not None:
         expected = np.einsum("jip,kip->jkp", np.stack(vectors._held), np.stack(coming))
-        np.testing.assert_allclose(span._coming[1], expected, atol=1e-11)
+        np.testing.assert_allclose(subspace._coming[1], expected, atol=1e-11)
 
 
 @few
@@ -177,10 +181,10 @@ def test_lengths_and_angles_of_combinations_come_from_the_gram_matrix(
     random = np.random.default_rng(seed)
     parts = held(random, shape)
     a, b = random.normal(size=(2, len(parts), shape[2]))
-    span, vectors = span_of(parts, a), vectors_of(parts)
+    subspace, vectors = subspace_of(parts, a), vectors_of(parts)
     expected = (vectors.combine(a) * vectors.combine(b)).sum(axis=0)
-    np.testing.assert_allclose(span.inner(a, b), expected, atol=1e-10)
-    unit = span.unit(len(parts) - 1)
+    np.testing.assert_allclose(subspace.inner(a, b), expected, atol=1e-10)
+    unit = subspace.unit(len(parts) - 1)
     np.testing.assert_array_equal(vectors.combine(unit), parts[-1])
 
 
@@ -231,7 +235,7 @@ class Pooled:
 
 def bounding_of(problem: Pooled, points: int) -> tuple[Bounding, Any, Floats, Floats]:
     """All vectors taken one after the other; also the vectors and offsets themselves."""
-    span: Any = SimpleNamespace(
+    subspace: Any = SimpleNamespace(
         groups=problem.groups,
         width=1,
         count=1,
@@ -242,21 +246,21 @@ def bounding_of(problem: Pooled, points: int) -> tuple[Bounding, Any, Floats, Fl
         lam=np.array([problem.lam]),
         doubt=np.zeros(1),
     )
-    bounding = Bounding(span)
+    bounding = Bounding(subspace)
     b, o = np.zeros((1, problem.x.shape[1])), np.zeros(1)
     for _ in range(points):
         w = problem.random.normal(size=problem.x.shape[1])
         new_b, new_o = problem.images(problem.dual(w))
         b, o = np.vstack([b, new_b]), np.concatenate([o, new_o])
-        span.count = len(o)
-        span.gram, span.offsets = (b @ b.T)[:, :, None], o[:, None]
-        before = span.dual.copy()
+        subspace.count = len(o)
+        subspace.gram, subspace.offsets = (b @ b.T)[:, :, None], o[:, None]
+        before = subspace.dual.copy()
         bounding.take(problem.groups)
-        assert (span.dual >= before).all()
+        assert (subspace.dual >= before).all()
     # What solved it last is not exact but to a share of the gap.
-    span.primal = span.dual + 1e-9
+    subspace.primal = subspace.dual + 1e-9
     weights = bounding.solve()
-    return bounding, span, b, np.column_stack([o, weights[:, 0]])
+    return bounding, subspace, b, np.column_stack([o, weights[:, 0]])
 
 
 @settings(max_examples=12, deadline=None)
@@ -265,9 +269,9 @@ def test_the_bound_of_a_mixture_lies_between_the_best_single_vector_and_the_opti
     seed: int, loss: str, groups: int, points: int
 ) -> None:
     problem = Pooled(seed, loss, groups)
-    _, span, b, found = bounding_of(problem, points)
+    _, subspace, b, found = bounding_of(problem, points)
     o, mu = found.T
-    bound = span.dual[0]
+    bound = subspace.dual[0]
     best = problem.best()
     assert bound <= best * (1 + 1e-7) + 1e-9
     # D of each dual vector as a whole: all its groups together.
@@ -290,20 +294,23 @@ def test_kept_cuts_bound_as_if_the_others_had_never_been(
     seed: int, points: int, groups: int
 ) -> None:
     problem = Pooled(seed, "hinge", groups)
-    bounding, span, b, found = bounding_of(problem, points)
+    bounding, subspace, b, found = bounding_of(problem, points)
     first = bounding.keep_newest(groups * (points - 1))
     assert first.tolist() == list(range(groups + 1, groups * points + 1))
     chosen = np.concatenate([[0], first])
-    span.count = len(chosen)
-    span.gram, span.offsets = (b @ b.T)[np.ix_(chosen, chosen)][:, :, None], found[chosen, :1]
-    kept_bound = span.dual.copy()
-    span.dual = np.array([-np.inf])
+    subspace.count = len(chosen)
+    subspace.gram, subspace.offsets = (
+        (b @ b.T)[np.ix_(chosen, chosen)][:, :, None],
+        found[chosen, :1],
+    )
+    kept_bound = subspace.dual.copy()
+    subspace.dual = np.array([-np.inf])
     bounding.solve()
-    assert span.dual[0] <= kept_bound[0] + 1e-9
+    assert subspace.dual[0] <= kept_bound[0] + 1e-9
     assert bounding.vectors.tolist() == list(range(1, len(chosen)))
-    fresh = Bounding(span)
-    again = span.dual[0]
-    span.dual = np.array([-np.inf])
-    span.primal = np.array([again + 1e-9])
+    fresh = Bounding(subspace)
+    again = subspace.dual[0]
+    subspace.dual = np.array([-np.inf])
+    subspace.primal = np.array([again + 1e-9])
     fresh.take(len(chosen) - 1)
-    assert span.dual[0] == pytest.approx(again, abs=1e-5)
+    assert subspace.dual[0] == pytest.approx(again, abs=1e-5)

@@ -57,10 +57,10 @@ def crossed(patchwork, quick):
     return found
 
 
-def span_messages(transcript):
+def subspace_messages(transcript):
     """(direction, entry, field, value) of all that crossed in the phases of the solver."""
     for entry in transcript:
-        if entry.phase.startswith("span."):
+        if entry.phase.startswith("subspace."):
             for direction, message in (("down", entry.message), ("up", entry.reply)):
                 for field, value in message.items():
                     yield direction, entry, field, value
@@ -77,11 +77,11 @@ def test_an_audit_knows_every_field_and_finds_nothing_readable(crossed, run, unl
     assert found.findings == {}
     verdicts = {line.verdict(coordinator=True) for line in found.coordinator}
     assert verdicts == {"hidden", "public"}
-    phases = {entry.phase for entry in transcript if entry.phase.startswith("span.")}
+    phases = {entry.phase for entry in transcript if entry.phase.startswith("subspace.")}
     expected = {"spread", "search", "gather", "point", "close"} | (
         {"follow"} if unlabelled else set()
     )
-    assert phases == {f"span.{name}" for name in expected}
+    assert phases == {f"subspace.{name}" for name in expected}
 
 
 @every_run
@@ -97,7 +97,7 @@ def test_an_audit_says_so_where_weights_are_shown_by_agreement(table, quick, run
     found = audit(head, entries_of(transcript))
     assert found.findings == {}
     agreed = [line for line in found.coordinator if line.verdict(coordinator=True) == "agreed"]
-    assert [(line.phase, line.fields) for line in agreed] == [("span.point", ["w"])]
+    assert [(line.phase, line.fields) for line in agreed] == [("subspace.point", ["w"])]
     # Without the agreement, the same would be found out.
     assert audit(Head("a run", list(tiles), "pad"), entries_of(transcript)).findings
 
@@ -111,7 +111,7 @@ def test_nothing_goes_up_as_a_number(crossed, run, unlabelled):
     """Neither z nor dual vectors, labels or weights: blocks, masked scalars and slots only."""
     _, _, transcript = crossed(run, unlabelled)
     seen = Counter()
-    for direction, entry, field, value in span_messages(transcript):
+    for direction, entry, field, value in subspace_messages(transcript):
         if direction == "down":
             continue
         seen[field] += 1
@@ -130,7 +130,7 @@ def test_what_goes_down_in_the_clear_is_the_same_for_everybody(crossed, run, unl
     """Coefficients, which the coordinator made itself out of totals: about no one's samples."""
     _, trained, transcript = crossed(run, unlabelled)
     told = defaultdict(list)
-    for direction, entry, field, value in span_messages(transcript):
+    for direction, entry, field, value in subspace_messages(transcript):
         if direction == "down" and isinstance(value, np.ndarray) and value.dtype.kind == "f":
             assert meaning_of("down", entry.phase, field).form is Form.COEFFICIENTS
             told[entry.phase, entry.message["round"], field].append(value)
@@ -147,7 +147,7 @@ def test_a_coordinator_that_cannot_read_a_value_gets_the_same_messages_otherwise
     _, hidden, veiled = crossed(run, ("east",))
     assert plain.model.coef.tobytes() == hidden.model.coef.tobytes()
     compared = Counter()
-    pairs = zip(span_only(clear), span_only(veiled), strict=True)
+    pairs = zip(subspace_only(clear), subspace_only(veiled), strict=True)
     for one, other in pairs:
         assert (one.phase, one.party) == (other.phase, other.party)
         for way, message, cover in (
@@ -172,8 +172,8 @@ def test_a_coordinator_that_cannot_read_a_value_gets_the_same_messages_otherwise
     assert compared["scalars"] > 500
 
 
-def span_only(transcript):
-    return [entry for entry in transcript if entry.phase.startswith("span.")]
+def subspace_only(transcript):
+    return [entry for entry in transcript if entry.phase.startswith("subspace.")]
 
 
 @every_run
@@ -181,7 +181,7 @@ def span_only(transcript):
 def test_no_block_word_or_scalar_ever_comes_twice(crossed, run, unlabelled):
     _, _, transcript = crossed(run, unlabelled)
     blocks, words, scalars = [], [], []
-    for direction, _, field, value in span_messages(transcript):
+    for direction, _, field, value in subspace_messages(transcript):
         if direction == "down" or not isinstance(value, bytes):
             continue
         if field in BLOCKS:
@@ -210,7 +210,7 @@ def test_no_block_word_or_scalar_ever_comes_twice(crossed, run, unlabelled):
 def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(crossed, run, unlabelled):
     federation, _, transcript = crossed(run, unlabelled)
     kinds = Counter()
-    for entry in span_only(transcript):
+    for entry in subspace_only(transcript):
         party_view = federation.parties[entry.party].view
         for message in (entry.message, entry.reply):
             for kind in BLOCKS:
@@ -236,7 +236,7 @@ def test_inner_products_go_down_only_for_samples_whose_label_the_party_has(
 ):
     federation, _, transcript = crossed(run, unlabelled)
     told = Counter()
-    for entry in span_only(transcript):
+    for entry in subspace_only(transcript):
         party_view = federation.parties[entry.party].view
         mine = party_view.labelled[party_view.row_cohort][: party_view.n_shared_rows]
         if "z" in entry.message:
@@ -244,7 +244,7 @@ def test_inner_products_go_down_only_for_samples_whose_label_the_party_has(
             told[entry.party] += 1
         if entry.party in unlabelled:
             # Not even asked for losses or dual vectors of its own.
-            assert entry.phase in ("span.spread", "span.point", "span.follow")
+            assert entry.phase in ("subspace.spread", "subspace.point", "subspace.follow")
     assert told
     assert not told.keys() & set(unlabelled)
 
@@ -253,11 +253,11 @@ def test_inner_products_go_down_only_for_samples_whose_label_the_party_has(
 def test_dual_vectors_go_down_only_to_holders_without_the_labels(crossed, run):
     federation, _, transcript = crossed(run, ("east",))
     followed = 0
-    for entry in span_only(transcript):
+    for entry in subspace_only(transcript):
         if "alpha" not in entry.message:
             continue
         party_view = federation.parties[entry.party].view
-        assert entry.phase == "span.follow"
+        assert entry.phase == "subspace.follow"
         assert not party_view.labelled.all()
         followed += 1
     assert followed
@@ -269,13 +269,13 @@ def test_no_total_of_scalars_is_that_of_a_single_party(crossed, run):
     _, _, transcript = crossed(run, ("east",))
     asked = Counter(
         (entry.message["context"], field)
-        for entry in span_only(transcript)
+        for entry in subspace_only(transcript)
         for field, value in entry.reply.items()
         if isinstance(value, bytes) and field not in BLOCKS
     )
     assert asked
     assert min(asked.values()) > 1
-    for entry in span_only(transcript):
+    for entry in subspace_only(transcript):
         if "peers" in entry.message:
             assert len(entry.message["peers"]) > 1
 
@@ -288,7 +288,7 @@ def test_rows_only_data_needs_no_sums_over_samples(table, quick):
     }
     for run in RUNS:
         _, _, transcript = recorded(tiles, settings_of(quick, run))
-        for _, entry, field, _ in span_messages(transcript):
+        for _, entry, field, _ in subspace_messages(transcript):
             assert field not in ("z", "alpha"), (run, entry.phase)
 
 
@@ -299,7 +299,7 @@ def test_no_message_carries_an_id_or_a_feature_name(patchwork, quick):
     }
     for run in RUNS:
         _, _, transcript = recorded(tiles, settings_of(quick, run, iterations=2))
-        for _, entry, field, value in span_messages(transcript):
+        for _, entry, field, value in subspace_messages(transcript):
             raw = value.tobytes() if isinstance(value, np.ndarray) else value
             raw = raw if isinstance(raw, bytes) else str(raw).encode()
             assert not any(name in raw for name in names), (run, entry.phase, field)

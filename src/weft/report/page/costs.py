@@ -18,7 +18,7 @@ _ROOMS = {
     "size": "agreeing on units",
     "start": "starting",
     "hyfdca": "iterations",
-    "span": "iterations",
+    "subspace": "iterations",
     "rounds": "iterations",
     "certify": "certificates",
     "measure": "certificates",
