@@ -13,7 +13,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.fedavg.coordinator import FedavgCoordinator
+from weft.solvers.fedavg_coordinator import FedavgCoordinator
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.settings import Settings

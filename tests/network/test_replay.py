@@ -133,7 +133,7 @@ def test_what_a_clock_decided_stays_decided(monkeypatch):
     settings = settings_for("fedhybrid", options={"newton": "auto", "seconds": 100.0})
     calm.train(federation_for("fedhybrid"), settings)
     ticks = iter(range(0, 10**9, 1000))
-    monkeypatch.setattr("weft.solvers.fedhybrid.party.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("weft.solvers.fedhybrid.method.perf_counter", lambda: next(ticks))
     for name in calm.parties:
         twin, _ = replay(calm, name, dict(calm.memories[name]))
         assert twin._half.newton

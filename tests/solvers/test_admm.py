@@ -16,9 +16,9 @@ from weft.data import pooled_table as pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
-from weft.solvers.admm.coordinator import AdmmCoordinator
-from weft.solvers.admm.graph_projection import Graph
-from weft.solvers.admm.party import prox
+from weft.solvers.admm import prox
+from weft.solvers.admm_coordinator import AdmmCoordinator
+from weft.solvers.graph_projection import Graph
 from weft.solvers.settings import Settings
 from weft.sums.local_table import DensePiece, LocalTable, SparsePiece
 

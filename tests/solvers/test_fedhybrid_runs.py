@@ -11,7 +11,7 @@ from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation
 from weft.guards import Terms
-from weft.solvers.fedhybrid import party as party_module
+from weft.solvers.fedhybrid import method as party_module
 from weft.solvers.fedhybrid.steps import Safeguard
 from weft.solvers.settings import Settings
 from weft_papers.data.synthetic import scaled_squares

@@ -14,7 +14,7 @@ import pytest
 
 from weft.data import Tile
 from weft.federation.local_federation import Federation
-from weft.solvers.fedhybrid.local import Curvature
+from weft.solvers.fedhybrid.local_function import Curvature
 from weft.solvers.fedhybrid.steps import Theory
 from weft.solvers.settings import Settings
 

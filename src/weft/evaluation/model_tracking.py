@@ -18,7 +18,7 @@ from weft.data.tile import Names
 from weft.errors import ConfigError
 from weft.federation.party import Party
 from weft.matching.id_normalization import normal_features
-from weft.solvers.fedavg.party import FedavgParty
+from weft.solvers.fedavg import FedavgParty
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.rounds.party import RoundParty
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from weft.solvers.admm.entries import SPLITTING
+from weft.solvers.admm_entries import SPLITTING
 from weft.solvers.declaration import Algorithm
-from weft.solvers.disco.entries import DISCO
-from weft.solvers.dual.entries import DUAL
-from weft.solvers.fedavg.entries import AVERAGING
+from weft.solvers.disco_entries import DISCO
+from weft.solvers.dual_entries import DUAL
+from weft.solvers.fedavg_entries import AVERAGING
 from weft.solvers.fedhybrid.entries import FEDHYBRID
-from weft.solvers.fedsgd.entries import COLUMNS
+from weft.solvers.fedsgd_entries import COLUMNS
 from weft.solvers.hyfdca import HyfdcaCoordinator, HyfdcaParty
 from weft.solvers.subspace.coordinator import (
     CuttingPlanesCoordinator,

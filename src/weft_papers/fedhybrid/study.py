@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.solvers.fedhybrid.local import Weighting
+from weft.solvers.fedhybrid.local_function import Weighting
 from weft_papers.fedhybrid.grid_search import tune
 from weft_papers.fedhybrid.setups import Setup
 from weft_papers.fedhybrid.trials import Course, Progress, Trial

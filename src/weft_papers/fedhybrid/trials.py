@@ -23,7 +23,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing import Preprocessing
 from weft.losses import Loss
 from weft.solvers.base import Record
-from weft.solvers.fedhybrid.local import Weighting
+from weft.solvers.fedhybrid.local_function import Weighting
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]

@@ -22,7 +22,7 @@ from weft.evaluation.reference_optimum import score
 from weft.evaluation.tuning.metrics import Point
 from weft.federation.local_federation import Federation
 from weft.solvers.base import Record
-from weft.solvers.fedavg.party import FedavgParty
+from weft.solvers.fedavg import FedavgParty
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.rounds.party import RoundParty
 

@@ -7,7 +7,7 @@ import math
 from weft.errors import ConfigError
 from weft.protocol import Message
 from weft.protocol.message import floats
-from weft.solvers.fedhybrid.local import Curvature
+from weft.solvers.fedhybrid.local_function import Curvature
 from weft.solvers.fedhybrid.options import FedhybridOptions, facts_of
 from weft.solvers.fedhybrid.steps import Auto, Rule, Safeguard, Theory
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars

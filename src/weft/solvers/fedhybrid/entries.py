@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from weft.solvers.declaration import Algorithm
 from weft.solvers.fedhybrid.coordinator import FedhybridCoordinator
+from weft.solvers.fedhybrid.method import FedhybridParty
 from weft.solvers.fedhybrid.options import FedhybridOptions
-from weft.solvers.fedhybrid.party import FedhybridParty
 from weft.solvers.settings import Settings
 
 

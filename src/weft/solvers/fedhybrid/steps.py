@@ -35,7 +35,7 @@ from typing import Protocol
 import numpy as np
 
 from weft.errors import ConfigError
-from weft.solvers.fedhybrid.local import Curvature
+from weft.solvers.fedhybrid.local_function import Curvature
 
 _NEWTON_DUAL = 0.25
 _GRADIENT_PRIMAL = 1.5

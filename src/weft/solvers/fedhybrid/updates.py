@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.solvers.fedhybrid.local import LocalFunction
+from weft.solvers.fedhybrid.local_function import LocalFunction
 from weft.solvers.fedhybrid.steps import Pair
 
 Floats = NDArray[np.float64]

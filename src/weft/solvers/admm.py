@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from weft.losses import Loss
 from weft.protocol import Message
-from weft.solvers.admm.graph_projection import Graph
+from weft.solvers.graph_projection import Graph
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.settings import Settings

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from weft.solvers.declaration import Algorithm
-from weft.solvers.fedavg.coordinator import (
+from weft.solvers.fedavg import FedavgParty, FedproxParty, HyfemParty
+from weft.solvers.fedavg_coordinator import (
     FedavgCoordinator,
     FedproxCoordinator,
     HyfemCoordinator,
 )
-from weft.solvers.fedavg.options import AveragingOptions, HyfemOptions, ProxOptions
-from weft.solvers.fedavg.party import FedavgParty, FedproxParty, HyfemParty
+from weft.solvers.fedavg_options import AveragingOptions, HyfemOptions, ProxOptions
 
 _BLIND = "ciphertexts; totals of losses and norms"
 _MEANS = "w of their features, as a mean over all who hold them and take part"

@@ -13,7 +13,7 @@ from weft.errors import ProtocolError
 from weft.protocol import Message
 from weft.protocol.message import integer
 from weft.solvers.fedhybrid.coordinator import MOST_HALVINGS
-from weft.solvers.fedhybrid.local import LocalFunction, sample_weight
+from weft.solvers.fedhybrid.local_function import LocalFunction, sample_weight
 from weft.solvers.fedhybrid.options import FedhybridOptions, rule_of
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand
 from weft.solvers.party_context import PartyContext

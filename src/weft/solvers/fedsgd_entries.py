@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from weft.solvers.declaration import Algorithm
-from weft.solvers.fedsgd.coordinator import FedsgdCoordinator
-from weft.solvers.fedsgd.options import FedbcdOptions, FedsgdOptions
-from weft.solvers.fedsgd.party import FedbcdParty, FedsgdParty
+from weft.solvers.fedsgd import FedbcdParty, FedsgdParty
+from weft.solvers.fedsgd_coordinator import FedsgdCoordinator
+from weft.solvers.fedsgd_options import FedbcdOptions, FedsgdOptions
 
 _TRIPS = "1; 2 with holders without labels"
 _SEES = "ciphertexts; totals of losses and norms; which samples are drawn"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft.solvers.admm.coordinator import AdmmCoordinator
-from weft.solvers.admm.options import AdmmOptions
-from weft.solvers.admm.party import AdmmParty
+from weft.solvers.admm import AdmmParty
+from weft.solvers.admm_coordinator import AdmmCoordinator
+from weft.solvers.admm_options import AdmmOptions
 from weft.solvers.declaration import Algorithm
 
 SPLITTING = (

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.protocol import Message
 from weft.protocol.message import integer
-from weft.solvers.dual.ascent import DualParty
+from weft.solvers.dual_ascent import DualParty
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.party import Handler

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Cyclic, Message, Request
 from weft.protocol.message import integer
-from weft.solvers.dual.newton import LocalProblem
-from weft.solvers.dual.options import FeddcdOptions
+from weft.solvers.dual_options import FeddcdOptions
+from weft.solvers.feddcd_newton import LocalProblem
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.party import Handler, RoundParty

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.protocol import Message
 from weft.protocol.message import integer, number
-from weft.solvers.fedsgd.options import FedbcdOptions, FedsgdOptions
+from weft.solvers.fedsgd_options import FedbcdOptions, FedsgdOptions
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.party import Handler, RoundParty

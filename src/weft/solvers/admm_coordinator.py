@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from weft.protocol import Message
-from weft.solvers.admm.options import AdmmOptions
+from weft.solvers.admm_options import AdmmOptions
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
 from weft.solvers.rounds.run_state import Phase, RoundsState
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from weft.solvers.cocoa import CocoaCoordinator, CocoaParty, CocoaPlusParty
+from weft.solvers.d3ca import D3caCoordinator, D3caParty
 from weft.solvers.declaration import Algorithm
-from weft.solvers.dual.cocoa import CocoaCoordinator, CocoaParty, CocoaPlusParty
-from weft.solvers.dual.d3ca import D3caCoordinator, D3caParty
-from weft.solvers.dual.feddcd import FeddcdCoordinator, FeddcdParty
-from weft.solvers.dual.options import D3caOptions, FeddcdOptions
+from weft.solvers.dual_options import D3caOptions, FeddcdOptions
+from weft.solvers.feddcd import FeddcdCoordinator, FeddcdParty
 
 _READS = ("iic", "certify_every")
 _BLIND = "ciphertexts; totals of losses and norms"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.protocol import Message
-from weft.solvers.fedavg.options import AveragingOptions, HyfemOptions, ProxOptions
+from weft.solvers.fedavg_options import AveragingOptions, HyfemOptions, ProxOptions
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.run_state import Phase, RoundsState
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from weft.solvers.declaration import Algorithm
-from weft.solvers.disco.coordinator import DiscoCoordinator, DiscoOptions
-from weft.solvers.disco.party import DiscoParty
+from weft.solvers.disco import DiscoParty
+from weft.solvers.disco_coordinator import DiscoCoordinator, DiscoOptions
 from weft.solvers.settings import Settings
 
 

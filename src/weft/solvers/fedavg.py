@@ -14,8 +14,8 @@ from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
 from weft.protocol import Message
 from weft.protocol.message import array, integer
-from weft.solvers.fedavg.kernels import sample_steps, shared_change, whole_turn
-from weft.solvers.fedavg.options import AveragingOptions, HyfemOptions, ProxOptions
+from weft.solvers.fedavg_kernels import sample_steps, shared_change, whole_turn
+from weft.solvers.fedavg_options import AveragingOptions, HyfemOptions, ProxOptions
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.party import Handler, RoundParty, positive

@@ -16,7 +16,7 @@ from weft.errors import ProtocolError
 from weft.losses import Squared
 from weft.protocol import Message
 from weft.protocol.message import integer
-from weft.solvers.disco.coordinator import (
+from weft.solvers.disco_coordinator import (
     BACK,
     DIAGONAL,
     GRADIENT,

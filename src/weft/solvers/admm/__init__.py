@@ -1,1 +1,0 @@
-"""Block-splitting ADMM: local projections, totals by feature and by sample."""

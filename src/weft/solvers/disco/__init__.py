@@ -1,1 +1,0 @@
-"""DiSCO: inexact damped Newton steps, solved by distributed preconditioned conjugate gradients."""

@@ -1,1 +1,0 @@
-"""Dual methods of the field: CoCoA and SDCA, D3CA, FedDCD."""

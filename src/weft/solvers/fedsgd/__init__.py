@@ -1,1 +1,0 @@
-"""Gradient descent on columns: vertical FedSGD and FedBCD."""
