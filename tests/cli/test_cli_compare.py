@@ -25,7 +25,7 @@ from weft.privacy.agreement import Consent
 from weft.report.comparison import Comparison
 from weft.report.comparison_plot import _apart
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.fedavg_coordinator import FedavgCoordinator
+from weft.solvers.fedavg import FedavgCoordinator
 from weft.solvers.settings import Settings
 
 

@@ -30,8 +30,10 @@ from weft.protocol import Request
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Coordinator
 from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.messages import SAVE
 from weft.solvers.registration import register_algorithm
-from weft.solvers.rounds.run_state import KINDS, PHASES, SCALARS, Phase
+from weft.solvers.rounds.messages import LOCAL
+from weft.solvers.rounds.run_state import Step
 
 
 @pytest.fixture(autouse=True)
@@ -165,15 +167,6 @@ def test_an_audit_of_the_algorithm_knows_all_and_finds_nothing_readable(nesterov
     assert not found.findings
 
 
-def test_everything_that_registering_admits_is_in_the_table_of_what_travels():
-    for phase in PHASES:
-        for kind in KINDS:
-            assert meaning_of("up", f"rounds.{phase}", kind) is not None
-            assert meaning_of("down", f"rounds.{phase}", kind) is not None
-        for scalar in SCALARS:
-            assert meaning_of("up", f"rounds.{phase}", scalar) is not None
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -187,10 +180,10 @@ def test_everything_that_registering_admits_is_in_the_table_of_what_travels():
         ({"coordinator": dict}, "no Coordinator"),
         ({"options": msgspec.defstruct("Loose", [("rate", float, 1.0)])}, "misspelt"),
         ({"options": msgspec.defstruct("Bare", [("rate", float)])}, "no default"),
-        ({"phases": (Phase("guess", gets=("v",)),)}, "phase 'guess' that no audit knows"),
-        ({"phases": (Phase("local", gives=("w",)),)}, "sum 'w' that no audit knows"),
-        ({"phases": (Phase("local", scalars=(("norm", 1),)),)}, "scalar 'norm'"),
-        ({"phases": (Phase("local", gets=("v", "z")),)}, "get sums over samples .* say 1"),
+        ({"steps": (Step(SAVE, gets=("v",)),)}, "phase 'checkpoint' that no audit knows"),
+        ({"steps": (Step(LOCAL, gives=("w",)),)}, "sum 'w' that no audit knows"),
+        ({"steps": (Step(LOCAL, scalars=(("norm", 1),)),)}, "scalar 'norm'"),
+        ({"steps": (Step(LOCAL, gets=("v", "z")),)}, "get sums over samples .* say 1"),
         ({"sample_sums": None}, "does not say 'sample_sums'"),
         ({"sample_sums": None, "coordinator": Coordinator}, "does not say 'sample_sums'"),
         ({"sample_sums": -1}, "sample_sums = -1"),
@@ -199,7 +192,7 @@ def test_everything_that_registering_admits_is_in_the_table_of_what_travels():
 )
 def test_an_algorithm_that_says_too_little_is_refused(nesterov, change, named):
     entry = replace(nesterov["entry"], name="other")
-    if "phases" in change:
+    if "steps" in change:
         change = {"coordinator": type("Odd", (entry.coordinator,), change)}
     with pytest.raises(ConfigError, match=named) as refused:
         register_algorithm(replace(entry, **change))

@@ -13,7 +13,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.fedavg_coordinator import FedavgCoordinator
+from weft.solvers.fedavg import FedavgCoordinator
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.settings import Settings
@@ -134,8 +134,8 @@ def totals_at(name, tiles, settings):
     federation = Federation(tiles, Preprocessing(), terms=Terms())
     opened = RoundParty.opened
 
-    def spy(self, kind, message, own):
-        total = opened(self, kind, message, own)
+    def spy(self, kind, totals, own):
+        total = opened(self, kind, totals, own)
         if kind == "v" and self is federation.parties[name]._half:
             sent = self.sums["v"].sent / self.sums["v"]._scale
             # In the order of the table's columns, not of slots.
@@ -257,10 +257,9 @@ def test_shares_of_a_mean_that_nobody_has_are_refused(weight, weights):
     first = next(iter(split.parties))
     tell = FedavgCoordinator.tell
 
-    def forged(self, run, phase, present):
-        told = tell(self, run, phase, present)
-        told[first] = {"weight": weight, "weights": np.array(weights)}
-        return told
+    def forged(self, run, step, messages):
+        tell(self, run, step, messages)
+        messages[first].weight, messages[first].weights = weight, np.array(weights)
 
     how = {"loss": "logistic", "lam": 1e-2, "gap": None, "iterations": 1}
     with (

@@ -17,7 +17,7 @@ from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.solvers.admm import prox
-from weft.solvers.admm_coordinator import AdmmCoordinator
+from weft.solvers.admm import AdmmCoordinator
 from weft.solvers.graph_projection import Graph
 from weft.solvers.settings import Settings
 from weft.sums.local_table import DensePiece, LocalTable, SparsePiece

@@ -1,8 +1,8 @@
-"""Block-splitting ADMM, a party's half.
+"""Block-splitting ADMM (Parikh and Boyd 2014): every party projects onto its own tile.
 
 The problem is λ/2 ‖w‖² + 1/N Σ l(z_i) with z = Xw. Party k has copies (w_k, z_k) that lie on the
 graph z_k = X_k w_k of its own cells; copies of a feature shall agree with w, and copies of a sample
-add up to z. With scaled dual variables, marked by ˜, an iteration is (Parikh and Boyd 2014, 4.2)
+add up to z. With scaled dual variables, marked by ˜, an iteration is (section 4.2 there)
 
     w′ = prox(w − w̃),   z′ = prox(z − z̃),   (w_k′, z_k′) = Π_k(w − w̃_k, z_k + z̃),
     w = (w′ + Σ_k w_k′)/(h_m + 1),   d = (z′ − Σ_k z_k′)/(h_i + 1),   z_k = z_k′ + d,   z = z′ − d,
@@ -16,22 +16,105 @@ come back with the next request.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import ConfigError
 from weft.losses import Loss
-from weft.protocol import Message
+from weft.solvers.declaration import Algorithm
 from weft.solvers.graph_projection import Graph
 from weft.solvers.party_context import PartyContext
+from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
+from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
+from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution
 from weft.sums.scalar_sums import pack_scalars
 
 Floats = NDArray[np.float64]
+
+
+class AdmmOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Block-splitting ADMM.
+
+    Attributes
+    ----------
+    rho
+        The penalty ρ. ``auto`` begins at √(λ/N) and balances the two residuals, for the first 500
+        iterations, so that ρ is constant in the end.
+    """
+
+    rho: float | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.rho != "auto" and not self.rho > 0:
+            raise ConfigError(f"rho is {self.rho:g}; give a number above 0, or 'auto'")
+
+
+# ── the coordinator ────────────────────────────────────────────────────────────────────
+
+
+#: Iterations at which ρ may change: each by so much later than the one before. Residuals go up and
+#: down, so that looks in quick succession would amplify that. Where ρ changes a finite number of
+#: times, ADMM converges as with a constant ρ.
+_FIRST, _LATER, _LAST = 10, 1.5, 500
+#: By how much ρ changes at most, and what is not worth a change.
+_MOST, _LEAST = 3.0, 1.2
+
+
+class AdmmCoordinator(RoundCoordinator):
+    """Totals of local copies of w by feature, and of c − Σ_k z_k by sample, in one round trip.
+
+    ρ grows where copies stay apart and shrinks where the consensus moves far: how far copies are
+    from the consensus is compared with how far that moves, over the iterations since the last look.
+    Neither changes when the problem is multiplied by a constant.
+    """
+
+    steps = (Step(LOCAL, gets=("v", "z"), gives=("v", "z"), scalars=(("residual", 2),)),)
+    windows = ()
+    model_of = ("v", "z")
+
+    def tell(self, run: RoundsState, step: Step, messages: Mapping[str, RoundRequest]) -> None:
+        rho = self._rho(run)
+        for message in messages.values():
+            message.rho = rho
+
+    def take(self, run: RoundsState, step: Step, scalars: Scalars) -> None:
+        """Of the iteration before: ‖copies − consensus‖² and ‖change of the consensus‖²."""
+        found, memory = scalars["residual"], run.memory
+        if found is None or run.settings.read_options(AdmmOptions).rho != "auto":
+            return
+        apart = memory.get("apart", 0.0) + found[0]
+        moved = memory.get("moved", 0.0) + found[1]
+        look = memory.get("look", float(_FIRST))
+        if look <= _LAST and run.iteration >= look:
+            memory["rho"] = self._rho(run) * _factor(apart, moved)
+            look, apart, moved = math.ceil(_LATER * look), 0.0, 0.0
+        memory.update(apart=apart, moved=moved, look=look)
+
+    def _rho(self, run: RoundsState) -> float:
+        given = run.settings.read_options(AdmmOptions).rho
+        if given != "auto":
+            return given
+        return run.memory.get("rho", math.sqrt(run.settings.lam / run.holdings.rows.n_slots))
+
+
+def _factor(apart: float, moved: float) -> float:
+    """By how much ρ shall change, from sums of squares."""
+    if not (apart > 0.0 and moved > 0.0):
+        return 1.0
+    factor = min(max(math.sqrt(apart / moved), 1.0 / _MOST), _MOST)
+    return factor if max(factor, 1.0 / factor) > _LEAST else 1.0
+
+
+# ── a party ────────────────────────────────────────────────────────────────────────────
+
 
 #: Variables by feature and by sample; primed ones are halves, which wait for their totals.
 _BY_FEATURE = ("w", "w_half", "w_own_half", "w_dual", "w_own_dual")
@@ -73,8 +156,8 @@ class AdmmParty(RoundParty):
         }
         self._alpha: Floats = np.zeros(by_sample)
 
-    def handlers(self) -> dict[str, Handler]:
-        return {"local": self._on_local}
+    def handlers(self) -> dict[StepPhase, Handler]:
+        return {LOCAL: self._on_local}
 
     def variables(self) -> dict[str, NDArray[Any]]:
         return {**self._state, "rho": np.array(self._rho)}
@@ -86,22 +169,22 @@ class AdmmParty(RoundParty):
 
     # ── the point ─────────────────────────────────────────────────────────────────────────
 
-    def point(self, message: Message) -> Floats:
+    def point(self, totals: Model) -> Floats:
         """w of the totals. At the optimum −l'(z) = ρN z̃: so α is kept, to go with it."""
         scale = self._rho * self.view.n_samples
-        self._alpha = scale * (self._state["z_dual"] + self._step(message))
-        return self._consensus(message)
+        self._alpha = scale * (self._state["z_dual"] + self._step(totals))
+        return self._consensus(totals)
 
     def dual(self, z: Floats) -> Floats:
         return self._alpha
 
-    def _consensus(self, message: Message) -> Floats:
-        total = self.opened("v", message, self._state["w_own_half"])
+    def _consensus(self, totals: Model) -> Floats:
+        total = self.opened("v", totals.v, self._state["w_own_half"])
         return (self._state["w_half"] + total) / (self._feature_holders + 1.0)
 
-    def _step(self, message: Message) -> Floats:
+    def _step(self, totals: Model) -> Floats:
         """d of every sample."""
-        return self.opened("z", message, self._own_rest()) / (self._sample_holders + 1.0)
+        return self.opened("z", totals.z, self._own_rest()) / (self._sample_holders + 1.0)
 
     def _own_rest(self) -> Floats:
         """This party's part of z′ − Σ_k z_k′."""
@@ -111,23 +194,25 @@ class AdmmParty(RoundParty):
 
     # ── an iteration ──────────────────────────────────────────────────────────────────────
 
-    def _on_local(self, message: Message) -> Message:
+    def _on_local(self, message: RoundRequest) -> RoundReply:
         """Totals ↓, then new copies ↑."""
         apart, moved = self._finish(message)
-        self._rescale(positive(message, "rho"))
-        reply: Message = {"residual": pack_scalars(self.cipher, message, "residual", apart, moved)}
-        self._begin(reply)
+        self._rescale(positive(message.rho, "rho"))
+        reply = self.new_reply()
+        reply.residual = pack_scalars(self.cipher, message, "residual", apart, moved)
+        reply.held = self._begin()
         rows, columns = self._shared
         if columns:
-            reply["v"] = self._copies.increment(self._state["w_own_half"][:columns], message)
+            copies = self._state["w_own_half"][:columns]
+            reply.v = self._copies.increment(copies, message.v_pads)
         if rows:
-            reply["z"] = self._rest.increment(self._own_rest()[:rows], message)
+            reply.z = self._rest.increment(self._own_rest()[:rows], message.z_pads)
         return reply
 
-    def _finish(self, message: Message) -> tuple[float, float]:
+    def _finish(self, totals: Model) -> tuple[float, float]:
         """Average and exchange; returns this party's part of both residuals, squared."""
         old = self._state
-        w, d = self._consensus(message), self._step(message)
+        w, d = self._consensus(totals), self._step(totals)
         away, mine = old["w_own_half"] - w, d[self._counted]
         new = {
             "w": w,
@@ -153,9 +238,9 @@ class AdmmParty(RoundParty):
                 self._state[name] = factor * self._state[name]
             self._rho = rho
 
-    def _begin(self, reply: Message) -> None:
+    def _begin(self) -> int:
         """The proximal steps, and the projection unless so few samples have a part in it that
-        the total of copies would show them."""
+        the total of copies would show them; returns in how many classes that is so."""
         state, rho = self._state, self._rho
         state["w_half"] = rho * (state["w"] - state["w_dual"]) / (self.settings.lam + rho)
         s = state["z"] - state["z_dual"][self._counted]
@@ -163,14 +248,36 @@ class AdmmParty(RoundParty):
         state["z_half"] = self._rest.on_grid(prox(self.loss, s, y, rho * self.view.n_samples))
         target = state["z_own"] + state["z_dual"]
         fine = self.enough(target != 0.0)
-        if not fine.all():
-            reply["held"] = int((~fine).sum())
         w, z = self._graph.project(state["w"] - state["w_own_dual"], target, state["w_own_half"])
         w, z = np.where(fine, w, state["w_own_half"]), np.where(fine, z, state["z_own_half"])
         self.check_size(w)
         # On the grid, a total is the sum of the copies, and dual variables of copies cancel.
         state["w_own_half"], state["z_own_half"] = self._copies.on_grid(w), self._rest.on_grid(z)
+        return int((~fine).sum())
 
 
 def _square(values: Floats) -> float:
     return float(np.einsum("ij,ij->", values, values))
+
+
+# ── the method ─────────────────────────────────────────────────────────────────────────
+
+
+ADMM = Algorithm(
+    "admm",
+    AdmmCoordinator,
+    AdmmParty,
+    "block-splitting ADMM: every party projects onto its own tile; any loss",
+    options=AdmmOptions,
+    reads=("certify_every",),
+    everyone=True,
+    sample_sums=1,
+    guarantee="the optimum, certified",
+    trips="1",
+    reference="Parikh and Boyd 2014 (Block splitting for distributed optimization)",
+    coordinator_sees="ciphertexts; totals of losses, norms and residuals",
+    parties_see=(
+        "w of their features with totals of all holders' copies, and of their samples how far "
+        "copies of z are from adding up, from which dual variables follow"
+    ),
+)

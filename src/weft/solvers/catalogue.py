@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from weft.solvers.admm_entries import SPLITTING
+from weft.solvers.admm import ADMM
+from weft.solvers.cocoa import COCOA, COCOA_PLUS, SDCA
+from weft.solvers.d3ca import D3CA
 from weft.solvers.declaration import Algorithm
-from weft.solvers.disco_entries import DISCO
-from weft.solvers.dual_entries import DUAL
-from weft.solvers.fedavg_entries import AVERAGING
-from weft.solvers.fedhybrid.entries import FEDHYBRID
-from weft.solvers.fedsgd_entries import COLUMNS
+from weft.solvers.disco import DISCO
+from weft.solvers.fedavg import FEDAVG, FEDPROX, HYFEM
+from weft.solvers.feddcd import FEDDCD
+from weft.solvers.fedhybrid.method import FEDHYBRID
+from weft.solvers.fedsgd import FEDBCD, FEDSGD
 from weft.solvers.hyfdca import HyfdcaCoordinator, HyfdcaParty
 from weft.solvers.subspace.coordinator import (
     CuttingPlanesCoordinator,
@@ -89,7 +91,8 @@ _OURS = (
     ),
 )
 
-ALGORITHMS = {
-    algorithm.name: algorithm
-    for algorithm in (*_OURS, FEDHYBRID, *AVERAGING, *COLUMNS, DISCO, *DUAL, *SPLITTING)
-}
+_FIELD = (
+    *(FEDHYBRID, FEDAVG, FEDPROX, HYFEM, FEDSGD, FEDBCD, DISCO),
+    *(COCOA, COCOA_PLUS, SDCA, D3CA, FEDDCD, ADMM),
+)
+ALGORITHMS = {algorithm.name: algorithm for algorithm in (*_OURS, *_FIELD)}

@@ -11,20 +11,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from weft.protocol import Message
-from weft.protocol.message import integer
+from weft.solvers.declaration import Algorithm
 from weft.solvers.dual_ascent import DualParty
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.messages import LOCAL, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler
-from weft.solvers.rounds.run_state import Phase
+from weft.solvers.rounds.run_state import Step
 from weft.solvers.settings import Settings
 
 
 class CocoaCoordinator(RoundCoordinator):
     """v down, changes of every party's part of it up."""
 
-    phases = (Phase("local", gets=("v",), gives=("v",)),)
+    steps = (Step(LOCAL, gets=("v",), gives=("v",)),)
 
 
 class CocoaParty(DualParty):
@@ -36,14 +36,14 @@ class CocoaParty(DualParty):
         super().__init__(context, settings)
         self._alone = np.ones(self.view.n_rows)
 
-    def handlers(self) -> dict[str, Handler]:
-        return {"local": self._on_local}
+    def handlers(self) -> dict[StepPhase, Handler]:
+        return {LOCAL: self._on_local}
 
-    def _on_local(self, message: Message) -> Message:
+    def _on_local(self, message: RoundRequest) -> RoundReply:
         """v ↓, the change of this party's part of it ↑."""
         self.w = self.weights_of(message)
         parties = self.view.n_parties
-        order = self.drawn(integer(message, "iteration"))
+        order = self.drawn(message.iteration)
         new = self.ascended(order, self.w, parties if self.adds else 1, self._alone)
         if not self.adds and parties > 1:
             new = self.alpha + (new - self.alpha) / parties
@@ -54,3 +54,55 @@ class CocoaPlusParty(CocoaParty):
     """Ma et al. 2015, Algorithm 1 with γ = 1 and σ' = K."""
 
     adds = True
+
+
+_READS = ("iic", "certify_every")
+_BLIND = "ciphertexts; totals of losses and norms"
+_WEIGHTS = "w of all features"
+
+COCOA = Algorithm(
+    "cocoa",
+    CocoaCoordinator,
+    CocoaParty,
+    "dual coordinate ascent on every party's rows, changes averaged",
+    reads=_READS,
+    cut="rows",
+    everyone=True,
+    weighs=True,
+    guarantee="the optimum, certified",
+    trips="1",
+    reference="Jaggi et al. 2014",
+    coordinator_sees=_BLIND,
+    parties_see=_WEIGHTS,
+)
+
+COCOA_PLUS = Algorithm(
+    "cocoa+",
+    CocoaCoordinator,
+    CocoaPlusParty,
+    "dual coordinate ascent on every party's rows, changes added",
+    reads=_READS,
+    cut="rows",
+    everyone=True,
+    weighs=True,
+    guarantee="the optimum, certified",
+    trips="1",
+    reference="Ma et al. 2015, with γ = 1 and σ' = parties",
+    coordinator_sees=_BLIND,
+    parties_see=_WEIGHTS,
+)
+
+SDCA = Algorithm(
+    "sdca",
+    CocoaCoordinator,
+    CocoaParty,
+    "dual coordinate ascent on the whole table, which one party has",
+    reads=_READS,
+    cut="whole",
+    everyone=True,
+    guarantee="the optimum, certified",
+    trips="1",
+    reference="Shalev-Shwartz and Zhang 2013",
+    coordinator_sees=_BLIND,
+    parties_see=_WEIGHTS,
+)

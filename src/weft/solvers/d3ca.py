@@ -9,30 +9,45 @@ gave the same z as its own: α does not end where the dual objective is largest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.protocol import Message
-from weft.protocol.message import integer
+from weft.solvers.declaration import Algorithm
 from weft.solvers.dual_ascent import DualParty
-from weft.solvers.dual_options import D3caOptions
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.messages import LOCAL, MERGE, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler
-from weft.solvers.rounds.run_state import Phase
+from weft.solvers.rounds.run_state import Step
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
 
 
+class D3caOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """D3CA: by what the sum of all proposals for a sample is divided.
+
+    Attributes
+    ----------
+    average
+        ``parties``: by the number of parties, as in the paper, whose P × Q tiles are the parties;
+        where nobody shares a sample this is CoCoA. ``holders``: by how many parties propose
+        something for the sample, as if those who hold other samples did not move. That is faster
+        where it converges.
+    """
+
+    average: Literal["parties", "holders"] = "parties"
+
+
 class D3caCoordinator(RoundCoordinator):
     """v down and proposals up; their sums down and changes of v up."""
 
-    phases = (
-        Phase("local", gets=("v",), gives=("delta",)),
-        Phase("merge", gets=("delta",), gives=("v",)),
+    steps = (
+        Step(LOCAL, gets=("v",), gives=("delta",)),
+        Step(MERGE, gets=("delta",), gives=("v",)),
     )
 
 
@@ -67,24 +82,41 @@ class D3caParty(DualParty):
         super().take_variables(state)
         self._target = state["target"].copy()
 
-    def handlers(self) -> dict[str, Handler]:
-        return {"local": self._on_local, "merge": self._on_merge}
+    def handlers(self) -> dict[StepPhase, Handler]:
+        return {LOCAL: self._on_local, MERGE: self._on_merge}
 
-    def _on_local(self, message: Message) -> Message:
+    def _on_local(self, message: RoundRequest) -> RoundReply:
         """v ↓, this party's part of the mean change of α ↑."""
         self.w = self.weights_of(message)
-        order = self.drawn(integer(message, "iteration"))
+        order = self.drawn(message.iteration)
         new = self.ascended(order, self.w, 1.0, self._computing)
         change = (new - self.alpha) * self._share
         shared = self.view.n_shared_rows
         self._target[shared:] = (self.alpha + change)[shared:]
-        if not shared:
-            return {}
-        # Where guards held α back, the one who counts the sample brings the total back to it.
-        change += np.where(self.view.counted_rows[:, None], self.alpha - self._target, 0.0)
-        return {"delta": self._proposals.add(change[:shared], message)}
+        reply = self.new_reply()
+        if shared:
+            # Where guards held α back, the one who counts the sample brings the total back to it.
+            change += np.where(self.view.counted_rows[:, None], self.alpha - self._target, 0.0)
+            reply.delta = self._proposals.add(change[:shared], message.delta_pads)
+        return reply
 
-    def _on_merge(self, message: Message) -> Message:
+    def _on_merge(self, message: RoundRequest) -> RoundReply:
         """α ↓, the change of this party's part of v ↑."""
-        self._target = self.opened("delta", message, self._target)
+        self._target = self.opened("delta", message.delta, self._target)
         return self.moved(self._target.copy(), message)
+
+
+D3CA = Algorithm(
+    "d3ca",
+    D3caCoordinator,
+    D3caParty,
+    "dual coordinate ascent on every tile, proposals averaged by sample",
+    options=D3caOptions,
+    reads=("iic", "certify_every"),
+    everyone=True,
+    guarantee="nothing; where no sample is shared it is CoCoA",
+    trips="2",
+    reference="Nathan and Klabjan 2016",
+    coordinator_sees="ciphertexts; totals of losses and norms",
+    parties_see="α of their samples, w of their features",
+)

@@ -1,35 +1,136 @@
-"""DiSCO, a party's half: gradients and Hessian products of its rows, and the recursions."""
+"""DiSCO: inexact damped Newton steps, solved by distributed preconditioned conjugate gradients.
+
+Zhang and Lin 2015. All parties hold the same w and the same vectors of conjugate gradients; an
+exchange sums their parts of a gradient, of a Hessian product or of what preconditions it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.losses import Squared
-from weft.protocol import Message
-from weft.protocol.message import integer
-from weft.solvers.disco_coordinator import (
-    BACK,
-    DIAGONAL,
-    GRADIENT,
-    PRODUCT,
-    SOLVE,
-    DiscoOptions,
-)
+from weft.protocol.message import malformed
+from weft.solvers.declaration import Algorithm
+from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
+from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
+from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty
+from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.scalar_sums import pack_scalars
 
 Floats = NDArray[np.float64]
+
+#: What the parties sum in an exchange.
+GRADIENT, DIAGONAL, SOLVE, PRODUCT, BACK = range(5)
+#: Features up to which a dense Hessian is factored.
+MOST_DENSE = 2000
+#: Times that a step which does not lower the objective is halved, and how much it must lower it.
+_MOST_HALVINGS = 30
+_SLACK = 1e-12
+#: Above every objective; infinity does not survive a checkpoint.
+_FAR = 1e300
+
+Preconditioner = Literal["first", "diagonal", "none"]
+
+
+class DiscoOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """DiSCO: Newton's method whose linear systems are solved in sums over parties.
+
+    Attributes
+    ----------
+    precondition
+        ``first``: the Hessian of the first party plus μ, as in the paper; this party alone computes
+        P⁻¹r, which everybody sees. ``diagonal``: that of the whole Hessian, a sum over parties.
+        ``none``.
+    mu
+        μ of ``first``; by default its mean curvature over the root of its number of samples.
+    forcing
+        By how much conjugate gradients shrink the residual before a Newton step.
+    most
+        Steps of conjugate gradients for one Newton step, at most.
+    """
+
+    precondition: Preconditioner = "diagonal"
+    mu: float | None = None
+    forcing: float = 0.05
+    most: int = 100
+
+    def __post_init__(self) -> None:
+        if self.mu is not None and not self.mu >= 0:
+            raise ConfigError(f"mu is {self.mu:g}; give at least 0")
+        if not 0 < self.forcing < 1:
+            raise ConfigError(f"forcing is {self.forcing:g}; give a number between 0 and 1")
+        if self.most < 1:
+            raise ConfigError(f"most is {self.most}; give at least 1 step")
+
+
+class DiscoCoordinator(RoundCoordinator):
+    """An iteration is one exchange: a gradient, a diagonal, P⁻¹r, or a product of the Hessian.
+
+    The parties hold the same w and the same vectors of conjugate gradients, made of the same
+    totals. What comes next depends on two scalars, and one place decides it for all.
+    """
+
+    steps = (Step(LOCAL, gets=("v",), gives=("v",), scalars=(("objective", 1), ("residual", 1))),)
+    model_of = ()
+
+    def find(self, run: RoundsState, largest: list[float]) -> Constants:
+        chosen = run.settings.read_options(DiscoOptions).precondition
+        if chosen == "first" and run.holdings.columns.n_slots > MOST_DENSE:
+            raise ConfigError(
+                f"precondition = 'first' factors a matrix of all features, of which there are "
+                f"{run.holdings.columns.n_slots}; use 'diagonal'"
+            )
+        run.memory.update(mode=GRADIENT, best=_FAR, products=0, halvings=0)
+        return Constants()
+
+    def tell(self, run: RoundsState, step: Step, messages: Mapping[str, RoundRequest]) -> None:
+        mode = int(run.memory["mode"])
+        for message in messages.values():
+            message.mode = mode
+
+    def take(self, run: RoundsState, step: Step, scalars: Scalars) -> None:
+        """Choose what comes next from the objective, or from the residual's share of the first."""
+        (objective,), (residual,) = scalars["objective"] or [0.0], scalars["residual"] or [0.0]
+        run.memory["mode"] = self._next(run, run.memory, objective, residual)
+
+    def _next(
+        self, run: RoundsState, memory: dict[str, float], objective: float, residual: float
+    ) -> int:
+        options = run.settings.read_options(DiscoOptions)
+        how = options.precondition
+        solve = SOLVE if how == "first" else PRODUCT
+        mode = int(memory["mode"])
+        if mode in (GRADIENT, BACK):
+            worse = objective > memory["best"] + _SLACK * abs(memory["best"])
+            if worse and memory["halvings"] < _MOST_HALVINGS:
+                memory["halvings"] += 1
+                return BACK
+            memory.update(best=objective, halvings=0, products=0)
+            return DIAGONAL if how == "diagonal" else solve
+        if mode in (DIAGONAL, SOLVE):
+            return PRODUCT
+        # A product of the Hessian: the residual is that before it, so that this step comes free.
+        memory["products"] += 1
+        done = residual <= options.forcing**2 or memory["products"] > options.most
+        return GRADIENT if done else solve
+
+
+# ── a party ────────────────────────────────────────────────────────────────────────────
+
+
 #: Vectors of an unfinished Newton step, in the order in which they are kept.
 _VECTORS = ("w", "step", "residual", "direction", "search", "diagonal", "asked")
 
@@ -62,10 +163,10 @@ class DiscoParty(RoundParty):
         reach = (self.bounds.point / self.bounds.longest) ** 2
         return 4.0 * (smooth * reach + self.settings.lam) + 1.0
 
-    def handlers(self) -> dict[str, Handler]:
-        return {"local": self._on_local}
+    def handlers(self) -> dict[StepPhase, Handler]:
+        return {LOCAL: self._on_local}
 
-    def point(self, message: Message) -> Floats:
+    def point(self, totals: Model) -> Floats:
         return self.w.copy()
 
     def variables(self) -> dict[str, NDArray[Any]]:
@@ -80,11 +181,13 @@ class DiscoParty(RoundParty):
 
     # ── one exchange ──────────────────────────────────────────────────────────────────────
 
-    def _on_local(self, message: Message) -> Message:
+    def _on_local(self, message: RoundRequest) -> RoundReply:
         """The total of what was summed last ↓, this party's part of the next ↑."""
-        mode, last = integer(message, "mode"), int(self._mode[0])
+        mode, last = message.mode, int(self._mode[0])
+        if mode is None:
+            raise malformed("mode", "is missing")
         if last >= 0:
-            self._take(last, self.opened("v", message, self._vectors["asked"]))
+            self._take(last, self.opened("v", message.v, self._vectors["asked"]))
         residual = self._residual() if last >= 0 else 1.0
         if mode == GRADIENT and last == PRODUCT:
             self._step()
@@ -96,15 +199,14 @@ class DiscoParty(RoundParty):
         self._vectors["asked"] = part
         objective = self._objective() if mode in (GRADIENT, BACK) else 0.0
         share = residual / self.view.n_parties
-        reply: Message = {
-            "objective": pack_scalars(self.cipher, message, "objective", objective),
-            "residual": pack_scalars(self.cipher, message, "residual", share),
-        }
-        if self._held:
-            reply["held"], self._held = self._held, 0
-        if self.view.n_shared_columns:
+        reply = self.new_reply()
+        reply.objective = pack_scalars(self.cipher, message, "objective", objective)
+        reply.residual = pack_scalars(self.cipher, message, "residual", share)
+        reply.held, self._held = self._held, 0
+        shared = self.view.n_shared_columns
+        if shared:
             self.check_size(self.w)
-            reply["v"] = self._sum.increment(part[: self.view.n_shared_columns], message)
+            reply.v = self._sum.increment(part[:shared], message.v_pads)
         return reply
 
     def _residual(self) -> float:
@@ -132,7 +234,7 @@ class DiscoParty(RoundParty):
         elif kind == PRODUCT:
             self._advance(total + self.settings.lam * vectors["direction"])
         else:
-            raise ProtocolError("a message is malformed: 'mode' names nothing to sum")
+            raise malformed("mode", "names nothing to sum")
 
     def _turn(self, solved: Floats) -> None:
         """The next direction of conjugate gradients, from P⁻¹r."""
@@ -230,3 +332,32 @@ class DiscoParty(RoundParty):
         losses = self.loss.value(z[counted], self.labels[counted]).sum() * self.sample_weight
         mine = self.w[self.view.owned]
         return float(losses + 0.5 * self.settings.lam * (mine * mine).sum())
+
+
+# ── the method ─────────────────────────────────────────────────────────────────────────
+
+
+def _alone(settings: Settings) -> str:
+    first = settings.read_options(DiscoOptions).precondition == "first"
+    return "vectors P⁻¹r that tell the Hessian" if first else ""
+
+
+DISCO = Algorithm(
+    "disco",
+    DiscoCoordinator,
+    DiscoParty,
+    "damped Newton steps by distributed preconditioned conjugate gradients",
+    options=DiscoOptions,
+    reads=("certify_every",),
+    cut="rows",
+    losses="smooth",
+    everyone=True,
+    weighs=True,
+    guarantee="the optimum",
+    trips="1 a gradient or Hessian product; 2 a product with precondition = 'first'",
+    reference="Zhang and Lin 2015",
+    coordinator_sees="ciphertexts; totals of losses, norms and residuals",
+    parties_see="w, gradients and Hessian products of everybody together; with precondition = "
+    "'first' also P⁻¹r of the first party",
+    shown_alone=_alone,
+)

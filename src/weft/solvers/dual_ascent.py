@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
-from weft.protocol import Message
-from weft.protocol.message import integer
 from weft.solvers.party_context import PartyContext
+from weft.solvers.rounds.messages import Model, RoundReply, RoundRequest
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.rounds.sequential_kernels import ascend
 from weft.solvers.sampling import order_of
@@ -65,10 +64,10 @@ class DualParty(RoundParty):
     def take_variables(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.alpha, self.v, self.w = (state[name].copy() for name in ("alpha", "v", "w"))
 
-    def point(self, message: Message) -> Floats:
+    def point(self, totals: Model) -> Floats:
         """w = v/λ, and from here on the α that goes with it."""
         self._frozen = self.alpha.copy()
-        return self.weights_of(message)
+        return self.weights_of(totals)
 
     @property
     def dual_is_shown(self) -> bool:
@@ -77,9 +76,9 @@ class DualParty(RoundParty):
     def dual(self, z: Floats) -> Floats:
         return self._frozen
 
-    def weights_of(self, message: Message) -> Floats:
+    def weights_of(self, totals: Model) -> Floats:
         """w = v/λ, with the totals of shared features from a message."""
-        return self.opened("v", message, self.v) / self.settings.lam
+        return self.opened("v", totals.v, self.v) / self.settings.lam
 
     def drawn(self, iteration: int) -> Slots:
         """⌈iic · N / parties⌉ own samples in a random order: whole passes and a part of one."""
@@ -105,19 +104,19 @@ class DualParty(RoundParty):
         ascend(self._rows, order, self.labels, self._norms, holders, formula, factor, alpha, w)
         return alpha
 
-    def moved(self, new: Floats, message: Message) -> Message:
+    def moved(self, new: Floats, message: RoundRequest) -> RoundReply:
         """Take a new α, as far as guards let it; the reply has this party's part of v."""
-        reply: Message = {}
+        reply = self.new_reply()
         if self._guard is not None:
             held = self._guard.hold_back(new, self.alpha)
-            reply["held"] = int(self.view.counts[self._guard.atoms[held]].sum())
+            reply.held = int(self.view.counts[self._guard.atoms[held]].sum())
         if not self._bounded:
             self._alpha_wire.check(new)
-        self._resum(new, integer(message, "iteration"))
+        self._resum(new, message.iteration)
         self.alpha = new
         shared = self.view.n_shared_columns
         if shared:
-            reply["v"] = self._v_sum.increment(self.v[:shared], message)
+            reply.v = self._v_sum.increment(self.v[:shared], message.v_pads)
         return reply
 
     def _resum(self, new: Floats, iteration: int) -> None:

@@ -1,28 +1,166 @@
-"""FedAvg and its kin, a party's half: local steps on its own tile."""
+"""Local steps of gradient descent, averaged by feature: FedAvg, FedProx and linear HyFEM.
+
+Every party takes steps on its own tile from the common w₀; the new w₀ is the mean of what they come
+to, feature by feature, over those who take part. FedProx pulls local steps towards w₀. HyFEM is
+FedProx where features are known, so that its matching of neurons is the identity.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
-from weft.protocol import Message
-from weft.protocol.message import array, integer
+from weft.protocol.message import malformed
+from weft.solvers.declaration import Algorithm
 from weft.solvers.fedavg_kernels import sample_steps, shared_change, whole_turn
-from weft.solvers.fedavg_options import AveragingOptions, HyfemOptions, ProxOptions
+from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
+from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
+from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
+from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
+Ints = NDArray[np.int64]
+
+# ── options ───────────────────────────────────────────────────────────────────────────────
+
+
+class AveragingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """FedAvg: local steps with rate a/(b + √t) in iteration t, then the mean by feature.
+
+    Attributes
+    ----------
+    a, b
+        The rate's constants; without ``a``, one over the largest curvature of any sample's loss.
+    gradient
+        ``sample``: ⌈iic · N / parties⌉ steps, each on one sample drawn at random. ``full``: as many
+        steps as ``steps`` says, each on the gradient of all of the party's samples, with the
+        constant rate ``a`` (by default one over the largest curvature of any party's mean loss).
+    steps
+        Local steps of ``full``.
+    average
+        Whether the parties that took part weigh the same in a mean, or by their samples; by default
+        as ``weigh`` says of the objective.
+    """
+
+    a: float | None = None
+    b: float = 1.0
+    gradient: Literal["sample", "full"] = "sample"
+    steps: int = 1
+    average: Literal["equal", "samples"] | None = None
+
+    def __post_init__(self) -> None:
+        rate = 1.0 if self.a is None else self.a
+        if not (0 < rate < math.inf and 0 <= self.b < math.inf):
+            raise ConfigError(
+                f"the rate a/(b + √t) has a = {self.a} and b = {self.b:g}; give a above 0 and b of "
+                "at least 0"
+            )
+        if self.steps < 1:
+            raise ConfigError(f"steps is {self.steps}; give at least 1 local step")
+
+    @property
+    def pull(self) -> float:
+        """μ of the term μ/2 ‖w_k − w₀‖² in the local objective."""
+        return 0.0
+
+
+class ProxOptions(AveragingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """FedProx: the local objective has a term μ/2 ‖w_k − w₀‖² more.
+
+    Attributes
+    ----------
+    mu
+        μ: how strongly local steps are pulled towards the mean that they began with.
+    """
+
+    mu: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.mu < math.inf:
+            raise ConfigError(f"mu is {self.mu:g}; give at least 0")
+
+    @property
+    def pull(self) -> float:
+        return self.mu
+
+
+class HyfemOptions(ProxOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Linear HyFEM: features are known, so that matching is the identity.
+
+    Attributes
+    ----------
+    variant
+        ``prox`` keeps the term μ/2 ‖θ_k − P_kθ₀‖² of (8) in the 2024 text, ``avg`` leaves it out
+        as (9) of the 2020 text does.
+    """
+
+    variant: Literal["prox", "avg"] = "prox"
+
+    @property
+    def pull(self) -> float:
+        return self.mu if self.variant == "prox" else 0.0
+
+
+# ── the coordinator ────────────────────────────────────────────────────────────────────
+
+
+class FedavgCoordinator(RoundCoordinator):
+    """w₀ down, each party's share of the change up: w₀ + Σ_k s_k (w_k − w₀) = Σ_k s_k w_k.
+
+    The shares of those who take part and hold a feature add up to one. Changes go onto a running
+    total, so that w₀ of a feature stays where it is while none of its holders takes part. Whoever
+    falls silent in an iteration counts as one who stayed at w₀.
+    """
+
+    steps = (Step(LOCAL, gets=("v",), gives=("v",)),)
+    everyone = False
+    sizes = 2
+    options: ClassVar[type[AveragingOptions]] = AveragingOptions
+
+    def find(self, run: RoundsState, largest: list[float]) -> Constants:
+        """Powers of two above the curvature of any sample's loss, and of any party's mean loss."""
+        return Constants(sample_curvature=largest[0], party_curvature=largest[1])
+
+    def tell(self, run: RoundsState, step: Step, messages: Mapping[str, RoundRequest]) -> None:
+        """How much all who take part weigh, for each of a party's shared cohorts of features."""
+        holdings, layout = run.holdings, run.column_layout
+        default = "equal" if run.settings.weigh == "parties" else "samples"
+        equal = (run.settings.read_options(self.options).average or default) == "equal"
+        weights = np.ones(len(holdings.parties), np.int64) if equal else _samples(run)
+        total = np.zeros(len(holdings.columns.sizes), np.int64)
+        in_group = np.zeros(len(layout.cohorts), np.int64)
+        for party in messages:
+            in_group[layout.group[party]] += weights[holdings.index[party]]
+        for cohorts, weight in zip(layout.cohorts, in_group.tolist(), strict=True):
+            total[cohorts] += weight
+        # Parties with the same features get the same sums.
+        sums = [total[cohorts] for cohorts in layout.cohorts]
+        mine = weights.tolist()
+        for party, message in messages.items():
+            message.weight = mine[holdings.index[party]]
+            message.weights = sums[layout.group[party]]
+
+
+def _samples(run: RoundsState) -> Ints:
+    """Per party, how many samples it has."""
+    rows, parties = run.holdings.rows, range(len(run.holdings.parties))
+    return np.array([rows.sizes[rows.cohorts[k]].sum() for k in parties], np.int64)
+
+
+# ── a party ────────────────────────────────────────────────────────────────────────────
 
 
 class FedavgParty(RoundParty):
@@ -64,8 +202,8 @@ class FedavgParty(RoundParty):
             steps = (self.view.party, self._steps)
             self._always = (*self._fixed, *steps, *self._pulls, *places)
 
-    def handlers(self) -> dict[str, Handler]:
-        return {"local": self._on_local}
+    def handlers(self) -> dict[StepPhase, Handler]:
+        return {LOCAL: self._on_local}
 
     def size(self) -> Floats:
         """The largest curvature of one sample's loss, and that of the mean loss, here."""
@@ -76,14 +214,16 @@ class FedavgParty(RoundParty):
         mean = mean_curvature(self.table, self.loss, count, self.draws(0), self._own)
         return np.array([one, mean])
 
-    def begin(self, found: Message) -> None:
-        full = self.options.gradient == "full"
-        curvature = positive(found, "party curvature" if full else "sample curvature")
+    def begin(self, found: Constants) -> None:
+        if self._full_steps:
+            curvature = positive(found.party_curvature, "party_curvature")
+        else:
+            curvature = positive(found.sample_curvature, "sample_curvature")
         own = self.settings.lam + self.options.pull
         self._rate = self.options.a or 1.0 / (curvature + own)
 
-    def point(self, message: Message) -> Floats:
-        return self.opened("v", message, self.w)
+    def point(self, totals: Model) -> Floats:
+        return self.opened("v", totals.v, self.w)
 
     def variables(self) -> dict[str, NDArray[Any]]:
         return {"w": self.w, "told": self._told}
@@ -91,12 +231,12 @@ class FedavgParty(RoundParty):
     def take_variables(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.w, self._told = state["w"].copy(), state["told"]
 
-    def _on_local(self, message: Message) -> Message:
+    def _on_local(self, message: RoundRequest) -> RoundReply:
         """w₀ ↓, this party's share of w_k − w₀ ↑."""
         start = self.point(message)
-        weight, weights = integer(message, "weight"), array(message, "weights")
-        if weights.shape != (self._cohorts,) or weights.dtype != np.int64:
-            raise _malformed()
+        weight, weights = message.weight, message.weights
+        if weight is None or weights is None or weights.shape != (self._cohorts,):
+            raise _malformed_weights()
         mean = (weight, weights, *self._limits(weight))
         change, shared = self.change, len(self.change)
         if self._guard is None and not self._full_steps:
@@ -107,17 +247,16 @@ class FedavgParty(RoundParty):
             moved = self._full(start) if self._full_steps else self._samples(start)
             largest = shared_change(start, moved, *mean, self._cohort, change)
         if largest < 0:
-            raise _malformed()
+            raise _malformed_weights()
         if not largest < self.longest:
             self.check_size(moved)
         self.w = start
         if shared < len(start):
             self.w[shared:] = moved[shared:]
-        reply: Message = {}
-        if self._held:
-            reply["held"], self._held = self._held, 0
+        reply = self.new_reply()
+        reply.held, self._held = self._held, 0
         if shared:
-            reply["v"] = self._total.add(change, message)
+            reply.v = self._total.add(change, message.v_pads)
         return reply
 
     def _limits(self, weight: int) -> tuple[int, int]:
@@ -126,7 +265,7 @@ class FedavgParty(RoundParty):
         if weight == 1 and rows > 1:
             return self.contributors, parties
         if weight != rows:
-            raise ProtocolError("a message is malformed: 'weight' is neither one nor its samples")
+            raise malformed("weight", "is neither one nor its samples")
         return rows, parties * self.view.n_samples
 
     def remembered(self) -> dict[str, NDArray[Any]]:
@@ -174,16 +313,73 @@ class FedavgParty(RoundParty):
         return w
 
 
+def _malformed_weights() -> ProtocolError:
+    return malformed("weights", "are no sums of weights of as many parties as there must be")
+
+
+# ── the methods ────────────────────────────────────────────────────────────────────────
+
+
+class FedproxCoordinator(FedavgCoordinator):
+    options = ProxOptions
+
+
 class FedproxParty(FedavgParty):
     options_kind = ProxOptions
+
+
+class HyfemCoordinator(FedavgCoordinator):
+    options = HyfemOptions
 
 
 class HyfemParty(FedavgParty):
     options_kind = HyfemOptions
 
 
-def _malformed() -> ProtocolError:
-    return ProtocolError(
-        "a message is malformed: 'weights' are no sums of weights of as many parties as there must "
-        "be"
-    )
+_BLIND = "ciphertexts; totals of losses and norms"
+_MEANS = "w of their features, as a mean over all who hold them and take part"
+
+FEDAVG = Algorithm(
+    "fedavg",
+    FedavgCoordinator,
+    FedavgParty,
+    "local gradient steps on every tile, averaged by feature",
+    options=AveragingOptions,
+    reads=("iic", "certify_every"),
+    weighs=True,
+    guarantee="nothing on hybrid data; on rows, gradient = 'full' with one step is gradient "
+    "descent",
+    trips="1",
+    reference="McMahan et al. 2017; for hybrid data as in Overman, Blum and Klabjan 2022",
+    coordinator_sees=_BLIND,
+    parties_see=_MEANS,
+)
+
+FEDPROX = Algorithm(
+    "fedprox",
+    FedproxCoordinator,
+    FedproxParty,
+    "FedAvg whose local steps are pulled towards the mean",
+    options=ProxOptions,
+    reads=("iic", "certify_every"),
+    weighs=True,
+    guarantee="nothing; at a fixed μ it ends beside the optimum",
+    trips="1",
+    reference="Li et al. 2020 (Federated optimization in heterogeneous networks)",
+    coordinator_sees=_BLIND,
+    parties_see=_MEANS,
+)
+
+HYFEM = Algorithm(
+    "hyfem",
+    HyfemCoordinator,
+    HyfemParty,
+    "HyFEM for linear models: known features need no matching",
+    options=HyfemOptions,
+    reads=("iic", "certify_every"),
+    guarantee="nothing: parties and server solve another problem",
+    trips="1",
+    reference="Zhang et al. 2020 and 2024; linear as in Overman, Blum and Klabjan 2022",
+    coordinator_sees=_BLIND,
+    parties_see=_MEANS,
+)

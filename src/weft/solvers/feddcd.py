@@ -12,22 +12,56 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
-from weft.protocol import Cyclic, Message, Request
-from weft.protocol.message import integer
-from weft.solvers.dual_options import FeddcdOptions
+from weft.protocol import Cyclic, Request
+from weft.solvers.declaration import Algorithm
 from weft.solvers.feddcd_newton import LocalProblem
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.messages import (
+    LOCAL,
+    MERGE,
+    Model,
+    RoundReply,
+    RoundRequest,
+    StepPhase,
+)
 from weft.solvers.rounds.party import Handler, RoundParty
-from weft.solvers.rounds.run_state import Phase, RoundsState
+from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.running_totals import RunningTotals
 
 Floats = NDArray[np.float64]
+
+
+class FeddcdOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """FedDCD: how far dual variables move, and how well local problems are solved.
+
+    Attributes
+    ----------
+    step
+        η over the strong convexity λ of every local function: the paper's step is 1, and the dual
+        objective falls with anything below 2.
+    accuracy
+        Local problems are solved until a bound on the distance to their solution, relative to its
+        size or to one, is at most this.
+    """
+
+    step: float = 1.0
+    accuracy: float = 1e-9
+
+    def __post_init__(self) -> None:
+        if not 0 < self.step < 2:
+            raise ConfigError(f"step is {self.step:g}; give a multiple of λ above 0 and below 2")
+        if not self.accuracy > 0:
+            raise ConfigError(f"accuracy is {self.accuracy:g}; give a number above 0, try 1e-9")
+
+
+# ── the coordinator ────────────────────────────────────────────────────────────────────
 
 
 class Missed(NamedTuple):
@@ -45,13 +79,13 @@ class FeddcdCoordinator(RoundCoordinator):
     others moved, the y_k would no longer add up to zero.
     """
 
-    phases = (Phase("local", gets=("v",), gives=("v",)), Phase("merge", gets=("v",)))
+    steps = (Step(LOCAL, gets=("v",), gives=("v",)), Step(MERGE, gets=("v",)))
     everyone = False
 
     def __init__(self) -> None:
         self._missed: dict[str, Missed] = {}
 
-    def set_up(self, run: RoundsState) -> None:
+    def set_up(self, run: RoundsState, unit: float) -> None:
         turns = [run.participation.present(turn) for turn in range(1, 51)]
         if len(run.holdings.parties) > 1 and min(map(len, turns)) < 2:
             raise ConfigError(
@@ -63,21 +97,26 @@ class FeddcdCoordinator(RoundCoordinator):
                 "solver 'feddcd' needs parties that mix, but cyclic groups never meet; use a "
                 "fraction, or 'hyfdca'"
             )
-        super().set_up(run)
+        super().set_up(run, unit)
 
     def settled(self, run: RoundsState) -> bool:
         return not self._missed
 
-    def tell(self, run: RoundsState, phase: Phase, present: list[str]) -> dict[str, Message]:
+    def tell(self, run: RoundsState, step: Step, messages: Mapping[str, RoundRequest]) -> None:
         """How many take part in the mean."""
-        return {party: {"weight": len(present)} for party in present}
+        for message in messages.values():
+            message.weight = len(messages)
 
-    def _ask(
-        self, run: RoundsState, phase: Phase, present: list[str], riders: list[Request]
+    def ask(
+        self,
+        run: RoundsState,
+        step: Step,
+        present: list[str],
+        riders: list[Request[Any, Any]],
     ) -> list[str]:
-        left = super()._ask(run, phase, present, riders)
+        left = super().ask(run, step, present, riders)
         lost = set(present).difference(left)
-        if phase is self.phases[1] and lost:
+        if step is self.steps[1] and lost:
             missed = Missed(run.iteration, run.sums["v"].copy(), len(present))
             self._missed.update(dict.fromkeys(lost, missed))
         return left
@@ -92,19 +131,26 @@ class FeddcdCoordinator(RoundCoordinator):
         late = [party for party in present if party in self._missed]
         if not late:
             return
-        messages: dict[str, Message] = run.adder.open(late)
-        for party, message in messages.items():
+        round_ = run.adder.advance()
+        messages = {}
+        for party in late:
             missed = self._missed[party]
-            message.update({"iteration": missed.iteration, "weight": missed.parties})
-            message.update({"v": missed.totals.blocks([party])[party]})
-        request = Request("rounds.merge", messages)
-        run.acknowledge(request)
-        replies = run.channel.ask(request.phase, messages)
+            messages[party] = RoundRequest(
+                round=round_,
+                iteration=missed.iteration,
+                ack=run.ack[party],
+                weight=missed.parties,
+                v=missed.totals.blocks([party]).get(party),
+            )
+        replies = run.channel.ask(MERGE, messages)
         replies.stop_on_refusal()
         run.note_missing(replies.missing)
         for party, reply in replies.answered.items():
-            run.take_sequence(party, reply)
+            run.take_sequence(party, reply.sequence)
             del self._missed[party]
+
+
+# ── a party ────────────────────────────────────────────────────────────────────────────
 
 
 class FeddcdParty(RoundParty):
@@ -132,13 +178,13 @@ class FeddcdParty(RoundParty):
         self.w, self._tilt = state["w"].copy(), state["tilt"].copy()
         self._local, self._told = state["local"].copy(), state["told"].copy()
 
-    def point(self, message: Message) -> Floats:
-        return self.opened("v", message, self.w)
+    def point(self, totals: Model) -> Floats:
+        return self.opened("v", totals.v, self.w)
 
-    def handlers(self) -> dict[str, Handler]:
-        return {"local": self._on_local, "merge": self._on_merge}
+    def handlers(self) -> dict[StepPhase, Handler]:
+        return {LOCAL: self._on_local, MERGE: self._on_merge}
 
-    def _on_local(self, message: Message) -> Message:
+    def _on_local(self, message: RoundRequest) -> RoundReply:
         """The last mean ↓, this party's share of the way to the next ↑."""
         last = self.point(message)
         self._local = self._problem.solve(self._tilt, self._local, self.options.accuracy)
@@ -148,27 +194,49 @@ class FeddcdParty(RoundParty):
         shared = self.view.n_shared_columns
         self.w = self._told.copy()
         self.w[:shared] = last[:shared]
-        if not shared:
-            return {}
-        return {"v": self._total.add((self._told - last)[:shared] / self._asked, message)}
+        reply = self.new_reply()
+        if shared:
+            change = (self._told - last)[:shared] / self._asked
+            reply.v = self._total.add(change, message.v_pads)
+        return reply
 
     def _enough(self) -> NDArray[np.bool_]:
         """Per class, whether w_k is made of so many samples that it shows none."""
         slopes = self.loss.u(self.table.products(None, self._local), self.labels)
         return self.enough(slopes != 0.0)
 
-    def _number_of(self, message: Message) -> int:
+    def _number_of(self, message: RoundRequest) -> int:
         """How many have a part in the mean."""
-        parties = integer(message, "weight")
-        if not self.contributors <= parties <= self.view.n_parties:
+        parties = message.weight
+        if parties is None or not self.contributors <= parties <= self.view.n_parties:
             raise ProtocolError(f"a request wants a mean over {parties} parties")
         return parties
 
-    def _on_merge(self, message: Message) -> Message:
+    def _on_merge(self, message: RoundRequest) -> RoundReply:
         """The mean ↓; y moves towards it."""
         last, self.w = self.w, self.point(message)
         # Who fell silent counts in the total as one who stayed, but has no part in the mean.
         mean = last + (self.w - last) * (self._asked / self._number_of(message))
         eta = self.options.step * self.settings.lam
         self._tilt = self._tilt - eta * (self._told - mean)
-        return {}
+        return self.new_reply()
+
+
+# ── the method ─────────────────────────────────────────────────────────────────────────
+
+FEDDCD = Algorithm(
+    "feddcd",
+    FeddcdCoordinator,
+    FeddcdParty,
+    "dual coordinate descent over parties, which solve local problems",
+    options=FeddcdOptions,
+    reads=("certify_every",),
+    cut="rows",
+    losses="smooth",
+    weighs=True,
+    guarantee="the optimum, certified, with sets of two parties or more that mix",
+    trips="2",
+    reference="Fan, Fang and Friedlander 2022",
+    coordinator_sees="ciphertexts; totals of losses and norms",
+    parties_see="w of all features, as a mean over all who take part",
+)

@@ -1,27 +1,152 @@
-"""Vertical FedSGD and FedBCD, a party's half: gradient steps on its own columns."""
+"""Gradient descent on columns: vertical FedSGD, and FedBCD with several steps an exchange.
+
+Label holders learn z of a batch from the sum of all parties' parts, the others the slopes of the
+loss; every party then moves the weights of its own columns, which never travel.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.protocol import Message
-from weft.protocol.message import integer, number
-from weft.solvers.fedsgd_options import FedbcdOptions, FedsgdOptions
+from weft.errors import ConfigError
+from weft.protocol import Request
+from weft.solvers.declaration import Algorithm
+from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
+from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
-from weft.solvers.rounds.party import Handler, RoundParty
+from weft.solvers.rounds.messages import LOCAL, MERGE, Model, RoundReply, RoundRequest, StepPhase
+from weft.solvers.rounds.party import Handler, RoundParty, positive
+from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.sampling import cohort_draws
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
+
+# ── options ────────────────────────────────────────────────────────────────────────────
+
+
+class FedsgdOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """FedSGD: one gradient step on every party's columns between two exchanges.
+
+    Attributes
+    ----------
+    batch
+        Samples of an iteration, the same at all parties; None: all of them.
+    rate
+        How far a step goes; ``auto``: one over a bound on the curvature of what is minimised.
+    decay
+        ``sqrt``: the rate of iteration t is rate/√t. ``auto``: that for minibatches and for losses
+        with kinks, where steps of the same length end beside the optimum.
+    """
+
+    batch: int | None = None
+    rate: float | Literal["auto"] = "auto"
+    decay: Literal["auto", "none", "sqrt"] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.batch is not None and self.batch < 1:
+            raise ConfigError(f"batch is {self.batch}; give at least 1 sample, or leave it out")
+        if self.rate != "auto" and not self.rate > 0:
+            raise ConfigError(f"rate is {self.rate:g}; give a number above 0, or 'auto'")
+
+    @property
+    def steps(self) -> int:
+        """Steps between two exchanges."""
+        return 1
+
+    @property
+    def pull(self) -> float:
+        """μ of the term μ/2 ‖w_k − w_k⁰‖², w_k⁰ being the columns as of the last exchange."""
+        return 0.0
+
+
+class FedbcdOptions(FedsgdOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """FedBCD-p: several steps between two exchanges, all parties at the same time.
+
+    Attributes
+    ----------
+    local_steps
+        The paper's Q.
+    mu
+        Above 0 this is FedPBCD-p, whose local objective has a term μ/2 ‖w_k − w_k⁰‖² more.
+    """
+
+    local_steps: int = 5
+    mu: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.local_steps < 1:
+            raise ConfigError(f"local_steps is {self.local_steps}; give at least 1")
+        if not self.mu >= 0:
+            raise ConfigError(f"mu is {self.mu:g}; give at least 0")
+
+    @property
+    def steps(self) -> int:
+        return self.local_steps
+
+    @property
+    def pull(self) -> float:
+        return self.mu
+
+
+# ── the coordinator ────────────────────────────────────────────────────────────────────
+
+
+#: Where everyone has all labels, z of a batch comes with the question for that of the next.
+_AT_ONCE = Step(LOCAL, gets=("z",), gives=("z",))
+
+
+class FedsgdCoordinator(RoundCoordinator):
+    """z of a batch down to label holders, their slopes to the others, z of the next batch up.
+
+    Slopes are a sum by sample to which one label holder of each sample adds something. Weights
+    never travel: every feature has one holder.
+    """
+
+    steps = (
+        Step(MERGE, gets=("z",), gives=("delta",)),
+        Step(LOCAL, gets=("delta",), gives=("z",)),
+    )
+    windows = ("z", "delta")
+    model_of = ()
+    sizes = 2
+
+    def find(self, run: RoundsState, largest: list[float]) -> Constants:
+        """Powers of two above the curvature of any party's part of a sample, and of the mean."""
+        return Constants(sample_curvature=largest[0], party_curvature=largest[1])
+
+    def readers(self, run: RoundsState, kind: str, present: list[str]) -> list[str]:
+        """z is for those who have labels of some sample."""
+        if kind != "z":
+            return present
+        return [party for party in present if party in run.holdings.label_parties]
+
+    def ask(
+        self,
+        run: RoundsState,
+        step: Step,
+        present: list[str],
+        riders: list[Request[Any, Any]],
+    ) -> list[str]:
+        if run.holdings.labels_everywhere:
+            if step is not self.steps[0]:
+                return present
+            step = _AT_ONCE
+        return super().ask(run, step, present, riders)
+
+
+# ── a party ────────────────────────────────────────────────────────────────────────────
 
 
 class FedsgdParty(RoundParty):
@@ -55,15 +180,15 @@ class FedsgdParty(RoundParty):
         self._z: Floats = np.zeros((0, self.classes))
         self._rate = 0.0
 
-    def handlers(self) -> dict[str, Handler]:
-        return {"merge": self._on_merge, "local": self._on_local}
+    def handlers(self) -> dict[StepPhase, Handler]:
+        return {MERGE: self._on_merge, LOCAL: self._on_local}
 
     def size(self) -> Floats:
         one = sample_curvature(self.table, self.loss)
         mean = mean_curvature(self.table, self.loss, self.view.n_samples, self.draws(0))
         return np.array([one, mean])
 
-    def begin(self, found: Message) -> None:
+    def begin(self, found: Constants) -> None:
         """The rate of the first iteration.
 
         In Q steps of 1/Q the length, nobody goes further than in one step of that length, for
@@ -73,11 +198,14 @@ class FedsgdParty(RoundParty):
         if options.rate != "auto":
             self._rate = options.rate
             return
-        largest = number(found, "party curvature" if self._whole else "sample curvature")
+        if self._whole:
+            largest = positive(found.party_curvature, "party_curvature")
+        else:
+            largest = positive(found.sample_curvature, "sample_curvature")
         curvature = self.view.n_parties * largest + self.settings.lam + options.pull
         self._rate = 1.0 / (options.steps * curvature)
 
-    def point(self, message: Message) -> Floats:
+    def point(self, totals: Model) -> Floats:
         return self.w
 
     def variables(self) -> dict[str, NDArray[Any]]:
@@ -122,50 +250,45 @@ class FedsgdParty(RoundParty):
 
     # ── phases ────────────────────────────────────────────────────────────────────────────
 
-    def _on_merge(self, message: Message) -> Message:
+    def _on_merge(self, message: RoundRequest) -> RoundReply:
         """z ↓, slopes of the samples that this party speaks for ↑."""
-        iteration = integer(message, "iteration")
-        batch = self._batch(iteration)
-        if "z" in message:
+        batch = self._batch(message.iteration)
+        if self._shared and self._labelled.any():
             self._z = self._open_z(message, batch)
         u = np.zeros((len(_of(self._labelled, batch)), self.classes))
         mine = _of(self.view.counted_rows, batch)
         if mine.any():
             u[mine] = self.loss.u(self._z[mine], _of(self.labels, batch)[mine])
-        return self._give(self._slopes, u, batch, message)
+        reply = self.new_reply()
+        reply.delta = self._slopes.increment(u, message.delta_pads, batch)
+        reply.delta_slots = batch
+        return reply
 
-    def _on_local(self, message: Message) -> Message:
+    def _on_local(self, message: RoundRequest) -> RoundReply:
         """z or slopes ↓, z of the next batch ↑."""
-        iteration = integer(message, "iteration")
-        batch = self._batch(iteration)
+        batch = self._batch(message.iteration)
         told: Floats | None = None
-        if "delta" in message:
-            told = self._slopes.open(message["delta"], self.classes, batch)
+        if message.delta is not None:
+            told = self._slopes.open(message.delta, self.classes, batch)
         elif self._shared:
             self._z = self._open_z(message, batch)
         else:
             self._z = self.table.products(batch, self.w)
-        self.w = self._steps(batch, told, iteration)
+        self.w = self._steps(batch, told, message.iteration)
         self.check_size(self.w)
-        following = self._batch(iteration + 1)
-        if not self._shared:
-            return {}
-        z = self.table.products(following, self.w)
-        return self._give(self._products, z, following, message)
-
-    def _open_z(self, message: Message, batch: Slots | None) -> Floats:
-        """z of the batch. In the first iteration nobody has named one, and all weights are 0."""
-        if integer(message, "iteration") == 1:
-            return np.zeros((len(_of(self.labels, batch)), self.classes))
-        return self._products.open(message.get("z"), self.classes, batch)
-
-    def _give(
-        self, sum_: Contribution, values: Floats, batch: Slots | None, message: Message
-    ) -> Message:
-        reply: Message = {sum_.kind: sum_.increment(values, message, batch)}
-        if batch is not None:
-            reply[f"{sum_.kind}.slots"] = batch
+        reply = self.new_reply()
+        if self._shared:
+            following = self._batch(message.iteration + 1)
+            z = self.table.products(following, self.w)
+            reply.z = self._products.increment(z, message.z_pads, following)
+            reply.z_slots = following
         return reply
+
+    def _open_z(self, message: RoundRequest, batch: Slots | None) -> Floats:
+        """z of the batch. In the first iteration nobody has named one, and all weights are 0."""
+        if message.iteration == 1:
+            return np.zeros((len(_of(self.labels, batch)), self.classes))
+        return self._products.open(message.z, self.classes, batch)
 
     def _steps(self, batch: Slots | None, told: Floats | None, iteration: int) -> Floats:
         """Gradient steps from the columns as they were exchanged."""
@@ -198,5 +321,48 @@ def _of(values: Any, batch: Slots | None) -> Any:
     return values if batch is None else values[batch]
 
 
+# ── the methods ────────────────────────────────────────────────────────────────────────
+
+
 class FedbcdParty(FedsgdParty):
     options_kind = FedbcdOptions
+
+
+_TRIPS = "1; 2 with holders without labels"
+_SEES = "ciphertexts; totals of losses and norms; which samples are drawn"
+_PARTIES = "z of the samples drawn at label holders, slopes of the loss at the others"
+
+
+FEDSGD = Algorithm(
+    "fedsgd",
+    FedsgdCoordinator,
+    FedsgdParty,
+    "stochastic gradient descent on columns, one step between two exchanges",
+    options=FedsgdOptions,
+    reads=("certify_every",),
+    cut="columns",
+    everyone=True,
+    sample_sums=1,
+    guarantee="the optimum for smooth losses with all samples in a batch; else near it",
+    trips=_TRIPS,
+    reference="Liu et al. 2022 (FedBCD), the case of one local step",
+    coordinator_sees=_SEES,
+    parties_see=_PARTIES,
+)
+
+FEDBCD = Algorithm(
+    "fedbcd",
+    FedsgdCoordinator,
+    FedbcdParty,
+    "block coordinate descent on columns: several steps between two exchanges",
+    options=FedbcdOptions,
+    reads=("certify_every",),
+    cut="columns",
+    everyone=True,
+    sample_sums=1,
+    guarantee="the optimum for smooth losses with all samples in a batch and small steps",
+    trips=_TRIPS,
+    reference="Liu et al. 2022 (FedBCD-p; with mu > 0, FedPBCD-p)",
+    coordinator_sees=_SEES,
+    parties_see=_PARTIES,
+)

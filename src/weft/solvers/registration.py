@@ -13,7 +13,7 @@ from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.declaration import Algorithm
 from weft.solvers.registry import AUTO
 from weft.solvers.rounds.coordinator import RoundCoordinator
-from weft.solvers.rounds.run_state import KINDS, PHASES, SCALARS
+from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
 from weft.solvers.settings import Settings
 
 _NAME = re.compile(r"[a-z][a-z0-9+-]*")
@@ -33,7 +33,7 @@ def register_algorithm(algorithm: Algorithm) -> Algorithm:
     ------
     ConfigError
         If the name is taken, if it does not say what it guarantees, who sees what and how much, or
-        if its rounds have phases or sums that no audit knows.
+        if its steps have phases or sums that no audit knows.
     """
     if not isinstance(algorithm, Algorithm):
         raise ConfigError(f"{algorithm!r} is no algorithm; register a weft Algorithm")
@@ -97,23 +97,24 @@ def _check_shown(algorithm: Algorithm) -> None:
 
 
 def _check_rounds(algorithm: Algorithm) -> None:
-    """What an iteration sends must be in the table that audits go by."""
+    """What an iteration sends must be declared, since audits go by that."""
     coordinator = algorithm.coordinator
     if not (isinstance(coordinator, type) and issubclass(coordinator, Coordinator)):
         raise ConfigError(f"the coordinator of solver '{algorithm.name}' is no Coordinator")
     if not issubclass(coordinator, RoundCoordinator):
         return
-    opened = sum("z" in phase.gets for phase in coordinator.phases)
+    opened = sum("z" in step.gets for step in coordinator.steps)
     if opened > (algorithm.sample_sums or 0):
         raise ConfigError(
-            f"solver '{algorithm.name}' says sample_sums = {algorithm.sample_sums}, but its phases "
+            f"solver '{algorithm.name}' says sample_sums = {algorithm.sample_sums}, but its steps "
             f"get sums over samples (z) {opened} times an iteration; say {opened}"
         )
-    for phase in coordinator.phases:
-        scalars = [name for name, _ in phase.scalars]
+    phases = tuple(phase.name for phase in STEP_PHASES)
+    for step in coordinator.steps:
+        scalars = [name for name, _ in step.scalars]
         for what, given, known in (
-            ("phase", (phase.name,), PHASES),
-            ("sum", (*phase.gets, *phase.gives), KINDS),
+            ("phase", (step.phase.name,), phases),
+            ("sum", (*step.gets, *step.gives), KINDS),
             ("scalar", scalars, SCALARS),
         ):
             strange = [one for one in given if one not in known]

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from weft.crypto import Adder
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Failure, Request, participation_of
+from weft.protocol import Channel, Failure, Replies, Request, participation_of
 from weft.protocol.parts import AcknowledgedRequest
 from weft.solvers.contributors import Contributors
 from weft.solvers.messages import Constants
 from weft.solvers.settings import Settings
+from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.certificate import Certificate
 
 #: Iterations in a row in which nobody could take part, before a run gives up.
@@ -51,6 +52,8 @@ class RunState(ABC):
         self.away: set[str] = set()
         self.held = 0
         self.certificate: Certificate | None = None
+        #: w, where the coordinator may see it.
+        self.weights: VisibleWeights | None = None
         self.silent_iterations = 0
         self.notes: list[str] = []
         self._noted: set[str] = set()
@@ -81,6 +84,23 @@ class RunState(ABC):
                     "part, or agree on allow_pairs = true"
                 )
         return admitted
+
+    def part_with(self, replies: Replies[Any], present: list[str]) -> list[str]:
+        """Who goes on after some did not answer, which is noted.
+
+        Where too few are left to share a sum, what they answered counts as never received.
+        """
+        self.note_missing(replies.missing)
+        there = [party for party in present if party not in replies.missing]
+        left = self.contributors.of(there)
+        for party in set(there).difference(left):
+            replies.answered.pop(party, None)
+        if len(left) < len(there):
+            self.note(
+                f"iteration {self.iteration}: too few holders of a group of samples or features "
+                "were left, who wait"
+            )
+        return left
 
     def count_silence(self, party: str, failure: Failure) -> None:
         """Nobody answered in this iteration; give up when that goes on."""

@@ -16,21 +16,37 @@ counts, and all holders compare with the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Adder, Cipher
-from weft.errors import ProtocolError
 from weft.guards.min_batch import MinBatch
 from weft.losses import Loss
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
-from weft.protocol import Message, Request
-from weft.protocol.message import array, integer
+from weft.protocol import Request
+from weft.protocol.message import malformed
+from weft.protocol.parts import PadLinks
 from weft.solvers.cohort_speakers import CohortSpeakers
+from weft.solvers.rounds.messages import (
+    POINT_LOSSES,
+    POINT_NORMS,
+    POINT_PRODUCTS,
+    POINT_SPREAD,
+    Flags,
+    Model,
+    PointLossesReply,
+    PointLossesRequest,
+    PointNormsReply,
+    PointNormsRequest,
+    PointProductsReply,
+    PointProductsRequest,
+    PointSpreadReply,
+    PointSpreadRequest,
+)
 from weft.solvers.settings import Settings
 from weft.storage.files import part_of
 from weft.sums.certificate import Certificate
@@ -60,7 +76,7 @@ class Measured(Protocol):
     @property
     def sample_weight(self) -> float: ...
 
-    def point(self, message: Message) -> Floats: ...
+    def point(self, totals: Model) -> Floats: ...
 
     def dual(self, z: Floats) -> Floats: ...
 
@@ -101,52 +117,43 @@ class PointParty:
         self._held = 0
         self.weights: dict[int, Floats] = {}
 
-    def phases(self) -> dict[str, Callable[[Message], Message]]:
-        return {
-            "measure.products": self._products,
-            "measure.losses": self._losses,
-            "measure.spread": self._spread,
-            "measure.norms": self._norms,
-        }
-
-    def _products(self, message: Message) -> Message:
+    def products(self, message: PointProductsRequest) -> PointProductsReply:
         """w of the point, and this party's part of z with it."""
         half, view = self._half, self._half.view
         self._w = half.point(message)
         self._z = half.table.products(None, self._w)
         # Of older points only the certified one may still be released.
-        keep = integer(message, "keep", -1)
-        self.weights = {i: w for i, w in self.weights.items() if i == keep}
-        self._iteration, self._last = integer(message, "iteration"), integer(message, "last", -1)
+        self.weights = {i: w for i, w in self.weights.items() if i == message.keep}
+        self._iteration, self._last = message.iteration, message.last
         self.weights[self._iteration] = self._w
         mine = self._w[view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
-        reply: Message = {"norms": pack_scalars(half.cipher, message, "norms", *squares)}
+        reply = PointProductsReply(norms=pack_scalars(half.cipher, message, "norms", *squares))
         if half.settings.coordinator_sees == "weights":
-            reply["w"] = mine
+            reply.w = mine
         if view.n_shared_rows:
-            reply["z"] = self._z_wire.send(self._z[: view.n_shared_rows], message)
+            reply.z = self._z_wire.send(self._z[: view.n_shared_rows], message.z_pads)
         return reply
 
-    def _losses(self, message: Message) -> Message:
+    def losses(self, message: PointLossesRequest) -> PointLossesReply:
         """Losses and conjugates of the rows counted here; a, or its feature sums."""
         half, view = self._half, self._half.view
         rows = view.n_shared_rows
         if rows and view.labelled.any():
-            self._z[:rows] = self._z_wire.open(message.get("z"), self._z.shape[1])
+            self._z[:rows] = self._z_wire.open(message.z, self._z.shape[1])
         self._alpha = self._new_dual()
         counted = view.counted_rows
         z, alpha, y = self._z[counted], self._alpha[counted], half.labels[counted]
         losses = half.loss.value(z, y).sum(axis=0) * half.sample_weight
         conjugates = half.loss.conjugate(alpha, y).sum(axis=0) * half.sample_weight
         sums = [*losses.tolist(), *conjugates.tolist()]
-        reply: Message = {"losses": pack_scalars(half.cipher, message, "losses", *sums)}
-        if self._held:
-            reply["held"] = self._held
-        if "send" in message:
-            reply.update(self._posts(message))
+        reply = PointLossesReply(
+            losses=pack_scalars(half.cipher, message, "losses", *sums), held=self._held
+        )
+        if message.send is None:
+            reply.v = self._feature_sums(message.v_pads)
         else:
-            reply.update(self._feature_sums(message))
+            self._post(message.send, message.alpha_pads, reply)
         return reply
 
     def _new_dual(self) -> Floats:
@@ -165,43 +172,42 @@ class PointParty:
             self._duals = {self._last: before, self._iteration: alpha}
         return alpha
 
-    def _posts(self, message: Message) -> Message:
+    def _post(self, flags: Flags, pads: PadLinks | None, reply: PointLossesReply) -> None:
         """a of the shared cohorts that this party speaks for, to holders without labels."""
         view = self._half.view
-        flags = array(message, "send")
-        if flags.shape != view.sizes.shape or flags.dtype != bool:
-            raise ProtocolError("a message is malformed: 'send' has no flag per cohort")
+        if flags.shape != view.sizes.shape:
+            raise malformed("send", "has no flag per cohort")
         shared = np.arange(view.n_shared_rows, dtype=np.int32)
         slots = shared[flags[view.row_cohort[shared]]]
-        if not len(slots) and "alpha.chain" not in message:
-            return {}
+        if not len(slots) and pads is None:
+            return
         new = self._alpha[slots]
-        posted = self._alpha_wire.post(new, np.zeros_like(new), slots, message)
-        return {"alpha.slots": slots, "alpha": posted}
+        reply.alpha = self._alpha_wire.post(new, np.zeros_like(new), slots, pads, flags)
+        reply.alpha_slots = slots
 
-    def _spread(self, message: Message) -> Message:
+    def spread(self, message: PointSpreadRequest) -> PointSpreadReply:
         """a of rows whose labels this party lacks; then the feature sums."""
-        if "alpha" in message:
-            slots = own_slots(message, "alpha.slots", self._half.view.n_shared_rows)
-            told = self._alpha_wire.open(message["alpha"], self._alpha.shape[1], slots)
+        if message.alpha is not None:
+            slots = own_slots(message.alpha_slots, "alpha_slots", self._half.view.n_shared_rows)
+            told = self._alpha_wire.open(message.alpha, self._alpha.shape[1], slots)
             lacking = ~self._labelled[slots]
             self._alpha[slots[lacking]] = told[lacking]
-        return self._feature_sums(message)
+        return PointSpreadReply(v=self._feature_sums(message.v_pads))
 
-    def _feature_sums(self, message: Message) -> Message:
+    def _feature_sums(self, pads: PadLinks | None) -> bytes | None:
         half, shared = self._half, self._half.view.n_shared_columns
         self._sum = np.zeros_like(self._sum)
         half.table.accumulate(None, self._alpha * half.sample_weight, self._sum)
-        return {"v": self._v_wire.send(self._sum[:shared], message)} if shared else {}
+        return self._v_wire.send(self._sum[:shared], pads) if shared else None
 
-    def _norms(self, message: Message) -> Message:
+    def norms(self, message: PointNormsRequest) -> PointNormsReply:
         """This party's part of ‖Σ p_i a_i x_i‖²."""
         half, shared = self._half, self._half.view.n_shared_columns
         if shared:
-            self._sum[:shared] = self._v_wire.open(message.get("v"), self._sum.shape[1])
+            self._sum[:shared] = self._v_wire.open(message.v, self._sum.shape[1])
         mine = self._sum[half.view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
-        return {"bound": pack_scalars(half.cipher, message, "bound", *squares)}
+        return PointNormsReply(bound=pack_scalars(half.cipher, message, "bound", *squares))
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         """For a checkpoint: a point in progress is given up when a run is resumed."""
@@ -259,62 +265,92 @@ class FrozenPoint:
         self._spreads = not holdings.labels_everywhere
         self.stage: Stage = "products"
         self.waiting = set(holdings.parties)
-        self._scalars: dict[str, dict[str, Message]] = {"norms": {}, "losses": {}, "bound": {}}
-        #: What the parties told of w, where the coordinator may see it, and what guards held back.
-        self.told: dict[str, Message] = {}
+        self._norms: dict[str, PointProductsReply] = {}
+        self._losses: dict[str, PointLossesReply] = {}
+        self._bounds: dict[str, PointNormsReply] = {}
+        #: What guards held back.
         self.held = 0
         self.certificate: Certificate | None = None
         # Scalars of a point come in over many requests, under the masks of one.
         self._context = adder.fresh_context()
         self._round = 0
 
-    def request(self, present: Iterable[str]) -> Request:
+    @property
+    def told(self) -> dict[str, Floats | None]:
+        """What the parties told of w, where the coordinator may see it."""
+        return {party: reply.w for party, reply in self._norms.items()}
+
+    def request(self, present: Iterable[str]) -> Request[Any, Any]:
         """What to ask the parties that are present and still owe an answer."""
         asked = [p for p in present if p in self.waiting]
-        messages: dict[str, Message] = self._adder.open(asked)
-        self._round = self._adder.round
-        for message in messages.values():
-            message["iteration"] = self.iteration
-            if self._certified is not None:
-                message["keep"] = self._certified
-            if self._last >= 0:
-                message["last"] = self._last
+        self._round = self._adder.advance()
         if self.stage == "products":
-            for totals in self._totals.values():
-                _give(messages, totals)
-            self._z.invite(messages)
-        elif self.stage == "losses":
-            _give(messages, self._z, self._holdings.label_parties)
-            if self._spreads:
-                for party, message in messages.items():
-                    message["send"] = self._senders[party]
-                self._board.invite(messages, {p: self._senders[p] for p in asked})
-            else:
-                self._v.invite(messages)
-        elif self.stage == "spread":
-            since = {p: -1 for p in asked if p in self._holdings.partly_unlabelled}
-            for party, (slots, alpha) in self._board.changes(since).items():
-                messages[party].update({"alpha.slots": slots, "alpha": alpha})
-            self._v.invite(messages)
-        else:
-            _give(messages, self._v)
-        if self.stage != "spread":
-            self._adder.mask(messages, self._context, self._holdings.parties)
-        return Request(f"measure.{self.stage}", messages)
+            return Request(POINT_PRODUCTS, self._products(asked))
+        if self.stage == "losses":
+            return Request(POINT_LOSSES, self._losses_of(asked))
+        if self.stage == "spread":
+            return Request(POINT_SPREAD, self._spread(asked))
+        return Request(POINT_NORMS, self._norms_of(asked))
 
-    def receive(self, replies: Mapping[str, Message]) -> None:
+    def _products(self, asked: list[str]) -> dict[str, PointProductsRequest]:
+        messages = {party: PointProductsRequest(**self._common()) for party in asked}
+        for kind, totals in self._totals.items():
+            for party, block in totals.blocks(asked).items():
+                setattr(messages[party], kind, block)
+        self._z.invite(messages)
+        self._adder.mask_lasting(messages, self._context, self._holdings.parties)
+        return messages
+
+    def _losses_of(self, asked: list[str]) -> dict[str, PointLossesRequest]:
+        messages = {party: PointLossesRequest(**self._common()) for party in asked}
+        with_labels = [p for p in asked if p in self._holdings.label_parties]
+        for party, block in self._z.blocks(with_labels).items():
+            messages[party].z = block
+        if self._spreads:
+            for party, message in messages.items():
+                message.send = self._senders[party]
+            self._board.invite(messages, {p: self._senders[p] for p in asked})
+        else:
+            self._v.invite(messages)
+        self._adder.mask_lasting(messages, self._context, self._holdings.parties)
+        return messages
+
+    def _spread(self, asked: list[str]) -> dict[str, PointSpreadRequest]:
+        messages = {party: PointSpreadRequest(**self._common()) for party in asked}
+        since = {p: -1 for p in asked if p in self._holdings.partly_unlabelled}
+        for party, (slots, alpha) in self._board.changes(since).items():
+            messages[party].alpha_slots, messages[party].alpha = slots, alpha
+        self._v.invite(messages)
+        return messages
+
+    def _norms_of(self, asked: list[str]) -> dict[str, PointNormsRequest]:
+        messages = {party: PointNormsRequest(**self._common()) for party in asked}
+        for party, block in self._v.blocks(asked).items():
+            messages[party].v = block
+        self._adder.mask_lasting(messages, self._context, self._holdings.parties)
+        return messages
+
+    def _common(self) -> dict[str, Any]:
+        """What every question about the point says; whoever sends it fills in ``ack``."""
+        numbers = {"round": self._round, "iteration": self.iteration, "ack": 0}
+        return {**numbers, "last": self._last, "keep": self._certified}
+
+    def receive(self, replies: Mapping[str, Any]) -> None:
         """Add the answers; go on to the next stage when all are in."""
+        # Scalars are checked now rather than when the last party has answered.
         if self.stage == "products":
             self._z.add(replies, self.iteration)
-            self._keep(replies, "norms", self._classes)
-            self.told.update(replies)
+            add_scalars(replies, "norms", self._classes, ())
+            self._norms.update(replies)
         elif self.stage == "losses":
-            self._keep(replies, "losses", 2 * self._classes)
-            self.held += sum(integer(reply, "held", 0) for reply in replies.values())
+            add_scalars(replies, "losses", 2 * self._classes, ())
+            self._losses.update(replies)
+            self.held += sum(reply.held for reply in replies.values())
             if self._spreads:
                 self._board.post(replies, self.iteration, self._round)
         elif self.stage == "norms":
-            self._keep(replies, "bound", self._classes)
+            add_scalars(replies, "bound", self._classes, ())
+            self._bounds.update(replies)
         if self.stage == "spread" or (self.stage == "losses" and not self._spreads):
             self._v.add(replies, self.iteration)
         self.waiting -= replies.keys()
@@ -325,12 +361,6 @@ class FrozenPoint:
     def shown(self) -> bool:
         """Whether somebody may have got feature sums of the dual vector."""
         return self.stage == "norms"
-
-    def _keep(self, replies: Mapping[str, Message], field: str, count: int) -> None:
-        """One field of each reply, checked now rather than when the last party has answered."""
-        add_scalars(replies, field, count, ())
-        kept = {party: {field: reply[field]} for party, reply in replies.items()}
-        self._scalars[field].update(kept)
 
     def _advance(self) -> None:
         if self.stage == "norms":
@@ -346,9 +376,9 @@ class FrozenPoint:
 
     def _certify(self) -> None:
         everyone, classes = self._holdings.parties, self._classes
-        norms = add_scalars(self._scalars["norms"], "norms", classes, everyone)
-        losses = add_scalars(self._scalars["losses"], "losses", 2 * classes, everyone)
-        bound = add_scalars(self._scalars["bound"], "bound", classes, everyone)
+        norms = add_scalars(self._norms, "norms", classes, everyone)
+        losses = add_scalars(self._losses, "losses", 2 * classes, everyone)
+        bound = add_scalars(self._bounds, "bound", classes, everyone)
         if norms is None or losses is None or bound is None:
             return
         self.certificate = Certificate(
@@ -356,12 +386,3 @@ class FrozenPoint:
             tuple(0.5 * self._lam * n + l for n, l in zip(norms, losses[:classes], strict=True)),
             tuple(-0.5 * b / self._lam - c for b, c in zip(bound, losses[classes:], strict=True)),
         )
-
-
-def _give(
-    messages: Mapping[str, Message], totals: RunningTotals, only: Iterable[str] | None = None
-) -> None:
-    """Put each party's totals into its message."""
-    parties = messages if only is None else [p for p in messages if p in set(only)]
-    for party, block in totals.blocks(parties).items():
-        messages[party][totals.kind] = block

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from weft.crypto import Adder
 from weft.errors import PartyAway
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Failure, Message, Replies, Request
-from weft.protocol.message import integer
-from weft.solvers.base import Checkpointing, Coordinator, Record, Result
-from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
-from weft.solvers.guard_stall import GuardStall
-from weft.solvers.rounds.certificate import FrozenPoint
-from weft.solvers.rounds.run_state import Phase, RoundsState
-from weft.solvers.run_state import MOST_SILENT
+from weft.protocol import Channel, Replies, Request
+from weft.solvers.base import Result
+from weft.solvers.messages import Constants
+from weft.solvers.rounds.messages import BEGIN, SIZE, BeginRequest, RoundReply, RoundRequest
+from weft.solvers.rounds.run_state import RoundsState, Step
+from weft.solvers.run_loop import (
+    IteratedCoordinator,
+    Turn,
+    ask_with_riders,
+    wait_for_certificate,
+)
 from weft.solvers.settings import Settings
-from weft.solvers.stopping import Clock, why_stop
 from weft.sums.maxima import units_above
 from weft.sums.scalar_sums import add_scalars
 
-#: Rounds without training in which the last certificate waits for parties to come by.
-CLOSING_ROUNDS = 10_000
-#: Scalar sums of a phase by name; None where somebody who was asked did not answer.
+#: Scalar sums of a step by name; None where somebody who was asked did not answer.
 Scalars = Mapping[str, list[float] | None]
 
 
-class RoundCoordinator(Coordinator):
-    """Asks the phases of a method, one after the other, and adds up what comes.
+class RoundCoordinator(IteratedCoordinator[RoundsState]):
+    """Asks the steps of a method, one after the other, and adds up what comes.
 
     Attributes
     ----------
-    phases
+    steps
         What an iteration asks.
     model_of
         The sums that the model is made of.
@@ -44,7 +44,7 @@ class RoundCoordinator(Coordinator):
         How many values setting up finds the largest of, each as a power of two above it.
     """
 
-    phases: ClassVar[tuple[Phase, ...]]
+    steps: ClassVar[tuple[Step, ...]]
     model_of: ClassVar[tuple[str, ...]] = ("v",)
     windows: ClassVar[tuple[str, ...]] = ("z",)
     everyone: ClassVar[bool] = True
@@ -52,20 +52,19 @@ class RoundCoordinator(Coordinator):
 
     # ── what a method may say ─────────────────────────────────────────────────────────────
 
-    def find(self, run: RoundsState, largest: list[float]) -> dict[str, float]:
+    def find(self, run: RoundsState, largest: list[float]) -> Constants:
         """What every party must know before the first iteration."""
-        return {}
+        return Constants()
 
-    def tell(self, run: RoundsState, phase: Phase, present: list[str]) -> dict[str, Message]:
-        """What messages of a phase say besides totals, by party."""
-        return {}
+    def tell(self, run: RoundsState, step: Step, messages: Mapping[str, RoundRequest]) -> None:
+        """Write into the messages of a step what they say besides totals."""
 
-    def scalars_of(self, run: RoundsState, phase: Phase) -> tuple[tuple[str, int], ...]:
-        """The scalars that a phase asks for now; messages say ``measure`` where there are any."""
-        return phase.scalars
+    def scalars_of(self, run: RoundsState, step: Step) -> tuple[tuple[str, int], ...]:
+        """The scalars that a step asks for now; messages say ``measure`` where there are any."""
+        return step.scalars
 
-    def take(self, run: RoundsState, phase: Phase, scalars: Scalars) -> None:
-        """Scalar sums of a phase."""
+    def take(self, run: RoundsState, step: Step, scalars: Scalars) -> None:
+        """Scalar sums of a step."""
 
     def readers(self, run: RoundsState, kind: str, present: list[str]) -> list[str]:
         """Who gets the totals of a sum."""
@@ -75,184 +74,132 @@ class RoundCoordinator(Coordinator):
         """What must be done before an iteration; returns who takes part in it."""
         return present
 
-    def settled(self, run: RoundsState) -> bool:
-        """Whether nobody owes anything that a checkpoint would not keep."""
-        return True
-
-    def set_up(self, run: RoundsState) -> None:
+    def set_up(self, run: RoundsState, unit: float) -> None:
         """Find out, and tell everybody, what the first iteration needs."""
         largest: list[float] = []
         if self.sizes:
-            largest = units_above(run.channel, run.adder, "rounds.size", self.sizes).tolist()
+            largest = units_above(run.channel, run.adder, SIZE, self.sizes).tolist()
         run.found = self.find(run, largest)
-        if run.found:
-            messages: dict[str, Message] = {p: dict(run.found) for p in run.holdings.parties}
-            run.channel.ask("rounds.begin", messages).insist("setting up")
+        if run.found != Constants():
+            self.begin(run)
 
-    # ── the run ───────────────────────────────────────────────────────────────────────────
+    def begin(self, run: RoundsState) -> None:
+        """Tell every party what setting up found."""
+        request = BeginRequest(constants=run.found)
+        run.channel.ask(BEGIN, dict.fromkeys(run.holdings.parties, request)).insist("setting up")
 
-    def run(
+    # ── an iteration ──────────────────────────────────────────────────────────────────────
+
+    def new_run(
         self,
         channel: Channel,
         holdings: HoldingMap,
         settings: Settings,
         adder: Adder,
-        *,
-        unit: float,
-        label: float,
         classes: int,
-        progress: Callable[[Record], None] | None = None,
-        checkpointing: Checkpointing | None = None,
-        warm: bool = False,
-    ) -> Result:
-        kinds = {kind: None for phase in self.phases for kind in (*phase.gets, *phase.gives)}
-        run = RoundsState(channel, holdings, settings, adder, classes, kinds, self.windows)
-        result = Result(notes=run.notes)
-        if checkpointing is not None and checkpointing.resume:
-            clock = Clock(channel, result, load_checkpoint(run, result, checkpointing.folder))
-            result.stopped = _why_stop(run, result.history[-1])
-        else:
-            clock = Clock(channel, result)
-            self.set_up(run)
-        floor = GuardStall(holdings.terms.min_batch)
-        certified, held = run.certificate, run.held
-        while not result.stopped:
-            present = self._iterate(run)
-            record = clock.record(run.iteration, len(present), run.certificate)
-            result.history.append(record)
-            if progress is not None:
-                progress(record)
-            result.stopped = _why_stop(run, record)
-            if run.certificate is not None and run.certificate is not certified:
-                why = floor.watch(run.iteration, run.held - held, run.certificate.gap)
-                result.stopped = result.stopped or why
-                certified, held = run.certificate, run.held
-            due = checkpointing is not None and run.iteration % checkpointing.every == 0
-            if checkpointing is not None and due and self.settled(run):
-                save_checkpoint(run, result, checkpointing.folder, clock.spent())
-        self._close(run, result)
-        last = result.history[-1]
-        result.history[-1] = clock.record(run.iteration, last.present, run.certificate)
-        result.weights = None if run.weights is None else run.weights.values
-        return result
+    ) -> RoundsState:
+        kinds = {kind: None for step in self.steps for kind in (*step.gets, *step.gives)}
+        return RoundsState(channel, holdings, settings, adder, classes, kinds, self.windows)
 
-    def _iterate(self, run: RoundsState) -> list[str]:
-        """One iteration; returns who took part."""
+    def iterate(self, run: RoundsState) -> Turn:
         run.iteration += 1
         present = self.prepare(run, run.admitted(run.iteration))
         riders = self._riders(run, present)
-        for phase in self.phases:
+        for step in self.steps:
             if not present:
                 break
-            present = self._ask(run, phase, present, riders)
+            present = self.ask(run, step, present, riders)
             riders = []
         if present:
             run.silent_iterations = 0
         if run.point is None and run.iteration % run.certify_every == 0:
             run.freeze(self.model_of)
-        return present
+        return Turn(len(present))
 
-    def _ask(
-        self, run: RoundsState, phase: Phase, present: list[str], riders: list[Request]
+    def ask(
+        self,
+        run: RoundsState,
+        step: Step,
+        present: list[str],
+        riders: list[Request[Any, Any]],
     ) -> list[str]:
-        """One phase, with questions about the frozen point in the same envelopes."""
-        scalars = self.scalars_of(run, phase)
-        messages = self._messages(run, phase, present)
-        requests = [*riders, Request(f"rounds.{phase.name}", messages)]
-        for request in requests:
-            run.acknowledge(request)
-        *answers, replies = run.channel.exchange(requests)
-        for rider in answers:
-            rider.stop_on_refusal()
-            run.note_missing(rider.missing)
-            if run.point is not None:
-                self._measure(run, run.point, rider)
-        replies.stop_on_refusal()
+        """One step, with questions about the frozen point; returns who is left."""
+        scalars = self.scalars_of(run, step)
+        messages = self._messages(run, step, present, measure=bool(scalars))
+        replies = ask_with_riders(run, step.phase, messages, riders, run.take_measured)
         present = self._part_with(run, replies, present)
         for party, reply in replies.answered.items():
-            run.take_sequence(party, reply)
-            run.held += integer(reply, "held", 0)
-        for kind in phase.gives:
+            run.take_sequence(party, reply.sequence)
+            run.held += reply.held
+        for kind in step.gives:
             run.sums[kind].add(replies.answered, run.iteration)
-        self._note_wishes(run, phase, replies)
+        self._note_wishes(run, step, replies)
         if scalars:
             asked = list(messages)
-            self.take(
-                run, phase, {n: add_scalars(replies.answered, n, k, asked) for n, k in scalars}
-            )
+            sums = {n: add_scalars(replies.answered, n, k, asked) for n, k in scalars}
+            self.take(run, step, sums)
         return present
 
-    def _messages(self, run: RoundsState, phase: Phase, present: list[str]) -> dict[str, Message]:
-        measure = bool(self.scalars_of(run, phase))
-        messages: dict[str, Message] = run.adder.open(present)
-        news = self.tell(run, phase, present)
-        for party, message in messages.items():
-            message["iteration"] = run.iteration
-            message.update(news.get(party, {}))
-            if measure:
-                message["measure"] = True
-        for kind in phase.gets:
+    def _messages(
+        self, run: RoundsState, step: Step, present: list[str], *, measure: bool
+    ) -> dict[str, RoundRequest]:
+        round_, iteration, ack = run.adder.advance(), run.iteration, run.ack
+        messages = {
+            party: RoundRequest(round=round_, iteration=iteration, ack=ack[party], measure=measure)
+            for party in present
+        }
+        self.tell(run, step, messages)
+        for kind in step.gets:
             totals, readers = run.sums[kind], self.readers(run, kind, present)
             named = run.want if kind in self.windows else {}
             some = {p: named[p] for p in readers if p in named}
             blocks = totals.blocks([p for p in readers if p not in some])
             for party, block in {**blocks, **totals.pieces(some)}.items():
-                messages[party][kind] = block
-        for kind in phase.gives:
+                setattr(messages[party], kind, block)
+        for kind in step.gives:
             run.sums[kind].invite(messages)
         if measure:
             run.adder.mask(messages)
         return messages
 
-    def _note_wishes(self, run: RoundsState, phase: Phase, replies: Replies) -> None:
+    def _note_wishes(self, run: RoundsState, step: Step, replies: Replies[RoundReply]) -> None:
         """Remember of which samples the parties want totals next."""
-        for kind in set(phase.gives).intersection(self.windows):
+        for kind in set(step.gives).intersection(self.windows):
             for party, reply in replies.answered.items():
-                named = reply.get(f"{kind}.slots")
+                named = reply.z_slots if kind == "z" else reply.delta_slots
                 if named is not None:
                     run.want[party] = run.sums[kind].checked_slots(party, named, run.iteration)
 
-    def _part_with(self, run: RoundsState, replies: Replies, present: list[str]) -> list[str]:
-        """Who is left; where too few are, what they answered counts as never received."""
+    def _part_with(
+        self, run: RoundsState, replies: Replies[RoundReply], present: list[str]
+    ) -> list[str]:
+        """Who is left to go on."""
         if not replies.missing:
             return present
-        run.note_missing(replies.missing)
+        party, failure = next(iter(replies.missing.items()))
         if self.everyone:
-            party, failure = next(iter(replies.missing.items()))
             raise PartyAway(
                 f"solver '{run.settings.solver}' needs every party, but {party} did not answer "
                 f"({failure.reason}); bring it back and go on from the last checkpoint, or use "
                 "solver 'hyfdca'"
             )
-        left = run.contributors.of([p for p in present if p not in replies.missing])
-        for party in set(replies.answered).difference(left):
-            del replies.answered[party]
+        left = run.part_with(replies, present)
         if not left:
-            run.count_silence(*next(iter(replies.missing.items())))
+            run.count_silence(party, failure)
         return left
 
     # ── the certificate ───────────────────────────────────────────────────────────────────
 
-    def _riders(self, run: RoundsState, present: list[str]) -> list[Request]:
+    def _riders(self, run: RoundsState, present: list[str]) -> list[Request[Any, Any]]:
         if run.point is None:
             return []
         request = run.point.request(present)
         return [request] if request.messages else []
 
-    def _measure(self, run: RoundsState, point: FrozenPoint, replies: Replies) -> None:
-        point.receive(replies.answered)
-        if point.certificate is not None:
-            run.accept(point)
-
-    def _close(self, run: RoundsState, result: Result) -> None:
+    def close(self, run: RoundsState, result: Result) -> None:
         """End on a certified point: the one that stopped the run, or a last one, waited for."""
         if not run.reached_gap:
             self._wait(run)
-        if run.held:
-            run.note(
-                f"min_batch = {run.holdings.terms.min_batch} held back {run.held} changes of "
-                "groups of samples"
-            )
         if run.certificate is not None:
             result.certificate = run.certificate
             result.model_iteration = run.certificate.iteration
@@ -263,38 +210,12 @@ class RoundCoordinator(Coordinator):
                 )
 
     def _wait(self, run: RoundsState) -> None:
-        """Freeze the last point and go on asking whoever is present, without training."""
+        """Freeze the last point, and wait until everyone has answered for it."""
         point = run.freeze(self.model_of)
-        silent = 0
-        missing: dict[str, Failure] = {}
-        for extra in range(1, CLOSING_ROUNDS + 1):
-            request = point.request(run.participation.present(run.iteration + extra))
-            if request.messages:
-                run.acknowledge(request)
-                replies = run.channel.ask(request.phase, request.messages)
-                replies.stop_on_refusal()
-                run.note_missing(replies.missing)
-                missing = replies.missing
-                self._measure(run, point, replies)
-                silent = 0 if replies.answered else silent + 1
-            if point.certificate is not None:
-                return
-            if silent > MOST_SILENT:
-                break
+        if wait_for_certificate(run, point, point.request, run.take_measured):
+            return
         run.point = None
-        who = ", ".join(sorted(missing)[:5])
-        run.note(
-            f"no certificate for the last iterate: {who or 'some'} did not answer"
-            + (
-                ""
-                if run.certificate
-                else "; the model released is not certified, and of weights "
-                "as each party saw them last"
+        if run.certificate is None:
+            run.note(
+                "the model released is not certified, and of weights as each party saw them last"
             )
-        )
-
-
-def _why_stop(run: RoundsState, record: Record) -> str:
-    if run.reached_gap and run.certificate is not None:
-        return f"certified gap {run.certificate.gap:.2e} ≤ {run.settings.gap:g}"
-    return why_stop(run.settings, run.iteration, record)

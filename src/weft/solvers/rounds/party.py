@@ -5,33 +5,51 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.errors import ConfigError, ProtocolError
-from weft.protocol import Message
-from weft.protocol.message import integer, number
+from weft.errors import ConfigError
+from weft.protocol import Answer, Message, Nothing, answer, answers
+from weft.protocol.message import malformed
+from weft.protocol.parts import AcknowledgedRequest
+from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.certificate import PointParty
+from weft.solvers.rounds.messages import (
+    BEGIN,
+    POINT_LOSSES,
+    POINT_NORMS,
+    POINT_PRODUCTS,
+    POINT_SPREAD,
+    SIZE,
+    BeginRequest,
+    Model,
+    RoundReply,
+    RoundRequest,
+    StepPhase,
+)
 from weft.solvers.settings import Settings
 from weft.storage.files import part_of
 from weft.sums.contribution import Contribution
 from weft.sums.maxima import answer_largest
+from weft.sums.messages import DigitReply, DigitRequest
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Handler = Callable[[Message], Message]
+Handler = Callable[[RoundRequest], RoundReply]
+A = TypeVar("A", bound=AcknowledgedRequest)
+M = TypeVar("M", bound=Message)
 
 #: How much longer than any good point the weights of a method may become on their way.
 ROOM = 64.0
 
 
 class RoundParty(ABC):
-    """Answers the phases of a method, takes back what was never received, saves itself.
+    """Answers the steps of a method, takes back what was never received, saves itself.
 
-    A method says in :meth:`handlers` what it answers, in :meth:`point` how the totals make the
+    A method says in :meth:`handlers` how it answers them, in :meth:`point` how the totals make the
     model, and in :meth:`variables` what its iterations change. Everything random must come from
     :meth:`draws`, so that a resumed run draws the same.
 
@@ -70,12 +88,12 @@ class RoundParty(ABC):
     # ── what a method says ────────────────────────────────────────────────────────────────
 
     @abstractmethod
-    def handlers(self) -> dict[str, Handler]:
-        """What this half answers, by name of the phase."""
+    def handlers(self) -> dict[StepPhase, Handler]:
+        """How this half answers the steps of an iteration, each with a :meth:`new_reply`."""
 
     @abstractmethod
-    def point(self, message: Message) -> Floats:
-        """The model that the totals in a message stand for, as weights of this party's columns."""
+    def point(self, totals: Model) -> Floats:
+        """The model that totals stand for, as weights of this party's columns."""
 
     @abstractmethod
     def variables(self) -> dict[str, NDArray[Any]]:
@@ -103,7 +121,7 @@ class RoundParty(ABC):
         """A dual vector that fits the point; unless a method has one, the slopes of the losses."""
         return self.loss.u(z, self.labels)
 
-    def begin(self, found: Message) -> None:  # noqa: B027 - not every method needs to know
+    def begin(self, found: Constants) -> None:  # noqa: B027 - not every method needs to know
         """Take what setting up found out."""
 
     def size(self) -> Floats:
@@ -128,13 +146,17 @@ class RoundParty(ABC):
         self.sums[kind] = sum_
         return sum_
 
-    def opened(self, kind: str, message: Message, own: Floats) -> Floats:
-        """Totals of all slots: those shared from the message, the others this party's own."""
+    def new_reply(self) -> RoundReply:
+        """A reply to the step that is being answered."""
+        return RoundReply(sequence=self._sequence + 1)
+
+    def opened(self, kind: str, totals: bytes | None, own: Floats) -> Floats:
+        """Totals of all slots: those shared from a message, the others this party's own."""
         sum_ = self.sums[kind]
         shared = len(sum_.sent)
-        if not shared or kind not in message:
+        if not shared:
             return own.copy()
-        opened = sum_.open(message[kind], self.classes)
+        opened = sum_.open(totals, self.classes)
         if shared == len(own):
             return opened
         total = own.copy()
@@ -167,46 +189,51 @@ class RoundParty(ABC):
 
     # ── what the channel calls ────────────────────────────────────────────────────────────
 
-    def phases(self) -> dict[str, Handler]:
-        moving = {f"rounds.{n}": self._moving(handler) for n, handler in self.handlers().items()}
-        settled = {n: self._settled(handler) for n, handler in self.measured.phases().items()}
-        first: dict[str, Handler] = {"rounds.size": self._on_size, "rounds.begin": self._on_begin}
-        return {**first, **moving, **settled}
+    def phases(self) -> dict[str, Answer]:
+        measured = self.measured
+        return answers(
+            answer(SIZE, self._on_size),
+            answer(BEGIN, self._on_begin),
+            *(answer(phase, self._moving(handler)) for phase, handler in self.handlers().items()),
+            answer(POINT_PRODUCTS, self._settled(measured.products)),
+            answer(POINT_LOSSES, self._settled(measured.losses)),
+            answer(POINT_SPREAD, self._settled(measured.spread)),
+            answer(POINT_NORMS, self._settled(measured.norms)),
+        )
 
-    def _on_size(self, message: Message) -> Message:
+    def _on_size(self, message: DigitRequest) -> DigitReply:
         """One digit of the largest of what every party has."""
         return answer_largest(self.size(), message, self.cipher)
 
-    def _on_begin(self, message: Message) -> Message:
-        self.begin(message)
-        return {}
+    def _on_begin(self, message: BeginRequest) -> Nothing:
+        self.begin(message.constants)
+        return Nothing()
 
     def _moving(self, handler: Handler) -> Handler:
-        """A phase whose reply changes what the coordinator and this party must agree on."""
+        """A step whose reply changes what the coordinator and this party must agree on."""
 
-        def answer(message: Message) -> Message:
-            self.settle(integer(message, "ack"))
-            self.iteration = integer(message, "iteration")
+        def answered(message: RoundRequest) -> RoundReply:
+            self.settle(message.ack)
+            self.iteration = message.iteration
             if self.iteration < 1:
-                raise ProtocolError("a message is malformed: iterations are counted from 1")
+                raise malformed("iteration", "is not counted from 1")
             for sum_ in self.sums.values():
                 sum_.accept()
             self._before = self.remembered()
             reply = handler(message)
             self._sequence += 1
-            reply["sequence"] = self._sequence
             return reply
 
-        return answer
+        return answered
 
-    def _settled(self, handler: Handler) -> Handler:
+    def _settled(self, handler: Callable[[A], M]) -> Callable[[A], M]:
         """A phase that must see the state both sides agree on."""
 
-        def answer(message: Message) -> Message:
-            self.settle(integer(message, "ack"))
+        def answered(message: A) -> M:
+            self.settle(message.ack)
             return handler(message)
 
-        return answer
+        return answered
 
     def settle(self, ack: int) -> None:
         """Take back the last reply if ``ack`` says that the coordinator never got it."""
@@ -232,9 +259,9 @@ class RoundParty(ABC):
             **{f"measured.{name}": array for name, array in self.measured.state().items()},
         }
 
-    def restore(self, state: Mapping[str, NDArray[Any]], message: Message) -> None:
-        """The inverse of :meth:`state`; ``message`` carries what setting up found out."""
-        self.begin(message)
+    def restore(self, state: Mapping[str, NDArray[Any]], constants: Constants) -> None:
+        """The inverse of :meth:`state`; ``constants`` are what setting up found out."""
+        self.begin(constants)
         self.w = state["w"]
         self._sequence = int(state["sequence"])
         for kind, sum_ in self.sums.items():
@@ -243,9 +270,8 @@ class RoundParty(ABC):
         self.measured.restore(part_of(state, "measured"))
 
 
-def positive(message: Message, field: str) -> float:
+def positive(number: float | None, field: str) -> float:
     """A finite number above zero in a message."""
-    found = number(message, field)
-    if not 0.0 < found < math.inf:
-        raise ProtocolError(f"a message is malformed: '{field}' is no positive number")
-    return found
+    if number is None or not 0.0 < number < math.inf:
+        raise malformed(field, "is no positive number")
+    return number

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Message
+from weft.protocol import Channel, Replies
+from weft.solvers.messages import Constants
 from weft.solvers.rounds.certificate import FrozenPoint
+from weft.solvers.rounds.messages import StepPhase
 from weft.solvers.run_state import RunState
 from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights
@@ -20,20 +22,18 @@ from weft.sums.certificate import Certificate
 from weft.sums.running_totals import RunningTotals
 from weft.sums.slot_layout import Layout
 
-#: Phases, sums and scalars of an iteration that the table of what travels knows (report/fields.py).
-PHASES, KINDS, SCALARS = ("local", "merge"), ("v", "z", "delta"), ("objective", "residual")
 #: Iterations between certificates, where the settings do not say.
 CERTIFY_EVERY = 10
 
 
-class Phase(NamedTuple):
-    """One question to the parties: which totals go down, which sums and scalars come up.
+class Step(NamedTuple):
+    """One step of an iteration: which totals go down, which sums and scalars come up.
 
-    ``v`` are sums by feature; ``z``, ``alpha`` and ``delta`` sums by sample. ``scalars`` are names
-    with how many values each has.
+    ``v`` are sums by feature; ``z`` and ``delta`` sums by sample. ``scalars`` are names with how
+    many values each has.
     """
 
-    name: str
+    phase: StepPhase
     gets: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     scalars: tuple[tuple[str, int], ...] = ()
@@ -65,9 +65,8 @@ class RoundsState(RunState):
         self.row_layout = Layout(holdings.rows, holdings.parties)
         self.column_layout = Layout(holdings.columns, holdings.parties)
         self.sums = {kind: self._new_sum(kind, kind in windows) for kind in kinds}
-        self.weights = (
-            VisibleWeights(holdings, classes) if settings.coordinator_sees == "weights" else None
-        )
+        if settings.coordinator_sees == "weights":
+            self.weights = VisibleWeights(holdings, classes)
         self.point: FrozenPoint | None = None
         #: Samples of which parties want totals, where not of all.
         self.want: dict[str, NDArray[np.int32]] = {}
@@ -76,7 +75,7 @@ class RoundsState(RunState):
         #: The last point whose dual vector's feature sums anybody got, for guards; −1: none.
         self.last_shown = -1
         #: What setting up found out, for every party alike.
-        self.found: dict[str, float] = {}
+        self.found = Constants()
         #: What a method's own half remembers, as plain numbers.
         self.memory: dict[str, float] = {}
 
@@ -108,7 +107,14 @@ class RoundsState(RunState):
         )
         return self.point
 
-    def accept(self, point: FrozenPoint) -> None:
+    def take_measured(self, replies: Replies[Any]) -> None:
+        """Answers about the frozen point."""
+        if self.point is not None:
+            self.point.receive(replies.answered)
+            if self.point.certificate is not None:
+                self._accept(self.point)
+
+    def _accept(self, point: FrozenPoint) -> None:
         """A point is measured: keep P of it, and the best D of all."""
         self.point = None
         self.last_shown = point.iteration
@@ -124,8 +130,8 @@ class RoundsState(RunState):
 
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
 
-    def constants(self, party: str) -> Message:
-        return dict(self.found)
+    def constants(self, party: str) -> Constants:
+        return self.found
 
     def head(self) -> dict[str, Any]:
         shown = self.point.iteration if self.point and self.point.shown else self.last_shown
@@ -138,7 +144,7 @@ class RoundsState(RunState):
 
     def take_head(self, head: Mapping[str, Any]) -> None:
         self.best_dual = tuple(head["best_dual"])
-        self.found = dict(head["found"])
+        self.found = Constants(**head["found"])
         self.memory = dict(head["memory"])
         self.last_shown = head["last_shown"]
 

@@ -1,0 +1,243 @@
+"""The loop of every run that goes on without some parties, whatever the algorithm.
+
+An algorithm says what it sets up, what one iteration does and how it ends. Resuming, the history,
+progress, stopping, guards that stall a run, checkpoints, questions that ride along, and the wait
+for the last certificate are the same for all.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from weft.crypto import Adder
+from weft.matching.holding_map import HoldingMap
+from weft.protocol import Channel, Phase, Replies, Request
+from weft.protocol.parts import AcknowledgedRequest
+from weft.protocol.phase import R
+from weft.solvers.base import Checkpointing, Coordinator, Record, Result
+from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
+from weft.solvers.guard_stall import GuardStall
+from weft.solvers.run_state import MOST_SILENT, RunState
+from weft.solvers.settings import Settings
+from weft.solvers.stopping import Clock, why_stop
+from weft.sums.certificate import Certificate
+
+#: Rounds without training in which the last certificate waits for parties to come by.
+CLOSING_ROUNDS = 10_000
+#: How many names a note has at most.
+_MOST_NAMES = 5
+
+S = TypeVar("S", bound=RunState)
+A = TypeVar("A", bound=AcknowledgedRequest)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one iteration did: how many took part, and what it estimates."""
+
+    present: int
+    loss_estimate: float | None = None
+    gap_estimate: float | None = None
+
+
+class IteratedCoordinator(Coordinator, Generic[S]):
+    """Runs an algorithm iteration by iteration.
+
+    Attributes
+    ----------
+    most_idle
+        Certificates without better bounds, while guards hold something back, after which a run
+        stops.
+    """
+
+    most_idle: ClassVar[int] = 20
+
+    # ── what an algorithm says ────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def new_run(
+        self,
+        channel: Channel,
+        holdings: HoldingMap,
+        settings: Settings,
+        adder: Adder,
+        classes: int,
+    ) -> S:
+        """The state of a run that has not begun."""
+
+    @abstractmethod
+    def set_up(self, run: S, unit: float) -> None:
+        """Find out, and tell the parties, what the first iteration needs."""
+
+    @abstractmethod
+    def iterate(self, run: S) -> Turn:
+        """One iteration."""
+
+    @abstractmethod
+    def close(self, run: S, result: Result) -> None:
+        """Name the certificate and the model that the run ends with."""
+
+    def why_stop(self, run: S, record: Record) -> str:
+        """Which limit is reached, in words; empty: none."""
+        if run.reached_gap and run.certificate is not None:
+            return f"certified gap {run.certificate.gap:.2e} ≤ {run.settings.gap:g}"
+        return why_stop(run.settings, run.iteration, record)
+
+    def settled(self, run: S) -> bool:
+        """Whether a checkpoint would keep all that parties are still owed."""
+        return True
+
+    # ── the run ───────────────────────────────────────────────────────────────────────────
+
+    def run(
+        self,
+        channel: Channel,
+        holdings: HoldingMap,
+        settings: Settings,
+        adder: Adder,
+        *,
+        unit: float,
+        label: float,
+        classes: int,
+        progress: Callable[[Record], None] | None = None,
+        checkpointing: Checkpointing | None = None,
+        warm: bool = False,
+    ) -> Result:
+        run = self.new_run(channel, holdings, settings, adder, classes)
+        result = Result(notes=run.notes)
+        if checkpointing is not None and checkpointing.resume:
+            clock = Clock(channel, result, load_checkpoint(run, result, checkpointing.folder))
+            result.stopped = self.why_stop(run, result.history[-1])
+        else:
+            clock = Clock(channel, result)
+            self.set_up(run, unit)
+        self.train(run, result, clock, progress, checkpointing)
+        return result
+
+    def train(
+        self,
+        run: S,
+        result: Result,
+        clock: Clock,
+        progress: Callable[[Record], None] | None = None,
+        checkpointing: Checkpointing | None = None,
+        recalled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Iterate until a stopping rule holds, then close.
+
+        ``recalled`` says after every iteration whether another solver goes on from here: then the
+        run ends where it is, without a reason.
+        """
+        stall = GuardStall(run.holdings.terms.min_batch, self.most_idle)
+        certified, held = run.certificate, 0
+        while not result.stopped:
+            record = _record(run, clock, self.iterate(run))
+            result.history.append(record)
+            if progress is not None:
+                progress(record)
+            if recalled():
+                return
+            result.stopped = self.why_stop(run, record)
+            if run.certificate is not None and run.certificate is not certified:
+                why = stall.watch(run.iteration, run.held - held, run.certificate.gap)
+                result.stopped = result.stopped or why
+                certified, held = run.certificate, run.held
+            due = checkpointing is not None and run.iteration % checkpointing.every == 0
+            if checkpointing is not None and due and self.settled(run):
+                save_checkpoint(run, result, checkpointing.folder, clock.spent())
+        self.close(run, result)
+        if run.held > held:
+            stall.watch(run.iteration, run.held - held, math.inf)
+        last = result.history[-1]
+        turn = Turn(last.present, last.loss_estimate, last.gap_estimate)
+        # Closing may have brought a certificate, and has cost something.
+        result.history[-1] = _record(run, clock, turn)
+        if note := stall.note(None if result.certificate is None else result.certificate.gap):
+            run.note(note)
+        result.weights = None if run.weights is None else run.weights.values
+
+
+def _record(run: RunState, clock: Clock, turn: Turn) -> Record:
+    return clock.record(
+        run.iteration,
+        turn.present,
+        run.certificate,
+        loss_estimate=turn.loss_estimate,
+        gap_estimate=turn.gap_estimate,
+    )
+
+
+# ── questions about a frozen model ────────────────────────────────────────────────────────
+
+
+class Frozen(Protocol):
+    """A model that is being certified: everyone must answer for it, each when it is present."""
+
+    @property
+    def waiting(self) -> Collection[str]: ...
+
+    @property
+    def certificate(self) -> Certificate | None: ...
+
+
+def ask_with_riders(
+    run: RunState,
+    phase: Phase[A, R],
+    messages: Mapping[str, A],
+    riders: Sequence[Request[Any, Any]],
+    take_rider: Callable[[Replies[Any]], None],
+) -> Replies[R]:
+    """Ask a phase, with questions about a frozen model in the same envelopes."""
+    for rider in riders:
+        run.acknowledge(rider)
+    *answers, replies = run.channel.exchange([*riders, Request(phase, messages)])
+    for answer in answers:
+        answer.stop_on_refusal()
+        run.note_missing(answer.missing)
+        take_rider(answer)
+    replies.stop_on_refusal()
+    return replies
+
+
+def wait_for_certificate(
+    run: RunState,
+    frozen: Frozen,
+    request: Callable[[Sequence[str]], Request[Any, Any]],
+    take: Callable[[Replies[Any]], None],
+) -> bool:
+    """Go on asking whoever is present about a frozen model, without training.
+
+    Returns whether everyone has answered; a note names those who did not.
+
+    Parameters
+    ----------
+    request
+        What to ask those who are present.
+    take
+        Adds what they answered.
+    """
+    silent = 0
+    for extra in range(1, CLOSING_ROUNDS + 1):
+        asked = request(run.participation.present(run.iteration + extra))
+        if asked.messages:
+            run.acknowledge(asked)
+            replies = run.channel.ask(asked.phase, asked.messages)
+            replies.stop_on_refusal()
+            run.note_missing(replies.missing)
+            take(replies)
+            silent = 0 if replies.answered else silent + 1
+        if frozen.certificate is not None:
+            return True
+        if silent > MOST_SILENT:
+            break
+    names = sorted(frozen.waiting)
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    run.note(
+        f"no certificate for the last iterate: {', '.join(names[:_MOST_NAMES])}{more} did not "
+        "answer"
+    )
+    return False
