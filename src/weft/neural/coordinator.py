@@ -19,22 +19,33 @@ from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.federation.setup.coordinator import announce
 from weft.guards.terms import Terms
+from weft.matching.messages import ClassValues
 from weft.neural.block_info import MOST_COLUMNS, MOST_FEATURES, Held
 from weft.neural.history import NeuralOutcome, Round, mean_and_spread
-from weft.neural.scaling import agree_on_columns, own_numbers
+from weft.neural.messages import (
+    BUILD,
+    FINISH,
+    PLAN,
+    TRAIN,
+    BuildReply,
+    BuildRequest,
+    FinishRequest,
+    PlanReply,
+    PlanRequest,
+    TrainReply,
+    TrainRequest,
+)
+from weft.neural.scaling import agree_on_columns, scales_of
 from weft.neural.server import Assembly, Server, sent_by
 from weft.neural.settings import NeuralSettings
 from weft.neural.weighted_means import Vector, vector_of
-from weft.protocol import Channel, Failure, Message, participation_of
-from weft.protocol.message import array, binary, integer, text
+from weft.protocol import Channel, Failure, participation_of
 from weft.sums.scalar_sums import add_scalars
 
 #: Rounds in a row in which nobody answered, before a run gives up.
 _MOST_SILENT = 20
 #: Seconds between two tries to reach a party that is away.
 _PAUSE = 1.0
-#: Bytes of a party's public key and of its nonce.
-_CARD = 64, 16
 
 Judge = Callable[[Server], float]
 
@@ -116,18 +127,18 @@ def _assemble(
 ) -> Server:
     """Let every party say what it has, agree on scaling, and make the first networks."""
     parties = channel.parties
-    told: dict[str, Message] = {
-        party: {
-            "run": run,
-            "settings": settings.to_json(),
-            "classes": classes,
-            "parties": len(parties),
-            "number": number,
-        }
+    told = {
+        party: PlanRequest(
+            run=run,
+            settings=settings.to_json(),
+            parties=len(parties),
+            number=number,
+            classes=ClassValues.of(classes),
+        )
         for number, party in enumerate(parties)
     }
-    plans = channel.ask("neural.plan", told).insist("starting")
-    adder.meet(parties, [_read_card(party, plans[party]) for party in parties], 0, b"")
+    plans = channel.ask(PLAN, told).insist("starting")
+    adder.meet(parties, [plans[party].keys.card(party) for party in parties], 0, b"")
     held = {party: _read_held(party, plans[party]) for party in parties}
     samples = {party: _read_samples(party, plans[party]) for party in parties}
     common = _agree_on_blocks(held, settings)
@@ -140,15 +151,12 @@ def _assemble(
     own = {party: [n for n in names if n in scaled] for party, names in holders.items()}
     scaling = agree_on_columns(channel, adder, scaled, own)
     first = {name: next(p for p in parties if name in holders[p]) for name in common}
-    asked: dict[str, Message] = {}
+    asked = {}
     for party in parties:
         given = [name for name in holders[party] if first[name] == party]
-        asked[party] = {"give": np.array(given, dtype=str)}
-        if scaled:
-            for at, field in enumerate(("mean", "deviation")):
-                numbers = {name: both[at] for name, both in scaling.items()}
-                asked[party][field] = own_numbers(numbers, own[party])
-    built = channel.ask("neural.build", asked).insist("building networks")
+        scales = scales_of(scaling, own[party]) if scaled else None
+        asked[party] = BuildRequest(give=np.array(given, dtype=str), scales=scales)
+    built = channel.ask(BUILD, asked).insist("building networks")
     features, sizes = _agree_on_sizes(built, holders)
     shaped = {
         name: msgspec.structs.replace(settings.blocks[name], shape=block.shape)
@@ -166,27 +174,15 @@ def _assemble(
     return Server(settings, assembly, _first_extractors(built, assembly, first))
 
 
-def _read_card(party: str, plan: Message) -> bytes:
-    with sent_by(party):
-        card = binary(plan, "public"), binary(plan, "nonce")
-    if tuple(map(len, card)) != _CARD:
-        raise ProtocolError(f"party {party} sent a key or a nonce of a wrong length")
-    return b"".join(card)
+def _read_samples(party: str, plan: PlanReply) -> int:
+    if plan.samples < 1:
+        raise ProtocolError(f"party {party} trains on {plan.samples} samples; leave it out")
+    return plan.samples
 
 
-def _read_samples(party: str, plan: Message) -> int:
-    with sent_by(party):
-        samples = integer(plan, "samples")
-    if samples < 1:
-        raise ProtocolError(f"party {party} trains on {samples} samples; leave it out")
-    return samples
-
-
-def _read_held(party: str, plan: Message) -> dict[str, Held]:
+def _read_held(party: str, plan: PlanReply) -> dict[str, Held]:
     try:
-        with sent_by(party):
-            told = text(plan, "held")
-        held = msgspec.json.decode(told, type=list[Held])
+        held = msgspec.json.decode(plan.held, type=list[Held])
     except msgspec.MsgspecError:
         raise ProtocolError(f"party {party} told its blocks in a way that cannot be read") from None
     for block in held:
@@ -221,7 +217,7 @@ def _agree_on_blocks(
 
 
 def _agree_on_sizes(
-    built: Mapping[str, Message], holders: Mapping[str, tuple[str, ...]]
+    built: Mapping[str, BuildReply], holders: Mapping[str, tuple[str, ...]]
 ) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
     """Features and sizes of every block's extractor."""
     found: dict[str, tuple[str, tuple[int, int, int]]] = {}
@@ -237,13 +233,11 @@ def _agree_on_sizes(
     return features, {name: (size, kept) for name, (_, (_, size, kept)) in found.items()}
 
 
-def _read_sizes(party: str, reply: Message, blocks: int) -> list[tuple[int, int, int]]:
+def _read_sizes(party: str, reply: BuildReply, blocks: int) -> list[tuple[int, int, int]]:
     """Features, weights and statistics of every block of a party."""
-    with sent_by(party):
-        features, sizes = array(reply, "features"), array(reply, "sizes")
+    features, sizes = reply.features, reply.sizes
     fits = features.shape == (blocks,) and sizes.shape == (blocks, 2)
-    whole = features.dtype == sizes.dtype == np.int64
-    if not (fits and whole and (sizes >= 0).all() and _within(features, 1, MOST_FEATURES)):
+    if not (fits and (sizes >= 0).all() and _within(features, 1, MOST_FEATURES)):
         raise ProtocolError(f"party {party} told sizes of its extractors that cannot be")
     return [
         (count, size, kept)
@@ -256,7 +250,7 @@ def _within(numbers: NDArray[np.int64], least: int, most: int) -> bool:
 
 
 def _first_extractors(
-    built: Mapping[str, Message], assembly: Assembly, first: Mapping[str, str]
+    built: Mapping[str, BuildReply], assembly: Assembly, first: Mapping[str, str]
 ) -> dict[str, Vector]:
     """First weights of every block, from the first of its holders."""
     found: dict[str, Vector] = {}
@@ -264,7 +258,7 @@ def _first_extractors(
         given = [name for name in names if first[name] == party]
         if given:
             with sent_by(party):
-                vector = vector_of(built[party], "extractors", assembly.total(given))
+                vector = vector_of(built[party].extractors, "extractors", assembly.total(given))
             found |= assembly.cut(given, vector)
     return {name: found[name] for name in assembly.blocks}
 
@@ -304,15 +298,20 @@ class _Rounds:
     def take_turn(self, turn: int) -> Round:
         """Local steps of those who take part, then the server's model."""
         evaluates = turn % self._settings.evaluate_every == 0 or turn == self._settings.rounds
-        asked = self._adder.open(self._participation.present(turn))
+        round_ = self._adder.advance()
+        asked = {}
+        for party in self._participation.present(turn):
+            extractors, classifier = self._server.copy_for(party)
+            asked[party] = TrainRequest(
+                round=round_,
+                turn=turn,
+                extractors=extractors,
+                classifier=classifier,
+                evaluate=evaluates,
+            )
         self._adder.mask(asked)
-        for party, message in asked.items():
-            message.update(self._server.copy_for(party))
-            message["turn"] = turn
-            if evaluates:
-                message["evaluate"] = True
         began = self._channel.elapsed
-        replies = self._channel.ask("neural.train", asked)
+        replies = self._channel.ask(TRAIN, asked)
         trained = self._channel.elapsed - began
         replies.stop_on_refusal()
         self._count_missing(replies.missing, bool(replies.answered), len(asked))
@@ -343,8 +342,8 @@ class _Rounds:
     def _round(
         self,
         turn: int,
-        answered: Mapping[str, Message],
-        asked: Mapping[str, Message],
+        answered: Mapping[str, TrainReply],
+        asked: Mapping[str, TrainRequest],
         evaluates: bool,
         trained: float,
         spent: Mapping[str, float],
@@ -385,7 +384,9 @@ def _finish(channel: Channel, settings: NeuralSettings, server: Server) -> list[
     waiting = list(channel.parties)
     began = channel.elapsed
     while True:
-        replies = channel.ask("neural.finish", {party: server.copy_for(party) for party in waiting})
+        copies = {party: server.copy_for(party) for party in waiting}
+        last = {p: FinishRequest(extractors=e, classifier=c) for p, (e, c) in copies.items()}
+        replies = channel.ask(FINISH, last)
         replies.stop_on_refusal()
         waiting = [party for party in waiting if party in replies.missing]
         if not waiting:

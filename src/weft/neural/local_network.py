@@ -80,11 +80,12 @@ class LocalNetwork:
         self._trained = False
 
     def take(
-        self, extractors: Vector | None, classifier: Vector | None, *, measure: bool = False
+        self, extractors: Vector, classifier: Vector | None, *, measure: bool = False
     ) -> float | None:
         """Be pulled towards the server's weights, and begin there; if wished, measure them.
 
-        What is None stays as it is. With ``begin = "own"`` later steps begin where the last ended.
+        A classifier that is None stays as it is. With ``begin = "own"`` later steps begin where
+        the last ended.
         """
         flats = self.net.extractor_weights, self.net.classifier_weights
         stays = self._settings.begin == "own" and self._trained

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any, Protocol
@@ -19,18 +19,39 @@ from weft.matching.tokens import encode_labels
 from weft.neural.block_info import MOST_COLUMNS, Held
 from weft.neural.device import Device, device_of
 from weft.neural.local_network import Labelled, LocalNetwork
+from weft.neural.messages import (
+    BUILD,
+    FINISH,
+    PLAN,
+    SCALE,
+    TRAIN,
+    BuildReply,
+    BuildRequest,
+    FinishRequest,
+    PlanReply,
+    PlanRequest,
+    ScaledColumns,
+    ScaleReply,
+    ScaleRequest,
+    TrainReply,
+    TrainRequest,
+)
 from weft.neural.model import NeuralModel
 from weft.neural.party_samples import Holdings
 from weft.neural.scaling import Scaling, scaled
 from weft.neural.settings import Block, NeuralSettings
 from weft.neural.weighted_means import Vector, vector_of
 from weft.privacy.agreement.consent import Consent
-from weft.protocol import Message, pack
-from weft.protocol.message import array, binary, integer, text
+from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
+from weft.protocol.message import malformed
 from weft.sums.scalar_sums import pack_scalars
 
 #: More than that is no loss of a network that learns.
 _LARGEST = 2.0**40
+#: The reply to a message that comes again after an interruption: the first one was sent already.
+_UNREAD = TrainReply(
+    extractors=np.zeros(0, np.float32), classifier=np.zeros(0, np.float32), sums=b""
+)
 
 
 class Source(Protocol):
@@ -108,29 +129,31 @@ class NeuralParty:
         self._agreed: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         self._local: LocalNetwork | None = None
         self._replays = False
-        self._skipped: Message | None = None
+        self._skipped: TrainRequest | None = None
         self._turn = self._samples = 0
         self.own: NeuralModel | None = None
         self.received: NeuralModel | None = None
-        self._phases: dict[str, Callable[[Message], Message]] = {
-            **self._announcing.phases,
-            "neural.plan": self._plan,
-            "neural.scale": self._scale,
-            "neural.build": self._build,
-            "neural.train": self._train,
-            "neural.finish": self._finish,
+        self._answers: dict[str, Answer] = {
+            **self._announcing.answers(),
+            **answers(
+                answer(PLAN, self._plan),
+                answer(SCALE, self._scale),
+                answer(BUILD, self._build),
+                answer(TRAIN, self._train),
+                answer(FINISH, self._finish),
+            ),
         }
 
-    def on(self, phase: str, message: Message) -> Message:
+    def on(self, phase: Phase[Any, Any], message: Message) -> Message:
         """Answer one phase."""
-        handler = self._phases.get(phase)
-        if handler is None:
-            raise ProtocolError(f"phase '{phase}' is not known in a neural run")
+        known = self._answers.get(phase.name)
+        if known is None:
+            raise ProtocolError(f"phase '{phase.name}' is not known in a neural run")
         if self._draws.lasting:
-            self._draws.hear(phase, pack(message))
+            self._draws.hear(phase.name, pack(fields_of(message)))
         self._consent.check_company(message)
         self._cipher.begin(message)
-        return handler(message)
+        return known.handle(message)
 
     @contextmanager
     def replaying(self) -> Iterator[None]:
@@ -154,38 +177,33 @@ class NeuralParty:
 
     # ── beginning ─────────────────────────────────────────────────────────────────────────
 
-    def _plan(self, message: Message) -> Message:
+    def _plan(self, message: PlanRequest) -> PlanReply:
         """What is to be trained; tells which blocks it has, and of how many samples."""
         if self._settings is not None:
             raise ProtocolError(f"party {self.name} was told the plan of this run already")
-        settings = NeuralSettings.from_json(text(message, "settings"))
+        settings = NeuralSettings.from_json(message.settings)
         if self._expected is not None and settings.to_json() != self._expected.to_json():
             raise ProtocolError(
                 f"party {self.name} was told another plan than the one that it agreed to; stop "
                 "this run"
             )
-        parties = integer(message, "parties")
-        self._announcing.check_parties(parties)
+        self._announcing.check_parties(message.parties)
         self._consent.check_neural()
         self._consent.check_cipher(self._cipher.name)
         held = self._source.holdings(settings.blocks)
         held = held.sharing(settings.test_share, self._drawing(settings), self.name)
         self._check_enough(len(held))
         self._settings, self._held = settings, held
-        self._classes = array(message, "classes")
+        self._classes = message.classes.values()
         self._blocks = {
             name: msgspec.structs.replace(block, shape=held.blocks[name].shape[1:])
             for name, block in settings.blocks.items()
             if name in held.blocks
         }
-        run = binary(message, "run")
-        card = self._keyring.announce(run)
-        self._keyring.mask(integer(message, "number"), alone=self._consent.alone(parties))
-        return {
-            **card,
-            "held": msgspec.json.encode(self._told(held, run)).decode(),
-            "samples": len(held),
-        }
+        keys = self._keyring.announce(message.run)
+        self._keyring.mask(message.number, alone=self._consent.alone(message.parties))
+        told = msgspec.json.encode(self._told(held, message.run)).decode()
+        return PlanReply(keys=keys, held=told, samples=len(held))
 
     def _told(self, held: Holdings, run: bytes) -> list[Held]:
         told = []
@@ -204,34 +222,36 @@ class NeuralParty:
                 f"{least}; bring more, or leave it out"
             )
 
-    def _scale(self, message: Message) -> Message:
+    def _scale(self, message: ScaleRequest) -> ScaleReply:
         """Its part of the sums of columns."""
         if self._scaling is None:
-            self._scaling = Scaling(self._holdings, self._scaled_blocks(message))
+            self._scaling = Scaling(self._holdings, self._scaled_blocks(message.columns))
         name, sums = self._scaling.answer(message)
-        return {"sums": pack_scalars(self._cipher, message, name, *sums.tolist())}
+        return ScaleReply(sums=pack_scalars(self._cipher, message, name, *sums.tolist()))
 
-    def _scaled_blocks(self, message: Message) -> dict[str, int]:
+    def _scaled_blocks(self, columns: ScaledColumns | None) -> dict[str, int]:
         """Columns of all scaled blocks: those of the plan, its own as wide as they are."""
-        names, counts = array(message, "blocks").tolist(), array(message, "widths").tolist()
+        if columns is None:
+            raise malformed("columns", "is missing")
+        names, counts = columns.blocks.tolist(), columns.widths.tolist()
         planned = {} if self._settings is None else self._settings.blocks
         widths = dict(zip(names, counts, strict=False))
         own = {name: prod(self._blocks[name].shape or ()) for name in names if name in self._blocks}
         if (
             not len(names) == len(counts) == len(widths)
             or any(n not in planned or planned[n].scaling != "standard" for n in names)
-            or any(type(w) is not int or not 1 <= w <= MOST_COLUMNS for w in counts)
+            or any(not 1 <= w <= MOST_COLUMNS for w in counts)
             or any(widths[name] != width for name, width in own.items())
         ):
             raise ProtocolError("columns are to be scaled that are not those of the plan")
         return widths
 
-    def _build(self, message: Message) -> Message:
+    def _build(self, message: BuildRequest) -> BuildReply:
         """Make the network; tells its sizes, and the first weights of blocks that it is asked."""
         if self._settings is None or self._local is not None:
             raise ProtocolError(f"party {self.name} builds one network in a run, after its plan")
         if self._scaling is not None:
-            self._agreed = self._scaling.take(message)
+            self._agreed = self._scaling.take(message.scales)
         held = self._holdings
         self._local = LocalNetwork(
             self.name,
@@ -247,16 +267,14 @@ class NeuralParty:
         # The samples are in the device's memory now, as the network reads them.
         self._held = None
         net = self._local.net
-        reply: Message = {
-            "features": np.array(list(net.features.values()), np.int64),
-            "sizes": np.array(list(net.sizes.values()), np.int64),
-        }
-        given = array(message, "give").tolist()
+        given = message.give.tolist()
         if len(set(given)) < len(given) or not set(given) <= set(self._blocks):
             raise ProtocolError("first weights are asked for of blocks that this party lacks")
-        if given:
-            reply["extractors"] = self._local.extractors_of(given)
-        return reply
+        return BuildReply(
+            features=np.array(list(net.features.values()), np.int64),
+            sizes=np.array(list(net.sizes.values()), np.int64),
+            extractors=self._local.extractors_of(given) if given else None,
+        )
 
     def _labelled(self, held: Holdings) -> Labelled:
         every = np.ones(len(held), bool)
@@ -273,37 +291,37 @@ class NeuralParty:
 
     # ── rounds ────────────────────────────────────────────────────────────────────────────
 
-    def _train(self, message: Message) -> Message:
+    def _train(self, message: TrainRequest) -> TrainReply:
         """Local steps from the server's weights; tells its own weights after them."""
         local = self._network
-        self._check_turn(integer(message, "turn"))
-        if "classifier" not in message:
+        self._check_turn(message.turn)
+        if message.classifier is None:
             # Its steps go on from its own classifier, which nobody else has.
             self._catch_up()
         if self._replays and self._settings is not None and self._settings.begin == "server":
             # What these steps would lead to is overwritten by the next message, unless none comes.
             self._skipped = message
-            return {}
+            return _UNREAD
         self._skipped = None
         before = self._take(message)
-        loss = local.train(integer(message, "turn"))
+        loss = local.train(message.turn)
         # As the coordinator weighs it, whom nobody need believe a weight.
         weighs = self._settings is not None and self._settings.weigh == "samples"
         total = loss * (self._samples if weighs else 1)
         if not (abs(total) < _LARGEST and local.sound):
             raise ProtocolError(
                 f"party {self.name}: its loss or weights are no sensible numbers any more in round "
-                f"{integer(message, 'turn')}; lower rate"
+                f"{message.turn}; lower rate"
             )
         sums = [total]
-        if "evaluate" in message:
+        if message.evaluate:
             sums += [*_scores(before), *_scores(local.measured())]
         extractors, classifier = local.weights()
-        return {
-            "extractors": extractors,
-            "classifier": classifier,
-            "sums": pack_scalars(self._cipher, message, "sums", *sums),
-        }
+        return TrainReply(
+            extractors=extractors,
+            classifier=classifier,
+            sums=pack_scalars(self._cipher, message, "sums", *sums),
+        )
 
     def _check_turn(self, turn: int) -> None:
         """Rounds come in order, and no more of them than agreed: each shows something."""
@@ -315,7 +333,7 @@ class NeuralParty:
             )
         self._turn = turn
 
-    def _finish(self, message: Message) -> Message:
+    def _finish(self, message: FinishRequest) -> Nothing:
         """The server's last weights: the party keeps its own network, and its copy of theirs."""
         if self.own is None:
             # One that was not heard is told once more.
@@ -323,26 +341,24 @@ class NeuralParty:
             self.own = self._network.model(self._agreed)
         self._take(message)
         self.received = self._network.model(self._agreed)
-        return {}
+        return Nothing()
 
     def _catch_up(self) -> None:
         """Take the steps that were skipped while the party was brought back."""
         if self._skipped is not None:
             message, self._skipped = self._skipped, None
             self._take(message)
-            self._network.train(integer(message, "turn"))
+            self._network.train(message.turn)
 
-    def _take(self, message: Message) -> float | None:
+    def _take(self, message: TrainRequest | FinishRequest) -> float | None:
         """Take over the weights in a message; the accuracy with them, if it is measured."""
         net = self._network.net
-        found: list[Vector | None] = []
-        for field, flat in (
-            ("extractors", net.extractor_weights),
-            ("classifier", net.classifier_weights),
-        ):
-            given = field in message
-            found.append(vector_of(message, field, len(flat)) if given else None)
-        return self._network.take(*found, measure="evaluate" in message)
+        extractors = vector_of(message.extractors, "extractors", len(net.extractor_weights))
+        classifier: Vector | None = None
+        if message.classifier is not None:
+            classifier = vector_of(message.classifier, "classifier", len(net.classifier_weights))
+        measure = isinstance(message, TrainRequest) and message.evaluate
+        return self._network.take(extractors, classifier, measure=measure)
 
     @property
     def _network(self) -> LocalNetwork:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.errors import ProtocolError
-from weft.protocol import Channel, Message
-from weft.protocol.message import binary, floats, integer
+from weft.neural.messages import SCALE, ColumnMeans, ColumnScales, ScaledColumns, ScaleRequest
+from weft.protocol import Channel
+from weft.protocol.message import malformed
 from weft.sums.scalar_sums import add_scalars
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Scaling:
             if name in held.blocks
         }
 
-    def answer(self, message: Message) -> tuple[str, Floats]:
+    def answer(self, message: ScaleRequest) -> tuple[str, Floats]:
         """Counts and sums of all columns, then sums of squares about the means; each once.
 
         Returns
@@ -60,15 +61,16 @@ class Scaling:
             parties were asked the same. Else a coordinator could ask one of them for its sums and
             the others for nothing, or for squares about other means.
         """
-        step = integer(message, "step")
+        step = message.step
         if step != self._step:
             raise ProtocolError(f"step {step} of scaling columns comes twice, or too early")
         self._step += 1
         if step == 0:
             own = {n: np.concatenate(_moments(x)) for n, x in self._own.items()}
             return self._asked(step, b""), self._spread(own, 2)
-        means = cut(floats(message, "mean", self._own_width), self._own_widths)
-        digests = binary(message, "digests")
+        if message.means is None:
+            raise malformed("means", "is missing")
+        means, digests = self._by_block(message.means.mean, "mean"), message.means.digests
         self._check_digests(digests, means)
         own = {n: _squares(x, means[n]) for n, x in self._own.items()}
         return self._asked(step, digests), self._spread(own, 1)
@@ -80,7 +82,7 @@ class Scaling:
     def _check_digests(self, digests: bytes, means: Mapping[str, Floats]) -> None:
         """Those of its own blocks must be of the means that it was told."""
         if len(digests) != _DIGEST * len(self._widths):
-            raise ProtocolError("a message is malformed: 'digests' is not of all scaled blocks")
+            raise malformed("digests", "is not of all scaled blocks")
         for place, name in enumerate(self._widths):
             told = digests[_DIGEST * place : _DIGEST * (place + 1)]
             if name in means and digest_of(means[name]) != told:
@@ -92,16 +94,21 @@ class Scaling:
     def _own_widths(self) -> dict[str, int]:
         return {name: x.shape[1] for name, x in self._own.items()}
 
-    @property
-    def _own_width(self) -> int:
-        return sum(self._own_widths.values())
+    def _by_block(self, numbers: Floats, field: str) -> dict[str, Floats]:
+        """Numbers of its own columns, which must be as many as it has."""
+        widths = self._own_widths
+        if len(numbers) != sum(widths.values()):
+            raise malformed(field, "does not hold one number per column")
+        return cut(numbers, widths)
 
-    def take(self, message: Message) -> dict[str, tuple[Floats, Floats]]:
+    def take(self, scales: ColumnScales | None) -> dict[str, tuple[Floats, Floats]]:
         """Mean and deviation by block of its own."""
-        mean = cut(floats(message, "mean", self._own_width), self._own_widths)
-        deviation = cut(floats(message, "deviation", self._own_width), self._own_widths)
+        if scales is None:
+            raise malformed("scales", "is missing, though columns were scaled")
+        mean = self._by_block(scales.mean, "mean")
+        deviation = self._by_block(scales.deviation, "deviation")
         if any((part <= 0).any() for part in deviation.values()):
-            raise ProtocolError("a message is malformed: 'deviation' holds one that is not above 0")
+            raise malformed("deviation", "holds one that is not above 0")
         return {name: (mean[name], deviation[name]) for name in self._own}
 
     def _spread(self, own: Mapping[str, Floats], times: int) -> Floats:
@@ -150,20 +157,24 @@ def agree_on_columns(
     total = sum(widths.values())
     if not total:
         return {}
-    begin: Message = {
-        "step": 0,
-        "blocks": np.array(list(widths), dtype=str),
-        "widths": np.array(list(widths.values()), np.int64),
-    }
-    first = _ask(channel, adder, dict.fromkeys(channel.parties, begin), 2 * total)
+    columns = ScaledColumns(
+        blocks=np.array(list(widths), dtype=str),
+        widths=np.array(list(widths.values()), np.int64),
+    )
+    round_ = adder.advance()
+    begin = {p: ScaleRequest(round=round_, step=0, columns=columns) for p in channel.parties}
+    first = _ask(channel, adder, begin, 2 * total)
     mean, counts = {}, {}
     for name, both in cut(first, {name: 2 * width for name, width in widths.items()}).items():
         counts[name], sums = np.split(both, 2)
         counts[name] = np.maximum(counts[name], 1.0)
         mean[name] = sums / counts[name]
     digests = b"".join(digest_of(mean[name]) for name in widths)
-    told: dict[str, Message] = {
-        party: {"step": 1, "mean": own_numbers(mean, own), "digests": digests}
+    round_ = adder.advance()
+    told = {
+        party: ScaleRequest(
+            round=round_, step=1, means=ColumnMeans(mean=_own_numbers(mean, own), digests=digests)
+        )
         for party, own in holders.items()
     }
     squares = cut(_ask(channel, adder, told, total), widths)
@@ -172,7 +183,15 @@ def agree_on_columns(
     }
 
 
-def own_numbers(by_block: Mapping[str, Floats], own: list[str]) -> Floats:
+def scales_of(scaling: Mapping[str, tuple[Floats, Floats]], own: list[str]) -> ColumnScales:
+    """Means and deviations of a party's own columns."""
+    return ColumnScales(
+        mean=_own_numbers({name: mean for name, (mean, _) in scaling.items()}, own),
+        deviation=_own_numbers({name: deviation for name, (_, deviation) in scaling.items()}, own),
+    )
+
+
+def _own_numbers(by_block: Mapping[str, Floats], own: list[str]) -> Floats:
     """Numbers of a party's own columns."""
     return np.concatenate([by_block[name] for name in own]) if own else np.zeros(0)
 
@@ -183,12 +202,9 @@ def _deviation(variance: Floats, mean: Floats) -> Floats:
     return np.where(constant, 1.0, deviation)
 
 
-def _ask(channel: Channel, adder: Adder, told: Mapping[str, Message], count: int) -> Floats:
-    asked = adder.open(told)
+def _ask(channel: Channel, adder: Adder, asked: Mapping[str, ScaleRequest], count: int) -> Floats:
     adder.mask(asked)
-    for party, message in asked.items():
-        message.update(told[party])
-    replies = channel.ask("neural.scale", asked).insist("scaling columns")
+    replies = channel.ask(SCALE, asked).insist("scaling columns")
     totals = add_scalars(replies, "sums", count, asked)
     if totals is None:
         raise ProtocolError("a party fell silent while columns were scaled; start again")

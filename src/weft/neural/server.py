@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
+from weft.neural.messages import TrainReply
 from weft.neural.model import NeuralModel, Scale, input_columns
 from weft.neural.neuron_matching import Matched, match_classifiers, pruned
 from weft.neural.parameter_packing import (
@@ -27,7 +28,6 @@ from weft.neural.parameter_packing import (
 )
 from weft.neural.settings import Block, NeuralSettings
 from weft.neural.weighted_means import Vector, host, joined, mean, piece, vector_of
-from weft.protocol import Message
 
 
 @dataclass(frozen=True)
@@ -134,16 +134,19 @@ class Server:
         """Rows of the hidden layers; none before anybody's classifier is known."""
         return () if self.matched is None else tuple(map(len, self.matched.layers[:-1]))
 
-    def copy_for(self, party: str) -> Message:
-        """P_m Θ_0 and Π_m w_0: the extractors of its blocks and its pruned classifier."""
-        own = self.assembly.holders[party]
-        message: Message = {"extractors": self.assembly.join(own, self.extractors)}
-        if self.matched is not None and party in self.matched.rows:
-            layers = pruned(self.matched.layers, self._inputs[party], self.matched.rows[party])
-            message["classifier"] = join_layers(layers)
-        return message
+    def copy_for(self, party: str) -> tuple[Vector, Vector | None]:
+        """P_m Θ_0 and Π_m w_0: the extractors of its blocks and its pruned classifier.
 
-    def take(self, replies: Mapping[str, Message], turn: int) -> None:
+        The latter is None as long as the party has sent none.
+        """
+        own = self.assembly.holders[party]
+        extractors = self.assembly.join(own, self.extractors)
+        if self.matched is None or party not in self.matched.rows:
+            return extractors, None
+        layers = pruned(self.matched.layers, self._inputs[party], self.matched.rows[party])
+        return extractors, join_layers(layers)
+
+    def take(self, replies: Mapping[str, TrainReply], turn: int) -> None:
         """The minima of (10) and (11) for those who answered; others' parts stay as they are."""
         began = perf_counter()
         found = {party: self._extractors_in(party, reply) for party, reply in replies.items()}
@@ -168,16 +171,16 @@ class Server:
         self.seconds["averaging"] += middle - began
         self.seconds["matching"] += perf_counter() - middle
 
-    def _extractors_in(self, party: str, reply: Message) -> dict[str, Vector]:
+    def _extractors_in(self, party: str, reply: TrainReply) -> dict[str, Vector]:
         own = self.assembly.holders[party]
         with sent_by(party):
-            whole = vector_of(reply, "extractors", self.assembly.total(own))
+            whole = vector_of(reply.extractors, "extractors", self.assembly.total(own))
         return self.assembly.cut(own, whole)
 
-    def _layers_in(self, party: str, reply: Message) -> list[NDArray[np.float32]]:
+    def _layers_in(self, party: str, reply: TrainReply) -> list[NDArray[np.float32]]:
         shapes = self._shapes[party]
         with sent_by(party):
-            vector = vector_of(reply, "classifier", size_of_layers(shapes))
+            vector = vector_of(reply.classifier, "classifier", size_of_layers(shapes))
         return split_layers(host(vector), shapes)
 
     def model(self) -> NeuralModel:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.protocol.message import OnDevice
+from weft.protocol.message import OnDevice, malformed
 
 Floats32 = NDArray[np.float32]
 
@@ -47,17 +47,14 @@ class DeviceVector(OnDevice):
 Vector = Floats32 | DeviceVector
 
 
-def vector_of(message: dict[str, Any], field: str, size: int) -> Vector:
-    """The vector in a message, of the size that it must have."""
-    found = message.get(field)
+def vector_of(found: Floats32 | OnDevice | None, field: str, size: int) -> Vector:
+    """The vector in a field of a message, if it has the size that it must have."""
     if isinstance(found, DeviceVector) and found.size == size:
         return found
-    fits = isinstance(found, np.ndarray) and found.dtype == np.float32 and found.shape == (size,)
-    if isinstance(found, np.ndarray) and fits and (np.abs(found) < LARGEST_WEIGHT).all():
+    sized = isinstance(found, np.ndarray) and found.shape == (size,)
+    if isinstance(found, np.ndarray) and sized and (np.abs(found) < LARGEST_WEIGHT).all():
         return found
-    raise ProtocolError(
-        f"a message is malformed: '{field}' does not hold the {size} finite weights of a network"
-    )
+    raise malformed(field, f"does not hold the {size} finite weights of a network")
 
 
 def piece(vector: Vector, start: int, stop: int) -> Vector:
