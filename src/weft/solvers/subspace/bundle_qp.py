@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.solvers.subspace.bundle_qp_kernels import State, ascend
+from weft.solvers.subspace.bundle_qp_kernels import ascend
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -16,6 +16,29 @@ Number = TypeVar("Number", np.float64, np.int64)
 
 # Room for cuts at the start. Memory that no cut has used yet costs nothing but addresses.
 _ROOM = 64
+
+
+class State(NamedTuple):
+    """The problem, the point and the working memory of a solve; arrays of one entry per cut."""
+
+    gram: Any  # (≥ cuts, ≥ cuts)
+    group: Any
+    height: Any
+    mu: Any
+    slope: Any  # height − scale Hμ; between two ``slopes`` only that of cuts that may move
+    base: Any  # (groups,)
+    top: Any  # (groups,) the steepest slope, or any scratch
+    factor: Any  # (≥ cuts, ≥ cuts), lower triangle
+    order: Any  # the cuts of the factor's rows
+    waiting: Any  # cuts that may move but are not in the factor yet
+    count: Any  # lengths of order and waiting
+    free: Any
+    moves: Any
+    step: Any
+    direction: Any  # as order, with an entry more for the cut that slides
+    product: Any
+    cosine: Any
+    sine: Any
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,15 @@ stays well conditioned, whatever the cuts.
 
 Nothing here draws random numbers, uses threads or calls BLAS: equal input gives equal bits.
 
-Arrays are copied by loops, and constants that are passed on get a type (``numba.int64``): the
-compiler takes seconds over an assignment of slices, and compiles anew for every constant.
+``q`` is the ``State`` of a solve (:mod:`weft.solvers.subspace.bundle_qp`). Arrays are copied by
+loops, and constants that are passed on get a type (``numba.int64``): the compiler takes seconds
+over an assignment of slices, and compiles anew for every constant.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 
@@ -54,29 +55,6 @@ _ROUNDS = 10_000
 
 # What ``advance`` returns when no cut left: the way ended at its maximum, or did not rise.
 INSIDE, NOWHERE = -1, -2
-
-
-class State(NamedTuple):
-    """The problem, the point and the working memory of a solve; arrays of one entry per cut."""
-
-    gram: Any  # (≥ cuts, ≥ cuts)
-    group: Any
-    height: Any
-    mu: Any
-    slope: Any  # height − scale Hμ; between two ``slopes`` only that of cuts that may move
-    base: Any  # (groups,)
-    top: Any  # (groups,) the steepest slope, or any scratch
-    factor: Any  # (≥ cuts, ≥ cuts), lower triangle
-    order: Any  # the cuts of the factor's rows
-    waiting: Any  # cuts that may move but are not in the factor yet
-    count: Any  # lengths of order and waiting
-    free: Any
-    moves: Any
-    step: Any
-    direction: Any  # as order, with an entry more for the cut that slides
-    product: Any
-    cosine: Any
-    sine: Any
 
 
 @numba.njit(**_INNER, fastmath=_FAST)
