@@ -83,8 +83,8 @@ def of_subspace(party, phase, message, opened):
     z = [values for kind, _, values in opened if kind == "z"]
     if phase not in ("subspace.search", "subspace.gather") or not z:
         return {}
-    slots = np.arange(len(half._point), dtype=np.int32)
-    rest, vectors = z[0] - half._point, half._fresh
+    slots = np.arange(len(half.features.products), dtype=np.int32)
+    rest, vectors = z[0] - half.features.products, half.features.fresh
     return {"slots": slots, "z": rest, "w": np.hstack(vectors)}
 
 

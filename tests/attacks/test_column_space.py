@@ -40,11 +40,11 @@ def of_subspace(party, phase, message, opened):
     """The same of every vector of the fast solvers, and its dual vector."""
     half = party._half
     if phase == "subspace.spread":
-        return {"alpha": half._duals}
+        return {"alpha": half.samples.duals}
     z = [values for kind, _, values in opened if kind == "z"]
     if phase not in ("subspace.search", "subspace.gather") or not z:
         return {}
-    return {"z": z[0] - half._point}
+    return {"z": z[0] - half.features.products}
 
 
 def sums_seen(table, solver, terms=PAIRS, **changes):

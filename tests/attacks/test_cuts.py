@@ -59,7 +59,7 @@ def duals(party, phase, message, opened):
     """For the judge: the dual vectors that the new cuts belong to."""
     if phase != "subspace.spread":
         return {}
-    vectors = party._half._duals
+    vectors = party._half.samples.duals
     return {"duals": vectors.reshape(len(vectors), -1, CLASSES)}
 
 

@@ -38,7 +38,7 @@ def largest_alpha(party, phase, message, opened):
     if phase == "hyfdca.dual":
         return {"alpha": half.alpha[:, 0]}
     if phase == "subspace.follow":
-        return {"alpha": half._duals.sum(axis=1)}
+        return {"alpha": half.samples.duals.sum(axis=1)}
     return {}
 
 

@@ -54,8 +54,8 @@ class Vectors:
             if party.view.labelled.all()
             else ("subspace.follow",)
         )
-        if phase in last and half._duals.shape[1]:
-            self.used[party.name].append(half._duals.copy())
+        if phase in last and half.samples.duals.shape[1]:
+            self.used[party.name].append(half.samples.duals.copy())
             self.bent[party.name].append("direction" in message)
 
     def steps(self, party: str, rows: np.ndarray, width: int):

@@ -57,12 +57,12 @@ class Absence(Vectors):
     def after(self, party, phase, message, reply):
         super().after(party, phase, message, reply)
         if phase.startswith("hyfdca.") and "v" in reply and "sequence" in reply:
-            half = party._half._successor.half
+            half = party._half.fallbacks.newest.half
             self.moved[party.name].append(half.alpha.copy())
-            assert half.earlier is party._half._guard.batches
+            assert half.earlier is party._half.samples.guard.batches
         if phase == "subspace.inherit":
             self.taken[party.name] = len(self.used[party.name])
-            self.used[party.name].append(party._half._duals.copy())
+            self.used[party.name].append(party._half.samples.duals.copy())
             self.bent[party.name].append(False)
 
 
@@ -102,7 +102,7 @@ def test_vectors_keep_apart_from_what_hyfdca_showed(loss):
                 assert ((differ == 0) | (differ >= LEAST)).all()
     assert len(seen.moved["p1"]) > 5
     for party, taken in seen.taken.items():
-        batches = federation.parties[party]._half._guard.batches
+        batches = federation.parties[party]._half.samples.guard.batches
         for atom in range(len(batches.atoms)):
             near = seen.used[party][taken][batches.rows_of(atom), 0].copy()
             near[: LEAST - 1] += 0.25

@@ -20,8 +20,10 @@ from weft.guards import Terms
 from weft.privacy.audit.audit import audit
 from weft.protocol import LocalChannel, Request
 from weft.protocol.recording import Head, entries_of
+from weft.solvers.hyfdca.messages import STEP
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.lbfgs import Lbfgs
+from weft.solvers.subspace.messages import INHERIT
 
 #: Hard enough to take twenty iterations and more.
 LAM = 1e-5
@@ -165,13 +167,13 @@ def test_alpha_is_taken_over_with_the_bound_that_it_gives(labels, tables, judge)
 
     def looked_at(solver):
         inherit(solver)
-        span = solver._subspace
+        subspace = solver._subspace
         alpha = {}
         for party in federation.parties.values():
             duals = party._half.rows._duals[-1]
             for sample, row in zip(party._tiles[0].ids, party.view.tile_rows[0], strict=True):
                 assert alpha.setdefault(sample, duals[row, 0]) == duals[row, 0]
-        found.append((span.offsets[-1, 0] - span.gram[-1, -1, 0] / (2 * LAM), alpha))
+        found.append((subspace.offsets[-1, 0] - subspace.gram[-1, -1, 0] / (2 * LAM), alpha))
 
     settings = Settings(
         lam=LAM, loss="logistic", gap=1e-7, solver="lbfgs", cipher="plain", patience=0.0,
@@ -351,8 +353,8 @@ def test_no_pad_is_used_twice(recorded):
         for field, value in entry.reply.items():
             if isinstance(value, bytes) and field in KIND_CODES:
                 words.append(words_of(read_block(value, field), field).ravel())
-            elif isinstance(value, bytes) and "context" in entry.message:
-                where = (entry.party, entry.message["context"], field)
+            elif isinstance(value, bytes) and "ring.context" in entry.message:
+                where = (entry.party, entry.message["ring.context"], field)
                 assert contexts.setdefault(where, value) == value
     every = np.concatenate(words)
     assert len(every) > 10_000
@@ -367,16 +369,30 @@ def test_who_is_away_is_asked_for_nothing(recorded):
     assert all(entry.message == {} and entry.reply == {} for entry in asked)
 
 
+_STEP = {"iteration": 9, "ack": 0, "gamma": 1.0}
+_INHERIT = {
+    "iteration": 9,
+    "inherit.number": 1,
+    "inherit.ack": 0,
+    "by_rows": False,
+    "moved": np.ones((2, 1)),
+}
+
+
 @pytest.mark.parametrize(
-    ("phase", "message"),
+    ("phase", "fields", "why"),
     [
-        ("subspace.inherit", {"serial": 1, "inherit": 1, "ack": 0, "gram": "columns"}),
-        ("subspace.inherit", {"serial": 9, "inherit": 1, "ack": 0, "gram": "columns"}),
-        ("hyfdca.step", {"ack": 0}),
+        (INHERIT, {**_INHERIT, "serial": 1}, "comes after phase"),
+        (INHERIT, _INHERIT, "no α that could be taken over"),
+        (STEP, _STEP, "comes too early"),
     ],
+    ids=["again", "next", "hyfdca"],
 )
-def test_nothing_of_hyfdca_is_answered_unless_somebody_is_away(phase, message, grid):
+def test_nothing_of_hyfdca_is_answered_unless_somebody_is_away(phase, fields, why, grid):
     federation = Federation(grid.parties)
     federation.train(Settings(lam=1e-2, gap=1e-2, solver="lbfgs", loss="logistic", cipher="plain"))
-    with pytest.raises(ProtocolError):
-        federation.parties["r1c1"].on(phase, message | {"moved": np.ones((2, 1))})
+    party = federation.parties["r1c1"]
+    if phase is INHERIT:
+        fields = {"serial": party._half._serial + 1, **fields}
+    with pytest.raises(ProtocolError, match=why):
+        party.on(phase, phase.read_request(fields | {"round": 10**6}))

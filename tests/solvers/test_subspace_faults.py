@@ -6,13 +6,16 @@ import time
 from dataclasses import asdict
 from unittest.mock import patch
 
+import msgspec
 import numpy as np
 import pytest
 
 from interposed import short_keys
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Preprocessing
-from weft.solvers.subspace import round_trips as exchange_module
+from weft.protocol import fields_of
+from weft.solvers.subspace import repeated_asking
+from weft.solvers.subspace.messages import SPREAD
 
 PREPARATION = Preprocessing(intercept=True, unit_rows=True)
 RUNS = {
@@ -30,7 +33,7 @@ COSTS = ("bytes_down", "bytes_up", "compute_seconds", "wall_seconds", "round_tri
 @pytest.fixture(autouse=True)
 def impatient():
     """Ask again at once: nobody needs time to recover here."""
-    with patch.object(exchange_module, "_FIRST_PAUSE", 1e-3):
+    with patch.object(repeated_asking, "_FIRST_PAUSE", 1e-3):
         yield
 
 
@@ -155,9 +158,10 @@ def test_scalars_of_a_question_asked_twice_are_the_same_under_the_same_masks(
     def listening(name, party):
         def on(phase, message):
             reply = party.on(phase, message)
+            context, said = fields_of(message).get("ring.context"), fields_of(reply)
             for field in ("losses", "offsets", "gram", "norms"):
-                if field in reply and "context" in message:
-                    answers.setdefault((name, message["context"], field), []).append(reply[field])
+                if field in said and context is not None:
+                    answers.setdefault((name, context, field), []).append(said[field])
             return reply
 
         return simulation.faults.around(name, on)
@@ -200,9 +204,9 @@ def instead(field, value):
 
 
 def foreign_slot(reply):
-    slots = reply["alpha.slots"].copy()
+    slots = reply["alpha_slots"].copy()
     slots[0] = 10_000
-    reply["alpha.slots"] = slots
+    reply["alpha_slots"] = slots
     return reply
 
 
@@ -232,7 +236,7 @@ DAMAGE = [
     ("search", without("v")),
     ("search", cut_short("alpha")),
     ("search", foreign_slot),
-    ("search", without("alpha.slots")),
+    ("search", without("alpha_slots")),
     ("gather", cut_short("sizes")),
     ("gather", cut_short("v")),
     ("follow", cut_short("v")),
@@ -315,8 +319,8 @@ def test_a_phase_that_was_missed_is_noticed(patchwork, simulate, quick, run):
     handler = simulation.channel._handlers["south"]
 
     def skipping(phase, message):
-        if phase == "subspace.spread" and message["iteration"] == 3:
-            message = {**message, "serial": message["serial"] + 1}
+        if phase is SPREAD and message.iteration == 3:
+            message = msgspec.structs.replace(message, serial=message.serial + 1)
         return handler(phase, message)
 
     simulation.channel._handlers["south"] = skipping

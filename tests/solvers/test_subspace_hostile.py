@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import count
 from unittest.mock import patch
 
 import numpy as np
@@ -12,8 +13,9 @@ from scipy.optimize import linprog
 from weft.data import SPLITS, Table, load
 from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation
-from weft.protocol import LocalChannel
+from weft.protocol import LocalChannel, fields_of, phase_named
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.messages import SEARCH, SPREAD
 from weft.solvers.subspace.party_rows import Rows
 
 SOLVERS = [("cutting-planes", "hinge"), ("lbfgs", "logistic"), ("newton-cg", "logistic")]
@@ -81,11 +83,11 @@ def test_a_party_that_broke_down_halfway_does_not_go_on_with_half_a_step(
     solver, loss, method, call
 ):
     split = SPLITS["grid"](digits(), k=1, q=3)
-    original, count = getattr(Rows, method), [0]
+    original, calls = getattr(Rows, method), [0]
 
     def fails_once(self, *arguments):
-        count[0] += 1
-        if count[0] == call:
+        calls[0] += 1
+        if calls[0] == call:
             raise MemoryError
         return original(self, *arguments)
 
@@ -102,25 +104,28 @@ def test_a_party_that_broke_down_halfway_does_not_go_on_with_half_a_step(
 
 @contextmanager
 def after_first(phase, ask):
-    """Let ``ask(handler, message, fresh)`` talk to a party after its first answer to a phase.
+    """Let ``ask(question, asked)`` talk to a party after its first answer to a phase.
 
-    ``fresh`` numbers a message as a new request.
+    ``asked`` is what it was asked, as it travels. ``question(name, fields)`` puts another question
+    as a new request.
     """
     exchange, done = LocalChannel.exchange, []
 
     def watched(channel, requests):
         out = exchange(channel, requests)
         request = requests[0]
-        if request.phase == phase and not done:
+        if request.phase is phase and not done:
             done.append(True)
             party = next(iter(request.messages))
-            latest = [request.messages[party]["round"]]
+            asked = fields_of(request.messages[party])
+            rounds = count(asked["round"] + 1)
 
-            def fresh(**changes):
-                latest[0] += 1
-                return {**request.messages[party], **changes, "round": latest[0]}
+            def question(name, fields):
+                other = phase_named(f"subspace.{name}")
+                message = other.read_request({**fields, "round": next(rounds)})
+                return channel._handlers[party](other, message)
 
-            ask(channel._handlers[party], request.messages[party], fresh)
+            ask(question, asked)
         return out
 
     with patch.object(LocalChannel, "exchange", watched):
@@ -135,21 +140,74 @@ def train_quietly(settings):
         return
 
 
+#: One question per phase that a party can answer after the first vector has come.
+SOUND = {
+    "spread": {
+        "by_rows": False,
+        "fold.coefficients": np.zeros((2, 1)),
+        "fold.keep": np.array([1]),
+    },
+    "point": {"point": np.zeros((2, 1)), "model.number": 0, "model.mixture": np.zeros((2, 1))},
+    "search": {
+        "by_rows": False,
+        "moved": np.array([[1.0], [0.0]]),
+        "steps": np.zeros((1, 2, 1)),
+        "at": np.zeros((1, 1)),
+        "point": np.zeros((1, 1)),
+        "ascent.weights": np.zeros((1, 1)),
+        "ascent.curvature": np.ones(1),
+    },
+    "gather": {"by_rows": False, "moved": np.array([[1.0], [0.0]]), "at": np.zeros((1, 1))},
+    "keep": {"point": np.zeros((2, 1)), "model": 0},
+    "hand": {
+        "number": 1,
+        "lam": 1.0,
+        "weights": np.zeros((1, 1)),
+        "point": np.zeros((2, 1)),
+        "rows": np.ones(1, bool),
+        "columns": np.ones(1, bool),
+    },
+}
+
+
+def sound(phase, asked, **changes):
+    """The fields of a sound question after another one."""
+    numbered = {"iteration": asked["iteration"]}
+    if phase not in ("keep", "hand"):
+        numbered["serial"] = asked["serial"] + 1
+    return {**numbered, **SOUND[phase], **changes}
+
+
+def disturb(ask):
+    """Train with cutting planes under no cipher, and ask a party after its first vector."""
+    with after_first(SPREAD, ask) as done:
+        train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
+    assert done
+
+
 def test_a_repeated_question_must_be_the_same_one():
-    def ask(handler, message, fresh):
+    def ask(question, asked):
         steps = np.linspace(0, 1, 20)
         finer = np.stack([1 - steps, steps], axis=1)[:, :, None]
         with pytest.raises(ProtocolError, match="another 'losses' under masks"):
-            handler("subspace.search", fresh(steps=finer))
+            question("search", {**asked, "steps": finer})
+        later = {**asked, "ring.context": asked["ring.context"] + 2**20}
         with pytest.raises(ProtocolError, match="comes after phase"):
-            handler("subspace.search", fresh(context=message["context"] + 2**20))
-        for phase in ("spread", "point", "gather", "follow", "close"):
+            question("search", later)
+        with pytest.raises(ProtocolError, match=r"'ring\.context' is missing"):
+            question("search", {n: v for n, v in asked.items() if n != "ring.context"})
+        same = {"iteration": asked["iteration"], "serial": asked["serial"]}
+        for phase, fields in (
+            *((phase, SOUND[phase]) for phase in ("spread", "point", "gather")),
+            ("follow", {"width": 1}),
+            ("close", {}),
+        ):
             with pytest.raises(ProtocolError, match="comes after phase"):
-                handler(f"subspace.{phase}", fresh())
+                question(phase, {**fields, **same})
         # The same question is answered again, with the same scalars under other pads.
-        assert handler("subspace.search", fresh())["losses"]
+        assert question("search", asked).losses
 
-    with after_first("subspace.search", ask) as done:
+    with after_first(SEARCH, ask) as done:
         train_quietly(settings_of("lbfgs", "logistic", cipher="pad"))
     assert done
 
@@ -168,20 +226,20 @@ WRONG = [
 @pytest.mark.parametrize(
     ("phase", "field"),
     [
-        ("spread", "fold"),
-        ("spread", "gram"),
+        ("spread", "fold.coefficients"),
+        ("spread", "by_rows"),
         ("search", "moved"),
         ("search", "point"),
         ("search", "steps"),
         ("search", "at"),
-        ("search", "weights"),
+        ("search", "ascent.weights"),
         ("search", "of"),
         ("gather", "moved"),
         ("gather", "at"),
         ("gather", "direction"),
         ("point", "point"),
-        ("point", "weights"),
-        ("point", "model"),
+        ("point", "model.mixture"),
+        ("point", "model.number"),
         ("keep", "point"),
         ("hand", "weights"),
         ("hand", "rows"),
@@ -189,55 +247,35 @@ WRONG = [
 )
 @pytest.mark.parametrize("wrong", WRONG, ids=[str(i) for i in range(len(WRONG))])
 def test_a_malformed_question_gets_a_sentence(phase, field, wrong):
-    def ask(handler, message, fresh):
-        width, held = 1, 2
-        sound = {
-            "serial": message["serial"] + 1,
-            "gram": "columns",
-            "moved": np.array([[1.0], [0.0]]),
-            "point": np.zeros((held, width)),
-            "weights": np.zeros((held, width)),
-            "steps": np.zeros((1, 2, 1)),
-            "at": np.zeros((1, 1)),
-            "model": 0,
-            "lam": 1.0,
-            "rows": np.ones(1, bool),
-            "columns": np.ones(1, bool),
-            "keep": np.array([1]),
-        }
-        with pytest.raises(WeftError) as caught:
-            handler(f"subspace.{phase}", fresh(**{**sound, field: wrong}))
+    def ask(question, asked):
+        with pytest.raises(ProtocolError) as caught:
+            question(phase, sound(phase, asked, **{field: wrong}))
+        assert field in str(caught.value)
         assert len(str(caught.value)) < 300
 
-    with after_first("subspace.spread", ask) as done:
-        train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
-    assert done
+    disturb(ask)
+
+
+@pytest.mark.parametrize("phase", SOUND)
+def test_the_same_questions_are_answered_where_nothing_is_malformed(phase):
+    def ask(question, asked):
+        question(phase, sound(phase, asked))
+
+    disturb(ask)
 
 
 @pytest.mark.parametrize("keep", [[0, 1], [1, 1], [5], [-1]])
 def test_vectors_that_are_not_there_cannot_be_kept(keep):
-    def ask(handler, message, fresh):
-        wrong = {"keep": np.array(keep), "fold": np.zeros((2, 1)), "serial": message["serial"] + 1}
+    def ask(question, asked):
         with pytest.raises(ProtocolError, match="keep"):
-            handler("subspace.spread", fresh(**wrong))
+            question("spread", sound("spread", asked, **{"fold.keep": np.array(keep)}))
 
-    with after_first("subspace.spread", ask) as done:
-        train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
-    assert done
+    disturb(ask)
 
 
 def test_no_table_of_losses_is_finer_than_agreed():
-    def ask(handler, message, fresh):
-        question = {
-            "serial": message["serial"] + 1,
-            "moved": np.array([[1.0], [0.0]]),
-            "point": np.zeros((1, 1)),
-            "steps": np.zeros((33, 2, 1)),
-            "at": np.zeros((1, 1)),
-        }
+    def ask(question, asked):
         with pytest.raises(ProtocolError, match="33 steps"):
-            handler("subspace.search", fresh(**question))
+            question("search", sound("search", asked, steps=np.zeros((33, 2, 1))))
 
-    with after_first("subspace.spread", ask) as done:
-        train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
-    assert done
+    disturb(ask)

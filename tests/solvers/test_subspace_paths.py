@@ -64,7 +64,7 @@ class Run:
         which = slice((fold + 1) * count, (fold + 2) * count)
 
         def chosen(half: Any, model: int | None) -> NDArray[np.float64]:
-            return half.models[model][:, which]
+            return half.features.models[model][:, which]
 
         parties: list[Any] = list(self.federation.parties.values())
         with patch.object(type(parties[0]._half), "weights", chosen):

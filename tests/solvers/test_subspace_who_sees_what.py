@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
-from weft.crypto.pads.pad_ids import SCALAR_BYTES
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import audit
 from weft.privacy.audit.declared_fields import meaning_of
 from weft.protocol.forms import Form
+from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.recording import Head, entries_of
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
@@ -115,7 +115,7 @@ def test_nothing_goes_up_as_a_number(crossed, run, unlabelled):
         if direction == "down":
             continue
         seen[field] += 1
-        if field == "alpha.slots":
+        if field == "alpha_slots":
             assert value.dtype == np.int32
             continue
         assert type(value) is bytes, (entry.phase, field)
@@ -220,7 +220,7 @@ def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(crossed,
                 where = (entry.phase, entry.party, kind)
                 shared = party_view.n_shared_columns if kind == "v" else party_view.n_shared_rows
                 block = read_block(message[kind], str(where))
-                slots = message.get(f"{kind}.slots")
+                slots = message.get(f"{kind}_slots")
                 if slots is None:
                     assert block.slots <= shared, where
                 else:
@@ -268,7 +268,7 @@ def test_no_total_of_scalars_is_that_of_a_single_party(crossed, run):
     """Masks cancel over those who are asked: with one of them, the total would be its own."""
     _, _, transcript = crossed(run, ("east",))
     asked = Counter(
-        (entry.message["context"], field)
+        (entry.message["ring.context"], field)
         for entry in subspace_only(transcript)
         for field, value in entry.reply.items()
         if isinstance(value, bytes) and field not in BLOCKS
@@ -276,8 +276,8 @@ def test_no_total_of_scalars_is_that_of_a_single_party(crossed, run):
     assert asked
     assert min(asked.values()) > 1
     for entry in subspace_only(transcript):
-        if "peers" in entry.message:
-            assert len(entry.message["peers"]) > 1
+        if "ring.peers" in entry.message:
+            assert len(entry.message["ring.peers"]) > 1
 
 
 def test_rows_only_data_needs_no_sums_over_samples(table, quick):
