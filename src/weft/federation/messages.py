@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.matching.messages import Classes
 from weft.protocol.forms import block, keys, numbers, record, sealed, texts
 from weft.protocol.message import Message, Nothing
 from weft.protocol.parts import Boxes, PadLinks, SumRequest
@@ -16,8 +17,6 @@ from weft.sums.messages import DigitReply, DigitRequest
 Names = NDArray[np.str_]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-#: Class values: text, numbers or flags.
-Classes = NDArray[Any]
 
 _AGREED = "on which terms it takes part, and who gets the model"
 

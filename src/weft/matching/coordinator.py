@@ -21,7 +21,7 @@ from weft.matching.messages import (
     KEYS,
     TOKENS,
     VIEW,
-    ClassValues,
+    Classes,
     ConflictRequest,
     KeysRequest,
     TokensReply,
@@ -71,8 +71,7 @@ def meet(
         Sixteen random bytes that name the run; None: fresh ones.
     """
     parties = channel.parties
-    told = None if classes is None else ClassValues.of(classes)
-    keys, tokens = _tokens(channel, told, matching, holders, run or token_bytes(16))
+    keys, tokens = _tokens(channel, classes, matching, holders, run or token_bytes(16))
     check_secrets({party: keys[party].mark for party in parties})
     try:
         holdings = build_holdings(
@@ -109,7 +108,7 @@ def meet(
 
 def _tokens(
     channel: Channel,
-    classes: ClassValues | None,
+    classes: Classes | None,
     matching: Matching,
     holders: Sequence[str] | None,
     run: bytes,

@@ -10,46 +10,20 @@ from numpy.typing import NDArray
 from weft.crypto.key_parts import RunKeys, SeedBoxes, SeedPlan
 from weft.matching.party_view import ToldView
 from weft.protocol.forms import keys, numbers, record, sealed, texts, tokens
-from weft.protocol.message import Message, Nothing, Part, malformed
+from weft.protocol.message import Message, Nothing
 from weft.protocol.parts import Boxes
 from weft.protocol.phase import Phase
 
 Ints = NDArray[np.int64]
 Tokens = NDArray[np.uint64]
+#: Class values: text, numbers or flags.
+Classes = NDArray[Any]
 
 _RUN = keys("random name of the run")
 _CARD = keys("of other parties, with their numbers of rows")
 _HOP = record("which of the key holders this is")
 _ANSWER = sealed("answer to its blinded ids, with proofs")
 _TILES = record("sizes of its tiles", "tiles")
-
-
-class ClassValues(Part):
-    """The classes of a run, in one of the forms that labels can have."""
-
-    names: Annotated[NDArray[np.str_] | None, texts("class names", "classes")] = None
-    whole: Annotated[Ints | None, texts("class names", "classes")] = None
-    real: Annotated[NDArray[np.float64] | None, texts("class names", "classes")] = None
-    flags: Annotated[NDArray[np.bool_] | None, texts("class names", "classes")] = None
-
-    @classmethod
-    def of(cls, values: NDArray[Any]) -> ClassValues:
-        """Class values as they travel."""
-        if values.dtype.kind == "b":
-            return cls(flags=values)
-        if values.dtype.kind in "iu":
-            return cls(whole=values.astype(np.int64))
-        if values.dtype.kind == "f":
-            return cls(real=values.astype(np.float64))
-        return cls(names=values.astype(str))
-
-    def values(self) -> NDArray[Any]:
-        """The class values."""
-        told: list[NDArray[Any] | None] = [self.names, self.whole, self.real, self.flags]
-        given = [each for each in told if each is not None]
-        if len(given) != 1:
-            raise malformed("classes", "does not hold class values in one form")
-        return given[0]
 
 
 # ── through key holders ───────────────────────────────────────────────────────────────────
@@ -111,7 +85,7 @@ class TokensRequest(Message):
 
     run: Annotated[bytes, _RUN]
     matching: Annotated[str, texts("how ids are matched")]
-    classes: ClassValues | None = None
+    classes: Annotated[Classes | None, texts("class names", "classes")] = None
     box: Annotated[bytes | None, _ANSWER] = None
 
 

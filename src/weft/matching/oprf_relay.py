@@ -14,7 +14,7 @@ from weft.matching.messages import (
     TOKENS,
     AskRequest,
     Cards,
-    ClassValues,
+    Classes,
     EvaluateRequest,
     HelloRequest,
     TokensReply,
@@ -29,7 +29,7 @@ _MATCHING: Matching = "oprf"
 
 
 def tokens_through_holders(
-    channel: Channel, run: bytes, classes: ClassValues | None, holders: Sequence[str] | None
+    channel: Channel, run: bytes, classes: Classes | None, holders: Sequence[str] | None
 ) -> tuple[dict[str, RunKeys], dict[str, TokensReply]]:
     """What the parties announce, and their tokens.
 

@@ -194,8 +194,7 @@ class MatchingParty:
         else:
             keys = self._keyring.announce(message.run)
         secret = Secret(self._keyring.token_key())
-        classes = None if message.classes is None else message.classes.values()
-        targets = None if self._targets is None else self._targets(classes)
+        targets = None if self._targets is None else self._targets(message.classes)
         parts = [
             _TileTokens.of(ids, None if targets is None else targets[t], outputs, secret)
             for t, ids in enumerate(self.ids)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from weft.errors import ProtocolError
-from weft.protocol import Request, pack
+from weft.protocol import Request, fields_of, pack
 
 #: Phases and packed messages for one party.
 Parts = list[tuple[str, bytes]]
@@ -80,10 +80,10 @@ def read_record(record: bytes) -> Greeted | Outcome:
         ) from None
 
 
-def parts_of(requests: Sequence[Request]) -> dict[str, Parts]:
+def parts_of(requests: Sequence[Request[Any, Any]]) -> dict[str, Parts]:
     """What every party is asked, in its order."""
     parts: dict[str, Parts] = {}
     for request in requests:
         for party, message in request.messages.items():
-            parts.setdefault(party, []).append((request.phase, pack(message)))
+            parts.setdefault(party, []).append((request.phase.name, pack(fields_of(message))))
     return parts

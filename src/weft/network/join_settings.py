@@ -7,19 +7,21 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from weft.errors import ConfigError
+from weft.federation.messages import TAKE_MODEL
 from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.randomness_store import FileMemory
 from weft.network.site import Opened, Opening, Site
 from weft.network.site_member import load_member
+from weft.neural.messages import FINISH
 from weft.privacy.ledger.account import Ledger
-from weft.protocol import Message
+from weft.protocol import Message, Phase
 from weft.storage.files import StorageError, replacing
 
 try:
@@ -35,8 +37,8 @@ log = logging.getLogger("weft.site")
 
 #: After which phases a party has which models, and how the files end that keep them.
 _KEPT = {
-    "release.model": (("model", ".npz"),),
-    "neural.finish": (("own", ".npz"), ("received", ".received.npz")),
+    TAKE_MODEL.name: (("model", ".npz"),),
+    FINISH.name: (("own", ".npz"), ("received", ".received.npz")),
 }
 #: Name of the file in a kit's ``local``; it stays on the site.
 _SETTINGS = "weft.json"
@@ -173,9 +175,9 @@ class _Keeping:
         self.replaying = party.replaying
         self.close = party.close
 
-    def on(self, phase: str, message: Message) -> Message:
+    def on(self, phase: Phase[Any, Any], message: Message) -> Message:
         reply = self._party.on(phase, message)
-        for name, suffix in _KEPT.get(phase, ()):
+        for name, suffix in _KEPT.get(phase.name, ()):
             model: Model | NeuralModel | None = getattr(self._party, name)
             if model is not None:
                 self._keep(model, self._path.with_suffix(suffix))

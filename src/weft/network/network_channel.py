@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep
+from typing import Any
 
 from weft.errors import ProtocolError
 from weft.network.broadcast import ask, failure_of, not_there, outcome_of
@@ -22,7 +23,19 @@ from weft.network.journal import Journal
 from weft.network.liveness import Living
 from weft.network.presence_trace import How, Missed, Presence
 from weft.network.transport import Post
-from weft.protocol import Channel, Failure, Message, Replies, Request, pack, size_of, unpack
+from weft.protocol import (
+    Channel,
+    Failure,
+    Fields,
+    Message,
+    Phase,
+    Replies,
+    Request,
+    fields_of,
+    pack,
+    size_of,
+    unpack,
+)
 from weft.protocol.local_channel import Recorded, Sink, sink_of
 
 #: What phases that work on whole tables begin with: they get the long timeout.
@@ -140,7 +153,7 @@ class NetworkChannel(Channel):
 
     # ── beginning and end ─────────────────────────────────────────────────────────────────
 
-    def hello(self, plan: Message, limit: float = 60.0) -> dict[str, Message]:
+    def hello(self, plan: Fields, limit: float = 60.0) -> dict[str, Fields]:
         """Wait until every party takes part; what they announce.
 
         Parameters
@@ -221,7 +234,7 @@ class NetworkChannel(Channel):
 
     # ── exchanges ─────────────────────────────────────────────────────────────────────────
 
-    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
+    def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         number, letters, sizes = self._number + 1, {}, {}
         for party, parts in parts_of(requests).items():
             answered, last = self._answered.get(party, 0), self._last.get(party, 0)
@@ -230,7 +243,7 @@ class NetworkChannel(Channel):
         if self.replaying:
             outcome = self._repeat(number, letters)
         else:
-            timeout = self._timeouts.of(request.phase for request in requests)
+            timeout = self._timeouts.of(request.phase.name for request in requests)
             outcome = self._carry_out(number, letters, sizes, timeout)
         self._number = number
         self._learn(outcome)
@@ -329,12 +342,15 @@ class NetworkChannel(Channel):
                 self.presence.was_late(party, number)
         self._unsure[party].clear()
 
-    def _report(self, requests: Sequence[Request], outcome: Outcome) -> list[Replies]:
+    def _report(
+        self, requests: Sequence[Request[Any, Any]], outcome: Outcome
+    ) -> list[Replies[Any]]:
         """Replies per phase, as every channel gives and counts them."""
         place = dict.fromkeys(outcome.asked, 0)
         results = []
         for request in requests:
-            replies = Replies(request.phase)
+            phase = request.phase
+            replies: Replies[Any] = Replies(phase.name)
             seconds, down = [0.0], 0
             for party, message in request.messages.items():
                 got, lacking = outcome.got.get(party), outcome.lacking.get(party)
@@ -345,34 +361,46 @@ class NetworkChannel(Channel):
                     failure = Failure(lacking.kind, lacking.reason)
                     replies.missing[party] = failure
                     if lacking.sent:
-                        self._note(Recorded(request.phase, party, message, {}, failure))
+                        self._note(phase, party, message, None, failure)
                     continue
                 at = place[party]
                 place[party] += 1
-                reply = _unpacked(party, got.replies[at])
+                reply = _reply_of(phase, party, got.replies[at])
                 replies.answered[party] = reply
                 seconds.append(got.seconds[at])
-                self._note(Recorded(request.phase, party, message, reply))
+                self._note(phase, party, message, reply)
             up = sum(size_of(reply) for reply in replies.answered.values())
-            self.meter.record(request.phase, down, up, max(seconds), sum(seconds))
+            self.meter.record(phase.name, down, up, max(seconds), sum(seconds))
             results.append(replies)
         self.meter.round_trips += 1
         return results
 
-    def _note(self, recorded: Recorded) -> None:
+    def _note(
+        self,
+        phase: Phase[Any, Any],
+        party: str,
+        message: Message,
+        reply: Message | None,
+        failure: Failure | None = None,
+    ) -> None:
         if self._sink is not None:
-            self._sink(recorded)
+            said = {} if reply is None else fields_of(reply)
+            self._sink(Recorded(phase.name, party, fields_of(message), said, failure))
 
     def _read_on(self) -> Greeted | Outcome | None:
         record = next(self._past, None)
         return None if record is None else read_record(record)
 
 
-def _unpacked(party: str, packed: bytes) -> Message:
+def _reply_of(phase: Phase[Any, Any], party: str, packed: bytes) -> Message:
+    """A party's reply; what is not as declared stops the run."""
     try:
-        return unpack(packed)
+        reply: Message = phase.read_reply(unpack(packed))
     except ProtocolError as error:
-        raise ProtocolError(f"party {party}: {error}") from None
+        raise ProtocolError(
+            f"party {party} sent a reply to phase '{phase.name}' that cannot be used: {error}"
+        ) from None
+    return reply
 
 
 def _checksums(letters: Mapping[str, bytes]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -113,7 +113,7 @@ class Attended(Channel):
     def pause(self, seconds: float) -> None:
         self._now += max(0.0, seconds)
 
-    def exchange(self, requests: Sequence[Request]) -> list[Replies]:
+    def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         moment = next(self._moments, None)
         if moment is None:
             raise ProtocolError(
@@ -122,7 +122,7 @@ class Attended(Channel):
             )
         self._count += 1
         there = [_without(request, moment) for request in requests]
-        before = [self._seconds(request.phase) for request in requests]
+        before = [self._seconds(request.phase.name) for request in requests]
         replies = self._channel.exchange(there)
         results = []
         for request, found, (slowest, total) in zip(requests, replies, before, strict=True):
@@ -130,8 +130,9 @@ class Attended(Channel):
             away = {p for p, missed in moment.missing.items() if missed.how == "away"}
             down = sum(size_of(m) for p, m in request.messages.items() if p not in away)
             up = sum(size_of(reply) for reply in result.answered.values())
-            after = self._seconds(request.phase)
-            self.meter.record(request.phase, down, up, after[0] - slowest, after[1] - total)
+            name = request.phase.name
+            after = self._seconds(name)
+            self.meter.record(name, down, up, after[0] - slowest, after[1] - total)
             results.append(result)
         self.meter.round_trips += 1
         self._now = moment.elapsed
@@ -142,7 +143,7 @@ class Attended(Channel):
         return (0.0, 0.0) if cost is None else (cost.slowest, cost.total)
 
 
-def _without(request: Request, moment: Moment) -> Request:
+def _without(request: Request[Any, Any], moment: Moment) -> Request[Any, Any]:
     """A request to those who worked on it."""
     missing = moment.missing
     return Request(
@@ -151,9 +152,9 @@ def _without(request: Request, moment: Moment) -> Request:
     )
 
 
-def _imposed(request: Request, found: Replies, moment: Moment) -> Replies:
+def _imposed(request: Request[Any, Any], found: Replies[Any], moment: Moment) -> Replies[Any]:
     """Replies as they would have come, in the order of the request."""
-    result = Replies(request.phase)
+    result: Replies[Any] = Replies(request.phase.name)
     for party in request.messages:
         if party in moment.missing:
             result.missing[party] = moment.missing[party].failure

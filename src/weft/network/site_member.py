@@ -22,8 +22,7 @@ from weft.network.task import LinearTask, NeuralTask, Task
 from weft.neural.torch_requirement import require_torch
 from weft.privacy.agreement import Consent, SignedRoster, SitePolicy, read_roster
 from weft.privacy.ledger.account import Ledger
-from weft.protocol import Message
-from weft.protocol.message import text
+from weft.protocol import Fields
 
 if TYPE_CHECKING:
     from weft.neural.device import Device
@@ -53,7 +52,7 @@ class Member:
     policy: SitePolicy | None = None
     device: Device = "auto"
 
-    def open_party(self, told: Message, memory: MutableMapping[str, bytes]) -> Party | NeuralParty:
+    def open_party(self, told: Fields, memory: MutableMapping[str, bytes]) -> Party | NeuralParty:
         """Take part in a run, or refuse with a reason.
 
         Parameters
@@ -63,7 +62,7 @@ class Member:
         memory
             The run's own, empty or from before a restart.
         """
-        task = Task.from_json(text(told, "task"))
+        task = Task.of_told(told)
         terms = task.terms
         if self.roster is None and self.policy is None:
             # Nobody but the one who submits has said anything: then careful terms count.

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
+import weft.declarations  # noqa: F401 - a site must know every phase that can come.
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
 from weft.network.journal import Journal
-from weft.protocol import Message, pack, unpack
+from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
 from weft.storage.files import StorageError
 
 log = logging.getLogger("weft.site")
@@ -36,7 +37,7 @@ class Member(Protocol):
     insists on it. The same messages must bring a new one to the same state.
     """
 
-    def on(self, phase: str, message: Message) -> Message: ...
+    def on(self, phase: Phase[Any, Any], message: Any) -> Message: ...
 
     def close(self) -> None: ...
 
@@ -46,7 +47,7 @@ class Opening:
     """A run that a party is wanted for; ``folder`` is for whatever the party must remember."""
 
     run: str
-    plan: Message
+    plan: Fields
     folder: Path
 
 
@@ -55,7 +56,7 @@ class Opened:
     """A party, and what it tells the coordinator of itself beforehand."""
 
     member: Member
-    announcement: Message = field(default_factory=dict)
+    announcement: Fields = field(default_factory=dict)
 
 
 #: Makes the party of a run; a WeftError is a refusal. Called again after every restart.
@@ -122,14 +123,14 @@ class SiteRun:
         """Numbers of envelopes after ``last`` and before ``number``."""
         return [n for n in self._numbers if n > last and (number is None or n < number)]
 
-    def begin(self, hello: Hello) -> Message:
+    def begin(self, hello: Hello) -> Fields:
         """Open the party of a new run; it answers with its announcement."""
         opened = self._open_run(Opening(self.run, unpack(hello.plan), self._folder))
         self._journal.append(encode(hello))
         self._plan, self._opened = hello.plan, opened
         return opened.announcement
 
-    def resume(self, hello: Hello) -> Message:
+    def resume(self, hello: Hello) -> Fields:
         """The announcement once more, for the same plan."""
         if hello.plan != self._plan:
             raise ProtocolError(
@@ -280,15 +281,18 @@ class SiteRun:
         return opened
 
     def _answer(self, opened: Opened, work: Work) -> bytes:
-        replies, seconds = [], []
-        for phase, packed in work.parts:
-            message = unpack(packed)
+        replies: list[bytes] = []
+        seconds: list[float] = []
+        for name, packed in work.parts:
+            # One by one: what is asked first may load the solver that declares what comes next.
+            phase = phase_named(name)
+            message = phase.read_request(unpack(packed))
             began = perf_counter()
             reply = opened.member.on(phase, message)
             seconds.append(perf_counter() - began)
-            if type(reply) is not dict:
-                raise ProtocolError(f"its reply to phase '{phase}' is no message")
-            replies.append(pack(reply))
+            if type(reply) is not phase.reply:
+                raise ProtocolError(f"its reply to phase '{name}' is no message of this phase")
+            replies.append(pack(fields_of(reply)))
         worked = self.worked_since(work.last, work.number)
         return encode(Worked(work.number, replies, seconds, worked))
 

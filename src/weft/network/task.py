@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -12,12 +12,20 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.neural.settings import NeuralSettings
-from weft.protocol import Message
+from weft.protocol import Fields, Message, fields_of
+from weft.protocol.forms import texts
+from weft.protocol.message import message_of
 from weft.solvers.registry import resolve
 from weft.solvers.settings import Settings
 
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+
+class TaskMessage(Message):
+    """What a party is told before it decides whether it takes part."""
+
+    task: Annotated[str, texts("what the run is to do")]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -61,9 +69,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 f"a task cannot be read ({error}); use the same version of Weft everywhere"
             ) from None
 
-    def told(self) -> Message:
+    def told(self) -> Fields:
         """What a party is told before it decides whether it takes part."""
-        return {"task": self.to_json()}
+        return fields_of(TaskMessage(task=self.to_json()))
+
+    @staticmethod
+    def of_told(told: Fields) -> LinearTask | NeuralTask:
+        """The inverse of :meth:`told`."""
+        return Task.from_json(message_of(TaskMessage, told).task)
 
 
 class LinearTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="linear"):
@@ -83,9 +96,10 @@ class LinearTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     def patience(self) -> float:
         return self.settings.patience
 
-    def told(self) -> Message:
+    def told(self) -> Fields:
         settings, _ = resolve(self.settings)
-        return {"task": msgspec.structs.replace(self, settings=settings).to_json()}
+        told = msgspec.structs.replace(self, settings=settings)
+        return fields_of(TaskMessage(task=told.to_json()))
 
 
 class NeuralTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="neural"):

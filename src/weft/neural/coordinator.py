@@ -19,7 +19,6 @@ from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.federation.setup.coordinator import announce
 from weft.guards.terms import Terms
-from weft.matching.messages import ClassValues
 from weft.neural.block_info import MOST_COLUMNS, MOST_FEATURES, Held
 from weft.neural.history import NeuralOutcome, Round, mean_and_spread
 from weft.neural.messages import (
@@ -133,7 +132,7 @@ def _assemble(
             settings=settings.to_json(),
             parties=len(parties),
             number=number,
-            classes=ClassValues.of(classes),
+            classes=classes,
         )
         for number, party in enumerate(parties)
     }

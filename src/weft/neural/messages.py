@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.key_parts import RunKeys
-from weft.matching.messages import ClassValues
+from weft.matching.messages import Classes
 from weft.protocol.forms import coefficients, keys, network_weights, record, scalars, texts
 from weft.protocol.message import Message, Nothing, OnDevice, Part
 from weft.protocol.parts import Ring, SumRequest
@@ -32,7 +32,7 @@ class PlanRequest(Message):
     settings: Annotated[str, texts("settings of the run")]
     parties: Annotated[int, record("how many take part, and its number")]
     number: Annotated[int, record("how many take part, and its number")]
-    classes: ClassValues
+    classes: Annotated[Classes, texts("class names", "classes")]
 
 
 class PlanReply(Message):

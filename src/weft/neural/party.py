@@ -194,7 +194,7 @@ class NeuralParty:
         held = held.sharing(settings.test_share, self._drawing(settings), self.name)
         self._check_enough(len(held))
         self._settings, self._held = settings, held
-        self._classes = message.classes.values()
+        self._classes = message.classes
         self._blocks = {
             name: msgspec.structs.replace(block, shape=held.blocks[name].shape[1:])
             for name, block in settings.blocks.items()
