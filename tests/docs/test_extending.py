@@ -25,7 +25,6 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss
 from weft.privacy.audit.audit import audit
-from weft.privacy.audit.declared_fields import meaning_of
 from weft.protocol import Request
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Coordinator

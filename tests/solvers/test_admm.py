@@ -11,13 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from weft.data import SPLITS
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
-from weft.solvers.admm import prox
-from weft.solvers.admm import AdmmCoordinator
+from weft.solvers.admm import AdmmCoordinator, prox
 from weft.solvers.graph_projection import Graph
 from weft.solvers.settings import Settings
 from weft.sums.local_table import DensePiece, LocalTable, SparsePiece

@@ -198,7 +198,7 @@ class AdmmParty(RoundParty):
         """Totals ↓, then new copies ↑."""
         apart, moved = self._finish(message)
         self._rescale(positive(message.rho, "rho"))
-        reply = self.new_reply()
+        reply = RoundReply()
         reply.residual = pack_scalars(self.cipher, message, "residual", apart, moved)
         reply.held = self._begin()
         rows, columns = self._shared

@@ -93,7 +93,7 @@ class D3caParty(DualParty):
         change = (new - self.alpha) * self._share
         shared = self.view.n_shared_rows
         self._target[shared:] = (self.alpha + change)[shared:]
-        reply = self.new_reply()
+        reply = RoundReply()
         if shared:
             # Where guards held α back, the one who counts the sample brings the total back to it.
             change += np.where(self.view.counted_rows[:, None], self.alpha - self._target, 0.0)

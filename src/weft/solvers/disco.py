@@ -199,7 +199,7 @@ class DiscoParty(RoundParty):
         self._vectors["asked"] = part
         objective = self._objective() if mode in (GRADIENT, BACK) else 0.0
         share = residual / self.view.n_parties
-        reply = self.new_reply()
+        reply = RoundReply()
         reply.objective = pack_scalars(self.cipher, message, "objective", objective)
         reply.residual = pack_scalars(self.cipher, message, "residual", share)
         reply.held, self._held = self._held, 0

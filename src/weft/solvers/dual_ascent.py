@@ -106,7 +106,7 @@ class DualParty(RoundParty):
 
     def moved(self, new: Floats, message: RoundRequest) -> RoundReply:
         """Take a new α, as far as guards let it; the reply has this party's part of v."""
-        reply = self.new_reply()
+        reply = RoundReply()
         if self._guard is not None:
             held = self._guard.hold_back(new, self.alpha)
             reply.held = int(self.view.counts[self._guard.atoms[held]].sum())

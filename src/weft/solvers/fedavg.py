@@ -253,7 +253,7 @@ class FedavgParty(RoundParty):
         self.w = start
         if shared < len(start):
             self.w[shared:] = moved[shared:]
-        reply = self.new_reply()
+        reply = RoundReply()
         reply.held, self._held = self._held, 0
         if shared:
             reply.v = self._total.add(change, message.v_pads)

@@ -194,7 +194,7 @@ class FeddcdParty(RoundParty):
         shared = self.view.n_shared_columns
         self.w = self._told.copy()
         self.w[:shared] = last[:shared]
-        reply = self.new_reply()
+        reply = RoundReply()
         if shared:
             change = (self._told - last)[:shared] / self._asked
             reply.v = self._total.add(change, message.v_pads)
@@ -219,7 +219,7 @@ class FeddcdParty(RoundParty):
         mean = last + (self.w - last) * (self._asked / self._number_of(message))
         eta = self.options.step * self.settings.lam
         self._tilt = self._tilt - eta * (self._told - mean)
-        return self.new_reply()
+        return RoundReply()
 
 
 # ── the method ─────────────────────────────────────────────────────────────────────────

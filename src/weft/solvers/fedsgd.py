@@ -259,7 +259,7 @@ class FedsgdParty(RoundParty):
         mine = _of(self.view.counted_rows, batch)
         if mine.any():
             u[mine] = self.loss.u(self._z[mine], _of(self.labels, batch)[mine])
-        reply = self.new_reply()
+        reply = RoundReply()
         reply.delta = self._slopes.increment(u, message.delta_pads, batch)
         reply.delta_slots = batch
         return reply
@@ -276,7 +276,7 @@ class FedsgdParty(RoundParty):
             self._z = self.table.products(batch, self.w)
         self.w = self._steps(batch, told, message.iteration)
         self.check_size(self.w)
-        reply = self.new_reply()
+        reply = RoundReply()
         if self._shared:
             following = self._batch(message.iteration + 1)
             z = self.table.products(following, self.w)

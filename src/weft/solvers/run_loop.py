@@ -192,9 +192,10 @@ def ask_with_riders(
     take_rider: Callable[[Replies[Any]], None],
 ) -> Replies[R]:
     """Ask a phase, with questions about a frozen model in the same envelopes."""
-    for rider in riders:
-        run.acknowledge(rider)
-    *answers, replies = run.channel.exchange([*riders, Request(phase, messages)])
+    requests: list[Request[Any, Any]] = [*riders, Request(phase, messages)]
+    for request in requests:
+        run.acknowledge(request)
+    *answers, replies = run.channel.exchange(requests)
     for answer in answers:
         answer.stop_on_refusal()
         run.note_missing(answer.missing)

@@ -320,7 +320,7 @@ class FedhybridParty(RoundParty):
         update = newton_update if self.newton else gradient_update
         moved = update(self.function, self.local, here, x0, mu, pair)
         self.check_size(moved.x)
-        reply = self.new_reply()
+        reply = RoundReply()
         self.local = self._kept(moved, reply)
         if message.measure:
             residual = float(here.residual.sum()) / self.view.n_parties

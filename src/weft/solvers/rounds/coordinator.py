@@ -143,9 +143,9 @@ class RoundCoordinator(IteratedCoordinator[RoundsState]):
     def _messages(
         self, run: RoundsState, step: Step, present: list[str], *, measure: bool
     ) -> dict[str, RoundRequest]:
-        round_, iteration, ack = run.adder.advance(), run.iteration, run.ack
+        round_, iteration = run.adder.advance(), run.iteration
         messages = {
-            party: RoundRequest(round=round_, iteration=iteration, ack=ack[party], measure=measure)
+            party: RoundRequest(round=round_, iteration=iteration, ack=0, measure=measure)
             for party in present
         }
         self.tell(run, step, messages)

@@ -18,7 +18,7 @@ from weft.protocol.parts import (
     SumRequest,
 )
 from weft.protocol.phase import Phase
-from weft.solvers.messages import Constants
+from weft.solvers.messages import Constants, SequencedReply
 from weft.sums.messages import DigitReply, DigitRequest
 
 Floats = NDArray[np.float64]
@@ -102,10 +102,9 @@ class RoundRequest(AcknowledgedRequest):
     rho: Annotated[float | None, numbers("constants of the step")] = None
 
 
-class RoundReply(Message):
+class RoundReply(SequencedReply):
     """A party's parts of sums, at all of its shared slots or at those that it names."""
 
-    sequence: Annotated[int, record("number of the reply")]
     v: Annotated[bytes | None, block("its part of sums over features")] = None
     z: Annotated[bytes | None, block("its part of sums over samples")] = None
     z_slots: Annotated[Slots | None, _SLOTS] = None

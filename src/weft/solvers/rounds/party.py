@@ -89,7 +89,7 @@ class RoundParty(ABC):
 
     @abstractmethod
     def handlers(self) -> dict[StepPhase, Handler]:
-        """How this half answers the steps of an iteration, each with a :meth:`new_reply`."""
+        """How this half answers the steps of an iteration."""
 
     @abstractmethod
     def point(self, totals: Model) -> Floats:
@@ -145,10 +145,6 @@ class RoundParty(ABC):
         sum_ = Contribution(kind, slots, self.classes, bound, self.cipher, windows=windows)
         self.sums[kind] = sum_
         return sum_
-
-    def new_reply(self) -> RoundReply:
-        """A reply to the step that is being answered."""
-        return RoundReply(sequence=self._sequence + 1)
 
     def opened(self, kind: str, totals: bytes | None, own: Floats) -> Floats:
         """Totals of all slots: those shared from a message, the others this party's own."""
@@ -222,6 +218,7 @@ class RoundParty(ABC):
             self._before = self.remembered()
             reply = handler(message)
             self._sequence += 1
+            reply.sequence = self._sequence
             return reply
 
         return answered
