@@ -46,7 +46,7 @@ class OrderedRequest(IterationRequest):
 
 
 class MaskedRequest(OrderedRequest):
-    """One that also asks for scalars: under the same masks when it is asked again."""
+    """One that may ask for scalars: under the same masks when it is asked again."""
 
     ring: LastingRing | None = None
 

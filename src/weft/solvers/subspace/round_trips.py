@@ -269,11 +269,13 @@ class Exchange(RepeatedAsking):
                 for party in asked
             }
 
-        answers = self._ask_masked(GATHER, self._labelled, build, sums)
-        self._z = None
-        self.held += sum(answer.held for answer in answers.values())
         # A vector from the Hessian bounds nothing: it has no offset.
         hessian = direction is not None
+        masked = first or self.by_rows or not hessian
+        ask = self._ask_masked if masked else self._ask_all
+        answers = ask(GATHER, self._labelled, build, sums)
+        self._z = None
+        self.held += sum(answer.held for answer in answers.values())
         offsets = np.zeros((new, width)) if hessian else self._offsets(answers, new)
         cross = self._cross(answers, held, new)
         sizes = _total(answers, "sizes", width) if first else None
