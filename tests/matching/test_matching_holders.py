@@ -19,12 +19,13 @@ from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.matching.coordinator import meet
+from weft.matching.messages import CONFLICT, HELLO, VIEW, ConflictRequest, HelloRequest
 from weft.matching.oprf_party import Announcement
-from weft.matching.oprf_relay import pack, unpack
 from weft.matching.party import MatchingParty
 from weft.matching.tokens import tokens_of
 from weft.privacy.agreement import Consent
-from weft.protocol import LocalChannel
+from weft.protocol import LocalChannel, fields_of
+from weft.protocol.parts import Boxes
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0)
@@ -34,7 +35,7 @@ OPRF = Preprocessing(matching="oprf")
 def matched(tiles, *, change=None, keys=None, known=None, terms=OPEN, matching="oprf", **options):
     """Match without training; ``change`` sees every message and may change it.
 
-    It gets direction, phase, party and message, and gives the message that goes on.
+    It gets direction, phase, party and the fields that travel, and gives those that go on.
     """
     change = change or (lambda direction, phase, party, message: message)
     keys = keys or ephemeral_keys(tuple(tiles))
@@ -53,20 +54,32 @@ def matched(tiles, *, change=None, keys=None, known=None, terms=OPEN, matching="
         )
 
     def handler(name, party):
+        answers = party.answers()
+
         def answer(phase, message):
-            message = change("down", phase, name, dict(message))
-            if phase == "match.view":
+            message = phase.read_request(change("down", phase.name, name, fields_of(message)))
+            if phase is VIEW:
                 party.sit(message)
                 reply = party.make_seeds(message)
             else:
-                reply = party.phases[phase](message)
-            return change("up", phase, name, dict(reply))
+                reply = answers[phase.name].handle(message)
+            return phase.read_reply(change("up", phase.name, name, fields_of(reply)))
 
         return answer
 
     channel = LocalChannel({n: handler(n, p) for n, p in parties.items()}, record=True)
     roster = meet(channel, Adder("pad"), classes=None, matching=matching, **options)
     return roster, channel, parties
+
+
+def cut(message, part):
+    """The boxes in a part of a message."""
+    return Boxes(content=message[f"{part}.content"], lengths=message[f"{part}.lengths"]).cut()
+
+
+def filled(message, part, boxes):
+    """A message with other boxes in a part."""
+    return {**message, **fields_of(Boxes.of(boxes), f"{part}.")}
 
 
 def only(direction, phase, party, change):
@@ -160,12 +173,12 @@ def test_the_coordinator_cannot_ask_in_the_name_of_a_party(patchwork):
             runs.append(message["run"])
         if (direction, phase, party) != ("down", "match.evaluate", "north"):
             return message
-        cards = [msgspec.msgpack.decode(c, type=Announcement) for c in unpack(message["cards"])]
-        boxes = unpack(message["boxes"])
+        cards = [msgspec.msgpack.decode(c, type=Announcement) for c in cut(message, "cards")]
+        boxes = cut(message, "boxes")
         _, elements = blind([b"patient-001"])
         place = msgspec.msgpack.encode(["weft matching 1", runs[0], "ask", 0, "west", "north"])
         boxes[3] = write_letter(own, cards[0].identity, place, elements)
-        return {**message, "boxes": pack(boxes)}
+        return filled(message, "boxes", boxes)
 
     with pytest.raises(WeftError, match=r"north refuses the request of 'west' .*not written"):
         matched(tiles, change=forge)
@@ -185,8 +198,8 @@ def test_the_coordinator_cannot_put_itself_in_the_place_of_a_party(patchwork):
         matched(tiles, change=change)
 
     def replace_cards(message):
-        cards = unpack(message["cards"])
-        return {**message, "cards": pack([*cards[:-1], replaced(cards[-1])])}
+        cards = cut(message, "cards")
+        return filled(message, "cards", [*cards[:-1], replaced(cards[-1])])
 
     with pytest.raises(WeftError, match="party north refuses the public keys of 'west': nobody"):
         matched(tiles, change=only("down", "match.evaluate", "north", replace_cards))
@@ -196,19 +209,19 @@ def test_letters_fit_only_where_they_belong(patchwork):
     tiles = patchwork()
 
     def swap(message):
-        first, second, *rest = unpack(message["boxes"])
-        return {**message, "boxes": pack([second, first, *rest])}
+        first, second, *rest = cut(message, "boxes")
+        return filled(message, "boxes", [second, first, *rest])
 
     with pytest.raises(WeftError, match="party east refuses the request of 'north'"):
         matched(tiles, change=only("down", "match.evaluate", "east", swap))
     with pytest.raises(WeftError, match="refuses the answer of key holder 'east'"):
         matched(tiles, change=only("up", "match.evaluate", "east", swap))
 
-    def cut(message):
-        return {**message, "boxes": pack([box[:-1] for box in unpack(message["boxes"])])}
+    def shortened(message):
+        return filled(message, "boxes", [box[:-1] for box in cut(message, "boxes")])
 
     with pytest.raises(WeftError, match="refuses the request"):
-        matched(tiles, change=only("down", "match.evaluate", "east", cut))
+        matched(tiles, change=only("down", "match.evaluate", "east", shortened))
 
 
 @pytest.mark.parametrize("length", [0, 10, 24, 39])
@@ -226,8 +239,9 @@ def test_short_letters_are_no_letters(length):
 
 def test_a_key_holder_answers_a_party_once(patchwork):
     def again(message):
-        cards, boxes = unpack(message["cards"]), unpack(message["boxes"])
-        return {**message, "cards": pack([*cards, cards[2]]), "boxes": pack([*boxes, boxes[2]])}
+        cards, boxes = cut(message, "cards"), cut(message, "boxes")
+        told = filled(message, "cards", [*cards, cards[2]])
+        return filled(told, "boxes", [*boxes, boxes[2]])
 
     with pytest.raises(WeftError, match="party north refuses a second request of 'south'"):
         matched(patchwork(), change=only("down", "match.evaluate", "north", again))
@@ -235,7 +249,7 @@ def test_a_key_holder_answers_a_party_once(patchwork):
 
 def test_a_key_holder_cannot_be_made_to_forget_whom_it_has_answered(patchwork):
     _, channel, _ = matched(patchwork())
-    again = channel.ask("match.hello", {"north": {"run": bytes(16)}})
+    again = channel.ask(HELLO, {"north": HelloRequest(run=bytes(16))})
     assert "has begun to match already" in again.missing["north"].reason
 
 
@@ -433,28 +447,68 @@ def test_a_party_names_a_few_rows_once(patchwork):
     """Else a coordinator could ask for the row of every token."""
     _, channel, _ = matched(patchwork(), matching="hmac")
     places = np.array([[0, i] for i in range(12)])
-    first = channel.ask("match.conflict", {"west": {"places": places}})
+    first = channel.ask(CONFLICT, {"west": ConflictRequest(places=places)})
     assert first.missing["west"].reason == "rows 1, 2, 3, 4, 5 and 7 more of its tile"
-    again = channel.ask("match.conflict", {"west": {"places": places}})
+    again = channel.ask(CONFLICT, {"west": ConflictRequest(places=places)})
     assert "once" in again.missing["west"].reason
 
 
 def test_a_seat_of_other_cohorts_than_the_tokens_is_refused(patchwork):
     def moved(message):
-        cohorts = message["tile_row_cohorts.0"].copy()
-        cohorts[0] = (cohorts[0] + 1) % len(message["cohort"])
-        return {**message, "tile_row_cohorts.0": cohorts}
+        cohorts = message["view.tile_row_cohorts.places"].copy()
+        cohorts[0] = (cohorts[0] + 1) % len(message["view.cohort"])
+        return {**message, "view.tile_row_cohorts.places": cohorts}
+
+    def fewer(message):
+        places = message["view.tile_row_cohorts.places"][1:]
+        lengths = np.array([len(places)])
+        tiles = {"places": places, "lengths": lengths}
+        return {**message, **{f"view.tile_row_cohorts.{k}": v for k, v in tiles.items()}}
+
+    def uneven(message):
+        places = message["view.tile_row_cohorts.places"][1:]
+        return {**message, "view.tile_row_cohorts.places": places}
 
     with pytest.raises(WeftError, match="party east: the view's cohorts have other sizes"):
         matched(patchwork(), matching="hmac", change=only("down", "match.view", "east", moved))
     with pytest.raises(WeftError, match="party east: the view is for other tiles"):
-        matched(
-            patchwork(),
-            matching="hmac",
-            change=only(
-                "down",
-                "match.view",
-                "east",
-                lambda m: {**m, "tile_row_cohorts.0": m["tile_row_cohorts.0"][1:]},
-            ),
-        )
+        matched(patchwork(), matching="hmac", change=only("down", "match.view", "east", fewer))
+    with pytest.raises(WeftError, match="'lengths' are not those of the tiles"):
+        matched(patchwork(), matching="hmac", change=only("down", "match.view", "east", uneven))
+
+
+@pytest.mark.parametrize(
+    ("phase", "lacks", "what"),
+    [
+        ("match.view", "seeds.", "was not told which seeds it makes"),
+        ("match.view", "seeds.way", "'seeds.way' is missing"),
+        ("match.view", "seeds.keys", "'seeds.keys' is missing"),
+        ("match.view", "view.min_batch", "'view.min_batch' is missing"),
+        ("match.view", "view.exposed", "'view.exposed' is missing"),
+        ("match.keys", "seeds.", "was sent no seeds"),
+        ("match.tokens", "box", "without the answer of a key holder"),
+        ("match.tokens", "matching", "'matching' is missing"),
+        ("match.tokens", "run", "'run' is missing"),
+    ],
+)
+def test_what_is_left_out_switches_nothing_off(patchwork, phase, lacks, what):
+    def without(message):
+        kept = {name: value for name, value in message.items() if not name.startswith(lacks)}
+        assert len(kept) < len(message)
+        return kept
+
+    with pytest.raises(WeftError, match=f"party east.*{what}"):
+        matched(patchwork(), change=only("down", phase, "east", without))
+
+
+def test_ways_of_matching_that_do_not_exist_are_refused(patchwork):
+    """Any other word was once taken for the run secret alone."""
+    change = only("down", "match.tokens", "east", lambda m: {**m, "matching": "oprf "})
+    with pytest.raises(WeftError, match="names no way of matching: 'oprf '"):
+        matched(patchwork(), change=change)
+
+
+def test_a_run_is_one_run(patchwork):
+    change = only("down", "match.tokens", "east", lambda m: {**m, "run": bytes(16)})
+    with pytest.raises(WeftError, match="party east was told of two runs"):
+        matched(patchwork(), change=change)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,7 +11,8 @@ from hypothesis import strategies as st
 from weft.data import Split, Tile, pool
 from weft.errors import DataError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.matching.party_view import PartyView
+from weft.matching.messages import VIEW, ViewRequest
+from weft.protocol import fields_of, pack, unpack
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0, loss="squared")
@@ -203,14 +202,10 @@ def test_a_seat_survives_its_message(case):
         return
     for number in range(len(tiles)):
         view = found[1].view(number)
-        again = PartyView.from_message(view.to_message())
-        for field in fields(PartyView):
-            one, other = getattr(view, field.name), getattr(again, field.name)
-            if isinstance(one, tuple):
-                assert len(one) == len(other)
-                assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-            else:
-                assert np.array_equal(one, other) if one is not None else other is None
+        sent = fields_of(ViewRequest(view=view))
+        again = fields_of(VIEW.read_request(unpack(pack(sent))))
+        assert set(again) == set(sent)
+        assert all(np.array_equal(value, again[name]) for name, value in sent.items())
 
 
 # ── a party's cells ──────────────────────────────────────────────────────────────────────────

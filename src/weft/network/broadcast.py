@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from weft.errors import ProtocolError
 from weft.network.envelope import Damaged, Failed, Garbled, Reply, Worked, decode_reply
 from weft.network.exchange_outcome import Got, Lacking
 from weft.network.transport import Post
-from weft.protocol import Failure
+from weft.protocol import Failure, Message, Phase, unpack
 
 _MISFIT = "its reply does not fit what it was asked"
 
@@ -71,3 +72,14 @@ def not_there(missing: Mapping[str, Failure]) -> ProtocolError:
         f"the run cannot begin without every party, but there was no answer from {who}; start "
         "them, and try again"
     )
+
+
+def reply_of(phase: Phase[Any, Any], party: str, packed: bytes) -> Message:
+    """A party's reply; what is not as declared stops the run."""
+    try:
+        reply: Message = phase.read_reply(unpack(packed))
+    except ProtocolError as error:
+        raise ProtocolError(
+            f"party {party} sent a reply to phase '{phase.name}' that cannot be used: {error}"
+        ) from None
+    return reply

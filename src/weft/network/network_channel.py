@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from weft.errors import ProtocolError
-from weft.network.broadcast import ask, failure_of, not_there, outcome_of
+from weft.network.broadcast import ask, failure_of, not_there, outcome_of, reply_of
 from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.exchange_outcome import (
     Got,
@@ -365,7 +365,7 @@ class NetworkChannel(Channel):
                     continue
                 at = place[party]
                 place[party] += 1
-                reply = _reply_of(phase, party, got.replies[at])
+                reply = reply_of(phase, party, got.replies[at])
                 replies.answered[party] = reply
                 seconds.append(got.seconds[at])
                 self._note(phase, party, message, reply)
@@ -390,17 +390,6 @@ class NetworkChannel(Channel):
     def _read_on(self) -> Greeted | Outcome | None:
         record = next(self._past, None)
         return None if record is None else read_record(record)
-
-
-def _reply_of(phase: Phase[Any, Any], party: str, packed: bytes) -> Message:
-    """A party's reply; what is not as declared stops the run."""
-    try:
-        reply: Message = phase.read_reply(unpack(packed))
-    except ProtocolError as error:
-        raise ProtocolError(
-            f"party {party} sent a reply to phase '{phase.name}' that cannot be used: {error}"
-        ) from None
-    return reply
 
 
 def _checksums(letters: Mapping[str, bytes]) -> dict[str, int]:
