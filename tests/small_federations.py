@@ -81,17 +81,18 @@ class Faults:
 
     def around(self, party, handler):
         def answer(phase, message):
-            self.calls[phase, party] += 1
-            fault = self.plan(phase, party, self.calls[phase, party])
+            name = phase.name
+            self.calls[name, party] += 1
+            fault = self.plan(name, party, self.calls[name, party])
             if fault is None:
                 return handler(phase, message)
-            self.happened[phase, party] += 1
+            self.happened[name, party] += 1
             if fault == "dead":
                 raise ConnectionError("no route to the party")
             reply = handler(phase, message)
             if fault == "lost":
                 raise ConnectionError("the reply was lost")
-            return fault(dict(reply))
+            return phase.read_reply(fault(fields_of(reply)))
 
         return answer
 
@@ -170,11 +171,11 @@ class Simulation:
 
     def opened(self, totals):
         """The coordinator's totals as each holder reads them: integers, by local shared slot."""
-        messages = self.adder.open(self.parties)
+        request = SumRequest(round=self.adder.advance())
         blocks = totals.blocks(self.parties)
         found = {}
         for name, party in self.parties.items():
-            party._cipher.begin(messages[name])
+            party._cipher.begin(request)
             count = len(totals.layout.of(name))
             found[name] = np.zeros((count, totals.width), np.int64)
             if name in blocks:

@@ -132,10 +132,10 @@ class Again:
         """The same question, as if p4 had never been asked."""
         message = dict(self.asked[name])
         message["round"] += 100
-        keep = np.flatnonzero(message["peers"] != NAMES.index(LATE))
-        keys, size = message["peers.keys"], 64 + NONCE
-        message["peers"] = message["peers"][keep]
-        message["peers.keys"] = b"".join(keys[size * k : size * (k + 1)] for k in keep)
+        keep = np.flatnonzero(message["ring.peers"] != NAMES.index(LATE))
+        keys, size = message["ring.keys"], 64 + NONCE
+        message["ring.peers"] = message["ring.peers"][keep]
+        message["ring.keys"] = b"".join(keys[size * k : size * (k + 1)] for k in keep)
         if "v" in message:
             # The label of the request stands in the last eight bytes of a block's header.
             label = label_of(0, message["round"], 0).to_bytes(8, "little")

@@ -88,8 +88,8 @@ def block_of(cipher: BfvCipher, round_: int, words: np.ndarray) -> bytes:
     """A contribution of feature sums as it crosses the channel: the ciphertext in it."""
     message = {
         "round": round_,
-        "v.chain": np.zeros(1, np.uint64),
-        "v.checks": np.zeros(1, np.uint64),
+        "v_pads.chain": np.zeros(1, np.uint64),
+        "v_pads.checks": np.zeros(1, np.uint64),
     }
     cipher.begin(message)
     packed = cipher.contribute("v", None, words.astype(np.int64)[:, None], message)

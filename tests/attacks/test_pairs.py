@@ -55,7 +55,7 @@ def rows_from_duals(post: Post, party: str, rows: int) -> np.ndarray:
     alpha, changes, sums = np.zeros(rows), [], []
     for _, reply in post.replies(party, "alpha", "hyfdca.step"):
         new = alpha.copy()
-        new[reply["alpha.slots"]] = post.words(reply["alpha"], "alpha")[:, 0]
+        new[reply["alpha_slots"]] = post.words(reply["alpha"], "alpha")[:, 0]
         changes.append(new - alpha)
         sums.append(post.words(reply["v"], "v")[:, 0])
         alpha = new
@@ -91,7 +91,7 @@ def rows_from_products(post: Post, party: str, column: tuple[str, ...], shape) -
         if entry.phase == "hyfdca.step" and entry.party in column and "v" in entry.reply:
             v = v + post.words(entry.reply["v"], "v")[:, 0]
         if entry.phase == "hyfdca.weights" and entry.party == party:
-            slots = entry.reply.get("z.slots", np.arange(rows))
+            slots = entry.reply.get("z_slots", np.arange(rows))
             z[slots] += post.words(entry.reply["z"], "z")[:, 0]
             for slot in slots.tolist():
                 weights[slot].append(v / (LAM * ROWS))
@@ -133,7 +133,7 @@ def gram_of_the_other(post: Post, rows: int, rank: int) -> np.ndarray:
             pairs.append((alpha, z))
         if entry.phase == "hyfdca.step" and "alpha" in entry.reply:
             alpha = alpha.copy()
-            alpha[entry.reply["alpha.slots"]] = post.words(entry.reply["alpha"], "alpha")[:, 0]
+            alpha[entry.reply["alpha_slots"]] = post.words(entry.reply["alpha"], "alpha")[:, 0]
     alphas, products = (np.stack(some, axis=1) for some in zip(*pairs, strict=True))
     return gram_from_products(alphas, products * LAM * rows, rank)
 

@@ -121,7 +121,7 @@ class Record:
             return
         lengths = message[f"{self.kind}.news.lengths"]
         marks = np.repeat(message[f"{self.kind}.news.marks"], lengths).tolist()
-        knots = read_table(message.get(f"{self.kind}.news.knots"))
+        knots = read_table(message.get(f"{self.kind}_pads.news.sets"))
         slots = range(int(news[0]), int(news[0]) + len(marks)) if len(news) == 1 else news.tolist()
         for local, mark in zip(slots, marks, strict=True):
             self.tails[party, local] = labels_of(mark, knots)
@@ -216,7 +216,7 @@ def running_sums(cipher, kind, windows, width, steps):
             reply = {kind: parts[party].increment(values, message, slots)}
             record.note(party, message, here.ciphers[party].label, local)
             if slots is not None:
-                reply[f"{kind}.slots"] = slots
+                reply[f"{kind}_slots"] = slots
             if party in quiet:
                 parts[party].undo()
             else:
@@ -300,7 +300,7 @@ def posts(cipher, steps):
             held = layout.of(party)
             mine = np.isin(layout.cohort_of[held], [c for c, p in speaker.items() if p == party])
             slots = np.flatnonzero(mine & (random.random(len(held)) < 0.6)).astype(np.int32)
-            if not len(slots) and "alpha.chain" not in message:
+            if not len(slots) and "alpha_pads.chain" not in message:
                 continue
             new = values_for(random, len(slots), 1)
             packed = wires[party].post(new, now[held[slots]], slots, message)
@@ -308,7 +308,7 @@ def posts(cipher, steps):
             record.note(party, message, here.ciphers[party].label, here_slots)
             if party in names_of(here, silent):
                 continue
-            replies[party] = {"alpha": packed, "alpha.slots": slots}
+            replies[party] = {"alpha": packed, "alpha_slots": slots}
             now[held[slots]] = new
         board.post(replies, iteration, round_)
         readers = [p for p in here.parties if random.random() < 0.6]
@@ -365,7 +365,7 @@ def proposals(cipher, width, steps):
         for party, message in messages.items():
             held = layout.of(party)
             slots = np.flatnonzero(random.random(len(held)) < 0.5).astype(np.int32)
-            if not len(held) or (not len(slots) and "delta.chain" not in message):
+            if not len(held) or (not len(slots) and "delta_pads.chain" not in message):
                 continue
             values = values_for(random, len(slots), width)
             packed = wires[party].propose(values, slots, message)
@@ -373,7 +373,7 @@ def proposals(cipher, width, steps):
             record.note(party, message, here.ciphers[party].label, every)
             if party in names_of(here, silent):
                 continue
-            replies[party] = {"delta": packed, "delta.slots": slots}
+            replies[party] = {"delta": packed, "delta_slots": slots}
             expected[held[slots]] += values
             proposed[held[slots]] = True
         sums.add(replies, iteration, round_)

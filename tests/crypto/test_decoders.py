@@ -178,7 +178,7 @@ MESSAGE = {
     "every": True,
     "name": "p1",
     "v": b"Wb" + bytes(30),
-    "v.chain": np.arange(3, dtype=np.uint64),
+    "v_pads.chain": np.arange(3, dtype=np.uint64),
     "send": np.array([True, False]),
     "classes": np.array(["a", "bc"]),
     "table": np.zeros((2, 3)),
@@ -299,7 +299,7 @@ ANYTHING = st.one_of(
 @given(ANYTHING, st.integers(0, 3))
 def test_chains_are_read_or_refused(value, units):
     with suppress(WeftError):
-        minus = read_chain({"z.chain": value}, "z", "chain", units)
+        minus = read_chain({"z_pads.chain": value}, "z", "chain", units)
         assert minus.dtype == np.uint64
         assert minus.shape == (units,)
 

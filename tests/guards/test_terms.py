@@ -299,7 +299,7 @@ class RunState:
 
     def ask(self, party, peers):
         keys = b"".join(self.identities[k].public.to_bytes() + self.nonces[k] for k in peers)
-        message = {"peers": np.array(peers, np.int64), "peers.keys": keys, "round": 1}
+        message = {"ring.peers": np.array(peers, np.int64), "ring.keys": keys, "round": 1}
         return self.masks[party].sum("losses", 2, message, 0, party)
 
 
@@ -311,7 +311,7 @@ def test_masks_of_three_cancel():
 
 
 @pytest.mark.parametrize(
-    ("peers", "flag", "words"),
+    ("ring.peers", "flag", "words"),
     [
         ([], "allow_lone_labels", "the coordinator would read its own; agree on allow_lone_labels"),
         ([1], "allow_pairs", "the coordinator would read a sum of two; agree on allow_pairs"),

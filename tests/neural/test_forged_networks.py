@@ -178,7 +178,7 @@ def test_a_party_that_knows_of_others_is_not_alone_because_somebody_says_so():
     north.on("announce", {"run": RUN, "parties": 1})
     plan = {"run": RUN, "settings": tiny().to_json(), "classes": np.arange(3)}
     north.on("neural.plan", {**plan, "parties": 1, "number": 0})
-    asked = {"round": 1, "peers": np.zeros(0, np.int32), "peers.keys": b"", "step": 0}
+    asked = {"round": 1, "ring.peers": np.zeros(0, np.int32), "ring.keys": b"", "step": 0}
     with pytest.raises((ConfigError, ProtocolError), match="would read its own"):
         north.on("neural.scale", {**asked, "blocks": np.array(["ct"]), "widths": np.array([5])})
 

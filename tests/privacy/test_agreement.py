@@ -522,23 +522,23 @@ def test_keys_that_the_coordinator_exchanges_are_noticed():
     own = Identity.new().public.to_bytes()
     nonce = bytes(16)
     consent.check_company({"give.keys": publics["east"] + nonce + publics["west"] + nonce})
-    consent.check_company({"peers.keys": publics["east"] + nonce + publics["west"] + nonce})
-    consent.check_company({"peers.keys": b"", "round": 3})
+    consent.check_company({"ring.keys": publics["east"] + nonce + publics["west"] + nonce})
+    consent.check_company({"ring.keys": b"", "round": 3})
     for message in (
         {"give.keys": publics["east"] + nonce + own + nonce},
-        {"peers.keys": own + nonce},
-        {"peers.keys": publics["east"] + nonce + publics["west"][:63] + b"x" + nonce},
-        {"peers.keys": publics["north"] + nonce},
-        {"peers.keys": publics["east"][:40]},
+        {"ring.keys": own + nonce},
+        {"ring.keys": publics["east"] + nonce + publics["west"][:63] + b"x" + nonce},
+        {"ring.keys": publics["north"] + nonce},
+        {"ring.keys": publics["east"][:40]},
     ):
         with pytest.raises(WeftError, match="the roster does not list"):
             consent.check_company(message)
     # Keys that were right in one field are looked at again in another.
     with pytest.raises(WeftError, match="the roster does not list"):
-        consent.check_company({"peers.keys": publics["east"] + publics["west"]})
+        consent.check_company({"ring.keys": publics["east"] + publics["west"]})
     with pytest.raises(WeftError, match="the same party twice"):
-        consent.check_company({"peers.keys": (publics["east"] + nonce) * 2})
-    Consent.open("north").check_company({"peers.keys": own + nonce})
+        consent.check_company({"ring.keys": (publics["east"] + nonce) * 2})
+    Consent.open("north").check_company({"ring.keys": own + nonce})
 
 
 def test_joint_prediction_refuses_what_sums_over_samples_would_show(patchwork, quick):

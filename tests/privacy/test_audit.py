@@ -44,7 +44,7 @@ def asked_alone(transcript):
     return sum(
         isinstance(value, bytes) and meaning_of("up", entry.phase, field).form is Form.SCALARS
         for entry in transcript
-        if not len(entry.message.get("peers", ()))
+        if not len(entry.message.get("ring.peers", ()))
         for field, value in entry.reply.items()
     )
 
@@ -257,11 +257,11 @@ def with_a_total_without_a_pad(message):
 
 
 def shifted_slots(message):
-    return {**message, "z.slots": message["z.slots"] + 1000}
+    return {**message, "z_slots": message["z_slots"] + 1000}
 
 
 def repeated_slots(message):
-    return {**message, "z.slots": np.zeros_like(message["z.slots"])}
+    return {**message, "z_slots": np.zeros_like(message["z_slots"])}
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_what_should_not_travel_is_found(recorded, phase, way, change, check):
 
 def test_a_request_without_neighbours_leaves_scalars_readable(recorded):
     found = changed(
-        recorded, "hyfdca.step", with_field("peers", np.zeros(0, np.int32)), way="message"
+        recorded, "hyfdca.step", with_field("ring.peers", np.zeros(0, np.int32)), way="message"
     )
     assert found.findings["masked"].count == 1
     (line,) = [

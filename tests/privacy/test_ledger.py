@@ -79,7 +79,7 @@ def seen_in(trained, federation):
         view = federation.parties[entry.party].view
         shared = view.n_shared_rows
         if entry.phase == "hyfdca.weights":
-            wanted[entry.party] = entry.reply.get("want", entry.reply.get("z.slots"))
+            wanted[entry.party] = entry.reply.get("want", entry.reply.get("z_slots"))
         if "z" in entry.message:
             block = read_block(entry.message["z"], "z")
             labelled = np.flatnonzero(view.labelled[view.row_cohort[:shared]])
@@ -94,7 +94,7 @@ def seen_in(trained, federation):
             received[entry.party][rows] += block.width
         if "z" in entry.reply:
             block = read_block(entry.reply["z"], "z")
-            rows = entry.reply.get("z.slots", np.arange(shared))
+            rows = entry.reply.get("z_slots", np.arange(shared))
             assert block.slots == len(rows), entry.phase
             # In setting up HyFDCA every holder gets the totals, else only those with the label.
             to_all = entry.phase in ("hyfdca.norms", "hyfdca.gather")

@@ -354,7 +354,7 @@ CHANGES = {
     "a changed total": ("hyfdca.weights", change_a_total),
     "a total cut off": ("hyfdca.weights", lambda m: {**m, "v": m["v"][:-1]}),
     "a request twice": ("hyfdca.weights", lambda m: {**m, "round": 1}),
-    "no neighbours": ("size", lambda m: {k: v for k, v in m.items() if k != "peers"}),
+    "no neighbours": ("size", lambda m: {k: v for k, v in m.items() if k != "ring.peers"}),
     "a changed box": ("match.keys", flip_a_box),
     "a box of another": ("match.keys", lambda m: {**m, "boxes.from": np.array([0, 3, 2])}),
     "no boxes": ("match.keys", lambda m: {**m, "boxes": b"", "boxes.lengths": m["boxes.from"][:0],

@@ -360,9 +360,9 @@ def too_wide(field):
 
 def foreign_slot(field, slot):
     def damage(reply):
-        slots = reply[f"{field}.slots"].copy()
+        slots = reply[f"{field}_slots"].copy()
         slots[0] = slot
-        reply[f"{field}.slots"] = slots
+        reply[f"{field}_slots"] = slots
         return reply
 
     return damage
@@ -417,7 +417,7 @@ def changed(field, byte):
         ("weights", too_wide("z")),
         ("weights", foreign_slot("z", 10_000)),
         ("weights", foreign_slot("z", -1)),
-        ("weights", without("z.slots")),
+        ("weights", without("z_slots")),
         ("weights", instead("z", b"noise")),
         ("weights", without("sequence")),
         ("weights", instead("sequence", "seven")),
@@ -425,7 +425,7 @@ def changed(field, byte):
         ("step", instead("v", 3.0)),
         ("step", cut_short("alpha")),
         ("step", foreign_slot("alpha", 10_000)),
-        ("step", without("alpha.slots")),
+        ("step", without("alpha_slots")),
         ("step", without("sequence")),
     ],
 )

@@ -96,7 +96,7 @@ CHAINS = {
 @pytest.mark.parametrize("value", CHAINS)
 @pytest.mark.parametrize(
     ("cipher", "field"),
-    [("pad", "z.chain"), ("pad", "v.chain"), ("paillier", "v.chain"), ("bfv", "z.checks")],
+    [("pad", "z_pads.chain"), ("pad", "v_pads.chain"), ("paillier", "v_pads.chain"), ("bfv", "z_pads.checks")],
 )
 def test_a_chain_of_pads_that_is_none_is_refused(cipher, field, value):
     assert_refused(answer_to({field: CHAINS[value]}, cipher=cipher))
@@ -105,10 +105,10 @@ def test_a_chain_of_pads_that_is_none_is_refused(cipher, field, value):
 @pytest.mark.parametrize(
     ("cipher", "field"),
     [
-        ("pad", "z.chain"),
-        ("paillier", "v.chain"),
-        pytest.param("bfv", "z.chain"),
-        pytest.param("bfv", "z.checks"),
+        ("pad", "z_pads.chain"),
+        ("paillier", "v_pads.chain"),
+        pytest.param("bfv", "z_pads.chain"),
+        pytest.param("bfv", "z_pads.checks"),
     ],
 )
 def test_marks_of_pads_that_are_not_listed_are_refused(cipher, field):
@@ -121,10 +121,10 @@ def test_a_chain_that_takes_off_its_own_pad_is_refused():
 
     class Own(Malform):
         def down(self, phase, party, message):
-            self.fields = {"z.chain": own(message) if "z.chain" in message else None}
+            self.fields = {"z_pads.chain": own(message) if "z_pads.chain" in message else None}
             return super().down(phase, party, message)
 
-    malform = Own({}, "z.chain")
+    malform = Own({}, "z_pads.chain")
     with interpose(malform), pytest.raises(Done):
         train(cut("hybrid 2×2"), quick(**SETTINGS))
     assert_refused(malform.answer)
@@ -145,7 +145,7 @@ TABLES = [
     ("name", "value"), [*TABLES, pytest.param("a table", np.ones((2, 2), np.uint64))]
 )
 def test_tables_of_pads_that_are_none_are_refused(name, value):
-    fields = {"v.chain": lambda old: np.full(len(old), SIGN), "v.chain.knots": value}
+    fields = {"v_pads.chain": lambda old: np.full(len(old), SIGN), "v_pads.chain_sets": value}
     assert_refused(answer_to(fields))
 
 
@@ -153,8 +153,8 @@ def test_tables_of_pads_that_are_none_are_refused(name, value):
 def test_a_table_that_promises_more_than_it_holds_costs_nothing(count):
     """It is read as far as it goes, and what it lacks is noticed in the total, if anywhere."""
     fields = {
-        "v.chain": lambda old: np.full(len(old), SIGN),
-        "v.chain.knots": np.array([count, 5], np.uint64),
+        "v_pads.chain": lambda old: np.full(len(old), SIGN),
+        "v_pads.chain_sets": np.array([count, 5], np.uint64),
     }
     answer = answer_to(fields)
     assert isinstance(answer, dict | WeftError)
@@ -162,26 +162,26 @@ def test_a_table_that_promises_more_than_it_holds_costs_nothing(count):
 
 # ── requests: news of pads ────────────────────────────────────────────────────────────────────
 
-NEWS = ("z.news", "z.news.lengths", "z.news.marks")
+NEWS = ("z_pads.news", "z_pads.news.lengths", "z_pads.news.marks")
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("z.news", value) for value in list(WRONG)[1:]),
-        ("z.news", "far slots"),
-        ("z.news", "negative slots"),
-        ("z.news", "halves"),
-        *(("z.news.lengths", value) for value in WRONG),
-        ("z.news.lengths", "endless"),
-        ("z.news.lengths", "negative"),
-        *(("z.news.marks", value) for value in WRONG if value != "a table"),
-        ("z.news.marks", "of the future"),
-        ("z.news.marks", "not listed"),
+        *(("z_pads.news", value) for value in list(WRONG)[1:]),
+        ("z_pads.news", "far slots"),
+        ("z_pads.news", "negative slots"),
+        ("z_pads.news", "halves"),
+        *(("z_pads.news.lengths", value) for value in WRONG),
+        ("z_pads.news.lengths", "endless"),
+        ("z_pads.news.lengths", "negative"),
+        *(("z_pads.news.marks", value) for value in WRONG if value != "a table"),
+        ("z_pads.news.marks", "of the future"),
+        ("z_pads.news.marks", "not listed"),
         *(pytest.param(field, "twice") for field in NEWS),
-        ("z.news.knots", "bytes"),
-        ("z.news.knots", "text"),
-        *(pytest.param("z.news.knots", value) for value in ("a table", "words", "floats")),
+        ("z_pads.news.sets", "bytes"),
+        ("z_pads.news.sets", "text"),
+        *(pytest.param("z_pads.news.sets", value) for value in ("a table", "words", "floats")),
     ],
 )
 def test_news_of_pads_that_are_none_are_refused(field, value):
@@ -196,7 +196,7 @@ def test_news_of_pads_that_are_none_are_refused(field, value):
         "of the future": lambda old: np.full(len(old), 1 << 62, np.uint64),
         "not listed": lambda old: old | SIGN | np.uint64(7),
     }
-    assert_refused(answer_to({field: values[value]}, beside="z.news"))
+    assert_refused(answer_to({field: values[value]}, beside="z_pads.news"))
 
 
 # ── requests: slots of totals ─────────────────────────────────────────────────────────────────
@@ -222,14 +222,14 @@ def test_slots_of_changes_that_are_none_are_refused(cipher, value):
         "floats": lambda old: old.astype(np.float64),
         "far away": lambda old: old + np.int32(10**6),
     }
-    assert_refused(answer_to({"delta.slots": values[value]}, cipher=cipher))
+    assert_refused(answer_to({"delta_slots": values[value]}, cipher=cipher))
 
 
 @pytest.mark.parametrize("shift", [1, -1])
 def test_changes_of_other_slots_are_noise(shift):
     """They are for samples of the same cohort, but every slot has pads of its own."""
     rows = 20  # of a party
-    answer = answer_to({"delta.slots": lambda old: (old + np.int32(shift)) % np.int32(rows)})
+    answer = answer_to({"delta_slots": lambda old: (old + np.int32(shift)) % np.int32(rows)})
     assert_refused(answer)
     assert "changes of dual variables" in str(answer)
 
@@ -240,7 +240,7 @@ sys.path[:0] = {folders!r}
 import numpy as np
 from test_malformed import answer_to, assert_refused
 for away in (10**6, -(10**6), 2**30, 25):
-    assert_refused(answer_to({{"alpha.slots": lambda old: old * 0 + np.int32(away)}}))
+    assert_refused(answer_to({{"alpha_slots": lambda old: old * 0 + np.int32(away)}}))
 print("refused")
 """
 
@@ -260,11 +260,11 @@ def test_slots_beyond_a_partys_own_do_not_reach_memory_that_is_not_its_own():
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("peers", value) for value in WRONG if value not in ("words", "floats")),
-        pytest.param("peers", "words"),
-        *(("peers.keys", value) for value in WRONG),
-        ("peers.keys", "weak keys"),
-        ("peers", "oneself"),
+        *(("ring.peers", value) for value in WRONG if value not in ("words", "floats")),
+        pytest.param("ring.peers", "words"),
+        *(("ring.keys", value) for value in WRONG),
+        ("ring.keys", "weak keys"),
+        ("ring.peers", "oneself"),
         *(("round", value) for value in WRONG),
         *(("ack", value) for value in WRONG if value != "a number"),
         *(("iteration", value) for value in WRONG if value != "a number"),
@@ -276,7 +276,7 @@ def test_other_fields_that_are_malformed_are_refused(field, value):
         "weak keys": lambda old: bytes(len(old)),
         "oneself": lambda old: np.zeros(len(old), np.int32),
     }
-    answer = answer_to({field: values[value]}, beside="peers")
+    answer = answer_to({field: values[value]}, beside="ring.peers")
     # What is wrong with a number is repeated in the sentence, an array in several lines.
     assert isinstance(answer, WeftError), repr(answer)
 
@@ -291,7 +291,7 @@ def test_other_fields_that_are_malformed_are_refused(field, value):
     ],
 )
 def test_flags_of_cohorts_that_are_none_are_refused(value):
-    assert_refused(answer_to({"send": WRONG[value]}, beside="alpha.chain", cipher="bfv"))
+    assert_refused(answer_to({"send": WRONG[value]}, beside="alpha_pads.chain", cipher="bfv"))
 
 
 # ── replies ───────────────────────────────────────────────────────────────────────────────────
@@ -316,16 +316,16 @@ class Answers(Middle):
 
 
 REPLIES = [
-    ("pad", "z.slots", "bytes"),
-    ("pad", "z.slots", "floats"),
-    ("pad", "z.slots", "a table"),
-    ("pad", "z.slots", "words"),
-    ("pad", "z.slots", "far away"),
-    ("pad", "z.slots", "negative"),
-    ("pad", "z.slots", "one too many"),
-    ("pad", "delta.slots", "floats"),
-    ("pad", "delta.slots", "far away"),
-    ("pad", "alpha.slots", "far away"),
+    ("pad", "z_slots", "bytes"),
+    ("pad", "z_slots", "floats"),
+    ("pad", "z_slots", "a table"),
+    ("pad", "z_slots", "words"),
+    ("pad", "z_slots", "far away"),
+    ("pad", "z_slots", "negative"),
+    ("pad", "z_slots", "one too many"),
+    ("pad", "delta_slots", "floats"),
+    ("pad", "delta_slots", "far away"),
+    ("pad", "alpha_slots", "far away"),
     pytest.param("pad", "want", "bytes"),
     pytest.param("pad", "want", "floats"),
     pytest.param("pad", "want", "words"),
@@ -334,17 +334,17 @@ REPLIES = [
     ("pad", "sequence", "missing"),
     ("pad", "sequence", "text"),
     ("pad", "sequence", "a number"),
-    ("pad", "norm change", "missing"),
-    ("pad", "norm change", "bytes"),
-    ("pad", "norm change", "floats"),
+    ("pad", "norm_change", "missing"),
+    ("pad", "norm_change", "bytes"),
+    ("pad", "norm_change", "floats"),
     ("pad", "estimate", "bytes"),
     ("pad", "losses", "bytes"),
     ("pad", "norms", "missing"),
-    pytest.param("bfv", "delta.slots", "missing"),
-    pytest.param("bfv", "delta.slots", "floats"),
-    pytest.param("bfv", "delta.slots", "words"),
-    ("bfv", "delta.slots", "far away"),
-    pytest.param("bfv", "alpha.slots", "missing"),
+    pytest.param("bfv", "delta_slots", "missing"),
+    pytest.param("bfv", "delta_slots", "floats"),
+    pytest.param("bfv", "delta_slots", "words"),
+    ("bfv", "delta_slots", "far away"),
+    pytest.param("bfv", "alpha_slots", "missing"),
 ]
 
 
@@ -367,7 +367,7 @@ def test_a_reply_that_is_malformed_stops_the_run_with_one_sentence(cipher, field
 @pytest.mark.parametrize("cipher", ["pad", "bfv"])
 def test_slots_that_somebody_exchanged_are_noticed(cipher):
     """Slots travel in the clear; values under pads do not fit others. BFV does not go by them."""
-    answers = Answers("z.slots", lambda old: old[::-1].copy())
+    answers = Answers("z_slots", lambda old: old[::-1].copy())
     settings = quick(cipher=cipher, **SETTINGS)
     if cipher == "bfv":
         with interpose(answers):
@@ -409,7 +409,7 @@ def test_a_changed_scalar_changes_the_certificate_and_nothing_else(field):
     assert clean.result.certificate == changed.result.certificate
 
 
-@pytest.mark.parametrize("fields", [("estimate", "norm change")])
+@pytest.mark.parametrize("fields", [("estimate", "norm_change")])
 def test_changed_estimates_stop_nothing_and_change_no_model(fields):
     settings = quick(iterations=4, local="practical", participation=0.75)
     clean = train(cut("hybrid 2×2"), settings)
@@ -438,11 +438,11 @@ def test_scalars_whose_neighbours_differ_are_given_up_or_noise():
         done = False
 
         def down(self, phase, party, message):
-            if "peers" in message and phase == "hyfdca.step" and not self.done:
+            if "ring.peers" in message and phase == "hyfdca.step" and not self.done:
                 self.done = True
-                size = len(message["peers.keys"]) // len(message["peers"])
-                message["peers"] = message["peers"][1:]
-                message["peers.keys"] = message["peers.keys"][size:]
+                size = len(message["ring.keys"]) // len(message["ring.peers"])
+                message["ring.peers"] = message["ring.peers"][1:]
+                message["ring.keys"] = message["ring.keys"][size:]
             return message
 
     settings = quick(iterations=3, local="practical", certify_every=1)

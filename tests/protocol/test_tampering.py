@@ -605,8 +605,8 @@ def last_contribution(moment, party):
     """A party's last block of feature sums, and the labels that it put on and took off."""
     for phase, who, message, reply in reversed(moment.middle.log):
         if who == party and phase.startswith("hyfdca.") and "v" in reply:
-            on, off = header_of(reply["v"])["label"], int(message["v.chain"][0])
-            checks = int(message["v.checks"][0]) if moment.cipher == "bfv" else 0
+            on, off = header_of(reply["v"])["label"], int(message["v_pads.chain"][0])
+            checks = int(message["v_pads.checks"][0]) if moment.cipher == "bfv" else 0
             return reply["v"][body_at(reply["v"]) :], on, off, checks
     return None
 

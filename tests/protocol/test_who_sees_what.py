@@ -18,7 +18,7 @@ from weft.solvers.settings import Settings
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 BLOCKS = tuple(KIND_CODES)
-SCALARS = ("flags", "squares", "norms", "losses", "norm change", "estimate")
+SCALARS = ("flags", "squares", "norms", "losses", "norm_change", "estimate")
 #: Phases whose messages are names, tokens and sealed boxes.
 BOXED = ("announce", "classes", "match.", "release")
 LOCALS = ("safe", "practical", "theory")
@@ -171,7 +171,7 @@ def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
                 kinds[kind] += 1
                 block = read_block(message[kind], str(where))
                 assert block.slots <= shared, where
-                slots = message.get(f"{kind}.slots")
+                slots = message.get(f"{kind}_slots")
                 if slots is not None:
                     assert len(slots) == block.slots, where
                     assert len(np.unique(slots)) == len(slots), where
@@ -215,7 +215,7 @@ def test_a_party_that_shares_nothing_sends_and_gets_only_scalars(
             continue
         assert field not in BLOCKS, (direction, phase)
         if not phase.startswith(BOXED) and isinstance(value, np.ndarray):
-            allowed = field in ("send", "prefix", "peers")
+            allowed = field in ("send", "prefix", "ring.peers")
             assert allowed or value.size == 0, (direction, phase, field)
 
 
@@ -298,7 +298,7 @@ def test_a_coordinator_that_cannot_read_a_value_reaches_the_same_bits(
                 elif not one.phase.startswith(BOXED) and field != "settings":
                     assert same(value, veiled[field]), (one.phase, one.party, field)
             extra = {field.partition(".")[0] for field in veiled.keys() - message.keys()}
-            allowed = {*BLOCKS, "peers", "context"}
+            allowed = {*BLOCKS, "ring.peers", "context"}
             assert one.phase.startswith(BOXED) or extra <= allowed, (one.phase, extra)
     assert compared["words"] > 1000
     assert compared["scalars"] > 100
@@ -322,7 +322,7 @@ def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(
             assert value.dtype.kind in kinds, (phase, party, field)
         elif isinstance(value, float):
             numbers.add(field)
-    assert {"z", "v", "alpha", *SCALARS} - told <= {"squares", "norm change", "estimate", "norms"}
+    assert {"z", "v", "alpha", *SCALARS} - told <= {"squares", "norm_change", "estimate", "norms"}
     # Sizes and steps that are the same for everybody.
     common = {"unit", "label", "lam", "gamma", "omega", "scale", "share", "factor", "bias_value"}
     assert numbers <= common
@@ -339,7 +339,7 @@ def test_no_estimate_is_the_sum_of_a_single_party(patchwork, quick, local, rule,
     asked = Counter(
         (entry.message["round"], field)
         for entry in trained.channel.transcript
-        for field in ("norm change", "estimate")
+        for field in ("norm_change", "estimate")
         if field in entry.reply
     )
     assert all(count > 1 for count in asked.values())

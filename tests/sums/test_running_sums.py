@@ -367,7 +367,7 @@ def test_linked_sums_hold_everyones_last_contribution_whoever_falls_silent(
             values = rng.normal(size=latest[party][where].shape)
             reply = {kind: parties[party].increment(values, message, slots)}
             if slots is not None:
-                reply[f"{kind}.slots"] = slots
+                reply[f"{kind}_slots"] = slots
             if silent.get(party) == "lost":
                 parties[party].undo()
                 continue
@@ -412,9 +412,9 @@ def test_only_who_leads_a_cohort_is_told_of_pads_and_only_of_those_that_changed(
             trio.ciphers[party].begin(message)
             slots = np.flatnonzero(np.isin(totals.layout.of(party), chosen)).astype(np.int32)
             block = parties[party].increment(np.ones((len(slots), 1)), message, slots)
-            replies[party] = {"z": block, "z.slots": slots}
+            replies[party] = {"z": block, "z_slots": slots}
         totals.add(replies)
-        news = {p: m["z.news.lengths"] for p, m in messages.items() if "z.news.lengths" in m}
+        news = {p: m["z_pads.news.lengths"] for p, m in messages.items() if "z_pads.news.lengths" in m}
         return {p: int(lengths.sum()) for p, lengths in news.items()}
 
     order = totals.layout
@@ -450,7 +450,7 @@ def test_proposals_are_summed_where_somebody_made_one_and_reach_holders_only(cip
             continue
         values = wires[party].on_grid(rng.normal(size=(len(slots), width)))
         block = wires[party].propose(values, slots, messages[party])
-        replies[party] = {"delta": block, "delta.slots": slots}
+        replies[party] = {"delta": block, "delta_slots": slots}
         expected[mine[slots]] += values
         named[mine[slots]] = True
     proposals.add(replies, 1, round_)
@@ -480,7 +480,7 @@ class Posting:
         for party, (slots, values) in posts.items():
             at, new = np.array(slots, np.int32), np.array(values, float).reshape(len(slots), -1)
             block = self.wires[party].post(new, np.zeros_like(new), at, messages[party])
-            replies[party] = {"alpha": block, "alpha.slots": at}
+            replies[party] = {"alpha": block, "alpha_slots": at}
         self.board.post(replies, iteration, self.trio.adder.round)
 
     def changes(self, since, board=None):
@@ -571,7 +571,7 @@ def test_whole_blocks_and_some_slots_may_come_from_different_parties_in_one_phas
         some = np.full((len(of_b), width), 10.0)
         replies = {
             "a": {"z": parties["a"].increment(block, messages["a"])},
-            "b": {"z": parties["b"].increment(some, messages["b"], of_b), "z.slots": of_b},
+            "b": {"z": parties["b"].increment(some, messages["b"], of_b), "z_slots": of_b},
         }
         totals.add(replies if first == "a" else dict(reversed(replies.items())), 1)
         expected = np.zeros((layout.n_shared, width))
@@ -644,7 +644,7 @@ def block_of(trio, party="a", count=3, width=1, **changes):
 
 
 def slots(*numbers, dtype=np.int32):
-    return {"z.slots": np.array(numbers, dtype)}
+    return {"z_slots": np.array(numbers, dtype)}
 
 
 MALFORMED = {
@@ -670,11 +670,11 @@ MALFORMED = {
     "two values for one slot": lambda trio: {"z": block_of(trio, count=2), **slots(0)},
     "a slot beyond its own": lambda trio: {"z": block_of(trio, count=1), **slots(3)},
     "a slot below zero": lambda trio: {"z": block_of(trio, count=1), **slots(-1)},
-    "slots in words": lambda trio: {"z": block_of(trio, count=1), "z.slots": "all"},
+    "slots in words": lambda trio: {"z": block_of(trio, count=1), "z_slots": "all"},
     "broken slots": lambda trio: {"z": block_of(trio, count=1), **slots(0, dtype=np.float64)},
     "slots in a square": lambda trio: {
         "z": block_of(trio, count=1),
-        "z.slots": np.zeros((1, 1), np.int32),
+        "z_slots": np.zeros((1, 1), np.int32),
     },
 }
 
@@ -688,7 +688,7 @@ def test_a_reply_of_the_wrong_shape_or_for_a_foreign_slot_names_the_party(fault,
     totals.invite(trio.ask(("a", "b")))
     reply = MALFORMED[fault](trio)
     honest = {"z": block_of(trio, "b", 5, body=np.ones(5, np.int64).tobytes())}
-    if "z.slots" in reply:
+    if "z_slots" in reply:
         honest = {"z": block_of(trio, "b", 1, body=np.ones(1, np.int64).tobytes()), **slots(1)}
     replies = {"a": reply, "b": honest} if first else {"b": honest, "a": reply}
     with pytest.raises(ProtocolError, match="party a") as caught:
