@@ -12,7 +12,8 @@ from weft.data import Split, Table, Tile, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices
-from weft.protocol import LocalChannel
+from weft.protocol import LocalChannel, fields_of
+from weft.protocol.parts import SumRequest
 from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
