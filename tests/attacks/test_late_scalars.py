@@ -14,7 +14,8 @@ from scene import by_rows, run, table_of
 from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import HEAD
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.pads.pad_ids import SCALAR_BYTES, label_of
+from weft.crypto.pads.pad_ids import label_of
+from weft.protocol.message import SCALAR_BYTES
 from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity
 from weft.errors import WeftError

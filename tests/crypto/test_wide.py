@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.protocol.message import SCALAR_BYTES
 from weft.crypto.primitives.wide_integers import (
     FRACTION,
     carried,

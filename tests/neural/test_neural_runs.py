@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_networks import HELD, WIDTHS, Door, holdings, numbers, sources, tiny, trained
 
-from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.protocol.message import SCALAR_BYTES
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import Terms
 from weft.neural.settings import NeuralSettings

@@ -10,7 +10,7 @@ import pytest
 
 from weft.crypto.ciphers.block_format import Carried, pack_block, read_block
 from weft.crypto.ciphers.paillier import PaillierSecret
-from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.protocol.message import SCALAR_BYTES
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import CHECKS, audit

@@ -11,7 +11,7 @@ import pytest
 
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.pads.pad_ids import SCALAR_BYTES
+from weft.protocol.message import SCALAR_BYTES
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.settings import Settings
