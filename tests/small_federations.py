@@ -8,8 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from weft.data import Split, Table, Tile
-from weft.data import pooled_table as pool
+from weft.data import Split, Table, Tile, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices

@@ -8,8 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.data import Split, Tile
-from weft.data import pooled_table as pool
+from weft.data import Split, Tile, pool
 from weft.errors import DataError
 
 

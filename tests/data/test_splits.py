@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data import SPLITS, Table, load
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Table, load, pool
 from weft.data.splits import (
     class_blocks,
     columns,

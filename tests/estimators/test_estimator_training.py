@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
 from weft import HybridClassifier, HybridRegressor, Tile, load_model
-from weft.data import SPLITS, load
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, load, pool
 from weft.errors import ConfigError, DataError
 
 LAM = 1e-2

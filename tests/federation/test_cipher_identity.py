@@ -22,8 +22,7 @@ from interposed import (
     table_of,
     train,
 )
-from weft.data import SPLITS, Table, load
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Table, load, pool
 from weft.errors import ConfigError, WeftError
 from weft.federation import joint_prediction as joint
 from weft.federation.local_federation import Federation, Preprocessing

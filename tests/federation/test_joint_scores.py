@@ -12,8 +12,7 @@ import scipy.sparse as sp
 
 from weft.crypto import CIPHERS
 from weft.crypto.ciphers.block_format import read_block, words_of
-from weft.data import SPLITS, Split, Tile
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Split, Tile, pool
 from weft.errors import DataError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing

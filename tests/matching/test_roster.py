@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data import Split, Tile
-from weft.data import pooled_table as pool
+from weft.data import Split, Tile, pool
 from weft.errors import DataError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.party_view import PartyView

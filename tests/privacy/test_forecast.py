@@ -6,8 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from weft.data import SPLITS, Split, Tile, load
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Split, Tile, load, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.expected_exposure import outlook

@@ -21,8 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC, LinearSVR
 
-from weft.data import Split, Table, load
-from weft.data import pooled_table as pool
+from weft.data import Split, Table, load, pool
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from weft.data import SPLITS
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss

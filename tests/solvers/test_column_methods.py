@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from weft.data import SPLITS, Tile
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Tile, pool
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.base import Checkpointing

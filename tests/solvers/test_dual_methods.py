@@ -14,8 +14,7 @@ import scipy.optimize
 import scipy.sparse
 from scipy.special import expit
 
-from weft.data import SPLITS, Split
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Split, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation
 from weft.guards import Terms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.data import pooled_table as pool
+from weft.data import pool
 from weft.errors import ConfigError
 from weft.losses import get_loss
 from weft_papers.data.synthetic import one_sided_logistic, party_sizes, scaled_squares

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.data import SPLITS, Split
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Split, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import INTERCEPT
 from weft.solvers.base import Record

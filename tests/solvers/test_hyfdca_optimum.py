@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from sklearn.svm import LinearSVC
 
-from weft.data import SPLITS, Split, Table, Tile, load
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Split, Table, Tile, load, pool
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from weft.data import SPLITS, Split, Table, load
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Split, Table, load, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model

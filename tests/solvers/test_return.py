@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
-from weft.data import SPLITS
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, pool
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
 from weft.guards import Terms

@@ -9,8 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from weft.data import SPLITS
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, pool
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Trained
 from weft.protocol import LocalChannel

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.data import SPLITS, Split, Table, Tile, load
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Split, Table, Tile, load, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings

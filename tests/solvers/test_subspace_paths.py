@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from weft.data import SPLITS, Split, Table, load
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Split, Table, load, pool
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.federation.release.model_slices import join_slices
 from weft.solvers.settings import Settings
