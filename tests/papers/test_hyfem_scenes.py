@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft.data.data_folder import DataFolder
 from weft.errors import DataError
-from weft_papers.data.files import DataFolder
 from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
 from weft_papers.hyfem.scenes import deals as dealing

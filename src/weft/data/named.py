@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.data.data_folder import DataFolder
 from weft.data.tile import Table, Task
 from weft.errors import DataError
 from weft_papers.data import originals
-from weft_papers.data.files import DataFolder
 from weft_papers.data.newsgroups import newsgroups
 from weft_papers.data.originals import pixel_names, row_ids
 

@@ -12,10 +12,10 @@ import pandas as pd
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from weft.data.data_folder import DataFolder
 from weft.data.readers import read_tile
 from weft.data.tile import Names, Table, Tile
 from weft.errors import DataError
-from weft_papers.data.files import DataFolder
 
 _MFEAT_VIEWS = ("fac", "fou", "kar", "mor", "pix", "zer")
 _MUSHROOM_ATTRIBUTES = [

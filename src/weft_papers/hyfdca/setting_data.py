@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.data import SPLITS, Split, Table, load
+from weft.data.data_folder import DataFolder
 from weft.data.tile import block_rows
 from weft.errors import DataError
 from weft.evaluation.reference_optimum import Problem, solve
 from weft.losses import get_loss
-from weft_papers.data.files import DataFolder
 from weft_papers.hyfdca.paper import Setting, data_sets
 
 Floats = NDArray[np.float64]

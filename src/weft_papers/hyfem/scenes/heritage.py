@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from weft.data.data_folder import DataFolder
 from weft.errors import DataError
-from weft_papers.data.files import DataFolder
 from weft_papers.hyfem.scenes.cutting import part, thin
 from weft_papers.hyfem.scenes.deals import pair_deal
 from weft_papers.hyfem.scenes.scaling import standardised

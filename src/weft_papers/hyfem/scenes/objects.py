@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from weft.data.data_folder import DataFolder
 from weft.errors import DataError
-from weft_papers.data.files import DataFolder
 from weft_papers.hyfem.scenes.cutting import thin
 from weft_papers.hyfem.scenes.deals import (
     four_view_deal,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from weft.data.data_folder import DataFolder
 from weft.errors import DataError
-from weft_papers.data.files import DataFolder
 from weft_papers.hyfem.scenes import colour, digits, heritage, objects
 from weft_papers.hyfem.scenes.scene import Scene
 
