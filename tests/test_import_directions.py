@@ -18,9 +18,20 @@ ROOT = Path(weft.__file__).parent
 
 #: All rooms, lowest first: a room imports only rooms before it.
 LAYERS = (
-    *("errors", "storage", "guards", "losses", "crypto", "data", "protocol", "matching", "sums"),
-    *("solvers", "privacy", "federation", "neural", "config", "evaluation", "report", "network"),
-    *("estimators", "cli"),
+    *(
+        "errors",
+        "plugins",
+        "storage",
+        "guards",
+        "losses",
+        "crypto",
+        "data",
+        "protocol",
+        "matching",
+        "sums",
+    ),
+    *("solvers", "privacy", "federation", "neural", "config", "evaluation"),
+    *("report", "network", "estimators", "cli"),
 )
 #: Rooms that a neighbour below them must not use, though the order would allow it.
 FORBIDDEN = {
@@ -58,6 +69,14 @@ def rooms_imported(path):
                 names = [f"weft.{alias.name}" for alias in node.names]
         found.update(n.split(".")[1] for n in names if n.startswith("weft."))
     return found - {"__version__"}
+
+
+def test_the_library_names_no_plug_in():
+    """The papers and the demos add themselves by entry points, as any plug-in does."""
+    for path in ROOT.rglob("*.py"):
+        text = path.read_text()
+        assert "weft_papers" not in text, path
+        assert "weft_examples" not in text, path
 
 
 def test_every_room_has_a_layer():

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data import fate_breast_tiles, load
+from weft.data import load
 from weft.data.tile import Table, Tile
 from weft.errors import DataError
+from weft_papers.data.originals import fate_breast_tiles
 
 Rows = NDArray[np.int64]
 

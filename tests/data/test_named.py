@@ -7,8 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
-from weft.data import describe, fate_breast_tiles, load
+from weft.data import describe, load
 from weft.errors import DataError
+from weft_papers.data.originals import fate_breast_tiles
 
 INFO = {info.name: info for info in describe()}
 FEATURES = {

@@ -28,7 +28,8 @@ def cut_table(table: Table, name: str, options: Mapping[str, object]) -> Split:
     """
     if name not in SPLITS:
         raise ConfigError(
-            f"there is no split '{name}'{closest(name, SPLITS)}; choose one of {', '.join(SPLITS)}"
+            f"there is no split '{name}'{closest(name, SPLITS)}; choose one of "
+            f"{', '.join(SPLITS)}{SPLITS.left_out()}"
         )
     way = SPLITS[name]
     known = {n: p for n, p in inspect.signature(way).parameters.items() if n != "table"}

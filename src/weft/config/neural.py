@@ -62,10 +62,9 @@ from weft.neural.extractors import read_extractor_options
 from weft.neural.neuron_matching import Matching
 from weft.neural.party_samples import without_labels
 from weft.neural.sample_sources import BlockSource, TableSource
+from weft.neural.scenes import SCENES, Scene, load_scene
 from weft.neural.settings import Block, NeuralSettings
 from weft.protocol.participation import participation_of
-from weft_papers.hyfem.scene_sources import sources_of
-from weft_papers.hyfem.scenes import SCENES, Scene, load_scene
 
 Source = TableSource | BlockSource
 
@@ -164,7 +163,7 @@ class NeuralConfig(FederationConfig):
         beside = None if self.data.data_dir is None else self.path.parent / self.data.data_dir
         scene = load_scene(str(self.data.scene), data_dir or beside, **self.data.options)
         settings = _settings(self.given, blocks_of(scene, self.blocks))
-        return NeuralProblem(sources_of(scene), settings, scene)
+        return NeuralProblem(scene.sources(), settings, scene)
 
 
 def read_neural_config(path: str | Path, *, deployed: bool = False) -> NeuralConfig:
@@ -243,15 +242,15 @@ def default_extractor(shape: tuple[int, ...] | None) -> str:
 
 def blocks_of(scene: Scene, told: Mapping[str, Mapping[str, Any]]) -> dict[str, Block]:
     """All blocks of a scene; ``told`` describes some, and under ``*`` all others."""
-    strange = [name for name in told if name != EVERY and name not in scene.blocks]
+    shapes = scene.shapes()
+    strange = [name for name in told if name != EVERY and name not in shapes]
     if strange:
         raise ConfigError(
             f"scene '{scene.name}' has no block '{strange[0]}'"
-            f"{closest(strange[0], scene.blocks)}; it has {', '.join(scene.blocks)}"
+            f"{closest(strange[0], shapes)}; it has {', '.join(shapes)}"
         )
     return {
-        name: _block(told.get(name, told.get(EVERY, {})), shape)
-        for name, shape in scene.shapes().items()
+        name: _block(told.get(name, told.get(EVERY, {})), shape) for name, shape in shapes.items()
     }
 
 
@@ -332,6 +331,7 @@ def _check_scene(config: NeuralConfig) -> None:
         hint = closest(str(data.scene), SCENES)
         raise ConfigError(
             f"{where}: [data] there is no scene '{data.scene}'{hint}; weft neural scenes lists them"
+            f"{SCENES.left_out()}"
         )
     known_keys(data.options, SCENES[str(data.scene)].options, f"{where}: [data.options]")
 

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data import SPLITS, Split, Table, load
+from weft.data import Split, Table, load
 from weft.data.data_folder import DataFolder
 from weft.data.tile import block_rows
 from weft.errors import DataError
 from weft.evaluation.reference_optimum import Problem, solve
 from weft.losses import get_loss
+from weft_papers.data.splits import dealt, quadrants
 from weft_papers.hyfdca.paper import Setting, data_sets
 
 Floats = NDArray[np.float64]
@@ -135,10 +136,10 @@ def ground_of(
     factor = samples.norm if unit_rows else 1.0
     train = _divided(samples.train, factor)
     if name == "mnist":
-        split = SPLITS["quadrants"](train, parties=setting.count, bias=BIAS / factor)
+        split = quadrants(train, parties=setting.count, bias=BIAS / factor)
     else:
         k, q = setting.parties
-        split = SPLITS["dealt"](train, k=k, q=q, seed=seed)
+        split = dealt(train, k=k, q=q, seed=seed)
     lam = data_sets()[name].lam / factor**2
     bias = BIAS / factor if name == "mnist" else None
     features, x = _with_bias(train, bias)

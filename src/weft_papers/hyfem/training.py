@@ -18,7 +18,6 @@ from weft.neural.local_federation import NeuralFederation, NeuralTrained
 from weft.neural.server_accuracy import ServerJudge
 from weft.neural.settings import NeuralSettings
 from weft_papers.hyfem.results import RunFile, run_path, versions, write_run
-from weft_papers.hyfem.scene_sources import pool_of, source_of, sources_of
 from weft_papers.hyfem.scenes import Scene
 from weft_papers.hyfem.setups import Plan, Setup
 
@@ -86,12 +85,12 @@ def _train(
         "progress": progress,
     }
     if plan.kind == "central":
-        return train_central(pool_of(scene), settings, **shared)
+        return train_central(scene.pool(), settings, **shared)
     if plan.kind == "alone":
         if plan.party is None:
             raise ConfigError(f"run {plan.run} does not say who trains alone")
-        return train_alone(plan.party, source_of(scene, plan.party), settings, **shared)
-    sources = sources_of(scene)
+        return train_alone(plan.party, scene.source(plan.party), settings, **shared)
+    sources = scene.sources()
     judge = ServerJudge(*scene.tested(None), device=device)
     if plan.kind == "fedprox":
         return train_fedprox(sources, scene.common_blocks(), settings, judge=judge, **shared)
