@@ -28,7 +28,6 @@ from weft.config.sections import (
     NetworkSection,
     SolverSection,
 )
-from weft.config.solver_choice import going_on, settled
 from weft.config.value_checks import checked, known_keys, naming
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data.labels import two_classes
@@ -40,6 +39,7 @@ from weft.federation.preprocessing import Preprocessing
 from weft.matching.holding_map import Overlap
 from weft.privacy.ledger.account import Ledger
 from weft.protocol.participation import participation_of
+from weft.solvers.registry import keep_going, settled
 from weft.solvers.settings import Settings
 
 
@@ -151,7 +151,7 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
         terms = terms_of(section(content, "privacy", where), roster, deployed=deployed)
         settings = _settings(model, solver, path.parent)
         if deployed and "when_missing" not in told:
-            settings = going_on(settings)
+            settings = keep_going(settings)
         compare = check_told(section(content, "compare", where), "[compare.")
     config = Config(
         path=path,

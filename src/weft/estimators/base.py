@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from weft.config.solver_choice import settled
 from weft.config.value_checks import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
@@ -27,6 +26,7 @@ from weft.federation.preprocessing import Preprocessing
 from weft.report.history import history_frame
 from weft.report.path import path_frame
 from weft.solvers.base import Record, Result
+from weft.solvers.registry import settled
 from weft.solvers.settings import Settings
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.solvers.admm.coordinator import AdmmCoordinator
 from weft.solvers.admm.options import AdmmOptions
 from weft.solvers.admm.party import AdmmParty
-from weft.solvers.declaration import Algorithm
+from weft.solvers.declaration import Algorithm, bounds
 
 SPLITTING = (
     Algorithm(
@@ -14,6 +14,7 @@ SPLITTING = (
         AdmmParty,
         "block-splitting ADMM: every party projects onto its own tile; any loss",
         options=AdmmOptions,
+        tuned=bounds(rho=(1e-6, 1e2)),
         reads=("certify_every",),
         everyone=True,
         sample_sums=1,

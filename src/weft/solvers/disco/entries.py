@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.solvers.declaration import Algorithm
+from weft.solvers.declaration import Algorithm, bounds
 from weft.solvers.disco.coordinator import DiscoCoordinator, DiscoOptions
 from weft.solvers.disco.party import DiscoParty
 from weft.solvers.settings import Settings
@@ -19,6 +19,7 @@ DISCO = Algorithm(
     DiscoParty,
     "damped Newton steps by distributed preconditioned conjugate gradients",
     options=DiscoOptions,
+    tuned=bounds(forcing=(1e-3, 0.9)),
     reads=("certify_every",),
     cut="rows",
     losses="smooth",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.solvers.declaration import Algorithm
+from weft.solvers.declaration import Algorithm, bounds
 from weft.solvers.dual.cocoa import CocoaCoordinator, CocoaParty, CocoaPlusParty
 from weft.solvers.dual.d3ca import D3caCoordinator, D3caParty
 from weft.solvers.dual.feddcd import FeddcdCoordinator, FeddcdParty
@@ -77,6 +77,7 @@ DUAL = (
         FeddcdParty,
         "dual coordinate descent over parties, which solve local problems",
         options=FeddcdOptions,
+        tuned=bounds(step=(0.1, 1.9), accuracy=(1e-10, 1e-1)),
         reads=("certify_every",),
         cut="rows",
         losses="smooth",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.solvers.declaration import Algorithm
+from weft.solvers.declaration import Algorithm, Range
 from weft.solvers.fedhybrid.coordinator import FedhybridCoordinator
 from weft.solvers.fedhybrid.options import FedhybridOptions
 from weft.solvers.fedhybrid.party import FedhybridParty
@@ -12,6 +12,19 @@ from weft.solvers.settings import Settings
 def _alone(settings: Settings) -> str:
     theory = settings.read_options(FedhybridOptions).steps == "theory"
     return "bounds on the curvature" if theory else ""
+
+
+def _tuned(settings: Settings, least_iic: float) -> dict[str, Range]:
+    options = settings.read_options(FedhybridOptions)
+    if options.steps == "auto":
+        return {"primal": (1e-2, 1e1), "dual": (1e-2, 1e1)}
+    if options.steps == "theory":
+        return {}
+    found: dict[str, Range] = {"mu": (1e-2, 1e4)}
+    # One step for both types of parties can be tuned, a pair cannot.
+    return found | {
+        name: (1e-5, 25.0) for name in ("a", "b") if not isinstance(getattr(options, name), list)
+    }
 
 
 FEDHYBRID = Algorithm(
@@ -32,4 +45,5 @@ FEDHYBRID = Algorithm(
     "'theory': every party's curvature)",
     parties_see="w, a mean over all parties",
     shown_alone=_alone,
+    tuned=_tuned,
 )
