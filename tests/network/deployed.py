@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import psutil
 
-from weft.config.neural import read_neural_config
+from weft.config.neural_config import read_neural_config
 from weft.config.read_config import read_config
 from weft.config.site_policy_file import read_policy
 from weft.crypto.keys import load_all, new_keys

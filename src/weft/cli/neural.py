@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.cli.neural_output import RoundLine
-    from weft.config.neural import NeuralConfig, NeuralProblem
+    from weft.config.neural_config import NeuralConfig, NeuralProblem
     from weft.neural.baseline_runs import Rivals
     from weft.neural.local_federation import NeuralTrained
 
@@ -96,7 +96,7 @@ def run(
     blocks that all parties have, and, for a scene, on all data in one place.
     """
     from weft.cli.neural_output import RoundLine, tell_neural
-    from weft.config.neural import read_neural_config
+    from weft.config.neural_config import read_neural_config
     from weft.neural.torch_requirement import require_torch
     from weft.protocol.recording import Head
     from weft.report.neural import write_neural_results

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from weft.config.sections import SolverSection
-from weft.config.value_checks import checked, known_keys
+from weft.config.reader import checked, known_keys
+from weft.config.schema import SolverSection
 from weft.errors import ConfigError
 from weft.solvers.declaration import Algorithm
 from weft.solvers.registry import algorithm_of

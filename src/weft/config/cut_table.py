@@ -8,7 +8,7 @@ from typing import get_type_hints
 
 import msgspec
 
-from weft.config.value_checks import closest, known_keys, plain
+from weft.config.reader import closest, known_keys, plain
 from weft.data.splits import SPLITS, Split
 from weft.data.tile import Table
 from weft.errors import ConfigError

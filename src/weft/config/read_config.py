@@ -11,7 +11,7 @@ import msgspec
 from weft.config.compare_options import check_told
 from weft.config.cut_table import cut_table
 from weft.config.data_sources import check_deployed, check_sources
-from weft.config.federation import (
+from weft.config.federation_config import (
     FederationConfig,
     keys_in,
     name_in,
@@ -22,13 +22,13 @@ from weft.config.federation import (
     section,
     terms_of,
 )
-from weft.config.sections import (
+from weft.config.reader import checked, known_keys, naming
+from weft.config.schema import (
     DataSection,
     ModelSection,
     NetworkSection,
     SolverSection,
 )
-from weft.config.value_checks import checked, known_keys, naming
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data.labels import two_classes
 from weft.data.named import load

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from weft.config.value_checks import checked, known_keys, naming
+from weft.config.reader import checked, known_keys, naming
 from weft.errors import ConfigError
 from weft.guards.terms import OPEN, Terms
 from weft.privacy.agreement.limits import Limits

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from weft.config.federation import read_toml
-from weft.config.sections import SolverSection
+from weft.config.federation_config import read_toml
+from weft.config.schema import SolverSection
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import DEFAULTS, Settings
 

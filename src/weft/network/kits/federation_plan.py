@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from weft.config.value_checks import checked, known_keys, naming
+from weft.config.reader import checked, known_keys, naming
 from weft.errors import ConfigError
 from weft.network.kits.kinds import COORDINATOR as COORDINATOR
 from weft.network.kits.kinds import Kind as Kind

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from weft.config.sections import FederationSection, KeysSection, PartySection
+from weft.config.reader import checked
+from weft.config.schema import FederationSection, KeysSection, PartySection
 from weft.config.site_policy_file import read_policy
-from weft.config.value_checks import checked
 from weft.crypto.keys import PartyKeys, load_all
 from weft.data.readers import read_tile
 from weft.data.tile import Tile

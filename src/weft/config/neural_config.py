@@ -41,7 +41,7 @@ from typing import Any
 import msgspec
 
 from weft.config.data_sources import check_files, check_left_to_sites
-from weft.config.federation import (
+from weft.config.federation_config import (
     FederationConfig,
     keys_in,
     name_in,
@@ -53,8 +53,8 @@ from weft.config.federation import (
     terms_of,
 )
 from weft.config.read_config import Config, read_config
-from weft.config.sections import NetworkSection
-from weft.config.value_checks import checked, closest, known_keys, naming
+from weft.config.reader import checked, closest, known_keys, naming
+from weft.config.schema import NetworkSection
 from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards import OPEN
