@@ -14,7 +14,6 @@ import msgspec
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network.abandon_run import SUBMITTER, TASK, delete_folder
 from weft.network.job_kind import Finished, undertaking_of
-from weft.network.journal import Journal
 from weft.network.network_channel import NetworkChannel, Timeouts
 from weft.network.results_parcel import PARCEL
 from weft.network.run_progress import Progress, Told
@@ -22,6 +21,7 @@ from weft.network.task import Task
 from weft.network.transport import Post
 from weft.storage.atomic_folder import building
 from weft.storage.files import locked, replacing
+from weft.storage.journal import Journal
 
 log = logging.getLogger("weft.coordinator")
 

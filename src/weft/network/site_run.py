@@ -14,9 +14,9 @@ from typing import Protocol
 
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
-from weft.network.journal import Journal
 from weft.protocol import Message, pack, unpack
 from weft.storage.files import StorageError
+from weft.storage.journal import Journal
 
 log = logging.getLogger("weft.site")
 
