@@ -12,8 +12,10 @@ from threading import Lock
 from time import perf_counter
 from typing import Protocol
 
+from weft.crypto.randomness_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
+from weft.network.randomness_store import RandomnessStore
 from weft.protocol import Message, pack, unpack
 from weft.storage.files import StorageError
 from weft.storage.journal import Journal
@@ -22,8 +24,8 @@ log = logging.getLogger("weft.site")
 
 #: After an envelope in the journal: it was answered.
 _ANSWERED = b"answered"
-#: Name of the file in a run's folder.
-JOURNAL = "journal.weft"
+#: Files in a run's folder.
+JOURNAL, _RANDOMNESS = "journal.weft", "randomness.weft"
 #: What a party that is not ready does.
 _WORKING = "is still at work on what it was asked before"
 RETURNING = "is being brought back from its journal"
@@ -43,11 +45,11 @@ class Member(Protocol):
 
 @dataclass(frozen=True)
 class Opening:
-    """A run that a party is wanted for; ``folder`` is for whatever the party must remember."""
+    """A run that needs a party; what the party draws at random is kept in ``memory``."""
 
     run: str
     plan: Message
-    folder: Path
+    memory: Memory
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,14 @@ class SiteRun:
         self._answered = False
         self._journal = Journal(folder / JOURNAL)
         try:
-            self._read()
+            self._memory = RandomnessStore(folder / _RANDOMNESS)
         except WeftError:
             self._journal.close()
+            raise
+        try:
+            self._read()
+        except WeftError:
+            self.leave()
             raise
 
     @property
@@ -124,7 +131,7 @@ class SiteRun:
 
     def begin(self, hello: Hello) -> Message:
         """Open the party of a new run; it answers with its announcement."""
-        opened = self._open_run(Opening(self.run, unpack(hello.plan), self._folder))
+        opened = self._open_run(Opening(self.run, unpack(hello.plan), self._memory))
         self._journal.append(encode(hello))
         self._plan, self._opened = hello.plan, opened
         return opened.announcement
@@ -194,12 +201,13 @@ class SiteRun:
         self.bring_back(heard).member.close()
 
     def leave(self) -> None:
-        """The process ends: let go of the journal."""
+        """The process ends: let another one open the run's files."""
         self._journal.close()
+        self._memory.close()
 
     def delete(self) -> None:
-        """Forget all, also what the party has remembered."""
-        self._journal.close()
+        """Delete everything that is kept of the run."""
+        self.leave()
         try:
             shutil.rmtree(self._folder)
         except OSError as error:
@@ -255,7 +263,7 @@ class SiteRun:
     def _replay(self) -> Opened:
         """A new party, led through all that the last one had worked on."""
         began = perf_counter()
-        opened = self._open_run(Opening(self.run, unpack(self._plan), self._folder))
+        opened = self._open_run(Opening(self.run, unpack(self._plan), self._memory))
         strict: Callable[[], AbstractContextManager[None]]
         strict = getattr(opened.member, "replaying", nullcontext)
         self._work = None
