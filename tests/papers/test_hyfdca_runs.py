@@ -30,15 +30,15 @@ def small_images(monkeypatch):
     divided = [context._divided(part, 16.0) for part in parts]
     samples = context.Samples(*divided, context._longest(divided[0], context.BIAS))
     monkeypatch.setattr(context, "_samples", lambda name, seed: samples)
-    context.ground_of.cache_clear()
+    context.setting_data.cache_clear()
     yield
-    context.ground_of.cache_clear()
+    context.setting_data.cache_clear()
 
 
 def test_every_method_is_followed_to_its_end():
     target = Target(30, 12.0)
     case = Case("mnist", NUMBER, "hyfdca")
-    problem = context.ground_of("mnist", case.setting).problem
+    problem = context.setting_data("mnist", case.setting).problem
     best = solve(problem).primal
     ends = {}
     for method in TITLES:
@@ -64,8 +64,8 @@ def test_every_method_is_followed_to_its_end():
 
 def test_other_units_are_the_same_problem():
     setting = Case("mnist", NUMBER, "unit").setting
-    raw = context.ground_of("mnist", setting)
-    unit = context.ground_of("mnist", setting, unit_rows=True)
+    raw = context.setting_data("mnist", setting)
+    unit = context.setting_data("mnist", setting, unit_rows=True)
     longest = np.linalg.norm(raw.problem.x, axis=1).max()
     assert np.linalg.norm(unit.problem.x, axis=1).max() == pytest.approx(1.0)
     w = np.random.default_rng(0).standard_normal((65, 10))

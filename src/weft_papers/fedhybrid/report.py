@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from weft import __version__
-from weft.report.json_values import finite
+from weft.report.json_values import json_text
 from weft_papers.fedhybrid.figures import draw_figures
 from weft_papers.fedhybrid.study import COARSE, FINE, Outcome
 
@@ -118,8 +118,7 @@ def write_study(
         "rows": rows,
         "not_run": dict(not_run),
     }
-    text = json.dumps(finite(summary), ensure_ascii=False, indent=2, allow_nan=False)
-    (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "summary.json").write_text(json_text(summary), encoding="utf-8")
     first = min(outcome.seed for outcome in outcomes)
     remarks = draw_figures([outcome for outcome in outcomes if outcome.seed == first], folder)
     page = _page(rows_of(outcomes), command, weigh, not_run)

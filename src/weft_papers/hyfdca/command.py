@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.report.durations import time_text
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -208,14 +210,8 @@ class _Bar:
 
     def __call__(self, words: str, share: float, left: float | None) -> None:
         if self._progress is not None:
-            told = "" if left is None else f"{_minutes(left)} left ·"
+            told = "" if left is None else f"{time_text(left)} left ·"
             self._progress.update(self._task, description=words, completed=share, left=told)
-
-
-def _minutes(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _show(findings: Findings) -> None:

@@ -95,7 +95,7 @@ def check_data(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class PartyContext:
+class SettingData:
     """One setting's tiles, and the judge of runs on them.
 
     Attributes
@@ -121,9 +121,9 @@ class PartyContext:
 
 
 @lru_cache(maxsize=1)
-def ground_of(
+def setting_data(
     name: str, setting: Setting, *, unit_rows: bool = False, seed: int = 0
-) -> PartyContext:
+) -> SettingData:
     """Cut a data set as the paper does; the last one is kept.
 
     Parameters
@@ -149,7 +149,7 @@ def ground_of(
     weights = np.full(len(signs), 1.0 / len(signs))
     problem = Problem(x, signs, weights, get_loss("hinge"), lam)
     answers = np.searchsorted(classes, samples.validation.labels)
-    return PartyContext(split, lam, features, problem, held, answers)
+    return SettingData(split, lam, features, problem, held, answers)
 
 
 @lru_cache(maxsize=1)
@@ -180,7 +180,7 @@ def _signs(targets: NDArray[np.int64], classes: int) -> Floats:
 def central(name: str, seed: int = 0) -> dict[str, float | str]:
     """Table 5's counterpart: what liblinear comes to on the pooled table, and how well it does."""
     setting = data_sets()[name].settings[0]
-    context = ground_of(name, setting, seed=seed)
+    context = setting_data(name, setting, seed=seed)
     found = solve(context.problem)
     return {
         "loss": found.primal,

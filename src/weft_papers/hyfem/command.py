@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from weft.cli.neural import Device, DeviceName
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,14 +29,6 @@ c4-mfeat (ours, after 2024); 2020-m4, 2020-m8.
 Example: weft reproduce hyfem --only mfeat --out mfeat"""
 
 
-class Device(StrEnum):
-    """Where networks are trained."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
 def hyfem(
     only: Annotated[
         list[str] | None,
@@ -45,7 +38,7 @@ def hyfem(
         Path | None,
         typer.Option(metavar="DIR", help="Folder with the original files; default: WEFT_DATA."),
     ] = None,
-    device: Annotated[Device, typer.Option(help="Where networks are trained.")] = Device.auto,
+    device: Device = DeviceName.auto,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="So many rounds instead of the config's, for a trial.")
     ] = None,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import ConfigError, DataError
-from weft_papers.hyfem.results import RunFile, check_same, read_run, run_path, write_run
+from weft_papers.hyfem.results import RunFile, check_same, run_path
 from weft_papers.hyfem.setups import KINDS, Kind, Plan, Setup, setup
+from weft_papers.run_files import read_file, write_file
 
 if TYPE_CHECKING:
     from weft.neural.device import Device
@@ -130,17 +131,16 @@ def done_before(out: Path, setup: Setup, plan: Plan) -> RunFile | None:
     with: that one is taken over.
     """
     path = run_path(out, plan)
-    if path.exists():
-        run = read_run(path)
-        if run.finished:
-            check_same(path, run.plan, plan)
-            return run
+    run = read_file(path, RunFile)
+    if run is not None and run.finished:
+        check_same(path, run.plan, plan)
+        return run
     shared = setup.experiment.config
     for other in () if shared is None else sorted((out / shared / "runs").glob("*.json")):
-        twin = read_run(other)
-        if twin.finished and _same(twin.plan, plan):
+        twin = read_file(other, RunFile)
+        if twin is not None and twin.finished and _same(twin.plan, plan):
             run = msgspec.structs.replace(twin, plan=plan)
-            write_run(path, run)
+            write_file(path, run)
             return run
     return None
 
@@ -157,8 +157,8 @@ def done_runs(out: Path, setup: Setup) -> Mapping[str, RunFile]:
     """What is finished of an experiment, by name."""
     found = {}
     for path in sorted((out / setup.name / "runs").glob("*.json")):
-        run = read_run(path)
-        if run.finished:
+        run = read_file(path, RunFile)
+        if run is not None and run.finished:
             found[path.stem] = run
     return found
 
