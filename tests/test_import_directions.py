@@ -55,10 +55,18 @@ def room_files(room):
     return [single] if single.exists() else sorted((ROOT / room).rglob("*.py"))
 
 
+def statements(node):
+    """All statements below a node: imports are no expressions, of which there are many more."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
 def rooms_imported(path):
     """Rooms of Weft that a file names in any import, also inside functions."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
