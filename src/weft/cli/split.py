@@ -76,7 +76,7 @@ def split(
 
 
 def _table(dataset: str, data_dir: Path | None, id_column: str, label_column: str) -> Table:
-    from weft.config.central_table import table_of_file
+    from weft.config.cut_table import table_of_file
     from weft.data.named import load
 
     path = Path(dataset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -156,7 +156,7 @@ class Arena:
         known = self._preparation.classes is not None or not labels
         if known or self._settings.make_loss().task == "regression":
             return self._preparation
-        return replace(self._preparation, classes=common_classes(labels).tolist())
+        return msgspec.structs.replace(self._preparation, classes=common_classes(labels).tolist())
 
     def _federation(self, tiles: Tiles | None = None) -> Federation:
         # Without a ledger: nobody is shown anything that is not in this one hand already.

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from weft.config.federation_config import read_toml
+from weft.config.federation_config import read_content
 from weft.config.schema import SolverSection
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import DEFAULTS, Settings
@@ -43,7 +43,7 @@ def tuned_config(
     note
         What the first line says.
     """
-    content = read_toml(config)
+    content = read_content(config)
     content["solver"] = _solver(content.get("solver", {}), chosen)
     if others:
         content["compare"] = {**content.get("compare", {}), **others}
