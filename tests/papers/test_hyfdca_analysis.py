@@ -20,12 +20,12 @@ from weft_papers.hyfdca.analysis import (
     relative_times,
     smoothed,
 )
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import SCALES, TITLES, Case, Plan, Shares, Target
 from weft_papers.hyfdca.costs import Costs
 from weft_papers.hyfdca.evaluation_points import Points, window_of
-from weft_papers.hyfdca.page import to_markdown
 from weft_papers.hyfdca.paper import WALL_SECONDS, data_sets
+from weft_papers.hyfdca.results_folder import Archive
+from weft_papers.hyfdca.results_page import to_markdown
 from weft_papers.hyfdca.run_case import Curve
 
 ONE = Costs(

@@ -11,11 +11,11 @@ from weft.errors import DataError
 from weft.evaluation.reference_optimum import solve
 from weft.protocol.metering import Reading
 from weft_papers.hyfdca import setting_data as context
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import TITLES, Case, Plan, Shares, Target
 from weft_papers.hyfdca.costs import Scale
+from weft_papers.hyfdca.parallel_runs import run_all
+from weft_papers.hyfdca.results_folder import Archive
 from weft_papers.hyfdca.run_case import measure, run, settings_of
-from weft_papers.hyfdca.workers import run_all
 
 #: Five parties, most of which take part.
 NUMBER = 2

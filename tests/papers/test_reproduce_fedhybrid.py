@@ -14,7 +14,7 @@ from weft_papers.fedhybrid import setups
 from weft_papers.fedhybrid.grid_search import tune
 from weft_papers.fedhybrid.report import rows_of
 from weft_papers.fedhybrid.study import Outcome, Study, fedh
-from weft_papers.fedhybrid.trials import Course, Trial
+from weft_papers.fedhybrid.workbench import Course, Trial
 
 
 def test_quick_compares_all_methods_and_writes_what_it_found(weft, tmp_path):

@@ -5,9 +5,9 @@ import json
 import pandas as pd
 import pytest
 
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import SCALES, Plan
 from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.results_folder import Archive
 from weft_papers.hyfdca.run_case import Curve, settings_of
 
 COSTS = Costs(

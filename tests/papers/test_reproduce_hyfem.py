@@ -23,9 +23,9 @@ from weft_papers.hyfem import training as hyfem_training
 from weft_papers.hyfem.command import EPILOG
 from weft_papers.hyfem.report import rows_of, write_report
 from weft_papers.hyfem.results import RunFile, run_path
+from weft_papers.hyfem.run_experiments import Study, done_before
 from weft_papers.hyfem.scenes import SCENES, Scene, Share
 from weft_papers.hyfem.setups import Experiment, Setup, experiments, setup
-from weft_papers.hyfem.study import Study, done_before
 from weft_papers.run_files import read_file, write_file
 
 ROOT = Path(weft.__file__).parent
@@ -288,7 +288,11 @@ def test_training_loads_nothing_of_the_command_line():
         if module not in seen:
             seen.add(module)
             waiting += loaded_with(module)
-    assert {"weft.neural.local_federation", "weft_papers.hyfem.scenes.colour", "torch"} <= seen
+    assert {
+        "weft.neural.local_federation",
+        "weft_papers.hyfem.scenes.colour_images",
+        "torch",
+    } <= seen
     foreign = {module.split(".")[0] for module in seen}
     assert not foreign & {"typer", "rich", "click", "sklearn", "matplotlib"}
 

@@ -10,7 +10,7 @@ from weft.errors import ConfigError
 from weft.losses import get_loss
 from weft_papers.data.synthetic import one_sided_logistic, party_sizes, scaled_squares
 from weft_papers.fedhybrid.setups import fedhybrid_setup
-from weft_papers.fedhybrid.trials import Course
+from weft_papers.fedhybrid.workbench import Course
 
 
 def labels_held(split):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft_papers.fedhybrid.trials import Course, Progress, Trial
+from weft_papers.fedhybrid.workbench import Course, Progress, Trial
 
 
 def tune(

@@ -18,7 +18,7 @@ import numpy as np
 from weft.solvers.fedhybrid.local import Weighting
 from weft_papers.fedhybrid.grid_search import tune
 from weft_papers.fedhybrid.setups import Setup
-from weft_papers.fedhybrid.trials import Course, Progress, Trial
+from weft_papers.fedhybrid.workbench import Course, Progress, Trial
 
 #: Distances (P − P*)/P* that the table counts iterations to.
 COARSE, FINE = 1e-4, 1e-6

@@ -15,11 +15,11 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import Case, Method, Plan
 from weft_papers.hyfdca.costs import Costs
 from weft_papers.hyfdca.evaluation_points import ALONG, window_of
 from weft_papers.hyfdca.paper import BASELINES, Baseline, data_sets
+from weft_papers.hyfdca.results_folder import Archive
 from weft_papers.hyfdca.run_case import Curve
 
 Floats = NDArray[np.float64]

@@ -83,9 +83,9 @@ def hyfdca(
     from weft.cli.console import say
     from weft.storage.files import locked
     from weft_papers.hyfdca.analysis import Findings
-    from weft_papers.hyfdca.archive import Archive
+    from weft_papers.hyfdca.parallel_runs import cores, measure_all, run_all
     from weft_papers.hyfdca.report import write_report
-    from weft_papers.hyfdca.workers import cores, measure_all, run_all
+    from weft_papers.hyfdca.results_folder import Archive
 
     plan, not_run = _plan(scale, seconds, effects, only, seed)
     archive = Archive(out)

@@ -16,8 +16,8 @@ from weft.storage.files import replacing
 from weft_papers.hyfdca.analysis import MODES, SERIES, Findings, count
 from weft_papers.hyfdca.cases import TITLES
 from weft_papers.hyfdca.figures import draw_all
-from weft_papers.hyfdca.page import to_markdown
 from weft_papers.hyfdca.paper import WINS
+from weft_papers.hyfdca.results_page import to_markdown
 
 
 def write_report(folder: Path, findings: Findings, *, command: str) -> list[str]:

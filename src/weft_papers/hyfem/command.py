@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from weft.neural.history import Round
     from weft_papers.hyfem.report import Row
+    from weft_papers.hyfem.run_experiments import Found
     from weft_papers.hyfem.setups import Plan
-    from weft_papers.hyfem.study import Found
     from weft_papers.hyfem.training import Progress
 
 
@@ -67,8 +67,8 @@ def hyfem(
     from weft.cli.console import say
     from weft.errors import ConfigError, DataError
     from weft_papers.hyfem.report import rows_of, write_report
+    from weft_papers.hyfem.run_experiments import Study, seen
     from weft_papers.hyfem.setups import KINDS, experiments, setup
-    from weft_papers.hyfem.study import Study, seen
 
     given: dict[str, Any] = {"rounds": rounds, "seed": seed}
     changes = {name: value for name, value in given.items() if value is not None}

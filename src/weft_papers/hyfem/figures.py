@@ -17,7 +17,7 @@ from weft.report.neural_curves import (
 )
 from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, new_figure, not_drawn
 from weft_papers.hyfem.results import RunFile
-from weft_papers.hyfem.study import Found
+from weft_papers.hyfem.run_experiments import Found
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from weft.report.json_values import json_text
 from weft.storage.files import replacing
 from weft_papers.hyfem.figures import plot_experiment
 from weft_papers.hyfem.results import RunFile, versions
-from weft_papers.hyfem.study import Found
+from weft_papers.hyfem.run_experiments import Found
 
 
 @dataclass(frozen=True)

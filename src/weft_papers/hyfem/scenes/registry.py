@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from weft.data.data_folder import DataFolder, load_with
 from weft.neural.scenes import SceneEntry
-from weft_papers.hyfem.scenes import colour, digits, heritage, objects
+from weft_papers.hyfem.scenes import colour_images, digits, herigraph, modelnet40
 from weft_papers.hyfem.scenes.scene import Scene
 
 
@@ -47,46 +47,46 @@ SCENES: dict[str, SceneEntry] = {
     "cifar10": SceneEntry(
         "CIFAR-10 in 12 blocks, quadrant by colour; 9 parties with 6 to 8 blocks of 5 classes",
         "cifar10/ with data_batch_1 to 5 and test_batch, as .png, .bin or Python batches",
-        colour.cifar10,
+        colour_images.cifar10,
     ),
     "cifar10-quadrants": SceneEntry(
         "CIFAR-10 in 4 quadrants; 6 parties as in Table 4, 2 quadrants common",
         "cifar10/ with data_batch_1 to 5 and test_batch, as .png, .bin or Python batches",
-        colour.cifar10_quadrants,
+        colour_images.cifar10_quadrants,
     ),
     "eurosat": SceneEntry(
         "EuroSAT in 12 blocks, quadrant by colour; 9 parties with 6 to 8 blocks of 5 classes",
         "eurosat/ with a folder of .jpg images for each of the 10 classes",
-        colour.eurosat,
+        colour_images.eurosat,
     ),
     "eurosat-quadrants": SceneEntry(
         "EuroSAT in 4 quadrants; 6 parties as in Table 4, 2 quadrants common",
         "eurosat/ with a folder of .jpg images for each of the 10 classes",
-        colour.eurosat_quadrants,
+        colour_images.eurosat_quadrants,
     ),
     "modelnet40-1": SceneEntry(
         "4 views of ModelNet40; 4 parties with 3 views of 20 of 40 classes",
         _MODELNET40,
-        objects.modelnet40_1,
+        modelnet40.modelnet40_1,
     ),
     "modelnet40-2": SceneEntry(
         "12 views of ModelNet40; 8 parties with 6 views of 15 of 40 classes, 12 % at nobody",
         _MODELNET40,
-        objects.modelnet40_2,
+        modelnet40.modelnet40_2,
     ),
     "modelnet40-common": SceneEntry(
         "4 views of ModelNet40; 6 parties as in Table 3, 2 views common",
         _MODELNET40,
-        objects.modelnet40_common,
+        modelnet40.modelnet40_common,
     ),
     "modelnet40-2020": SceneEntry(
         "4 views of ModelNet40; 4 parties with 3 views of 30 of 40 classes, as in the 2020 text",
         _MODELNET40,
-        objects.modelnet40_2020,
+        modelnet40.modelnet40_2020,
     ),
     "herigraph": SceneEntry(
         "HeriGraph, posts with up to 4 feature blocks; 6 parties with 2 blocks of 6 of 9 classes",
         "herigraph/herigraph.npz, or herigraph/labels.csv and a CSV file for each block",
-        heritage.herigraph,
+        herigraph.herigraph,
     ),
 }

@@ -17,9 +17,9 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from weft.errors import WeftError
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import Case, Plan, Target
 from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.results_folder import Archive
 from weft_papers.hyfdca.run_case import Curve, measure, run
 from weft_papers.hyfdca.setting_data import central
 
