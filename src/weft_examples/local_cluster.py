@@ -1,4 +1,4 @@
-"""A trial: a whole federation on this machine, in processes of its own, for trying things out.
+"""A whole federation on this machine, in processes of its own, for trying things out.
 
 What runs is what runs between machines: kits, certificates, ``weft serve`` and ``weft join``. Only
 the network is the loopback of this machine, and one hand holds everybody's files and keys.
@@ -20,7 +20,7 @@ from weft.network.kits.federation_plan import COORDINATOR, FederationPlan, Recip
 from weft.network.kits.provisioning import provision
 from weft.privacy.agreement import card_of, write_roster
 from weft.privacy.agreement.roster_draft import draft_roster
-from weft_examples.process_group import Crew
+from weft_examples.process_group import ProcessGroup
 
 #: Name of the one who submits runs.
 SUBMITTER = "submitter@weft.example"
@@ -28,7 +28,7 @@ SUBMITTER = "submitter@weft.example"
 ID, LABEL = "id", "label"
 
 
-class Trial(Crew):
+class LocalCluster(ProcessGroup):
     """A coordinator and parties in a folder; a context at whose end none of them runs any more.
 
     .. code-block:: text

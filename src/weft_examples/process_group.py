@@ -1,4 +1,4 @@
-"""Several ``weft`` commands as processes of one machine, none of which outlives its trial."""
+"""Several ``weft`` commands as processes of one machine, none of which outlives the group."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FAREWELL, _LOOK = 6.0, 0.1
 _THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-class Crew:
+class ProcessGroup:
     """Processes with names; a context at whose end none of them runs any more.
 
     Parameters

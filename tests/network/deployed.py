@@ -31,7 +31,7 @@ from weft.neural.sample_sources import TableSource
 from weft.privacy.agreement import Consent, read_roster
 from weft.protocol import unpack
 from weft.storage.framed_records import CutOff, Damage, read_frames
-from weft_examples.local_cluster import SUBMITTER, Trial
+from weft_examples.local_cluster import SUBMITTER, LocalCluster
 
 #: Rows and columns of a real table that each party holds; the last party does not offer its last.
 CUTS = {"north": ((0, 120), (0, 6)), "south": ((0, 120), (6, 12)), "west": ((100, 180), (0, 13))}
@@ -65,7 +65,7 @@ def tiles():
     }
 
 
-class Scene(Trial):
+class Scene(LocalCluster):
     """The trial, its policies and configs, and the coordinator's journal."""
 
     def __init__(self, folder):

@@ -70,7 +70,7 @@ def fedhybrid(
         name = study.setup.name
         found = _run(study)
         outcomes += found
-        optimum = study.course.optimum
+        optimum = study.workbench.optimum
         optima.setdefault(name, {"primal": optimum.primal, "by": optimum.how})
         if seeds == 1:
             _show(rows_of(found))

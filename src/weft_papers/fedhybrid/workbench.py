@@ -33,7 +33,7 @@ _NEVER = 10**9
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrackedRun:
     """How one run went.
 
     Attributes
@@ -67,7 +67,7 @@ class Trial:
         return float(self.distances[-1])
 
 
-class Course:
+class Workbench:
     """A split with its problem, on which methods run one after the other.
 
     Parameters
@@ -106,7 +106,7 @@ class Course:
         *,
         near: float = 0.0,
         progress: Progress | None = None,
-    ) -> Trial:
+    ) -> TrackedRun:
         """Train, and follow P.
 
         Parameters
@@ -134,7 +134,7 @@ class Course:
             if "grow without end" not in str(error) or not trail.distances:
                 raise
             trail.distances[-1] = math.inf
-        return trail.trial(solver, options, _mu(federation))
+        return trail.run(solver, options, _mu(federation))
 
     def _settings(self, solver: str, options: dict[str, Any], iterations: int) -> Settings:
         return Settings(
@@ -172,10 +172,10 @@ class _Trail:
         self.distances.append(distance)
         self._trips.append(round_trips)
 
-    def trial(self, solver: str, options: dict[str, Any], mu: float) -> Trial:
+    def run(self, solver: str, options: dict[str, Any], mu: float) -> TrackedRun:
         # An iteration begins with what the one before it led to, at that one's cost.
         trips = [self._trips[0] - 1, *self._trips[:-1]]
-        return Trial(
+        return TrackedRun(
             solver,
             options,
             np.array(self.distances),

@@ -85,21 +85,21 @@ def hyfdca(
     from weft_papers.hyfdca.analysis import Findings
     from weft_papers.hyfdca.parallel_runs import cores, measure_all, run_all
     from weft_papers.hyfdca.report import write_report
-    from weft_papers.hyfdca.results_folder import Archive
+    from weft_papers.hyfdca.results_folder import ResultsFolder
 
     plan, not_run = _plan(scale, seconds, effects, only, seed)
-    archive = Archive(out)
-    archive.open()
+    results = ResultsFolder(out)
+    results.open()
     # Two commands would take up the same unfinished runs.
     with locked(out / "runs"), _Bar() as bar:
         try:
             if alone:
-                measure_all(plan, archive, bar)
-            run_all(plan, archive, bar, workers=workers or cores())
+                measure_all(plan, results, bar)
+            run_all(plan, results, bar, workers=workers or cores())
         except KeyboardInterrupt:
             say("", f"interrupted; what is done is in {out}: the same command goes on from there")
             raise typer.Exit(130) from None
-    findings = Findings(plan, archive)
+    findings = Findings(plan, results)
     command = _command(scale, {"seconds": seconds, "effects": effects}, only, seed, alone)
     remarks = write_report(out, findings, command=command)
     _show(findings)

@@ -21,7 +21,7 @@ from weft_papers.hyfdca.run_case import Curve
 from weft_papers.run_files import read_file, write_file
 
 
-class Archive:
+class ResultsFolder:
     """Results of cases on disk.
 
     Parameters

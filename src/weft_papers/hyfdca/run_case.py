@@ -28,7 +28,7 @@ from weft.solvers.checkpoints import NAME as CHECKPOINT
 from weft.solvers.checkpoints import checkpoint_iteration
 from weft.solvers.settings import Settings
 from weft_papers.hyfdca.cases import Case, Target
-from weft_papers.hyfdca.costs import Costs, Scale
+from weft_papers.hyfdca.costs import CostMeter, Costs
 from weft_papers.hyfdca.evaluation_points import Points
 from weft_papers.hyfdca.setting_data import SettingData, setting_data
 from weft_papers.run_files import read_file
@@ -127,24 +127,24 @@ def run(
     data = setting_data(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
     if case.method == "auto":
         return _certified(case, data, progress)
-    return _Course(case, data, target, folder, costs, progress).run()
+    return _FollowedRun(case, data, target, folder, costs, progress).run()
 
 
 def measure(case: Case) -> Costs | None:
     """What an iteration of a case costs, from its first ones; None: it diverges before."""
     data = setting_data(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
     federation = _federation(data)
-    scale = Scale(federation)
+    meter = CostMeter(federation)
 
-    def weigh(record: Record) -> None:
-        scale.weigh()
-        if scale.counted >= _COUNTED:
+    def follow(record: Record) -> None:
+        meter.end_iteration()
+        if meter.counted >= _COUNTED:
             raise _Enough
-        scale.go_on()
+        meter.begin_iteration()
 
     with suppress(_Enough, ProtocolError):
-        federation.train(_settings(case, data.lam), progress=weigh, through=scale.watch)
-    return scale.costs()
+        federation.train(_settings(case, data.lam), progress=follow, through=meter.watch)
+    return meter.costs()
 
 
 def settings_of(case: Case) -> str:
@@ -161,7 +161,7 @@ def _settings(case: Case, lam: float) -> Settings:
     return case.settings(lam, _UNLIMITED, "pad" if case.encrypts else "plain")
 
 
-class _Course:
+class _FollowedRun:
     """A run of which P is evaluated as it goes on."""
 
     def __init__(
@@ -182,7 +182,7 @@ class _Course:
         if folder is not None and case.encrypts:
             self._take_up(folder)
         self._federation = _federation(data, None if self._saving is None else folder)
-        self._scale = Scale(self._federation)
+        self._meter = CostMeter(self._federation)
         self._follower: Follower | None = None
         known = self._curve.iterations
         self._next = self._points.after(known[-1] if known else 0, self._each)
@@ -190,17 +190,17 @@ class _Course:
     @property
     def _each(self) -> float:
         """Modelled seconds of an iteration, as far as is known."""
-        return self._scale.seconds() if self._costs is None else self._costs.seconds()
+        return self._meter.seconds() if self._costs is None else self._costs.seconds()
 
     def run(self) -> Curve:
         settings, curve = _settings(self._case, self._data.lam), self._curve
-        scale = self._scale
+        meter = self._meter
         try:
             self._federation.train(
                 settings,
                 progress=self._follow,
                 checkpointing=self._saving,
-                through=scale.watch,
+                through=meter.watch,
             )
         except _Enough:
             pass
@@ -210,20 +210,20 @@ class _Course:
                 raise
             curve.ended = True
             curve.diverged = f"the weights grew without end after iteration {curve.length}"
-        curve.costs = scale.costs()
+        curve.costs = meter.costs()
         return curve
 
     def _follow(self, record: Record) -> None:
         curve, saving = self._curve, self._saving
         curve.length = record.iteration
-        self._scale.weigh()
+        self._meter.end_iteration()
         if record.iteration >= self._next:
             self._evaluate(record)
         saves = saving is not None and record.iteration % saving.every == 0
         if saving is not None and saves:
             # Just before the run saves itself: what it then repeats is known already.
             _save(saving.folder, curve)
-        self._scale.go_on(skip=saves)
+        self._meter.begin_iteration(skip=saves)
 
     def _evaluate(self, record: Record) -> None:
         curve, points = self._curve, self._points
@@ -259,22 +259,22 @@ def _save(folder: Path, curve: Curve) -> None:
 def _certified(case: Case, data: SettingData, progress: Progress) -> Curve:
     """A run of the solver that Weft chooses: P where it is certified, the accuracy at its end."""
     curve, federation = Curve(ended=True, settings=settings_of(case)), _federation(data)
-    scale = Scale(federation)
+    meter = CostMeter(federation)
 
     def follow(record: Record) -> None:
-        scale.weigh()
+        meter.end_iteration()
         curve.length = record.iteration
         if record.primal is not None:
             curve.add(record.iteration, record.primal, None, record.round_trips)
         progress(record.iteration, _AUTO_ITERATIONS)
-        scale.go_on()
+        meter.begin_iteration()
 
     settings = case.settings(data.lam, None, "pad")
-    trained = federation.train(settings, progress=follow, through=scale.watch)
+    trained = federation.train(settings, progress=follow, through=meter.watch)
     w = _weights(trained.model, data)
     last = trained.result.history[-1]
     curve.add(last.iteration, data.problem.primal(w), data.accuracy(w), last.round_trips)
-    curve.costs = scale.costs()
+    curve.costs = meter.costs()
     return curve
 
 
