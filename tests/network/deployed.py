@@ -176,7 +176,7 @@ class Scene(LocalCluster):
             for name in needed:
                 assert self.is_running(name), f"{name} ended before {what}: {self.log(name)}"
             assert time.monotonic() < until, f"waited {seconds:g} s for {what}: {self.last_words()}"
-            time.sleep(0.02)
+            time.sleep(0.05)
         return found
 
     def wait_exchanges(self, name, number):
