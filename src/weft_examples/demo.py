@@ -119,7 +119,7 @@ class Figures:
         return asdict(self)
 
     def explanation(self) -> str:
-        """What the figures say, for somebody who sees them for the first time."""
+        """What the figures mean, for a first-time reader."""
         part = "third" if self.parties == 9 else "half"
         return (
             f"{self.parties} parties each hold a {part} of {self.samples} images and a {part} of "

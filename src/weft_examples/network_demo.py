@@ -69,7 +69,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class _Seen:
-    """Sockets, each time somebody looked."""
+    """The sockets seen at every look."""
 
     looks: int = 0
     processes: int = 0
@@ -153,7 +153,7 @@ def _write_config(folder: Path, cluster: LocalCluster) -> Path:
 
 
 def _check_closed_to_strangers(cluster: LocalCluster) -> None:
-    """Call the coordinator as somebody who has no certificate to show."""
+    """Connect to the coordinator without a certificate; it must refuse."""
     kit = Kit.open(cluster.kit(SUBMITTER), "submitter")
     stranger = ssl.create_default_context(cafile=str(kit.authority))
     stranger.set_alpn_protocols(["h2"])
@@ -226,9 +226,9 @@ class _Run:
 
     @property
     def without(self) -> int:
-        """Iterations that somebody was missing from."""
-        everybody = len(self._cluster.parties)
-        return sum(record.present < everybody for record in self.records)
+        """Iterations in which a party was missing."""
+        every_party = len(self._cluster.parties)
+        return sum(record.present < every_party for record in self.records)
 
     def until(self, reached: Callable[[Report], bool]) -> Record:
         """Ask until something is so; returns the newest iteration."""

@@ -23,7 +23,7 @@ _HELD_OUT, _MOVED, _SHARED = 0.25, 1 / 3, 0.25
 
 @dataclass(frozen=True)
 class Example:
-    """Three parties, and what nobody has: the pooled table, and samples held out from all.
+    """Three parties' tiles, the pooled table to compare with, and samples held out from all.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ class ProcessGroup:
     """
 
     def __init__(self, logs: Path) -> None:
-        #: What Python is told to run; whoever tries out failures may put a script of his own here.
+        #: What Python runs; tests of failures put a script of their own here.
         self.program: tuple[str, ...] = ("-m", "weft")
         self._logs = logs
         self._mark = token_hex(16)
@@ -64,7 +64,7 @@ class ProcessGroup:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**_THREADS, **os.environ, _MARK: self._mark},
-                # Ctrl-C is for whoever tries things out, who then stops them all.
+                # Ctrl-C reaches the caller only, which then stops all processes.
                 start_new_session=True,
             )
 
@@ -120,7 +120,7 @@ class ProcessGroup:
         Parameters
         ----------
         needed
-            Processes without which it is no use to wait; whoever is missing is needed too.
+            Processes without which waiting is pointless; missing ones are needed too.
         """
         until = time.monotonic() + seconds
         while names := missing():

@@ -1,4 +1,4 @@
-"""Results of single runs as JSON files: what is there is not run again."""
+"""Results of single runs as JSON files, so that finished runs need not be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps by trying them out, as papers do: a search over a grid, one option after the other."""
+"""Grid search over a method's options, one option after the other, as papers do."""
 
 from __future__ import annotations
 

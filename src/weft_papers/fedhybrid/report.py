@@ -1,4 +1,4 @@
-"""What the FedHybrid comparison leaves behind: a table, all runs, and figures."""
+"""Results of the FedHybrid comparison: a table, all runs, and figures."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""One run of a federation whose tables are all in one hand: how far from P* it is, step by step.
+"""Runs of a federation in one process, with their distance from P* after every iteration.
 
-The runs are Weft's own, messages and fixed point included. What nobody in a federation could do is
-done here besides them: P of every point is evaluated on the pooled table, and P* comes from outside
-solvers.
+The runs are Weft's own, messages and fixed point included. Unlike in a real federation,
+P is also evaluated on the pooled table, and P* comes from outside solvers.
 """
 
 from __future__ import annotations

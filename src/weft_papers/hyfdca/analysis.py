@@ -93,7 +93,7 @@ class Findings:
     Parameters
     ----------
     plan
-        What is looked at: its scale cuts longer runs off.
+        The cases to compare; runs longer than its scale are cut off.
     """
 
     def __init__(self, plan: Plan, results: ResultsFolder) -> None:

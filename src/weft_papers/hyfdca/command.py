@@ -114,7 +114,7 @@ def hyfdca(
 def _plan(
     scale: str, seconds: float | None, effects: float | None, only: list[str] | None, seed: int
 ) -> tuple[Plan, dict[str, str]]:
-    """What is to be run, and what lacks its data."""
+    """The runs to make, and the data sets whose files are missing."""
     from weft.errors import ConfigError, DataError
     from weft_papers.hyfdca.cases import Plan
     from weft_papers.hyfdca.paper import data_sets

@@ -43,7 +43,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counted: int
 
     def seconds(self, latency: float = LATENCY) -> float:
-        """Modelled seconds of an iteration: all that somebody waits for."""
+        """Modelled seconds of an iteration: computation, encryption, coordinator and latency."""
         return self.compute + self.encryption + self.coordinator + latency * self.round_trips
 
 

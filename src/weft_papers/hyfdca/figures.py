@@ -189,7 +189,7 @@ def plot_effects(findings: Findings, data: str, path: Path) -> str | None:
         settings = paper.settings[first : first + 3]
         for number, setting in enumerate(settings, start=first):
             line = findings.line(cases[number], "iterations")
-            # Runs of an earlier command may lie there, of a length that nobody asked for now.
+            # The folder may hold longer or shorter runs of an earlier command.
             if line is None or cases[number] not in findings.plan.cases():
                 continue
             # Settings that are not compared may have shorter runs, which end before the others.

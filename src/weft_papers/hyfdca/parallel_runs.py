@@ -26,7 +26,7 @@ from weft_papers.hyfdca.setting_data import central
 #: Seconds between two looks at how far the workers are.
 _LOOK = 0.5
 
-#: Told what is done, in words, which share of the work that is, and the seconds left if known.
+#: Gets a line on the current work, the share that is done, and the seconds left if known.
 Progress = Callable[[str, float, float | None], None]
 
 

@@ -1,4 +1,4 @@
-"""What ``weft reproduce hyfdca`` leaves behind, besides its runs: page, tables and figures."""
+"""Results of ``weft reproduce hyfdca`` besides its runs: page, tables and figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a reproduction: what has been run is there, and is not run again.
+"""The folder of a reproduction, with all finished runs, which are not repeated.
 
 .. code-block:: text
 

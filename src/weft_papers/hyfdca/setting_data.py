@@ -1,4 +1,4 @@
-"""What a setting is run on: the tiles, the pooled table that judges, and samples held out.
+"""The data of a setting: the tiles, the pooled table to evaluate on, and held-out samples.
 
 The paper does not say how it got its validation samples. MNIST has test images of its own; of the
 other two every fifth sample, shuffled by a seed, is held out.
@@ -96,7 +96,7 @@ def check_data(name: str) -> str:
 
 @dataclass(frozen=True)
 class SettingData:
-    """One setting's tiles, and the judge of runs on them.
+    """One setting's tiles, and the pooled problem that runs are evaluated on.
 
     Attributes
     ----------

@@ -137,7 +137,7 @@ class _Reporter:
 
 
 def _silent(plan: Plan, found: Round, left: float) -> None:
-    """Nobody looks."""
+    """Show nothing: stderr is no terminal."""
 
 
 def _show(rows: Sequence[Row]) -> None:

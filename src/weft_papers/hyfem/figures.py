@@ -60,7 +60,7 @@ def plot_experiment(found: Found, *paths: Path) -> str | None:
 
 
 def _caption(found: Found) -> str:
-    """Where it comes from, and what is not plain from the labels."""
+    """The experiment's source, and notes on the labels."""
     told = [f"Experiment: {found.setup.experiment.text}"]
     if found.of("fedprox"):
         told.append("FedProx: on the blocks that all parties have")

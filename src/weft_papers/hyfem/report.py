@@ -1,4 +1,4 @@
-"""What the experiments of HyFEM leave behind: a table, curves, figures and a summary."""
+"""Results of HyFEM's experiments: a table, curves, figures and a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of an experiment leaves behind: one JSON file, with how it went round by round."""
+"""The JSON file of one run of an experiment, with its history round by round."""
 
 from __future__ import annotations
 

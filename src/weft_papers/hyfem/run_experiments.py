@@ -1,4 +1,4 @@
-"""Going through experiments: what is done already stays, the rest is run where its data are."""
+"""Run experiments: finished runs are kept, missing ones are run if their data are there."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Study:
     out
         May hold runs of before: those are not run again.
     kinds
-        What to run; what is done of other kinds is shown all the same.
+        Which kinds to run; finished runs of other kinds are shown too.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Study:
         self._kinds, self._reporter = kinds, reporter
 
     def take(self, setup: Setup) -> Found:
-        """Run what is not done of an experiment; refuses where nothing is, and data lack."""
+        """Run what an experiment lacks; refuses if nothing is done and its data are missing."""
         scene: Scene | None = None
         done = done_runs(self._out, setup)
         if done:
@@ -118,7 +118,7 @@ class Study:
 
 
 def seen(out: Path, name: str) -> Found | None:
-    """What is finished of an experiment, however it was set; None: nothing."""
+    """An experiment's finished runs, whatever their settings; None: there are none."""
     found = Found(setup(name))
     runs = done_runs(out, found.setup)
     for kind in KINDS:
@@ -154,7 +154,7 @@ def _same(one: Plan, other: Plan) -> bool:
 
 
 def done_runs(out: Path, setup: Setup) -> Mapping[str, RunFile]:
-    """What is finished of an experiment, by name."""
+    """An experiment's finished runs, by name."""
     found = {}
     for path in sorted((out / setup.name / "runs").glob("*.json")):
         run = read_file(path, RunFile)
