@@ -146,7 +146,7 @@ def test_the_config_settles_the_solver(weft, hospitals, line, solver):
         ("lambda = 1e-2", 'name = "cutting-planes"\niic = 0.5', ["iic = 0.5", "solver hyfdca"]),
         ("lambda = 1e-2", 'name = "cutting-planes"\ncheckpoint_every = 5', ["no checkpoints"]),
         ("lambda = 1e-2", 'name = "hyfdca"\npatience = 5', ["patience", "does not know it"]),
-        ("lambda = 1e-2", 'when_missing = "wait"', ["when_missing", "hyfdca, stop"]),
+        ("lambda = 1e-2", 'when_missing = "wait"', ["when_missing", "stop, hyfdca"]),
         ("lambda = 1e-2", "groups = 0", ["groups is 0"]),
     ],
 )

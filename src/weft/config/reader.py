@@ -1,28 +1,26 @@
 """TOML and plain values into structs: every mistake is one sentence.
 
-The structs say what is allowed; msgspec checks it and names the place of a mistake, such as
-``$.solver.gap``. Here that becomes a sentence with the section, the key, what is wrong and what to
-write instead.
+The structs say what is allowed, and msgspec checks it. Here a mistake becomes a sentence with the
+section, the key, what is wrong and what to write instead.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
 
 from weft.errors import ConfigError, WeftError
 
 T = TypeVar("T")
 #: The way to a value: keys of tables and positions in lists.
-Steps = Sequence[str | int]
+_Steps = tuple[str | int, ...]
 
 
 def read_toml(path: Path, missing: str) -> dict[str, Any]:
@@ -52,14 +50,9 @@ def checked(kind: type[T], values: object, where: str, *, strict: bool = True) -
     """
     try:
         return msgspec.convert(values, kind, strict=strict)
-    except msgspec.ValidationError as error:
-        raise ConfigError(_sentence(str(error), kind, values, where)) from None
-    except WeftError as error:
-        place = _origin(kind, values)
-        # A struct's own check names the key; without a section the sentence is whole.
-        named = place or where.endswith("]")
-        title = f"{_title(place, values, where)} " if named else ""
-        raise ConfigError(f"{title}{error}") from None
+    except (msgspec.ValidationError, WeftError) as error:
+        mistake = _innermost(_Mistake((), kind, values, error), strict)
+        raise ConfigError(_sentence(mistake, values, where)) from None
 
 
 @contextmanager
@@ -85,6 +78,61 @@ def closest(word: str, names: Iterable[str]) -> str:
     return f" (the closest is '{close[0]}')" if close else ""
 
 
+# ── places ────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Mistake(NamedTuple):
+    """Where a value does not fit, the type it should have, the value, and what msgspec says."""
+
+    steps: _Steps
+    kind: Any
+    value: Any
+    error: Exception
+
+
+def _innermost(mistake: _Mistake, strict: bool) -> _Mistake:
+    """The part of a table or list that is to blame: msgspec does not tell keys of open tables."""
+    for step, kind, value in _parts(mistake.kind, mistake.value):
+        try:
+            msgspec.convert(value, kind, strict=strict)
+        except (msgspec.ValidationError, WeftError) as error:
+            return _innermost(_Mistake((*mistake.steps, step), kind, value, error), strict)
+    return mistake
+
+
+def _parts(kind: Any, value: Any) -> Iterator[tuple[str | int, Any, Any]]:
+    """Keys or positions, types and values of what a table or list holds."""
+    inner, origin = get_args(kind), get_origin(kind)
+    if isinstance(value, dict) and (fields := _fields(kind)):
+        for field in fields:
+            if field.encode_name in value:
+                yield field.encode_name, field.type, value[field.encode_name]
+    elif isinstance(value, dict) and origin is dict:
+        for key, held in value.items():
+            yield key, inner[1], held
+    elif isinstance(value, list) and origin in (list, tuple):
+        for number, held in enumerate(value):
+            yield number, inner[0], held
+    else:
+        for arm in inner:
+            yield from _parts(arm, value)
+
+
+def _fields(kind: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The keys of a table that has a fixed set of them."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return msgspec.structs.fields(kind)
+    return ()
+
+
+def _arms(kind: Any) -> Iterator[Any]:
+    """A type, the types that it is a union of, and remarks on them."""
+    yield kind
+    if get_origin(kind) not in (Literal, dict, list, tuple):
+        for arm in get_args(kind):
+            yield from _arms(arm)
+
+
 # ── sentences ─────────────────────────────────────────────────────────────────────────────────
 
 #: Types, as msgspec's sentences have them, in the words of a config.
@@ -99,34 +147,41 @@ _WORDS = {
 }
 
 
-def _sentence(message: str, kind: Any, values: Any, where: str) -> str:
-    told, _, path = message.partition(" - at ")
-    steps = _steps(path.strip("`"), kind, values)
+def _sentence(mistake: _Mistake, values: Any, where: str) -> str:
+    steps, kind, _, error = mistake
+    title = _title(steps, values, where)
+    if isinstance(error, WeftError):
+        # A struct's own check names the key; without a section its sentence is whole.
+        return f"{title} {error}" if steps or where.endswith("]") else str(error)
+    told = str(error).partition(" - at ")[0]
+    fields = {field.encode_name: field for arm in _arms(kind) for field in _fields(arm)}
     if match := re.fullmatch(r"Object contains unknown field `(.*)`", told):
-        names = [field.encode_name for field in _fields(_type_at(kind, steps))]
-        return _unknown(match[1], names, _title(steps, values, where))
+        return _unknown(match[1], list(fields), title)
     if match := re.fullmatch(r"Object missing required field `(.*)`", told):
-        return _needs(match[1], kind, steps, values, where)
-    if not steps:
-        return f"{where} must be a table of keys and values"
-    # Positions within a list of numbers or texts: the mistake is the key's.
-    while len(steps) > 1 and isinstance(steps[-1], int) and not _fields(_type_at(kind, steps)):
-        steps = steps[:-1]
-    *table, key = steps
-    of, title, value = _type_at(kind, steps), _title(table, values, where), _value_at(values, steps)
+        return _needs(match[1], fields[match[1]].type, title)
     if re.match(r"Expected `object( \| null)?`", told):
-        return _no_table(steps, values, where)
-    if re.match(r"Expected `array( \| null)?`", told) and _fields(of):
+        if len(steps) == 1:
+            return f"{steps[0]} must be a section [{steps[0]}] with keys of its own"
+        return f"{title} must be a table of keys and values"
+    # A mistake within a list of numbers or texts is the key's.
+    while isinstance(steps[-1], int):
+        steps = steps[:-1]
+    return _about_key(str(steps[-1]), told, mistake, _title(steps[:-1], values, where))
+
+
+def _about_key(key: str, told: str, mistake: _Mistake, title: str) -> str:
+    _, kind, value, _ = mistake
+    if re.match(r"Expected `array( \| null)?`, got `object`", told):
         return f"write [[{key}]] with two brackets, once for each {key}"
-    choices = [v for arm in _arms(of) if isinstance(arm, inspect.LiteralType) for v in arm.values]
     if told.startswith("Invalid enum value"):
-        hint = closest(str(value), map(str, choices))
-        known = ", ".join(map(str, choices))
-        return f"{title} {key} = {value!r} is unknown{hint}; choose one of {known}"
+        literals = [arm for arm in _arms(kind) if get_origin(arm) is Literal]
+        choices = [str(choice) for choice in get_args(literals[0])]
+        hint = closest(str(value), choices)
+        return f"{title} {key} = {value!r} is unknown{hint}; choose one of {', '.join(choices)}"
     if re.search(r"of length|matching regex", told):
-        return _needs(str(key), kind, table, values, where)
+        return _needs(key, kind, title)
     if match := re.fullmatch(r"Expected `(.*)` (>=|>|<=|<) (.*)", told):
-        return f"{title} {key} = {value!r} is out of range; give {_bounds(of, _WORDS[match[1]])}"
+        return f"{title} {key} = {value!r} is out of range; give {_WORDS[match[1]]} {_range(kind)}"
     told = re.sub(r"`([a-z |]+)`", lambda match: _any_of(match[1]), told)
     return f"{title} {key}: {told[0].lower()}{told[1:]}"
 
@@ -137,176 +192,40 @@ def _unknown(key: str, names: list[str], title: str) -> str:
     return f"{title} has no key '{key}'{hint}"
 
 
-def _needs(key: str, kind: Any, table: Steps, values: Any, where: str) -> str:
+def _needs(key: str, kind: Any, title: str) -> str:
     """A key that is missing, or that says nothing."""
-    shown = [
-        example
-        for arm in _arms(_type_at(kind, [*table, key]), keep=True)
-        if isinstance(arm, inspect.Metadata)
-        for example in (arm.extra_json_schema or {}).get("examples", ())
-    ]
+    shown = [example for remark in _remarks(kind) for example in remark.examples or ()]
     hint = f", such as {key} = {json.dumps(shown[0])}" if shown else "; give it a value"
-    return f"{_title(table, values, where)} needs {key}{hint}"
+    return f"{title} needs {key}{hint}"
 
 
-def _no_table(steps: Steps, values: Any, where: str) -> str:
-    if len(steps) > 1:
-        return f"{_title(steps, values, where)} must be a table of keys and values"
-    return f"{steps[0]} must be a section [{steps[0]}] with keys of its own"
-
-
-def _bounds(of: inspect.Type, what: str) -> str:
+def _range(kind: Any) -> str:
     """The numbers that are allowed, in words."""
-    for arm in _arms(of):
-        if not isinstance(arm, inspect.IntType | inspect.FloatType):
-            continue
-        if arm.ge is not None and arm.le is not None:
-            return f"{what} from {arm.ge:g} to {arm.le:g}"
-        limits = {
-            "of at least": arm.ge,
-            "above": arm.gt,
-            "of at most": arm.le,
-            "below": arm.lt,
-        }
-        told = [f"{words} {limit:g}" for words, limit in limits.items() if limit is not None]
-        if told:
-            return f"{what} {' and '.join(told)}"
-    return what
+    for remark in _remarks(kind):
+        if remark.ge is not None and remark.le is not None:
+            return f"from {remark.ge} to {remark.le}"
+        limits = {"of at least": remark.ge, "above": remark.gt, "of at most": remark.le}
+        return " and ".join(f"{words} {at}" for words, at in limits.items() if at is not None)
+    return ""
+
+
+def _remarks(kind: Any) -> list[msgspec.Meta]:
+    return [arm for arm in _arms(kind) if isinstance(arm, msgspec.Meta)]
 
 
 def _any_of(kinds: str) -> str:
     return " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | ") if kind != "null")
 
 
-def _title(steps: Steps, values: Any, where: str) -> str:
+def _title(steps: _Steps, values: Any, where: str) -> str:
     """A table by the name that its author knows it by."""
     if not steps:
         return where
-    *table, last = steps
-    if isinstance(last, int):
-        named = _value_at(values, [*steps, "name"])
-        told = f"'{named}'" if isinstance(named, str) else str(last + 1)
-        return f"{'.'.join(map(str, table))} {told}"
-    return f"[{'.'.join(map(str, steps))}]"
-
-
-# ── places ────────────────────────────────────────────────────────────────────────────────────
-
-_LISTS = (inspect.ListType, inspect.VarTupleType)
-
-
-def _steps(path: str, kind: Any, values: Any) -> list[str | int]:
-    """``$.party[0].file`` as steps; msgspec hides keys of open tables, which are looked for."""
-    steps: list[str | int] = []
-    for name, position in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", path):
-        if name:
-            steps.append(name)
-        elif position != "...":
-            steps.append(int(position))
-        else:
-            steps.append(_culprit(kind, values, steps))
-    return steps
-
-
-def _culprit(kind: Any, values: Any, steps: Steps) -> str:
-    """The key of an open table whose value is refused: the table with it alone is refused too."""
-    table = _value_at(values, steps)
-    for key, value in table.items():
-        try:
-            msgspec.convert(_replaced(values, steps, {key: value}), kind)
-        except msgspec.ValidationError:
-            return str(key)
-        except WeftError:
-            continue
-    return str(next(iter(table)))
-
-
-def _replaced(values: Any, steps: Steps, new: Any) -> Any:
-    """A copy with something else at one place."""
-    if not steps:
-        return new
-    copy = values.copy()
-    copy[steps[0]] = _replaced(values[steps[0]], steps[1:], new)
-    return copy
-
-
-def _origin(kind: Any, values: Any) -> list[str | int]:
-    """The innermost table whose own check refuses it."""
-    for step, inner, part in _parts(kind, values):
-        try:
-            msgspec.convert(part, inner)
-        except WeftError:
-            return [step, *_origin(inner, part)]
-        except msgspec.ValidationError:
-            continue
-    return []
-
-
-def _parts(kind: Any, values: Any) -> Iterator[tuple[str | int, Any, Any]]:
-    """Keys or positions, types and values of what a table or list holds."""
-    inner = get_args(kind)
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(values, dict):
-        for field in msgspec.structs.fields(kind):
-            if field.encode_name in values:
-                yield field.encode_name, field.type, values[field.encode_name]
-    elif get_origin(kind) is dict and isinstance(values, dict):
-        for key, value in values.items():
-            yield key, inner[1], value
-    elif get_origin(kind) in (list, tuple) and isinstance(values, list):
-        for number, value in enumerate(values):
-            yield number, inner[0], value
-    else:
-        for arm in inner:
-            yield from _parts(arm, values)
-
-
-def _value_at(values: Any, steps: Steps) -> Any:
-    """What is at a place; None where nothing is."""
+    if not isinstance(steps[-1], int):
+        return f"[{'.'.join(map(str, steps))}]"
+    held = values
     for step in steps:
-        if isinstance(values, dict):
-            values = values.get(step)
-        elif isinstance(values, list | tuple) and isinstance(step, int):
-            values = values[step]
-        else:
-            return None
-    return values
-
-
-def _type_at(kind: Any, steps: Steps) -> inspect.Type:
-    """The type that a place has."""
-    of = inspect.type_info(kind)
-    for step in steps:
-        for arm in _arms(of):
-            if isinstance(arm, inspect.DictType):
-                of = arm.value_type
-            elif isinstance(arm, _LISTS) and isinstance(step, int):
-                of = arm.item_type
-            elif isinstance(arm, inspect.StructType | inspect.DataclassType):
-                of = next(field.type for field in arm.fields if field.encode_name == step)
-            else:
-                continue
-            break
-    return of
-
-
-def _arms(of: inspect.Type, *, keep: bool = False) -> Iterator[inspect.Type]:
-    """The types that a union allows, without their remarks unless these are to be kept."""
-    if isinstance(of, inspect.Metadata):
-        if keep:
-            yield of
-        yield from _arms(of.type, keep=keep)
-    elif isinstance(of, inspect.UnionType):
-        for arm in of.types:
-            yield from _arms(arm, keep=keep)
-    else:
-        yield of
-
-
-def _fields(of: inspect.Type) -> tuple[inspect.Field, ...]:
-    """Keys of a table that has a fixed set of them, or of the tables in a list."""
-    for arm in _arms(of):
-        if isinstance(arm, inspect.StructType | inspect.DataclassType):
-            return arm.fields
-        if isinstance(arm, _LISTS) and (found := _fields(arm.item_type)):
-            return found
-    return ()
+        held = held[step]
+    named = held.get("name") if isinstance(held, dict) else None
+    title = f"'{named}'" if isinstance(named, str) else str(steps[-1] + 1)
+    return f"{'.'.join(map(str, steps[:-1]))} {title}"
