@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # What is never imported need not be compiled.
 INSTALL := $(PIP) --no-build-isolation --no-compile
 
-.PHONY: demo demo-network test check bench clean
+.PHONY: demo demo-network test test-all check bench clean
 
 # What is imported is compiled once, whatever the machine says: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,8 +30,14 @@ demo: $(VENV)/ready
 demo-network: $(VENV)/ready
 	WEFT_DATA="$${WEFT_DATA:-../shared/data}" $(BIN)/weft demo-network
 
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test: $(VENV)/ready
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST)
+
+# With every combination of parameters, of which `test` tries some: before a release.
+test-all: $(VENV)/ready
+	$(PYTEST) -m ""
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -45,7 +45,7 @@ from weft.data import SPLITS, Split, load
 from weft.federation.local_federation import Federation
 from weft.guards.terms import OPEN
 from weft.solvers.settings import Settings
-from weft_examples.local_cluster import SUBMITTER, Trial
+from weft_examples.local_cluster import SUBMITTER, LocalCluster
 
 #: Bytes of a message, and how many round trips are measured in each way.
 SIZES = {"1 kB": (1_000, 100), "100 kB": (100_000, 100), "5 MB": (5_000_000, 15)}
@@ -61,11 +61,11 @@ _ECHOES = "harness.echoes"
 
 
 @contextmanager
-def trial(split: Split) -> Iterator[Trial]:
+def trial(split: Split) -> Iterator[LocalCluster]:
     """Four parties that have agreed to everything, in a folder that goes with them."""
     with (
         tempfile.TemporaryDirectory(prefix="weft-bench-") as folder,
-        Trial(Path(folder) / "trial", split.parties, terms=OPEN) as made,
+        LocalCluster(Path(folder) / "trial", split.parties, terms=OPEN) as made,
     ):
         yield made
 
@@ -99,7 +99,7 @@ def round_trips(report: Report) -> None:
             report.add(f"{name}: median over", middle["weft"] / middle[way], "×", bar=bar)
 
 
-def let_echo(made: Trial) -> None:
+def let_echo(made: LocalCluster) -> None:
     """Name the benchmark's classes in its own kits, and let its processes find them."""
     coordinator = made.kit("coordinator")
     paths = [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
@@ -125,7 +125,7 @@ def let_echo(made: Trial) -> None:
         path.write_text(json.dumps(resources))
 
 
-def echo_folder(made: Trial, name: str) -> Path:
+def echo_folder(made: LocalCluster, name: str) -> Path:
     return made.folder / f"echo-{name}"
 
 
@@ -133,7 +133,7 @@ def component(name: str, kind: str, arguments: dict[str, Any]) -> dict[str, Any]
     return {"id": name, "path": f"{_ECHOES}.{kind}", "args": arguments}
 
 
-def measured(made: Trial, patience: float = 120.0) -> Path:
+def measured(made: LocalCluster, patience: float = 120.0) -> Path:
     """Submit the job that measures, as any run is submitted; the file that it writes."""
     job = made.folder / "round-trips"
     config = job / "app" / "config"
@@ -215,7 +215,7 @@ def in_one_process(split: Split, solver: str, cipher: str) -> tuple[list[float],
     return np.diff([record.wall_seconds for record in history]).tolist(), history[-1].gap
 
 
-def deployed(made: Trial, solver: str, cipher: str) -> tuple[list[float], float | None]:
+def deployed(made: LocalCluster, solver: str, cipher: str) -> tuple[list[float], float | None]:
     """The same, over the network."""
     name = f"{solver}-{cipher}"
     config, out = made.folder / f"{name}.toml", made.folder / name

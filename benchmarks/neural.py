@@ -21,7 +21,6 @@ from weft.neural.baselines import train_alone, train_central, train_fedprox
 from weft.neural.local_federation import NeuralFederation, NeuralTrained
 from weft.neural.server_accuracy import ServerJudge
 from weft.neural.settings import Block, NeuralSettings
-from weft_papers.hyfem.scene_sources import pool_of, source_of, sources_of
 from weft_papers.hyfem.scenes import Scene, load_scene
 
 #: Scene: options of its data, features of a block, rate, rounds, steps.
@@ -70,7 +69,7 @@ def measure(scene: Scene, name: str, seed: int, figures: Figures) -> None:
     """All runs of one seed."""
     how = settings_of(scene, name, seed)
     classes = range(len(scene.class_names))
-    sources, common = sources_of(scene), scene.common_blocks()
+    sources, common = scene.sources(), scene.common_blocks()
     test, labels = scene.tested()
     judge = ServerJudge(test, labels, device="cpu")
     federation = NeuralFederation(sources, device="cpu")
@@ -78,10 +77,10 @@ def measure(scene: Scene, name: str, seed: int, figures: Figures) -> None:
     figures.add("server", ours.last.server_accuracy)
     figures.add("local", ours.last.local_accuracy)
     figures.add("received", ours.last.received_accuracy)
-    central = figures.timed("central", lambda: train_central(pool_of(scene), how, device="cpu"))
+    central = figures.timed("central", lambda: train_central(scene.pool(), how, device="cpu"))
     figures.add("central", central.last.local_accuracy)
     for party in scene.parties:
-        alone = train_alone(party, source_of(scene, party), how, classes=classes, device="cpu")
+        alone = train_alone(party, scene.source(party), how, classes=classes, device="cpu")
         figures.add("alone", alone.last.local_accuracy)
     seen = ServerJudge({block: test[block] for block in common}, labels, device="cpu")
     prox = figures.timed(

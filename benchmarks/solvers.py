@@ -43,8 +43,7 @@ from rich.table import Table as Grid
 from harness import Report
 from harness.optima import optimum, primal, signs, with_constant
 from harness.splits import find_data, grid
-from weft.data import SPLITS, Split, Table
-from weft.data import pooled_table as pool
+from weft.data import SPLITS, Split, Table, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
 from weft.guards import OPEN, Terms

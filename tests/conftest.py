@@ -17,6 +17,7 @@ from hypothesis import settings
 with suppress(ImportError):
     import nvflare  # noqa: F401
 
+from compile_once import compile_once
 from hospitals import hospitals, weft
 from small_federations import patchwork, quick, simulate, table
 from weft.data import Table, load
@@ -29,6 +30,12 @@ settings.load_profile("weft")
 
 # What is imported and collected is never garbage: looking through it took a tenth of all time.
 gc.disable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers of one run share a folder: that of pytest's cache."""
+    if config.cache is not None:
+        compile_once(config.cache.mkdir("compiling"))
 
 
 def pytest_collection_finish() -> None:

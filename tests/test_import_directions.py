@@ -18,10 +18,9 @@ ROOT = Path(weft.__file__).parent
 
 #: All rooms, lowest first: a room imports only rooms before it.
 LAYERS = (
-    *("errors", "storage", "protocol", "guards", "losses", "crypto", "data", "matching", "sums"),
-    *("solvers", "privacy", "federation", "neural", "declarations", "config", "evaluation"),
-    *("report", "network"),
-    *("estimators", "cli"),
+    *("errors", "plugins", "storage", "protocol", "guards", "losses", "crypto", "data"),
+    *("matching", "sums", "solvers", "privacy", "federation", "neural", "declarations"),
+    *("config", "evaluation", "report", "network", "estimators", "cli"),
 )
 #: Rooms that a neighbour below them must not use, though the order would allow it.
 FORBIDDEN = {
@@ -45,10 +44,18 @@ def room_files(room):
     return [single] if single.exists() else sorted((ROOT / room).rglob("*.py"))
 
 
+def statements(node):
+    """All statements below a node: imports are no expressions, of which there are many more."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
 def rooms_imported(path):
     """Rooms of Weft that a file names in any import, also inside functions."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -59,6 +66,14 @@ def rooms_imported(path):
                 names = [f"weft.{alias.name}" for alias in node.names]
         found.update(n.split(".")[1] for n in names if n.startswith("weft."))
     return found - {"__version__"}
+
+
+def test_the_library_names_no_plug_in():
+    """The papers and the demos add themselves by entry points, as any plug-in does."""
+    for path in ROOT.rglob("*.py"):
+        text = path.read_text()
+        assert "weft_papers" not in text, path
+        assert "weft_examples" not in text, path
 
 
 def test_every_room_has_a_layer():

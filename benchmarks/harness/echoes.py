@@ -27,12 +27,12 @@ from weft.network.credentials import Credential
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.frames import content_of, reply_with
 from weft.network.engine.transport import NvflarePost
-from weft.network.journal import Journal
 from weft.network.kits.open_kit import Kit
 from weft.network.network_channel import NetworkChannel
 from weft.network.secure_session import BondedPost, BondedSite
 from weft.network.site import Opened, Opening, Site
 from weft.protocol import Message, Request
+from weft.storage.journal import Journal
 
 #: The same name in every way: a topic of the engine's, a method of gRPC.
 ECHO = "echo"

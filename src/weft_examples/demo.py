@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.config.solver_choice import settled
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data import SPLITS, Split, Table, load
 from weft.data.tile import Tile
@@ -25,6 +24,7 @@ from weft.guards import Terms
 from weft.losses import get_loss
 from weft.report.holdings_picture import feature_sets
 from weft.solvers.base import Record
+from weft.solvers.registry import settled
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -119,7 +119,7 @@ class Figures:
         return asdict(self)
 
     def explanation(self) -> str:
-        """What the figures say, for somebody who sees them for the first time."""
+        """What the figures mean, for a first-time reader."""
         part = "third" if self.parties == 9 else "half"
         return (
             f"{self.parties} parties each hold a {part} of {self.samples} images and a {part} of "

@@ -1,7 +1,7 @@
-"""A trial: a whole federation on this machine, in processes of its own, for trying things out.
+"""A whole federation on this machine, in processes of its own, for trying things out.
 
 What runs is what runs between machines: kits, certificates, ``weft serve`` and ``weft join``. Only
-the network is the loopback of this machine, and one hand holds everybody's files and keys.
+the network is the loopback of this machine, and all files and keys lie in one folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.network.kits.federation_plan import COORDINATOR, FederationPlan, Recip
 from weft.network.kits.provisioning import provision
 from weft.privacy.agreement import card_of, write_roster
 from weft.privacy.agreement.roster_draft import draft_roster
-from weft_examples.process_group import Crew
+from weft_examples.process_group import ProcessGroup
 
 #: Name of the one who submits runs.
 SUBMITTER = "submitter@weft.example"
@@ -28,7 +28,7 @@ SUBMITTER = "submitter@weft.example"
 ID, LABEL = "id", "label"
 
 
-class Trial(Crew):
+class LocalCluster(ProcessGroup):
     """A coordinator and parties in a folder; a context at whose end none of them runs any more.
 
     .. code-block:: text
@@ -66,7 +66,7 @@ class Trial(Crew):
         self.parties = tuple(tiles)
         self.port = free_port()
         self.terms = terms or Terms(matching="oprf")
-        #: Length of the coordinator's logs when somebody was started: what is said later counts.
+        #: Length of the coordinator's logs when a process was started: only later lines count.
         self._since: dict[str, tuple[int, int]] = {}
         self._labelled = [
             name for name, held in tiles.items() if any(tile.labels is not None for tile in held)
@@ -172,7 +172,7 @@ class Trial(Crew):
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on.
+    """A free port of the loopback.
 
     It is below those that systems give to connections: a client that tries a port of theirs while
     nobody listens there can end up connected to itself.

@@ -32,7 +32,7 @@ from weft.network.submission import linear_task
 from weft.network.task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft.solvers.base import Record
-from weft_examples.local_cluster import SUBMITTER, Trial
+from weft_examples.local_cluster import SUBMITTER, LocalCluster
 from weft_examples.network_demo_data import Example, breast_example
 from weft_examples.network_demo_results import Figures, figures_of, same
 from weft_examples.open_sockets import look
@@ -69,16 +69,16 @@ Say = Callable[[str], None]
 
 @dataclass
 class _Seen:
-    """Sockets, each time somebody looked."""
+    """The sockets seen at every look."""
 
     looks: int = 0
     processes: int = 0
     listening: int = 0
     connections: int = 0
 
-    def look(self, trial: Trial) -> None:
+    def look(self, cluster: LocalCluster) -> None:
         """Refuse to go on if anything reaches beyond this machine."""
-        found = look([psutil.Process(), *trial.processes()])
+        found = look([psutil.Process(), *cluster.processes()])
         if found.elsewhere:
             raise ProtocolError(
                 f"a process of the demo reaches beyond this machine: {found.elsewhere[0]}"
@@ -102,31 +102,31 @@ def run_network_demo(folder: Path, say: Say) -> Figures:
     sizes = ", ".join(f"{name} {t.n}×{t.m}" for name, (t,) in example.tiles.items())
     say(f"{example.source}, and a third party cut from it: {sizes}")
     seen = _Seen()
-    with Trial(folder, example.tiles, terms=TERMS, federation="demo") as trial:
+    with LocalCluster(folder, example.tiles, terms=TERMS, federation="demo") as cluster:
         say("provisioned: keys, a roster signed by all, certificates and kits")
-        config = _write_config(folder, trial)
-        for name in (COORDINATOR, *trial.parties):
-            trial.start(name)
+        config = _write_config(folder, cluster)
+        for name in (COORDINATOR, *cluster.parties):
+            cluster.start(name)
         say("processes start; the run is rehearsed in one meanwhile, to compile its loops once")
-        _rehearse(config, example, trial)
-        trial.wait_connected(seconds=_LONG)
-        say(f"started: a coordinator and {len(trial.parties)} parties, connected by mutual TLS")
-        seen.look(trial)
-        _check_closed_to_strangers(trial)
+        _rehearse(config, example, cluster)
+        cluster.wait_connected(seconds=_LONG)
+        say(f"started: a coordinator and {len(cluster.parties)} parties, connected by mutual TLS")
+        seen.look(cluster)
+        _check_closed_to_strangers(cluster)
         say("a caller without a certificate is turned away; no socket reaches beyond this machine")
         submitted = time.monotonic()
-        away = _disturb(trial, config, folder / "results", seen, say)
-        code = trial.wait("submit", _LONG)
+        away = _disturb(cluster, config, folder / "results", seen, say)
+        code = cluster.wait("submit", _LONG)
         if code != 0:
-            raise ProtocolError(f"the run did not come to its end: {trial.log('submit')}")
+            raise ProtocolError(f"the run did not come to its end: {cluster.log('submit')}")
         took = time.monotonic() - submitted
-        say(f"the run went on after {_resumed_after(trial)} exchanges that its journal had kept")
-        seen.look(trial)
+        say(f"the run went on after {_resumed_after(cluster)} exchanges that its journal had kept")
+        seen.look(cluster)
     model = load_model(folder / "results" / "model.npz")
     presence = Presence.load(folder / "results" / "presence.json")
     say(f"the run is over, {took:.1f} s after it was submitted; every process is ended")
-    task = _task(config, trial)
-    repeated, alone = _timed(lambda: _in_one_process(task, example, trial, presence))
+    task = _task(config, cluster)
+    repeated, alone = _timed(lambda: _in_one_process(task, example, cluster, presence))
     equal = same(model, repeated.model)
     say(
         f"the same run in one process, with the same absences, took {alone:.1f} s: its model is "
@@ -145,23 +145,23 @@ def run_network_demo(folder: Path, say: Say) -> Figures:
     )
 
 
-def _write_config(folder: Path, trial: Trial) -> Path:
+def _write_config(folder: Path, cluster: LocalCluster) -> Path:
     path = folder / "config.toml"
-    parties = "\n".join(f'[[party]]\nname = "{name}"' for name in trial.parties)
+    parties = "\n".join(f'[[party]]\nname = "{name}"' for name in cluster.parties)
     path.write_text(_CONFIG + parties + "\n", encoding="utf-8")
     return path
 
 
-def _check_closed_to_strangers(trial: Trial) -> None:
-    """Call the coordinator as somebody who has no certificate to show."""
-    kit = Kit.open(trial.kit(SUBMITTER), "submitter")
+def _check_closed_to_strangers(cluster: LocalCluster) -> None:
+    """Connect to the coordinator without a certificate; it must refuse."""
+    kit = Kit.open(cluster.kit(SUBMITTER), "submitter")
     stranger = ssl.create_default_context(cafile=str(kit.authority))
     stranger.set_alpn_protocols(["h2"])
     heard = b""
     with (
         # In TLS 1.3 the refusal comes only after the handshake, in the place of the first words.
         suppress(ssl.SSLError, ConnectionError),
-        socket.create_connection(("127.0.0.1", trial.port), timeout=5.0) as raw,
+        socket.create_connection(("127.0.0.1", cluster.port), timeout=5.0) as raw,
         stranger.wrap_socket(raw, server_hostname=kit.host) as tls,
     ):
         heard = tls.recv(1)
@@ -172,41 +172,41 @@ def _check_closed_to_strangers(trial: Trial) -> None:
 # ── the run, and what happens to it ───────────────────────────────────────────────────────────
 
 
-def _disturb(trial: Trial, config: Path, out: Path, seen: _Seen, say: Say) -> int:
+def _disturb(cluster: LocalCluster, config: Path, out: Path, seen: _Seen, say: Say) -> int:
     """Submit the run, kill and revive; returns how many iterations were done without the party."""
-    trial.submit(config, out)
-    with _followed(trial) as run:
+    cluster.submit(config, out)
+    with _followed(cluster) as run:
         run.until(lambda report: bool(report.records))
         say("matched by OPRF; trains with the solver that auto chose, encrypted")
         killed = run.until(lambda _: run.newest.iteration >= KILLED_AT)
-        trial.kill(VICTIM)
+        cluster.kill(VICTIM)
         say(f"iteration {killed.iteration}: {VICTIM} is killed (SIGKILL)")
         last = run.until(lambda report: VICTIM in report.away and run.without >= WITHOUT)
         say(
             f"iteration {last.iteration}: HyFDCA goes on without it, {run.without} iterations so "
             f"far; {VICTIM} is started again"
         )
-        seen.look(trial)
-        trial.start(VICTIM)
+        seen.look(cluster)
+        cluster.start(VICTIM)
         back = run.until(
             lambda report: not report.away and (run.newest.certified_at or 0) > last.iteration
         )
-        trial.kill(COORDINATOR)
+        cluster.kill(COORDINATOR)
         away = run.without
         say(
             f"iteration {back.iteration}: {VICTIM} is back after {away} iterations, the fast "
             f"solver goes on: certified gap {back.gap:.1e}"
         )
     say("the coordinator is killed with the run's process (SIGKILL), and started again")
-    trial.start(COORDINATOR)
-    trial.wait_connected(seconds=_LONG)
+    cluster.start(COORDINATOR)
+    cluster.wait_connected(seconds=_LONG)
     say("all parties are connected again; weft submit takes the run up where it was")
     return away
 
 
-def _resumed_after(trial: Trial) -> int:
+def _resumed_after(cluster: LocalCluster) -> int:
     """How many exchanges the second coordinator found; refuses a run that began anew."""
-    found = re.search(r"goes on after (\d+) exchange", trial.log(COORDINATOR))
+    found = re.search(r"goes on after (\d+) exchange", cluster.log(COORDINATOR))
     if found is None:
         raise ProtocolError("the second coordinator did not go on with the run of the first")
     return int(found[1])
@@ -215,8 +215,8 @@ def _resumed_after(trial: Trial) -> int:
 class _Run:
     """A run that is going on, seen through a session of our own."""
 
-    def __init__(self, session: Session, trial: Trial) -> None:
-        self._session, self._trial = session, trial
+    def __init__(self, session: Session, cluster: LocalCluster) -> None:
+        self._session, self._cluster = session, cluster
         self._job: str | None = None
         self.records: list[Record] = []
 
@@ -226,9 +226,9 @@ class _Run:
 
     @property
     def without(self) -> int:
-        """Iterations that somebody was missing from."""
-        everybody = len(self._trial.parties)
-        return sum(record.present < everybody for record in self.records)
+        """Iterations in which a party was missing."""
+        every_party = len(self._cluster.parties)
+        return sum(record.present < every_party for record in self.records)
 
     def until(self, reached: Callable[[Report], bool]) -> Record:
         """Ask until something is so; returns the newest iteration."""
@@ -240,10 +240,10 @@ class _Run:
                 self.records += [Record(**record) for record in report.records]
                 if self.records and reached(report):
                     return self.newest
-            if over or time.monotonic() > until or not self._trial.is_running("submit"):
+            if over or time.monotonic() > until or not self._cluster.is_running("submit"):
                 raise ProtocolError(
                     "the run was over, or stuck, before the demo came to its next step: "
-                    + (self._trial.log("submit").strip() or "it said nothing")
+                    + (self._cluster.log("submit").strip() or "it said nothing")
                 )
             time.sleep(_ASK)
 
@@ -254,40 +254,40 @@ class _Run:
 
 
 @contextmanager
-def _followed(trial: Trial) -> Iterator[_Run]:
-    with Session(Kit.open(trial.kit(SUBMITTER), "submitter")) as session:
-        yield _Run(session, trial)
+def _followed(cluster: LocalCluster) -> Iterator[_Run]:
+    with Session(Kit.open(cluster.kit(SUBMITTER), "submitter")) as session:
+        yield _Run(session, cluster)
 
 
 # ── in one process ────────────────────────────────────────────────────────────────────────────────
 
 
-def _task(config: Path, trial: Trial) -> LinearTask:
-    return linear_task(read_config(config, deployed=True), trial.parties)
+def _task(config: Path, cluster: LocalCluster) -> LinearTask:
+    return linear_task(read_config(config, deployed=True), cluster.parties)
 
 
 def _in_one_process(
-    task: LinearTask, example: Example, trial: Trial, presence: Presence
+    task: LinearTask, example: Example, cluster: LocalCluster, presence: Presence
 ) -> Trained:
     """A run in this process, from which the same parties are missing."""
-    roster = read_roster(trial.roster)
+    roster = read_roster(cluster.roster)
     federation = Federation(
         example.tiles,
         task.preprocessing,
-        keys=load_all(trial.keys, trial.parties),
-        consents={name: Consent(name, task.terms, roster=roster) for name in trial.parties},
+        keys=load_all(cluster.keys, cluster.parties),
+        consents={name: Consent(name, task.terms, roster=roster) for name in cluster.parties},
         packed=True,
     )
     return federation.train(task.settings, through=lambda channel: Attended(channel, presence))
 
 
-def _rehearse(config: Path, example: Example, trial: Trial) -> Trained:
+def _rehearse(config: Path, example: Example, cluster: LocalCluster) -> Trained:
     """A short run of the same kind.
 
     On a fresh machine this process compiles the loops that all parties use, and keeps them on disk:
     parties that compiled them at the same time would need as many times as long.
     """
-    task = _task(config, trial)
+    task = _task(config, cluster)
     first, last = _REHEARSED
     gone = {VICTIM: Missed("absent", "failed", "is away in the rehearsal")}
     presence = Presence(
@@ -295,7 +295,7 @@ def _rehearse(config: Path, example: Example, trial: Trial) -> Trained:
     )
     settings = msgspec.structs.replace(task.settings, gap=1e-2)
     return _in_one_process(
-        msgspec.structs.replace(task, settings=settings), example, trial, presence
+        msgspec.structs.replace(task, settings=settings), example, cluster, presence
     )
 
 

@@ -41,7 +41,7 @@ def demo_network(
 
     if out is not None:
         refuse_existing(out)
-    # Whoever ends this command ends all that it started, too.
+    # Ending this command ends the processes that it started, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     begun = monotonic()
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data import fate_breast_tiles, load
+from weft.data import load
 from weft.data.tile import Table, Tile
 from weft.errors import DataError
+from weft_papers.data.originals import fate_breast_tiles
 
 Rows = NDArray[np.int64]
 
@@ -22,7 +23,7 @@ _HELD_OUT, _MOVED, _SHARED = 0.25, 1 / 3, 0.25
 
 @dataclass(frozen=True)
 class Example:
-    """Three parties, and what nobody has: the pooled table, and samples held out from all.
+    """Three parties' tiles, the pooled table to compare with, and samples held out from all.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ class Figures:
     loss, loss_central, certified_gap
         On the samples of all parties; the central one is liblinear's on the pooled table.
     accuracy, accuracy_central
-        On samples that nobody trained with.
+        On held-out samples.
     seconds
         Of the whole demo; of the run, from its submission to its end; of the run in one process.
     """

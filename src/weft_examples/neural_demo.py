@@ -9,7 +9,6 @@ from weft.neural.device import Device
 from weft.neural.local_federation import NeuralFederation, NeuralTrained
 from weft.neural.server_accuracy import ServerJudge
 from weft.neural.settings import Block, NeuralSettings
-from weft_papers.hyfem.scene_sources import sources_of
 from weft_papers.hyfem.scenes import Scene, load_scene
 
 NAME = "digits in quadrants"
@@ -48,7 +47,7 @@ def run_demo(rounds: int, device: Device, follow: Follow) -> Demo:
         rate=0.3,
     )
     classes = list(range(len(scene.class_names)))
-    sources = sources_of(scene)
+    sources = scene.sources()
     trained = NeuralFederation(sources, device=device).train(
         settings,
         classes=classes,

@@ -1,4 +1,4 @@
-"""Several ``weft`` commands as processes of one machine, none of which outlives its trial."""
+"""Several ``weft`` commands as processes of one machine, none of which outlives the group."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FAREWELL, _LOOK = 6.0, 0.1
 _THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-class Crew:
+class ProcessGroup:
     """Processes with names; a context at whose end none of them runs any more.
 
     Parameters
@@ -36,7 +36,7 @@ class Crew:
     """
 
     def __init__(self, logs: Path) -> None:
-        #: What Python is told to run; whoever tries out failures may put a script of his own here.
+        #: What Python runs; tests of failures put a script of their own here.
         self.program: tuple[str, ...] = ("-m", "weft")
         self._logs = logs
         self._mark = token_hex(16)
@@ -64,7 +64,7 @@ class Crew:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**_THREADS, **os.environ, _MARK: self._mark},
-                # Ctrl-C is for whoever tries things out, who then stops them all.
+                # Ctrl-C reaches the caller only, which then stops all processes.
                 start_new_session=True,
             )
 
@@ -120,7 +120,7 @@ class Crew:
         Parameters
         ----------
         needed
-            Processes without which it is no use to wait; whoever is missing is needed too.
+            Processes without which waiting is pointless; missing ones are needed too.
         """
         until = time.monotonic() + seconds
         while names := missing():

@@ -15,12 +15,12 @@ from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import HEAD
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.pads.pad_ids import label_of
-from weft.protocol.message import SCALAR_BYTES
 from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms
+from weft.protocol.message import SCALAR_BYTES
 from weft.solvers.settings import Settings
 from weft.sums.certificate import class_sums
 from weft.sums.scalar_sums import add_scalars, pack_scalars

@@ -37,6 +37,7 @@ def test_the_demo_meets_its_bars_and_prints_one_json_object(weft):
 def test_the_demo_explains_itself_and_writes_results(weft, tmp_path):
     outcome = weft("demo", "--out", "results")
     assert outcome.code == 0
+    assert "(solver cutting-planes)" in outcome.out
     assert "relative difference" in outcome.out
     assert "best party alone" in outcome.out
     assert (tmp_path / "results" / "model.npz").is_file()

@@ -219,7 +219,7 @@ def assert_epochs_rise(watches):
             newest[key] = max(found)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(**SCHEDULES)
 @example(
     crashes=[("iteration", 3), ("iteration", 3), ("iteration", 5)],
@@ -245,7 +245,7 @@ def test_pads_and_masks_are_used_once_over_crashes_and_resumptions(
 
 @pytest.mark.parametrize("cipher", ["bfv", "paillier"])
 @settings(
-    max_examples=4,
+    max_examples=2,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.generate],
 )

@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.protocol.message import SCALAR_BYTES
 from weft.crypto.primitives.wide_integers import (
     FRACTION,
     carried,
@@ -17,6 +16,7 @@ from weft.crypto.primitives.wide_integers import (
     packed,
     unpacked,
 )
+from weft.protocol.message import SCALAR_BYTES
 
 #: Other work on the same machine is no failure.
 patient = settings(deadline=None)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import tarfile
 
 import numpy as np
 import pytest
 
-from weft.data import describe, fate_breast_tiles, load
+from weft.data import describe, load
 from weft.errors import DataError
+from weft_papers.data.originals import fate_breast_tiles
 
 INFO = {info.name: info for info in describe()}
 FEATURES = {
@@ -95,39 +98,84 @@ def test_fate_parties_hold_the_same_patients_under_distinct_feature_names(data_d
     assert not set(tiles["guest"].features) & set(tiles["host"].features)
 
 
+#: The ten groups of either class.
+POSITIVE = (
+    *("comp.graphics", "comp.os.ms-windows.misc", "comp.sys.ibm.pc.hardware"),
+    *("comp.sys.mac.hardware", "comp.windows.x", "misc.forsale", "rec.autos", "rec.motorcycles"),
+    *("rec.sport.baseball", "rec.sport.hockey"),
+)
+NEGATIVE = (
+    *("alt.atheism", "sci.crypt", "sci.electronics", "sci.med", "sci.space"),
+    *("soc.religion.christian", "talk.politics.guns", "talk.politics.mideast"),
+    *("talk.politics.misc", "talk.religion.misc"),
+)
+
+
 @pytest.fixture(scope="module")
-def news(data_dir, tmp_path_factory):
-    """Single words only: a quarter of the time of the pairs, the same code."""
+def small_archive(tmp_path_factory):
+    """Three short texts of every group, in an archive like the original."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "newsgroups").mkdir()
+    with tarfile.open(folder / "newsgroups" / "20_newsgroups.tar.xz", "w:xz") as archive:
+        for group in sorted((*POSITIVE, *NEGATIVE)):
+            for number in range(3):
+                text = (
+                    f"Newsgroups: {group}\nSubject: xyzzy\n\nabout {group} text {number} caf\xe9\n"
+                )
+                member = tarfile.TarInfo(f"20_newsgroups/{group}/{number}")
+                member.size = len(text.encode("latin-1"))
+                archive.addfile(member, io.BytesIO(text.encode("latin-1")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def news(small_archive, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
-    return load("newsgroups", data_dir, ngrams=(1, 1), cache_dir=cache), cache
+    return load("newsgroups", small_archive, ngrams=(1, 1), cache_dir=cache), cache
 
 
-def test_newsgroups_is_sparse_and_balanced(news):
+def test_newsgroups_are_sparse_and_balanced(news):
     table, _ = news
     assert table.is_sparse
-    assert table.n == 19997
-    assert table.m > 100_000
-    assert np.unique(table.labels, return_counts=True)[1].tolist() == [9997, 10000]
+    assert np.unique(table.labels, return_counts=True)[1].tolist() == [30, 30]
+    assert_of_norm_one(table)
+
+
+def assert_of_norm_one(table):
     norms = np.sqrt(table.block.power(2).sum(axis=1))
     assert np.isclose(norms[norms > 0], 1).all()
 
 
-def test_newsgroups_headers_are_stripped(news):
+def test_headers_of_newsgroups_are_stripped(news):
     table, _ = news
+    assert {"about", "text", "caf\xe9", "atheism"} <= set(table.features.tolist())
+    assert not {"newsgroups", "subject", "xyzzy"} & set(table.features.tolist())
+
+
+def test_pairs_of_words_are_features_too(news, small_archive):
+    pairs = load("newsgroups", small_archive, ngrams=(1, 2)).features.tolist()
+    assert set(news[0].features.tolist()) < set(pairs)
+    assert "about alt" in pairs
+
+
+@pytest.mark.release
+def test_the_original_newsgroups_are_as_described(data_dir):
+    table = load("newsgroups", data_dir, ngrams=(1, 1))
+    assert table.n == 19997
+    assert table.m > 100_000
+    assert np.unique(table.labels, return_counts=True)[1].tolist() == [9997, 10000]
+    assert_of_norm_one(table)
     column = table.features.tolist().index("newsgroups")
     assert (table.block[:, [column]] != 0).nnz < 0.05 * table.n
 
 
-def test_newsgroups_cache_gives_the_same_table_and_group_names(news, data_dir):
+def test_the_cache_of_newsgroups_gives_the_same_table_and_group_names(news, small_archive):
     table, cache = news
-    again = load("newsgroups", data_dir, ngrams=(1, 1), cache_dir=cache, target="groups")
+    again = load("newsgroups", small_archive, ngrams=(1, 1), cache_dir=cache, target="groups")
     assert (again.block != table.block).nnz == 0
     assert again.features.tolist() == table.features.tolist()
-    groups = np.unique(again.labels)
-    assert len(groups) == 20
-    positive = set(again.labels[table.labels == 1])
-    assert positive == {g for g in groups if g.startswith(("comp.", "misc.", "rec."))}
-    assert len(positive) == 10
+    assert set(again.labels[table.labels == 1]) == set(POSITIVE)
+    assert set(again.labels[table.labels == -1]) == set(NEGATIVE)
 
 
 def test_unknown_names_and_options_are_refused(data_dir):

@@ -12,17 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.data import SPLITS, Table, load, pool
-from weft.data.splits import (
-    class_blocks,
-    columns,
-    dealt,
-    grid,
-    overlapping,
-    quadrants,
-    rows,
-    sorted_response,
-)
+from weft.data.splits import columns, grid, overlapping, rows
 from weft.errors import DataError
+from weft_papers.data.splits import class_blocks, dealt, quadrants, sorted_response
 
 ARGUMENTS = {
     "rows": {"parties": 4},

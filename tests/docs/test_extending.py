@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tomllib
 from dataclasses import replace
 from time import sleep
 from unittest.mock import patch
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from pages import blocks, executed, run
 from scipy.optimize import minimize
@@ -365,3 +370,73 @@ def test_the_channel_of_the_page_carries_a_run_and_reports_failures():
     sleep(0.15)
     assert channel.ask("three", {"d": {}}).answered == {"d": {"phase": "three"}}
     assert channel.meter.round_trips == 2
+
+
+# ── a plug-in ─────────────────────────────────────────────────────────────────────────────
+
+#: What a user does with the page's plug-in, in a process of its own, which finds it installed.
+USED = """
+import sys
+from contextlib import suppress
+from weft.cli import main
+for words in ("count-trees", "data list", "split trees --split in_turn --parties 3 --out parties",
+              "neural scenes", "neural run scene.toml --out run --baselines --json"):
+    print(">", words, flush=True)
+    with suppress(SystemExit):
+        main(words.split())
+"""
+SCENE = """
+[data]
+scene = "trees"
+[neural]
+coordinator_sees = "weights"
+rounds = 6
+steps = 8
+rate = 0.3
+[privacy]
+allow_networks = true
+coordinator_sees = "weights"
+"""
+
+
+def test_the_plug_in_of_the_page_adds_all_that_it_says(tmp_path):
+    pytest.importorskip("torch")
+    (code,), (declared,) = (blocks("extending/plugin.md", kind) for kind in ("python", "toml"))
+    package = tmp_path / "installed"
+    metadata = package / "orchard-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (package / "orchard.py").write_text(code)
+    told = tomllib.loads(declared)["project"]["entry-points"]["weft.plugins"]
+    lines = "".join(f"{name} = {target}\n" for name, target in told.items())
+    (metadata / "entry_points.txt").write_text(f"[weft.plugins]\n{lines}")
+    rng = np.random.default_rng(0)
+    cells, healthy = rng.normal(size=(80, 5)), np.arange(80) // 4 % 2
+    cells += 4 * healthy[:, None]
+    frame = pd.DataFrame(cells, columns=["leaf_1", "leaf_2", "leaf_3", "bark_1", "bark_2"])
+    (tmp_path / "orchard").mkdir()
+    table = frame.assign(tree=[f"t{row}" for row in range(80)], healthy=healthy)
+    table.to_csv(tmp_path / "orchard" / "trees.csv", index=False)
+    (tmp_path / "scene.toml").write_text(SCENE)
+    path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", USED],
+        cwd=tmp_path,
+        env={**os.environ, "WEFT_DATA": str(tmp_path), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    counted, listed, _, scenes, run = done.stdout.split("> ")[1:]
+    assert counted.split()[-1] == "80"
+    assert "leaves and bark" in listed
+    assert "in_turn" in listed
+    assert "2 parties with leaves" in scenes
+    for number in range(3):
+        held = pd.read_csv(tmp_path / "parties" / f"p{number + 1}.csv")
+        assert held["id"].tolist() == table["tree"][number::3].tolist()
+        np.testing.assert_allclose(held[frame.columns], frame[number::3])
+        assert held["label"].tolist() == healthy[number::3].tolist()
+    summary = msgspec.json.decode(run.partition("\n")[2])
+    # The two classes lie nine deviations apart: a network that learns anything separates them.
+    assert summary["accuracy"]["server"] >= 0.95
+    assert summary["compared"]["central"] >= 0.95

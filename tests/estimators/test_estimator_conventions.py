@@ -20,8 +20,8 @@ from weft.errors import ConfigError
 @pytest.mark.parametrize(
     "estimator",
     [
-        HybridClassifier("logistic", scaling="maxabs", max_iter=20),
-        HybridRegressor(max_iter=20),
+        HybridClassifier("logistic", scaling="maxabs", max_iter=6, gap=0.1),
+        HybridRegressor(max_iter=6),
     ],
     ids=["classifier", "regressor"],
 )

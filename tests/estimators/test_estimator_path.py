@@ -1,5 +1,6 @@
 """Paths of λ, folds, warm starts and the choice of a solver, through the estimators."""
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ from sklearn.svm import LinearSVC
 from weft import HybridClassifier, HybridRegressor
 from weft.data import SPLITS, Table, load
 from weft.errors import ConfigError
+from weft.solvers.settings import DEFAULTS
 from weft.solvers.subspace.class_fold_problems import folds_of
 
 LAMBDAS = (1e-1, 1e-2, 1e-3)
@@ -232,3 +234,13 @@ def test_what_a_solver_cannot_do_is_one_sentence(cancer, parameters, words):
     with pytest.raises(ConfigError, match=words) as error:
         HybridClassifier(**parameters).fit(cancer.to_tile())
     assert "\n" not in str(error.value)
+
+
+def test_every_setting_is_a_parameter_with_the_same_default():
+    """But for names that scikit-learn has already, what is chosen, and what is a simulation's."""
+    asked = msgspec.structs.asdict(HybridClassifier()._settings())
+    chosen = {"lam": 1e-3, "solver": "auto"}
+    assert asked == {**DEFAULTS, **chosen}
+    changed = HybridClassifier(iic=0.5, max_iter=7, solver="hyfdca", solver_options={}, seed=4)
+    assert changed._settings().iterations == 7
+    assert (changed._settings().iic, changed._settings().seed) == (0.5, 4)

@@ -9,7 +9,6 @@ import numpy as np
 import psutil
 import pytest
 
-from weft.data import fate_breast_tiles
 from weft.errors import DataError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing import Preprocessing
@@ -17,6 +16,7 @@ from weft.solvers.settings import Settings
 from weft_examples.network_demo_data import breast_example, cut
 from weft_examples.network_demo_results import figures_of, same
 from weft_examples.open_sockets import is_loopback, look
+from weft_papers.data.originals import fate_breast_tiles
 
 SEEN = {
     "equal": True,

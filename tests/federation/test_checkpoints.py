@@ -10,6 +10,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from covering import every_value
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block
 from weft.data import Tile
 from weft.errors import ConfigError, WeftError
@@ -92,9 +93,7 @@ def assert_no_contradiction(one, other):
             assert said[record.certified_at] == (record.primal, record.dual, record.gap)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("participation", ["everyone", 0.5])
-@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
+@every_value(local=["safe", "practical", "theory"], participation=["everyone", 0.5], classes=[2, 3])
 def test_a_resumed_run_has_the_same_bits_as_one_that_was_never_interrupted(
     patchwork, quick, tmp_path, local, participation, classes
 ):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from covering import cover, every_value
 from interposed import (
     CIPHERS,
     HIDING,
@@ -56,9 +57,7 @@ def in_the_clear(name, local, participation, **changes):
 # ── training ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("participation", range(3), ids=["everyone", "half", "cyclic"])
-@pytest.mark.parametrize("local", LOCALS)
-@pytest.mark.parametrize("name", CUTS)
+@every_value(name=CUTS, local=LOCALS, participation=range(3))
 def test_pads_change_no_bit_of_model_and_history(name, local, participation):
     where = PARTICIPATIONS[participation]
     settings = settings_of(name, local=local, participation=where, cipher="pad")
@@ -84,8 +83,10 @@ CHOSEN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "local", "participation"), CHOSEN, ids=str)
-@pytest.mark.parametrize("cipher", ["bfv", "paillier"])
+@cover(
+    ("cipher", "name", "local", "participation"),
+    [(cipher, *chosen) for cipher in ("bfv", "paillier") for chosen in CHOSEN],
+)
 def test_lattices_and_paillier_change_no_bit_either(cipher, name, local, participation):
     where = PARTICIPATIONS[participation]
     settings = settings_of(name, local=local, participation=where, cipher=cipher)
@@ -100,8 +101,7 @@ def test_parties_without_labels_get_the_same_bits_under_every_cipher(cipher):
     assert outcome(runs[0]) == outcome(runs[1])
 
 
-@pytest.mark.parametrize("cipher", HIDING)
-@pytest.mark.parametrize("scaling", ["standard", "minmax"])
+@every_value(cipher=HIDING, scaling=["standard", "minmax"])
 def test_scaling_agreed_on_under_encryption_has_the_same_bits(scaling, cipher):
     how = Preprocessing(scaling=scaling, unit_rows=True, intercept=True)
     table = table_of("breast_cancer", 20, 4)
@@ -135,8 +135,7 @@ def test_the_same_seed_gives_the_same_bits_again_under_new_keys(cipher):
 # ── prediction ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("cipher", HIDING)
-@pytest.mark.parametrize("name", ["hybrid 2×2", "vertical", "overlap", "multi-class"])
+@every_value(name=["hybrid 2×2", "vertical", "overlap", "multi-class"], cipher=HIDING)
 def test_joint_predictions_have_the_same_bits(name, cipher):
     split = cut(name)
     model = train(split, quick(cipher="plain", local="practical")).model
@@ -160,8 +159,7 @@ def test_joint_predictions_have_the_same_bits(name, cipher):
 # ── what the coordinator may see ──────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("participation", ["everyone", 0.5])
-@pytest.mark.parametrize("local", LOCALS)
+@every_value(local=LOCALS, participation=["everyone", 0.5])
 def test_what_the_coordinator_sees_changes_no_bit_of_the_model(local, participation):
     split = cut("hybrid 3×3")
     runs = [

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from covering import every_pair, every_value
 from weft.crypto import CIPHERS
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.data import SPLITS, Split, Tile, pool
@@ -70,11 +71,13 @@ def models(table, quick):
     }
 
 
-@pytest.mark.parametrize("form", [None, sp.csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize("overlap", ["mean", "first"])
-@pytest.mark.parametrize("kind", ["grid", "overlapping"])
-@pytest.mark.parametrize("scaling", ["none", "standard", "minmax"])
-@pytest.mark.parametrize("classes", [0, 2, 3], ids=["regression", "binary", "three classes"])
+@every_pair(
+    classes=[0, 2, 3],
+    scaling=["none", "standard", "minmax"],
+    kind=["grid", "overlapping"],
+    overlap=["mean", "first"],
+    form=[None, sp.csr_array],
+)
 def test_joint_scores_are_the_models_decision_on_the_pooled_table(
     table, models, classes, scaling, kind, overlap, form
 ):
@@ -120,8 +123,7 @@ def test_columns_that_the_model_does_not_know_are_ignored_and_a_tile_of_only_suc
         predict_scores(model, {"a": (known,), "b": (foreign,)})
 
 
-@pytest.mark.parametrize("kind", ["grid", "overlapping"])
-@pytest.mark.parametrize("cipher", sorted({*CIPHERS} - {"plain", "pad"}))
+@every_value(cipher=sorted({*CIPHERS} - {"plain", "pad"}), kind=["grid", "overlapping"])
 def test_joint_scores_do_not_depend_on_the_cipher(table, models, kind, cipher):
     tiles = new_tiles(table, kind, 3)
     plain, padded, other = (

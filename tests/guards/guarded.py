@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from unittest.mock import patch
 
+import msgspec
 import numpy as np
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
@@ -146,7 +146,7 @@ def train(split, settings: Settings, terms: Terms = PLAIN, preprocessing=None, *
     """Train on a split, or on tiles."""
     tiles = split.parties if isinstance(split, Split) else split
     overlap = split.overlap if isinstance(split, Split) else "mean"
-    how = replace(preprocessing or Preprocessing(), overlap=overlap)
+    how = msgspec.structs.replace(preprocessing or Preprocessing(), overlap=overlap)
     federation = Federation(tiles, how, terms=terms, **options)
     return federation, federation.train(settings)
 

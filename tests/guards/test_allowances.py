@@ -9,8 +9,7 @@ import pytest
 from guarded import checkerboard, table_of, tile_of
 
 from weft.cli import main
-from weft.config.needed_terms import lines_for
-from weft.config.write_parties import write_federation
+from weft.config.write_parties import lines_for, write_federation
 from weft.data import SPLITS, Split, Table, load
 
 BREAST = table_of("breast_cancer", 160)

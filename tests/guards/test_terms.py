@@ -149,6 +149,12 @@ SETTINGS = {
         "allow_sample_norms = true",
         {"allow_sample_norms": True},
     ),
+    "norms of a stand-in": (
+        {"solver": "cutting-planes", "norms": "sample", "when_missing": "hyfdca"},
+        "to share the norms of single samples; set norms = 'cohort', or agree on "
+        "allow_sample_norms = true",
+        {"allow_sample_norms": True},
+    ),
     "groups": (
         {"solver": "cutting-planes", "groups": 7},
         "groups = 7, which cuts some of its samples into parts of fewer than min_batch = 10; use "
@@ -169,6 +175,13 @@ def test_settings_are_refused_for_one_reason_and_taken_if_that_is_allowed(what):
     check_settings(Terms(**allowed), settings, view, "r1c1")
 
 
+def test_a_party_refuses_what_the_solver_itself_cannot_run_with():
+    """A coordinator that skips the solver's own check does not get around it."""
+    settings = Settings(lam=1e-2, norms="cohort", iic=2.0)
+    with pytest.raises(ConfigError, match="iic is 2; give a positive share"):
+        check_settings(Terms(), settings, seat_of(grid(3, 3)), "r1c1")
+
+
 def test_careful_settings_are_taken():
     view = seat_of(grid(3, 3))
     for changes in (
@@ -176,6 +189,7 @@ def test_careful_settings_are_taken():
         {"local": "practical", "norms": "sample"},
         {"solver": "lbfgs", "loss": "logistic"},
         {"solver": "cutting-planes", "groups": 6},
+        {"solver": "cutting-planes", "norms": "cohort", "when_missing": "hyfdca"},
     ):
         check_settings(Terms(), Settings(lam=1e-2, **changes), view, "r1c1")
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import psutil
 
-from weft.config.neural import read_neural_config
+from weft.config.neural_config import read_neural_config
 from weft.config.read_config import read_config
 from weft.config.site_policy_file import read_policy
 from weft.crypto.keys import load_all, new_keys
@@ -31,7 +31,7 @@ from weft.neural.sample_sources import TableSource
 from weft.privacy.agreement import Consent, read_roster
 from weft.protocol import unpack
 from weft.storage.framed_records import CutOff, Damage, read_frames
-from weft_examples.local_cluster import SUBMITTER, Trial
+from weft_examples.local_cluster import SUBMITTER, LocalCluster
 
 #: Rows and columns of a real table that each party holds; the last party does not offer its last.
 CUTS = {"north": ((0, 120), (0, 6)), "south": ((0, 120), (6, 12)), "west": ((100, 180), (0, 13))}
@@ -65,7 +65,7 @@ def tiles():
     }
 
 
-class Scene(Trial):
+class Scene(LocalCluster):
     """The trial, its policies and configs, and the coordinator's journal."""
 
     def __init__(self, folder):
@@ -176,7 +176,7 @@ class Scene(Trial):
             for name in needed:
                 assert self.is_running(name), f"{name} ended before {what}: {self.log(name)}"
             assert time.monotonic() < until, f"waited {seconds:g} s for {what}: {self.last_words()}"
-            time.sleep(0.02)
+            time.sleep(0.05)
         return found
 
     def wait_exchanges(self, name, number):

@@ -14,7 +14,6 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import load
 from weft.guards import OPEN
 from weft.network.join_settings import _Keeping
-from weft.network.randomness_store import FileMemory
 from weft.network.site_member import Member
 from weft.network.task import NeuralTask
 from weft.neural.local_federation import NeuralFederation
@@ -109,7 +108,7 @@ def places(folder):
     def maker(name):
         def make(opening):
             site = site_of(name, keys, folder / name)
-            party = site.open_party(opening.plan, FileMemory(opening.folder / "memory"))
+            party = site.open_party(opening.plan, opening.memory)
             return Mortal(_Keeping(party, folder / name / "models" / f"{opening.run}.npz"))
 
         return make

@@ -13,13 +13,13 @@ from weft.network.engine import abandon_request as asking
 from weft.network.engine.abandon_request import Forgetting
 from weft.network.engine.admin_session import RunInfo
 from weft.network.envelope import End, Failed, Hello, Welcome, decode_reply, encode
-from weft.network.journal import Journal
 from weft.network.network_channel import NetworkChannel
 from weft.network.run_index import Register
 from weft.network.run_progress import Progress, Report
 from weft.network.task import LinearTask
 from weft.protocol import pack
 from weft.solvers.settings import Settings
+from weft.storage.journal import Journal
 
 RUN, ANNA = "two-clinics-1", "anna@north.example"
 NAMES = ("north", "south")

@@ -8,8 +8,8 @@ import stat
 
 import pytest
 
-from weft.network.journal import Journal
 from weft.storage.files import StorageError
+from weft.storage.journal import Journal
 
 RECORDS = [b"first", b"second" * 4, b"\0" * 9, b"last"]
 

@@ -98,9 +98,13 @@ def test_a_request_cannot_name_a_role_or_an_organisation(tmp_path, key, quick):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('name = "two clinics"', "", "name is missing; write it"),
-        ('organisation = "south_clinic"', "", "[[site]] 2: organisation is missing"),
-        ("port = 18002", "port = 0", "port = 0 is not between"),
+        ('name = "two clinics"', "", "the federation needs name, such as name = "),
+        ('organisation = "south_clinic"', "", "site 'south' needs organisation, such as"),
+        (
+            "port = 18002",
+            "port = 0",
+            "port = 0 is out of range; give a whole number from 1 to",
+        ),
         ("port = 18002", 'port = "x"', "port: expected a whole number"),
         ("port = 18002", "prt = 1", "no key 'prt' (did you mean 'port'?)"),
         ('"localhost"', '"local host"', "is no name or address of a host"),

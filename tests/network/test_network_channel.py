@@ -12,13 +12,13 @@ from weft.errors import ProtocolError
 from weft.network import liveness as living
 from weft.network import network_channel as channel_module
 from weft.network.envelope import Hello, Ping, Welcome, Work, Worked, encode
-from weft.network.journal import Journal
 from weft.network.network_channel import NetworkChannel, Timeouts
 from weft.network.presence_trace import Attended, Presence
 from weft.network.transport import Stopped
 from weft.protocol import Failure, LocalChannel, Request, pack
 from weft.protocol.recording import entries_of
 from weft.storage.files import StorageError
+from weft.storage.journal import Journal
 
 NAMES = ("north", "south", "east")
 

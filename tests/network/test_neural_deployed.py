@@ -26,7 +26,7 @@ from neural_sites import (
 from toys import Crashed, MemoryPost
 
 from weft.cli.network import report_text
-from weft.config.neural import read_neural_config
+from weft.config.neural_config import read_neural_config
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import OPEN, Terms

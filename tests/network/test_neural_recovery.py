@@ -14,13 +14,13 @@ from toys import Crashed, UnreliablePost
 from weft.errors import ProtocolError
 from weft.network import liveness as living
 from weft.network import network_channel as channel
-from weft.network.journal import Journal
 from weft.network.network_channel import NetworkChannel
 from weft.network.presence_trace import Attended
 from weft.neural import coordinator as coordination
 from weft.neural.coordinator import coordinate_neural
 from weft.neural.model import NeuralModel
 from weft.neural.training import Trainer
+from weft.storage.journal import Journal
 
 RUN = "run-1"
 #: What becomes of some letters, by the phase and their number among those of that phase. In the

@@ -52,7 +52,29 @@ MIDDLE = 60
 TIMEOUT = 3.0
 
 
-def test_every_fault_ends_in_the_right_result_or_in_one_sentence(tmp_path, capsys):
+def test_faults_end_in_the_right_result_or_in_one_sentence(tmp_path, capsys):
+    with open_scene(tmp_path / "scene") as scene:
+        scene.start("west")
+        scene.join("stranger", foreign_kit(scene, "west"), "west")
+        refuses_certificate_of_another(scene, capsys)
+        scene.wait_connected()
+        send_impostor(scene)
+        refuses_strangers(scene)
+        hidden = goes_on_when_processes_are_killed(scene)
+        agrees_with_scikit_learn(scene, "killed")
+        keeps_no_ciphertext(scene, "killed", hidden)
+        goes_on_through_sleep_damage_and_full_disks(scene)
+        shows_no_traceback(scene)
+    assert not list(scene.processes())
+
+
+@pytest.mark.release
+def test_refusals_and_networks_leave_nothing_behind_either(tmp_path, capsys):
+    """All of the above, between runs that parties refuse and one that trains networks.
+
+    Without processes, refusals are in ``test_site.py``, ``test_network_commands.py`` and
+    ``test_malformed.py``, networks in ``test_neural_deployed.py``.
+    """
     with open_scene(tmp_path / "scene") as scene:
         scene.start("west", "--keys", str(other_run_secret(scene)))
         scene.join("stranger", foreign_kit(scene, "west"), "west")

@@ -9,10 +9,10 @@ from toys import FATES, Crashed, Place, Toy, UnreliablePost, coordinate
 
 from weft.network import liveness as living
 from weft.network import network_channel as channel
-from weft.network.journal import Journal
 from weft.network.network_channel import NetworkChannel
 from weft.network.presence_trace import Attended, Presence
 from weft.protocol import LocalChannel
+from weft.storage.journal import Journal
 
 NAMES = ("north", "south", "east", "west")
 ROUNDS = 30

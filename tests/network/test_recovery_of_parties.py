@@ -22,11 +22,10 @@ from weft.federation.release.model_slices import join_slices, open_slice
 from weft.guards import OPEN
 from weft.network import liveness as living
 from weft.network import network_channel as channel
-from weft.network.journal import Journal
 from weft.network.network_channel import NetworkChannel
 from weft.network.presence_trace import Attended
-from weft.network.randomness_store import FileMemory
 from weft.solvers.settings import Settings
+from weft.storage.journal import Journal
 
 HOW = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 #: What becomes of some letters, by their number among those of their room: while the parties are
@@ -108,11 +107,10 @@ def places(folder, held, reader, settings):
 
     def maker(name):
         def make(opening):
-            memory = FileMemory(opening.folder / "memory")
             return Mortal(
                 Party(
                     name, held[name], keys=keys[name], cipher=settings.cipher, terms=OPEN,
-                    readers={"here": reader.public}, memory=memory,
+                    readers={"here": reader.public}, memory=opening.memory,
                 )
             )  # fmt: skip
 

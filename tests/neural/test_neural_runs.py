@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from small_networks import HELD, WIDTHS, Door, holdings, numbers, sources, tiny, trained
 
-from weft.protocol.message import SCALAR_BYTES
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import Terms
 from weft.neural.settings import NeuralSettings
@@ -14,6 +13,7 @@ from weft.privacy.agreement.consent import Consent
 from weft.privacy.audit.audit import audit
 from weft.privacy.audit.declared_fields import meaning_of
 from weft.protocol.forms import Form
+from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.packing import pack
 from weft.protocol.recording import Head, entries_of
 from weft.sums.scalar_sums import add_scalars

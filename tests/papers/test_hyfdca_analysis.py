@@ -20,12 +20,12 @@ from weft_papers.hyfdca.analysis import (
     relative_times,
     smoothed,
 )
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import SCALES, TITLES, Case, Plan, Shares, Target
 from weft_papers.hyfdca.costs import Costs
 from weft_papers.hyfdca.evaluation_points import Points, window_of
-from weft_papers.hyfdca.page import to_markdown
 from weft_papers.hyfdca.paper import WALL_SECONDS, data_sets
+from weft_papers.hyfdca.results_folder import ResultsFolder
+from weft_papers.hyfdca.results_page import to_markdown
 from weft_papers.hyfdca.run_case import Curve
 
 ONE = Costs(
@@ -104,13 +104,13 @@ def test_the_axes_are_those_of_equations_14_and_15(tmp_path):
     t = np.array([20.0, 295.0, 2500.0])
     np.testing.assert_allclose(relative_iterations(t, 2500, 50), [0.0, 0.1, 1.0])
     plan = Plan.named("full", ["mnist"])
-    archive = Archive(tmp_path)
+    results = ResultsFolder(tmp_path)
     for method, length in (("hyfdca", 3), ("fedavg", 6)):
-        archive.keep_curve(Case("mnist", 2, method), curve([1.0] * length, [0.5] * length))
+        results.keep_curve(Case("mnist", 2, method), curve([1.0] * length, [0.5] * length))
     # Not one of the three that (14) speaks of.
-    archive.keep_curve(Case("mnist", 2, "safe"), curve([1.0] * 9, [0.5] * 9))
-    archive.keep_central("mnist", 0, {"loss": 0.5, "accuracy": 0.9, "how": "", "classes": 10})
-    findings = Findings(plan, archive)
+    results.keep_curve(Case("mnist", 2, "safe"), curve([1.0] * 9, [0.5] * 9))
+    results.keep_central("mnist", 0, {"loss": 0.5, "accuracy": 0.9, "how": "", "classes": 10})
+    findings = Findings(plan, results)
     methods = ("hyfdca", "fedavg", "safe")
     lines = [findings.line(Case("mnist", 2, method), "time") for method in methods]
     short, long, _ = relative_times(lines)
@@ -170,7 +170,7 @@ def test_modelled_seconds_are_computing_encryption_and_round_trips():
 def findings(tmp_path):
     """All runs of the comparisons: ours are better but on MNIST, where HyFEM is more accurate."""
     plan = Plan(dict.fromkeys(data_sets(), Shares(0.1, 0.1, 0.0)))
-    archive = Archive(tmp_path)
+    results = ResultsFolder(tmp_path)
     for case in plan.cases():
         loss, accuracy = {"fedavg": (2.0, 0.7), "hyfem": (3.0, 0.8)}.get(case.method, (1.0, 0.9))
         if case.method == "hyfem" and case.data == "mnist":
@@ -178,11 +178,11 @@ def findings(tmp_path):
         target = plan.target(case)
         count_ = 40
         stride = math.ceil(max(target.iterations, target.seconds / ONE.seconds()) / count_)
-        archive.keep_curve(case, curve([loss] * count_, [accuracy] * count_, stride))
+        results.keep_curve(case, curve([loss] * count_, [accuracy] * count_, stride))
     for data in plan.data:
         found = {"loss": 0.5, "accuracy": 0.9, "how": "liblinear", "classes": 1}
-        archive.keep_central(data, 0, found)
-    return Findings(plan, archive)
+        results.keep_central(data, 0, found)
+    return Findings(plan, results)
 
 
 def test_there_are_72_comparisons_and_losses_are_told(findings):
@@ -197,17 +197,17 @@ def test_there_are_72_comparisons_and_losses_are_told(findings):
 
 
 def test_equal_is_not_ahead_and_diverged_is_behind(findings, tmp_path):
-    archive = Archive(tmp_path)
+    results = ResultsFolder(tmp_path)
     case = Case("covtype", 2, "fedavg")
-    same = archive.curve(Case("covtype", 2, "hyfdca"))
-    archive.keep_curve(case, same)
-    findings = Findings(findings.plan, archive)
+    same = results.curve(Case("covtype", 2, "hyfdca"))
+    results.keep_curve(case, same)
+    findings = Findings(findings.plan, results)
     some = [c for c in findings.comparisons("hyfdca") if c.case == Case("covtype", 2, "hyfdca")]
     assert [c.ahead for c in some if c.against == "fedavg"] == [False] * 4
     gone = curve([0.6, 1e9], [0.9, 0.9], ended=True, diverged="the weights grew without end")
     gone.length = 20
-    archive.keep_curve(case, gone)
-    findings = Findings(findings.plan, archive)
+    results.keep_curve(case, gone)
+    findings = Findings(findings.plan, results)
     some = [c for c in findings.comparisons("hyfdca") if c.case == Case("covtype", 2, "hyfdca")]
     assert [c.ahead for c in some if c.against == "fedavg"] == [True] * 4
 
@@ -223,17 +223,17 @@ def test_a_longer_run_is_cut_off_where_the_experiment_ends(findings):
 
 def test_runs_that_go_elsewhere_are_not_compared(findings, tmp_path):
     """A short run of ours says nothing about a long one of theirs, nor the reverse."""
-    archive, case = Archive(tmp_path), Case("covtype", 2, "fedavg")
+    results, case = ResultsFolder(tmp_path), Case("covtype", 2, "fedavg")
     for other in (curve([0.1], [0.9], stride=10), curve([0.1], [0.9], stride=10**7)):
-        archive.keep_curve(case, other)
-        found = Findings(findings.plan, archive).comparisons("hyfdca")
+        results.keep_curve(case, other)
+        found = Findings(findings.plan, results).comparisons("hyfdca")
         some = [c for c in found if c.case == Case("covtype", 2, "hyfdca")]
         assert {c.against for c in some} == {"hyfem"}
 
 
 def test_without_modelled_seconds_nothing_is_compared_by_time(findings, tmp_path):
     plan = Plan(dict.fromkeys(data_sets(), Shares(0.1, 0.0, 0.0)))
-    found = list(Findings(plan, Archive(tmp_path)).comparisons("safe"))
+    found = list(Findings(plan, ResultsFolder(tmp_path)).comparisons("safe"))
     assert count(found, "time") == (0, 0)
     assert count(found, "iterations") == (33, 36)
 

@@ -11,11 +11,11 @@ from weft.errors import DataError
 from weft.evaluation.reference_optimum import solve
 from weft.protocol.metering import Reading
 from weft_papers.hyfdca import setting_data as context
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import TITLES, Case, Plan, Shares, Target
-from weft_papers.hyfdca.costs import Scale
+from weft_papers.hyfdca.costs import CostMeter
+from weft_papers.hyfdca.parallel_runs import run_all
+from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import measure, run, settings_of
-from weft_papers.hyfdca.workers import run_all
 
 #: Five parties, most of which take part.
 NUMBER = 2
@@ -30,15 +30,15 @@ def small_images(monkeypatch):
     divided = [context._divided(part, 16.0) for part in parts]
     samples = context.Samples(*divided, context._longest(divided[0], context.BIAS))
     monkeypatch.setattr(context, "_samples", lambda name, seed: samples)
-    context.ground_of.cache_clear()
+    context.setting_data.cache_clear()
     yield
-    context.ground_of.cache_clear()
+    context.setting_data.cache_clear()
 
 
 def test_every_method_is_followed_to_its_end():
     target = Target(30, 12.0)
     case = Case("mnist", NUMBER, "hyfdca")
-    problem = context.ground_of("mnist", case.setting).problem
+    problem = context.setting_data("mnist", case.setting).problem
     best = solve(problem).primal
     ends = {}
     for method in TITLES:
@@ -64,8 +64,8 @@ def test_every_method_is_followed_to_its_end():
 
 def test_other_units_are_the_same_problem():
     setting = Case("mnist", NUMBER, "unit").setting
-    raw = context.ground_of("mnist", setting)
-    unit = context.ground_of("mnist", setting, unit_rows=True)
+    raw = context.setting_data("mnist", setting)
+    unit = context.setting_data("mnist", setting, unit_rows=True)
     longest = np.linalg.norm(raw.problem.x, axis=1).max()
     assert np.linalg.norm(unit.problem.x, axis=1).max() == pytest.approx(1.0)
     w = np.random.default_rng(0).standard_normal((65, 10))
@@ -100,25 +100,25 @@ def test_costs_can_be_measured_apart():
 
 
 def test_what_is_long_enough_is_not_run_again(tmp_path):
-    archive, plan = Archive(tmp_path), Plan({"mnist": Shares(0.004, 0.0, 0.01)})
-    archive.keep_central("mnist", 0, {"loss": 1.0})
+    results, plan = ResultsFolder(tmp_path), Plan({"mnist": Shares(0.004, 0.0, 0.01)})
+    results.keep_central("mnist", 0, {"loss": 1.0})
     short = run(Case("mnist", NUMBER, "fedavg"), Target(10, 0.0))
     for case in plan.cases():
         target = plan.target(case)
         own = msgspec.structs.replace(short, length=target.iterations, settings=settings_of(case))
-        archive.keep_curve(case, own)
+        results.keep_curve(case, own)
         less = msgspec.structs.replace(own, length=target.iterations - 1)
         assert not less.reaches(case, target)
         other = msgspec.structs.replace(own, settings="{}")
         assert not other.reaches(case, target)
     told = []
     # Nothing is left to do, and so no process is started.
-    run_all(plan, archive, lambda *news: told.append(news), workers=1)
+    run_all(plan, results, lambda *news: told.append(news), workers=1)
     assert told == []
-    assert archive.curve(plan.cases()[0]).losses == short.losses
+    assert results.curve(plan.cases()[0]).losses == short.losses
     (tmp_path / "curves" / f"{plan.cases()[0].key}.json").write_text("{")
     with pytest.raises(DataError, match="delete it, and it is run again"):
-        run_all(plan, archive, lambda *news: None, workers=1)
+        run_all(plan, results, lambda *news: None, workers=1)
 
 
 def test_a_run_that_diverges_at_once_is_a_result(monkeypatch):
@@ -137,21 +137,21 @@ def test_a_run_that_diverges_at_once_is_a_result(monkeypatch):
 
 def test_encryption_is_that_of_whoever_encrypts_longest_in_an_iteration():
     """Not of a party's mean over iterations in most of which it is away."""
-    federation, scale = Mock(), None
+    federation = Mock()
     parties = {name: Mock() for name in "ab"}
     for party in parties.values():
         party.encryption.seconds = 0.0
     federation.parties = parties
-    scale = Scale(federation)
+    meter = CostMeter(federation)
     channel = Mock()
     channel.meter.phases = {}
     channel.meter.read.return_value = Reading(0, 0, 0, 0.0)
-    scale.watch(channel)
+    meter.watch(channel)
     for turn in range(13):
         channel.meter.read.return_value = Reading(turn, 0, 0, 3.0 * turn)
         parties["ab"[turn % 2]].encryption.seconds += 2.0
-        scale.weigh()
-        scale.go_on()
-    costs = scale.costs()
+        meter.end_iteration()
+        meter.begin_iteration()
+    costs = meter.costs()
     assert (costs.encryption, costs.compute) == (2.0, 1.0)
     assert costs.counted == 10

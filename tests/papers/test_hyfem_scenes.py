@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft.data.data_folder import DataFolder
 from weft.errors import DataError
-from weft_papers.data.files import DataFolder
+from weft.neural import scenes as library_scenes
 from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
-from weft_papers.hyfem.scenes import deals as dealing
+from weft_papers.hyfem.scenes import party_shares as dealing
 from weft_papers.hyfem.scenes.cifar10 import read_cifar10
 from weft_papers.hyfem.scenes.cutting import QUADRANT_COLOURS, QUADRANTS, part, quadrants, thin
 from weft_papers.hyfem.scenes.scene import usage
@@ -524,9 +525,10 @@ def test_missing_data_says_which_files_go_where(name, tmp_path, monkeypatch):
 
 def test_unknown_scenes_and_options_are_refused():
     with pytest.raises(DataError, match="did you mean 'mnist'"):
-        load_scene("mnits")
-    with pytest.raises(DataError, match="no option 'size'; it takes samples, test_samples, seed"):
-        load_scene("mnist", size=3)
+        library_scenes.load_scene("mnits")
+    for load in (load_scene, library_scenes.load_scene):
+        with pytest.raises(DataError, match="no option 'size'; it takes samples, test_samples"):
+            load("mnist", size=3)
 
 
 def test_images_of_odd_size_have_no_quadrants():

@@ -14,7 +14,7 @@ from weft_papers.fedhybrid import setups
 from weft_papers.fedhybrid.grid_search import tune
 from weft_papers.fedhybrid.report import rows_of
 from weft_papers.fedhybrid.study import Outcome, Study, fedh
-from weft_papers.fedhybrid.trials import Course, Trial
+from weft_papers.fedhybrid.workbench import TrackedRun, Workbench
 
 
 def test_quick_compares_all_methods_and_writes_what_it_found(weft, tmp_path):
@@ -68,7 +68,7 @@ def closed_form():
 
 def untuned(study):
     """One run instead of a comparison."""
-    run = study.course.run("fedhybrid", {}, 30, near=1e-7)
+    run = study.workbench.run("fedhybrid", {}, 30, near=1e-7)
     yield Outcome(study.setup.name, study.seed, "FedH-N", 3, run)
 
 
@@ -93,15 +93,15 @@ def test_an_unknown_set_up_is_refused(weft):
     assert "synthetic_squares, boston" in done.err
 
 
-def trial(distances):
+def tracked(distances):
     length = len(distances)
     trips = np.arange(7, 7 + length)
-    return Trial("fedhybrid", {}, np.array(distances), trips, np.arange(length))
+    return TrackedRun("fedhybrid", {}, np.array(distances), trips, np.arange(length))
 
 
 def test_rows_hold_medians_over_seeds_and_say_where_most_runs_never_came():
     runs = [[1, 1e-5], [1, 1e-5, 1e-7], [1, 1e-1, 1e-5]]
-    outcomes = [Outcome("s", k, "FedH-N", 3, trial(run)) for k, run in enumerate(runs)]
+    outcomes = [Outcome("s", k, "FedH-N", 3, tracked(run)) for k, run in enumerate(runs)]
     (row,) = rows_of(outcomes)
     assert (row.iterations_coarse, row.round_trips_coarse) == (1, 8)
     assert (row.iterations_fine, row.round_trips_fine, row.updates_fine) == (None, None, None)
@@ -110,14 +110,14 @@ def test_rows_hold_medians_over_seeds_and_say_where_most_runs_never_came():
 def test_the_search_finds_the_best_steps_of_its_grid():
     """FedAvg on one quadratic is gradient descent: the best rate is 2/(ℓ + m)."""
     split = scaled_squares(3, 2, seed=1)
-    course = Course(split, get_loss("squared"), 0.5, "samples")
-    x, p = course.problem.x, course.problem.p
+    workbench = Workbench(split, get_loss("squared"), 0.5, "samples")
+    x, p = workbench.problem.x, workbench.problem.p
     low, *_, high = np.linalg.eigvalsh((x.T * p) @ x + 0.5 * np.eye(2)).tolist()
     grid = [factor / (low + high) for factor in (0.5, 1.0, 2.0, 2.3, 40.0)]
     options = {"gradient": "full", "average": "samples", "a": grid[0]}
-    best = tune(course, "fedavg", [options], {"a": grid}, iterations=40, near=1e-6)
+    best = tune(workbench, "fedavg", [options], {"a": grid}, iterations=40, near=1e-6)
     assert best.options["a"] == grid[2]
-    short = tune(course, "fedavg", [options], {"a": grid[:2]}, iterations=2, near=1e-6)
+    short = tune(workbench, "fedavg", [options], {"a": grid[:2]}, iterations=2, near=1e-6)
     assert short.reached(1e-6) is None
     assert short.options["a"] == grid[1]
 

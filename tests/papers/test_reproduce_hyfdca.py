@@ -5,9 +5,9 @@ import json
 import pandas as pd
 import pytest
 
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import SCALES, Plan
 from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import Curve, settings_of
 
 COSTS = Costs(
@@ -26,8 +26,8 @@ def data(monkeypatch, tmp_path):
 
 def fill(folder, plan):
     """Runs as if they had been made; HyFEM is the most accurate, and FedAvg diverged."""
-    archive = Archive(folder)
-    archive.keep_central(
+    results = ResultsFolder(folder)
+    results.keep_central(
         "mnist", 0, {"loss": 0.5, "accuracy": 0.92, "how": "liblinear", "classes": 10}
     )
     for case in plan.cases():
@@ -45,7 +45,7 @@ def fill(folder, plan):
         )
         if case.method == "fedavg":
             curve.length, curve.ended, curve.diverged = 3, True, "the weights grew without end"
-        archive.keep_curve(case, curve)
+        results.keep_curve(case, curve)
 
 
 def test_what_was_run_is_told_in_tables_figures_and_a_page(weft, tmp_path, data):

@@ -22,10 +22,11 @@ from weft_papers.hyfem import run as hyfem_run
 from weft_papers.hyfem import training as hyfem_training
 from weft_papers.hyfem.command import EPILOG
 from weft_papers.hyfem.report import rows_of, write_report
-from weft_papers.hyfem.results import read_run, run_path, write_run
+from weft_papers.hyfem.results import RunFile, run_path
+from weft_papers.hyfem.run_experiments import Study, done_before
 from weft_papers.hyfem.scenes import SCENES, Scene, Share
 from weft_papers.hyfem.setups import Experiment, Setup, experiments, setup
-from weft_papers.hyfem.study import Study, done_before
+from weft_papers.run_files import read_file, write_file
 
 ROOT = Path(weft.__file__).parent
 BLOCKS = ("a", "b", "c")
@@ -129,7 +130,7 @@ def test_what_is_done_is_not_run_again_and_a_lost_run_comes_back_the_same(
     found = study.take(small())
     assert list(found.runs) == ["hyfem", "central", "alone-p1", "alone-p2", "fedprox"]
     lost = run_path(tmp_path / "out", found.runs["hyfem"].plan)
-    before = read_run(lost)
+    before = read_file(lost, RunFile)
     lost.unlink()
     trained = []
     train = hyfem_training.train_run
@@ -151,7 +152,7 @@ def test_runs_that_broke_off_or_were_set_otherwise_are_not_taken_for_done(scene,
     with pytest.raises(ConfigError, match=r"hyfem\.json holds a run with rounds = 2 instead of 3"):
         done_before(out, small(rounds=3), next(small(rounds=3).plans((), ())))
     run.finished = False
-    write_run(run_path(out, plan), run)
+    write_file(run_path(out, plan), run)
     assert done_before(out, small(), plan) is None
 
 
@@ -191,7 +192,7 @@ def test_a_party_alone_can_be_run_by_itself(scene, tmp_path, capsys):
     assert hyfem_run.main([*told, "p2", "--set", "steps=2", "rate=0.01"]) == 0
     files = list((tmp_path / "out").rglob("*.json"))
     assert [file.name for file in files] == ["alone-p2.json"]
-    neural = read_run(files[0]).plan.neural
+    neural = read_file(files[0], RunFile).plan.neural
     assert (neural["steps"], neural["rate"]) == (2, 0.01)
     assert hyfem_run.main([*told, "p9"]) == 2
     assert "there is no party 'p9'; the parties are p1, p2" in capsys.readouterr().err
@@ -287,7 +288,11 @@ def test_training_loads_nothing_of_the_command_line():
         if module not in seen:
             seen.add(module)
             waiting += loaded_with(module)
-    assert {"weft.neural.local_federation", "weft_papers.hyfem.scenes.colour", "torch"} <= seen
+    assert {
+        "weft.neural.local_federation",
+        "weft_papers.hyfem.scenes.colour_images",
+        "torch",
+    } <= seen
     foreign = {module.split(".")[0] for module in seen}
     assert not foreign & {"typer", "rich", "click", "sklearn", "matplotlib"}
 

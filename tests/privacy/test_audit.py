@@ -8,15 +8,16 @@ from functools import partial
 import numpy as np
 import pytest
 
+from covering import every_pair, every_value
 from weft.crypto.ciphers.block_format import Carried, pack_block, read_block
 from weft.crypto.ciphers.paillier import PaillierSecret
-from weft.protocol.message import SCALAR_BYTES
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import CHECKS, audit
 from weft.privacy.audit.declared_fields import meaning_of
-from weft.protocol.forms import Form
 from weft.protocol import LocalChannel
+from weft.protocol.forms import Form
+from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Checkpointing
 from weft.solvers.settings import Settings
@@ -65,9 +66,7 @@ def trained(tiles, preprocessing=SCALED, **changes):
 # ── the table of fields ───────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("scaling", ["none", "standard", "minmax", "maxabs"])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("local", LOCALS)
+@every_pair(local=LOCALS, rule=RULES, scaling=["none", "standard", "minmax", "maxabs"])
 def test_every_field_of_every_method_is_known_and_hidden(patchwork, local, rule, scaling):
     how = Preprocessing(intercept=True, scaling=scaling, unit_rows=True)
     run, found = trained(patchwork(), how, local=local, participation=RULES[rule])
@@ -87,8 +86,7 @@ def short_keys(monkeypatch):
     monkeypatch.setattr(PaillierSecret, "new", classmethod(lambda cls: make(cls, 512)))
 
 
-@pytest.mark.parametrize("cipher", ["bfv", "paillier"])
-@pytest.mark.parametrize("local", LOCALS)
+@every_value(local=LOCALS, cipher=["bfv", "paillier"])
 def test_every_field_of_other_ciphers_is_known_and_hidden(patchwork, short_keys, local, cipher):
     how = Preprocessing(unit_rows=True)
     run, found = trained(patchwork(), how, local=local, cipher=cipher, iterations=2)
@@ -100,8 +98,7 @@ def test_every_field_of_other_ciphers_is_known_and_hidden(patchwork, short_keys,
     assert looked_at(patchwork(), scores, cipher).sound
 
 
-@pytest.mark.parametrize("overlap", ["mean", "first", "sum"])
-@pytest.mark.parametrize("classes", [0, 2, 3], ids=["regression", "binary", "three classes"])
+@every_value(classes=[0, 2, 3], overlap=["mean", "first", "sum"])
 def test_every_field_of_other_problems_is_known(patchwork, classes, overlap):
     how = Preprocessing(overlap=overlap, unit_rows=True)
     loss = "hinge" if classes else "squared"
@@ -109,9 +106,7 @@ def test_every_field_of_other_problems_is_known(patchwork, classes, overlap):
     assert found.findings == {}
 
 
-@pytest.mark.parametrize("local", LOCALS)
-@pytest.mark.parametrize("rule", ["everyone", "cyclic"])
-@pytest.mark.parametrize("cut", ["rows", "columns"])
+@every_pair(local=LOCALS, rule=["everyone", "cyclic"], cut=["rows", "columns"])
 def test_every_field_of_tables_cut_one_way_is_known(patchwork, local, rule, cut):
     all_rows, all_columns = slice(0, 44), slice(0, 7)
     holdings = {

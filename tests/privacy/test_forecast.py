@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import pytest
 
+from covering import every_value
 from weft.data import SPLITS, Split, Tile, load, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
@@ -60,8 +60,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("settings", RUNS)
-@pytest.mark.parametrize("table", TABLES)
+@every_value(settings=RUNS, table=TABLES)
 def test_a_run_takes_about_as_many_sums_as_forecast(table, settings):
     received, without, ahead = run(TABLES[table](), Settings(**RUNS[settings]))
     assert not without
@@ -90,8 +89,7 @@ LIMITED = {
 }
 
 
-@pytest.mark.parametrize("limit", [{"iterations": 1}, {"iterations": 6}, {"round_trips": 25}])
-@pytest.mark.parametrize("case", LIMITED)
+@every_value(case=LIMITED, limit=[{"iterations": 1}, {"iterations": 6}, {"round_trips": 25}])
 def test_no_run_takes_more_than_the_most(patchwork, case, limit):
     """Also where the limit ends it, and where some holders have no labels."""
     if "round_trips" in limit and "participation" in LIMITED[case]:
@@ -112,8 +110,7 @@ def cut_for(algorithm, patchwork, classes):
     return SPLITS["columns" if algorithm.cut == "columns" else "rows"](table, parties).parties
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("name", [n for n, a in ALGORITHMS.items() if not a.spans])
+@every_value(name=[n for n, a in ALGORITHMS.items() if not a.spans], classes=[2, 3])
 def test_no_method_in_rounds_takes_more_than_the_most(patchwork, name, classes):
     """The sums of its iterations, and one for every certificate, the last one included."""
     algorithm = ALGORITHMS[name]

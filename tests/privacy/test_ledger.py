@@ -335,7 +335,7 @@ def test_a_run_that_is_killed_was_booked_before_it_showed_anything(
                 ):
                     assert (booked[shared] >= told[place[shared]]).all()
                 assert pages.runs[-1].ended is None
-            if phases > 150:
+            if phases > 80:
                 raise Killed
             return reply
 

@@ -39,7 +39,7 @@ def train_thrice():
     ledger, shown = Ledger(Path(sys.argv[1])), []
     for number in range(3):
         federation = Federation(tiles, Preprocessing(scaling="standard"), ledger=ledger)
-        federation.train(Settings(lam=1e-2, gap=5e-2, solver="cutting-planes"))
+        federation.train(Settings(lam=1e-2, gap=2e-1, solver="cutting-planes"))
         sum_counter = federation.parties["p1"].sum_counter
         shown.append((int(sum_counter.received[0]), int(sum_counter.shown[0])))
     print(json.dumps(shown), flush=True)

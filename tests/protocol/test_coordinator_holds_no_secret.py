@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from interposed import HIDING, Middle, cut, interpose, quick, train
-from weft.cli import app
+from weft.cli import command_line
 from weft.crypto import adder as adder_module
 from weft.crypto.ciphers import encrypted_totals as stores_module
 from weft.crypto.ciphers.bfv import BfvSecret, _unpack
@@ -417,7 +417,7 @@ def test_no_traceback_over_a_damaged_key_shows_it(kind):
 def test_the_command_line_shows_no_secret(tmp_path):
     folder = tmp_path / "keys"
     names = ["north", "south"]
-    runner = CliRunner()
+    runner, (app, _) = CliRunner(), command_line()
     options = [part for name in names for part in ("--party", name)]
     text = ""
     for command in (

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from covering import every_pair, every_value
 from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
 from weft.data import Tile
 from weft.errors import ProtocolError
@@ -78,10 +79,12 @@ def assert_certified_as_centrally(simulation):
     assert np.allclose(certificate.dual, dual, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("fault", ["dead", "lost"])
-@pytest.mark.parametrize("unlabelled", [(), ("east",)], ids=["labels everywhere", "at some"])
-@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
-@pytest.mark.parametrize("phase", MOVING[:3])
+@every_pair(
+    phase=MOVING[:3],
+    local=["safe", "practical", "theory"],
+    unlabelled=[(), ("east",)],
+    fault=["dead", "lost"],
+)
 def test_totals_stay_consistent_after_one_party_misses_a_phase_now_and_then(
     patchwork, simulate, quick, phase, local, unlabelled, fault
 ):
@@ -101,9 +104,11 @@ def test_totals_stay_consistent_after_one_party_misses_a_phase_now_and_then(
         assert_certified_as_centrally(simulation)
 
 
-@pytest.mark.parametrize("participation", ["everyone", 0.75, {"cyclic": 2}], ids=str)
-@pytest.mark.parametrize("unlabelled", [(), ("east",)], ids=["labels everywhere", "at some"])
-@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
+@every_pair(
+    local=["safe", "practical", "theory"],
+    unlabelled=[(), ("east",)],
+    participation=["everyone", 0.75, {"cyclic": 2}],
+)
 def test_totals_stay_consistent_under_random_faults(
     patchwork, simulate, quick, local, unlabelled, participation
 ):
@@ -125,9 +130,11 @@ def test_totals_stay_consistent_under_random_faults(
     assert_certified_as_centrally(simulation)
 
 
-@pytest.mark.parametrize("participation", ["everyone", 0.75, {"cyclic": 2}], ids=str)
-@pytest.mark.parametrize("unlabelled", [(), ("east",)], ids=["labels everywhere", "at some"])
-@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
+@every_value(
+    local=["safe", "practical", "theory"],
+    unlabelled=[(), ("east",)],
+    participation=["everyone", 0.75, {"cyclic": 2}],
+)
 def test_faults_have_the_same_consequences_under_encryption(
     patchwork, simulate, quick, local, unlabelled, participation
 ):

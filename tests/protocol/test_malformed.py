@@ -96,7 +96,12 @@ CHAINS = {
 @pytest.mark.parametrize("value", CHAINS)
 @pytest.mark.parametrize(
     ("cipher", "field"),
-    [("pad", "z_pads.chain"), ("pad", "v_pads.chain"), ("paillier", "v_pads.chain"), ("bfv", "z_pads.checks")],
+    [
+        ("pad", "z_pads.chain"),
+        ("pad", "v_pads.chain"),
+        ("paillier", "v_pads.chain"),
+        ("bfv", "z_pads.checks"),
+    ],
 )
 def test_a_chain_of_pads_that_is_none_is_refused(cipher, field, value):
     assert_refused(answer_to({field: CHAINS[value]}, cipher=cipher))

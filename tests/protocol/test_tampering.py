@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, reject, settings
 from hypothesis import strategies as st
 
+from covering import every_pair, every_value
 from interposed import (
     HIDING,
     KINDS,
@@ -504,8 +505,7 @@ def test_pad_values_that_were_changed_are_not_used(attack, way, kind, number, se
     assert_caught(lambda: Tamper("pad", direction, kind, number, attack, seed), must=False)
 
 
-@pytest.mark.parametrize("cipher", ["bfv", "paillier"])
-@pytest.mark.parametrize("attack", ALWAYS_CAUGHT, ids=named)
+@every_value(attack=ALWAYS_CAUGHT, cipher=["bfv", "paillier"])
 @settings(max_examples=2, **RUNS)
 @given(**PLACES)
 def test_a_sealed_block_that_is_not_what_was_asked_for_is_refused(
@@ -520,8 +520,7 @@ def test_a_sealed_block_that_is_not_what_was_asked_for_is_refused(
 UNBOUND = (flip, exchanged_body, anothers, anothers_body)
 
 
-@pytest.mark.parametrize("cipher", ["bfv", "paillier"])
-@pytest.mark.parametrize("attack", CAUGHT_WHERE_READ, ids=named)
+@every_value(attack=CAUGHT_WHERE_READ, cipher=["bfv", "paillier"])
 @settings(max_examples=3, **RUNS)
 @given(**PLACES)
 def test_sealed_values_that_were_changed_are_not_used(cipher, attack, way, kind, number, seed):
@@ -530,17 +529,14 @@ def test_sealed_values_that_were_changed_are_not_used(cipher, attack, way, kind,
     assert_caught(lambda: Tamper(cipher, direction, kind, number, attack, seed), must=False)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("attack", [flip_in_body, other_values, zeros], ids=named)
-@pytest.mark.parametrize("cipher", HIDING)
+@every_pair(cipher=HIDING, attack=[flip_in_body, other_values, zeros], kind=KINDS)
 def test_changed_totals_are_never_used(cipher, attack, kind):
     """Down, every one of them is noticed: there is nobody whom it would not reach."""
     number = 2 if kind == "alpha" else 4
     assert_caught(lambda: Tamper(cipher, "down", kind, number, attack, 5))
 
 
-@pytest.mark.parametrize("cipher", HIDING)
-@pytest.mark.parametrize("kind", ["v", "z", "alpha", "delta"])
+@every_value(kind=["v", "z", "alpha", "delta"], cipher=HIDING)
 def test_totals_that_are_missing_stop_the_run(cipher, kind):
     number = 2 if kind == "alpha" else 4
     assert verdict(Tamper(cipher, "down", kind, number, missing)) == "stopped"
@@ -561,9 +557,7 @@ def test_contributions_that_are_missing_from_a_reply_stop_the_run(cipher, kind):
     assert verdict(Tamper(cipher, "up", kind, 0, missing)) == "stopped"
 
 
-@pytest.mark.parametrize("kind", ["z", "v"])
-@pytest.mark.parametrize("attack", [flip_in_labels, exchanged_body], ids=named)
-@pytest.mark.parametrize("cipher", HIDING)
+@every_pair(cipher=HIDING, attack=[flip_in_labels, exchanged_body], kind=["z", "v"])
 def test_totals_under_other_labels_are_never_used(cipher, attack, kind):
     assert_caught(lambda: Tamper(cipher, "down", kind, 5, attack, 5))
 

@@ -9,11 +9,12 @@ from itertools import product
 import numpy as np
 import pytest
 
+from covering import every_value
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.keys import ephemeral_keys
-from weft.protocol.message import SCALAR_BYTES
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.protocol.message import SCALAR_BYTES
 from weft.solvers.settings import Settings
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
@@ -138,8 +139,7 @@ def test_a_sample_and_a_feature_of_the_same_name_have_different_tokens():
     assert not set(rows.tolist()) & set(columns.tolist())
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("local", LOCALS)
+@every_value(rule=RULES, local=LOCALS)
 def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
     patchwork, quick, local, rule
 ):
@@ -252,8 +252,7 @@ def same(one, other):
     return one == other
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("local", LOCALS)
+@every_value(rule=RULES, local=LOCALS)
 def test_a_coordinator_that_cannot_read_a_value_reaches_the_same_bits(
     patchwork, quick, local, rule
 ):
@@ -328,9 +327,7 @@ def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(
     assert numbers <= common
 
 
-@pytest.mark.parametrize("unlabelled", [(), ("north", "south")], ids=["all", "some"])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("local", LOCALS)
+@every_value(rule=RULES, local=LOCALS, unlabelled=[(), ("north", "south")])
 def test_no_estimate_is_the_sum_of_a_single_party(patchwork, quick, local, rule, unlabelled):
     """Masks cancel in the sum over those who are asked: with one of them, it would be its own."""
     settings = quick(local=local, participation=RULES[rule], iterations=12, certify_every=1)
@@ -394,8 +391,7 @@ def test_masked_scalars_look_like_noise_and_never_come_twice(long_run):
     assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(packs))
 
 
-@pytest.mark.parametrize("same_keys", [True, False], ids=["same keys", "other keys"])
-@pytest.mark.parametrize("local", LOCALS)
+@every_value(local=LOCALS, same_keys=[True, False])
 def test_the_same_seed_run_twice_gives_no_equal_block(patchwork, quick, local, same_keys):
     """The values are the same bit for bit; what crosses has nothing in common."""
     tiles = patchwork()

@@ -10,7 +10,7 @@ from weft.errors import ConfigError
 from weft.losses import get_loss
 from weft_papers.data.synthetic import one_sided_logistic, party_sizes, scaled_squares
 from weft_papers.fedhybrid.setups import fedhybrid_setup
-from weft_papers.fedhybrid.trials import Course
+from weft_papers.fedhybrid.workbench import Workbench
 
 
 def labels_held(split):
@@ -83,17 +83,17 @@ def test_an_unknown_set_up_is_refused():
 
 def test_more_newton_parties_need_fewer_iterations_on_boston(data_dir):
     setup = fedhybrid_setup("boston", 0, data_dir)
-    course = Course(setup.split, setup.loss, setup.lam, "samples")
+    workbench = Workbench(setup.split, setup.loss, setup.lam, "samples")
     taken = [
-        course.run("fedhybrid", {"newton": setup.newton(k)}, 150, near=1e-4).reached(1e-4)
+        workbench.run("fedhybrid", {"newton": setup.newton(k)}, 150, near=1e-4).reached(1e-4)
         for k in (0, 4, 8)
     ]
     assert taken == sorted(taken, reverse=True)
     assert taken[-1] * 4 < taken[0]
     # FedAvg with full gradients is gradient descent; at nearly the longest step that is stable.
-    bend = np.linalg.eigvalsh(course.problem.x.T @ course.problem.x / 506)[-1] + setup.lam
+    bend = np.linalg.eigvalsh(workbench.problem.x.T @ workbench.problem.x / 506)[-1] + setup.lam
     options = {"gradient": "full", "average": "samples", "a": float(1.9 / bend)}
-    descent = course.run("fedavg", options, 3 * taken[-1])
+    descent = workbench.run("fedavg", options, 3 * taken[-1])
     assert descent.reached(1e-4) is None
     assert descent.reached(1.0) is not None
 
@@ -102,9 +102,9 @@ def test_more_newton_parties_need_fewer_iterations_on_boston(data_dir):
 def test_distances_of_a_trial_are_those_of_the_pooled_problem(weigh):
     """FedAvg with full gradients is gradient descent on P, which numpy can follow."""
     split = scaled_squares(4, 3, seed=5)
-    course = Course(split, get_loss("squared"), 0.1, weigh)
+    workbench = Workbench(split, get_loss("squared"), 0.1, weigh)
     average = "samples" if weigh == "samples" else "equal"
-    trial = course.run("fedavg", {"gradient": "full", "average": average, "a": 0.3}, 5)
+    run = workbench.run("fedavg", {"gradient": "full", "average": average, "a": 0.3}, 5)
     held = [tiles[0] for tiles in split.parties.values()]
     total = sum(tile.n for tile in held)
     shares = [tile.n / total if weigh == "samples" else 1 / 4 for tile in held]
@@ -120,6 +120,6 @@ def test_distances_of_a_trial_are_those_of_the_pooled_problem(weigh):
     for _ in range(6):
         expected.append(primal(w) / best - 1)
         w = w - 0.3 * (hessian @ w - target)
-    np.testing.assert_allclose(trial.distances, expected, rtol=1e-7)
-    assert trial.updates.tolist() == [0, 1, 2, 3, 4, 5]
-    assert np.diff(trial.round_trips).tolist() == [1] * 5
+    np.testing.assert_allclose(run.distances, expected, rtol=1e-7)
+    assert run.updates.tolist() == [0, 1, 2, 3, 4, 5]
+    assert np.diff(run.round_trips).tolist() == [1] * 5

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from covering import cover
 from weft.data import SPLITS, Split, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import INTERCEPT
@@ -29,17 +30,20 @@ def frozen_weights(federation: Federation, features: Any, iteration: int) -> np.
     return w
 
 
-@pytest.mark.parametrize(
-    ("loss", "local", "iic"),
+@cover(
+    ("loss", "local", "iic", "labels"),
     [
-        ("hinge", "safe", 1.0),
-        ("hinge", "safe", 0.1),
-        ("logistic", "safe", 0.1),
-        ("hinge", "theory", 1.0),
-        ("hinge", "practical", 0.02),
+        (*case, labels)
+        for case in [
+            ("hinge", "safe", 1.0),
+            ("hinge", "safe", 0.1),
+            ("logistic", "safe", 0.1),
+            ("hinge", "theory", 1.0),
+            ("hinge", "practical", 0.02),
+        ]
+        for labels in ("all", "first")
     ],
 )
-@pytest.mark.parametrize("labels", ["all", "first"])
 def test_with_everyone_present_every_iteration_is_certified_exactly(
     judge: Any, tables: Any, alpha_reader: Any, loss: str, local: str, iic: float, labels: str
 ) -> None:
@@ -76,7 +80,7 @@ def test_with_everyone_present_every_iteration_is_certified_exactly(
 
 
 # All steps meet both shares of parties, and each of both meets labels everywhere and at some.
-@pytest.mark.parametrize(
+@cover(
     ("local", "iic", "participation", "labels"),
     [
         ("safe", 1.0, 0.1, "all"),

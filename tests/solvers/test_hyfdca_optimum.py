@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.svm import LinearSVC
 
+from covering import every_pair, every_value
 from weft.data import SPLITS, Split, Table, Tile, load, pool
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings
@@ -34,9 +35,6 @@ KINKED: dict[str, dict[str, float]] = {
 }
 LOSSES = {**SMOOTH, **KINKED}
 REGRESSION = ("squared", "absolute", "epsilon_insensitive", "huber")
-
-every_loss = pytest.mark.parametrize("loss", LOSSES)
-every_cutting = pytest.mark.parametrize("cutting", CUTTINGS)
 
 
 def cut(table: Table, cutting: str, **options: Any) -> Split:
@@ -76,8 +74,7 @@ def assert_optimal(judge: Any, trained: Trained, split: Split, loss: str) -> Non
     assert certificate.primal[0] - certificate.dual[0] >= reached - best * (1 + 1e-9)
 
 
-@every_loss
-@every_cutting
+@every_value(loss=LOSSES, cutting=CUTTINGS)
 def test_every_cutting_gives_the_central_optimum(
     judge: Any, tables: Any, loss: str, cutting: str
 ) -> None:
@@ -85,8 +82,7 @@ def test_every_cutting_gives_the_central_optimum(
     assert_optimal(judge, train(split, loss), split, loss)
 
 
-@every_loss
-@pytest.mark.parametrize("cutting", ["rows", "grid", "dealt", "overlapping"])
+@every_value(loss=LOSSES, cutting=["rows", "grid", "dealt", "overlapping"])
 def test_drawing_a_part_of_the_samples_gives_the_central_optimum(
     judge: Any, tables: Any, loss: str, cutting: str
 ) -> None:
@@ -94,9 +90,7 @@ def test_drawing_a_part_of_the_samples_gives_the_central_optimum(
     assert_optimal(judge, train(split, loss, iic=0.3), split, loss)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
-@pytest.mark.parametrize("iic", [0.2, 1.0])
-@every_cutting
+@every_value(loss=["hinge", "logistic"], iic=[0.2, 1.0], cutting=CUTTINGS)
 def test_norms_per_cohort_give_the_central_optimum(
     judge: Any, tables: Any, loss: str, cutting: str, iic: float
 ) -> None:
@@ -104,8 +98,7 @@ def test_norms_per_cohort_give_the_central_optimum(
     assert_optimal(judge, train(split, loss, iic=iic, norms="cohort"), split, loss)
 
 
-@every_loss
-@pytest.mark.parametrize("cutting", ["columns", "grid", "overlapping"])
+@every_value(loss=LOSSES, cutting=["columns", "grid", "overlapping"])
 def test_labels_at_the_first_holder_only_give_the_central_optimum(
     judge: Any, tables: Any, loss: str, cutting: str
 ) -> None:
@@ -124,8 +117,7 @@ def test_parties_with_several_tiles_give_the_central_optimum(
     assert_optimal(judge, train(split, "hinge", iic=0.5), split, "hinge")
 
 
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
-@pytest.mark.parametrize("cutting", ["rows", "columns", "grid", "overlapping"])
+@every_value(loss=["hinge", "logistic"], cutting=["rows", "columns", "grid", "overlapping"])
 def test_unit_rows_solve_the_problem_of_the_table_divided_by_its_longest_row(
     judge: Any, loss: str, cutting: str
 ) -> None:
@@ -146,9 +138,7 @@ def test_unit_rows_solve_the_problem_of_the_table_divided_by_its_longest_row(
 # ── overlapping cells ─────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("overlap", ["mean", "first"])
-@pytest.mark.parametrize("labels", ["all", "first"])
-@pytest.mark.parametrize("loss", ["squared_hinge", "squared"])
+@every_pair(loss=["squared_hinge", "squared"], labels=["all", "first"], overlap=["mean", "first"])
 def test_equal_duplicates_give_the_model_of_the_table_without_them(
     tables: Any, loss: str, labels: str, overlap: str
 ) -> None:
@@ -188,8 +178,7 @@ def test_different_duplicates_count_by_the_overlap_rule(
 # ── intercept and classes ─────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("scaling", [1.0, 2.0])
-@pytest.mark.parametrize("cutting", ["rows", "columns", "grid", "overlapping"])
+@every_value(cutting=["grid", "rows", "overlapping", "columns"], scaling=[1.0, 2.0])
 def test_the_intercept_is_that_of_liblinear(tables: Any, cutting: str, scaling: float) -> None:
     split = cut(tables.digits(200), cutting, labels="first")
     table = pool(split)
@@ -204,8 +193,7 @@ def test_the_intercept_is_that_of_liblinear(tables: Any, cutting: str, scaling: 
     np.testing.assert_allclose(model.intercept, central.intercept_, atol=1e-3)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("cutting", ["grid", "overlapping"])
+@every_value(loss=["squared_hinge", "hinge"], cutting=["grid", "overlapping"])
 def test_each_class_is_liblinears_one_against_the_rest(
     judge: Any, tables: Any, loss: str, cutting: str
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from covering import every_value
 from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings
@@ -74,8 +75,7 @@ def test_a_trace_is_followed_name_by_name_and_starts_over(tables: Any) -> None:
     assert [set(seen[t]) for t in range(1, 11)] == [set(names) for names in TRACE * 2]
 
 
-@every_rule
-@pytest.mark.parametrize("labels", ["all", "first"])
+@every_value(rule=RULES, labels=["all", "first"])
 def test_safe_converges_under_every_rule(judge: Any, tables: Any, rule: str, labels: str) -> None:
     # Every rule, and labels everywhere and at some, with a part of the samples and with all.
     iic = (0.2, 1.0)[(list(RULES).index(rule) + (labels == "first")) % 2]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from covering import cover, every_value
 from weft.data import SPLITS, Split, Table, load
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.hyfdca import curvature
@@ -37,32 +38,28 @@ def assert_dual_never_falls(trained: Trained) -> None:
 
 
 # One party at a time gets there later, by how much the draws decide.
-@pytest.mark.parametrize(
-    ("participation", "iterations"),
-    [(0.1, 2500), (0.5, 1200), (1.0, 1000)],
-    ids=["0.1", "0.5", "1"],
-)
-@pytest.mark.parametrize("iic", [0.01, 0.1, 1.0])
+@every_value(iic=[0.01, 0.1, 1.0], taking_part=[(0.1, 800), (0.5, 400), (1.0, 300)], ids=str)
 def test_digits_in_nine_tiles_converge(
-    judge: Any, tables: Any, iic: float, participation: float, iterations: int
+    judge: Any, tables: Any, iic: float, taking_part: tuple[float, int]
 ) -> None:
-    split = SPLITS["grid"](tables.digits(), 3, 3)
+    participation, iterations = taking_part
+    split = SPLITS["grid"](tables.digits(450), 3, 3)
     trained = train(
         split,
-        lam=1e-3,
+        lam=1e-2,
         iic=iic,
         participation=participation,
         iterations=iterations,
         certify_every=SELDOM,
     )
-    assert relative_loss(judge, trained, split, 1e-3) <= 0.03
+    assert relative_loss(judge, trained, split, 1e-2) <= 0.01
 
 
 def test_practical_diverges_where_safe_converges(judge: Any, tables: Any) -> None:
     """The problem above is one on which a wrong curvature shows."""
-    split = SPLITS["grid"](tables.digits(), 3, 3)
-    trained = train(split, lam=1e-3, iterations=300, certify_every=SELDOM, local="practical")
-    assert relative_loss(judge, trained, split, 1e-3) > 1.0
+    split = SPLITS["grid"](tables.digits(450), 3, 3)
+    trained = train(split, lam=1e-2, iterations=300, certify_every=SELDOM, local="practical")
+    assert relative_loss(judge, trained, split, 1e-2) > 1.0
 
 
 def standardised_breast_cancer() -> Table:
@@ -74,13 +71,12 @@ def standardised_breast_cancer() -> Table:
 @pytest.mark.parametrize("iic", [0.1, 1.0])
 def test_rows_of_very_different_norms_converge(judge: Any, iic: float) -> None:
     split = SPLITS["grid"](standardised_breast_cancer(), 3, 3)
-    trained = train(split, lam=1e-2, iic=iic, iterations=1400, certify_every=20)
-    assert relative_loss(judge, trained, split, 1e-2) <= 0.05
+    trained = train(split, lam=1e-1, iic=iic, iterations=300, certify_every=20)
+    assert relative_loss(judge, trained, split, 1e-1) <= 0.02
     assert_dual_never_falls(trained)
 
 
-@pytest.mark.parametrize("norms", ["sample", "cohort"])
-@pytest.mark.parametrize("iic", [0.1, 1.0])
+@every_value(iic=[0.1, 1.0], norms=["sample", "cohort"])
 def test_one_row_ten_times_as_long_converges(
     judge: Any, tables: Any, iic: float, norms: str
 ) -> None:
@@ -117,24 +113,21 @@ def test_a_hundred_cohorts_of_one_sample_converge(judge: Any, tables: Any, iic: 
 
 @pytest.mark.parametrize("iic", [0.1, 1.0])
 def test_one_cohort_alone_in_each_iteration_converges(judge: Any, tables: Any, iic: float) -> None:
-    split = SPLITS["grid"](tables.digits(450), 3, 3)
+    split = SPLITS["grid"](tables.digits(300), 3, 3)
     turns = [[f"r{i}c{j}" for j in (1, 2, 3)] for i in (1, 2, 3)]
     trained = train(
         split,
-        lam=1e-2,
+        lam=5e-2,
         iic=iic,
-        iterations=1000,
+        iterations=400,
         certify_every=1,
         participation={"trace": turns},
     )
-    assert relative_loss(judge, trained, split, 1e-2) <= 1e-3
+    assert relative_loss(judge, trained, split, 5e-2) <= 1e-3
     assert_dual_never_falls(trained)
 
 
-# Every pair of values.
-@pytest.mark.parametrize(
-    ("rounds", "iic", "certify_every"), [(2, 0.3, 1), (2, 1.0, 50), (3, 0.3, 50), (3, 1.0, 1)]
-)
+@cover(("rounds", "iic", "certify_every"), [(2, 1.0, 50), (2, 0.3, 1), (3, 0.3, 50), (3, 0.3, 1)])
 def test_too_few_power_iterations_are_made_good_by_doubling(
     judge: Any,
     tables: Any,

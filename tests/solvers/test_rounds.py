@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from covering import cover, every_value
 from interposed import cut, outcome, quick, train
 from weft.crypto.ciphers.block_format import KIND_CODES
 from weft.errors import ConfigError, ProtocolError
@@ -44,7 +45,7 @@ CUTS = {
 }
 CASES = [(run, name) for run, (method, _) in RUNS.items() for name in CUTS[METHODS[method].cut]]
 every_run = pytest.mark.parametrize("run", RUNS)
-every_case = pytest.mark.parametrize(("run", "name"), CASES, ids=str)
+every_case = cover(("run", "name"), CASES, ids=str)
 #: Those that let parties stay away.
 LOOSE = [run for run, (method, _) in RUNS.items() if not METHODS[method].everyone]
 
@@ -82,8 +83,7 @@ def test_pads_change_no_bit(run, name):
     assert outcome(train(split_of(name), settings_of(run, cipher="pad"))) == in_the_clear(run, name)
 
 
-@pytest.mark.parametrize("run", METHODS)
-@pytest.mark.parametrize("cipher", ["bfv", "paillier"])
+@every_value(run=METHODS, cipher=["bfv", "paillier"])
 def test_lattices_and_paillier_change_no_bit(run, cipher):
     name = CUTS[METHODS[run].cut][0]
     settings = settings_of(run, cipher=cipher)
@@ -97,8 +97,7 @@ def test_messages_that_travel_as_bytes_give_the_same_bits(run):
     assert outcome(trained) == in_the_clear(run, name)
 
 
-@pytest.mark.parametrize("run", LOOSE)
-@pytest.mark.parametrize("cipher", ["pad", "bfv"])
+@every_value(run=LOOSE, cipher=["pad", "bfv"])
 def test_parties_that_come_and_go_give_the_same_bits_under_every_cipher(run, cipher):
     name = CUTS[METHODS[RUNS[run][0]].cut][0]
     trained = train(split_of(name), settings_of(run, cipher=cipher, participation=0.7))

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from covering import every_value
 from interposed import short_keys
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Preprocessing
@@ -68,8 +69,7 @@ def at(phase, party, *calls, fault="lost"):
 # ── asked again ───────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("fault", ["dead", "lost"])
-@pytest.mark.parametrize("run", RUNS)
+@every_value(run=RUNS, fault=["dead", "lost"])
 def test_a_party_that_fails_once_in_any_phase_is_asked_again_and_no_bit_changes(
     patchwork, simulate, quick, run, fault
 ):
@@ -90,8 +90,7 @@ def test_a_party_that_fails_once_in_any_phase_is_asked_again_and_no_bit_changes(
         assert any(f"waiting for {party}" in note for note in simulation.result.notes)
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("run", RUNS)
+@every_value(run=RUNS, seed=range(2))
 def test_random_faults_in_a_third_of_all_answers_change_no_bit(
     patchwork, simulate, quick, run, seed
 ):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from covering import cover
 from weft.data import SPLITS, Table, load
 from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation
@@ -36,8 +37,7 @@ def settings_of(solver: str, loss: str, **more) -> Settings:
 # ── rounding ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("solver", "loss"), SOLVERS[:2])
-@pytest.mark.parametrize("lam", [1e-5, 1e-7, 1e-9])
+@cover(("solver", "loss", "lam"), [(*s, lam) for s in SOLVERS[:2] for lam in (1e-5, 1e-7, 1e-9)])
 def test_no_rounding_lifts_the_bound_above_the_optimum(solver, loss, lam):
     """Few samples, more features, rank four, entries of a hundred: inner products of nearly
     parallel vectors are all rounding. The bound is then poor, but it stays a bound."""

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from covering import cover, every_value
 from interposed import cut, outcome, quick, train
 
 #: Solver, loss and what else the run is told, by name; each is short, and each different.
@@ -41,14 +42,12 @@ def in_the_clear(name, run):
     return result_of(train(cut(name), settings_of(run, cipher="plain")))
 
 
-@pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("name", CUTS)
+@every_value(name=CUTS, run=RUNS)
 def test_pads_change_no_bit_of_models_and_history(name, run):
     trained = train(cut(name), settings_of(run, cipher="pad"))
     assert result_of(trained) == in_the_clear(name, run)
 
 
-# Every run meets both ciphers.
 CHOSEN = [
     ("hybrid 2×2", "cutting planes"),
     ("labels at first", "groups"),
@@ -59,8 +58,10 @@ CHOSEN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "run"), CHOSEN, ids=str)
-@pytest.mark.parametrize("cipher", ["bfv", "paillier"])
+@cover(
+    ("cipher", "name", "run"),
+    [(cipher, *chosen) for cipher in ("bfv", "paillier") for chosen in CHOSEN],
+)
 def test_lattices_and_paillier_change_no_bit_either(cipher, name, run):
     trained = train(cut(name), settings_of(run, cipher=cipher))
     assert result_of(trained) == in_the_clear(name, run)
@@ -84,8 +85,7 @@ def test_long_runs_that_drop_vectors_have_the_same_bits_under_pads(solver, loss,
     assert result_of(plain) == result_of(pad)
 
 
-@pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("cipher", ["plain", "pad"])
+@every_value(run=RUNS, cipher=["plain", "pad"])
 def test_messages_that_travel_as_bytes_give_the_same_bits(cipher, run):
     trained = train(cut("labels at first"), settings_of(run, cipher=cipher), packed=True)
     assert result_of(trained) == in_the_clear("labels at first", run)

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from covering import cover
 from weft.data import SPLITS, pool
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Trained
@@ -52,8 +53,7 @@ def train(split, solver, loss, *, cipher="plain", **settings) -> tuple[Federatio
     return federation, federation.train(chosen)
 
 
-@pytest.mark.parametrize(("solver", "loss"), SOLVERS)
-@pytest.mark.parametrize("after", ROUNDS)
+@cover(("solver", "loss", "after"), [(*s, after) for s in SOLVERS for after in ROUNDS])
 def test_the_run_stops_with_a_certificate_that_holds(solver, loss, after, tables, judge):
     split = SPLITS["grid"](tables.digits(300), k=3, q=3)
     # A Newton step takes many products.
@@ -84,8 +84,7 @@ def test_features_that_only_the_missing_party_holds_are_not_in_the_model(tables)
     assert any("lacks" in note and gone in note for note in trained.result.notes)
 
 
-@pytest.mark.parametrize("cipher", ["plain", "pad"])
-@pytest.mark.parametrize(("solver", "loss"), SOLVERS)
+@cover(("solver", "loss", "cipher"), [(*s, cipher) for s in SOLVERS for cipher in ("pad", "plain")])
 def test_hyfdca_goes_on_from_there_and_says_that_nothing_is_certified(solver, loss, cipher, tables):
     split = SPLITS["grid"](tables.digits(300), k=3, q=3)
     with death_of(GONE, 26 + 60 * (solver == "newton-cg")):
@@ -99,8 +98,7 @@ def test_hyfdca_goes_on_from_there_and_says_that_nothing_is_certified(solver, lo
     assert estimates[-1] <= estimates[0] * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(("solver", "loss"), SOLVERS[:2])
-@pytest.mark.parametrize("after", ROUNDS)
+@cover(("solver", "loss", "after"), [(*s, after) for s in SOLVERS[:2] for after in ROUNDS])
 def test_the_sums_at_the_hand_over_are_still_those_of_everyone(solver, loss, after, tables, judge):
     """Whoever speaks for a cohort adds what the missing party had put into its sums."""
     split = SPLITS["grid"](tables.digits(300), k=3, q=3)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from covering import cover
 from weft.data import SPLITS, Split, Table, Tile, load, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing, Trained
@@ -118,7 +119,7 @@ CASES = [
 assert {case[1:] for case in CASES} == {(loss, cut) for loss in PARAMETERS for cut in CUTTINGS}
 
 
-@pytest.mark.parametrize(("solver", "loss", "cutting"), CASES)
+@cover(("solver", "loss", "cutting"), CASES)
 def test_every_cutting_gives_the_central_optimum(
     judge: Any, tables: Any, solver: str, loss: str, cutting: str
 ) -> None:
@@ -138,8 +139,7 @@ def test_a_gap_of_one_in_a_million_is_reached(
     assert_certified(judge, trained, split, loss, gap=1e-6, lam=1e-3)
 
 
-@pytest.mark.parametrize(("solver", "loss"), SOME)
-@pytest.mark.parametrize("limit", [1, 2, 4])
+@cover(("solver", "loss", "limit"), [(*some, limit) for some in SOME for limit in (1, 2, 4)])
 def test_a_run_that_is_cut_short_is_certified_for_what_it_is(
     judge: Any, tables: Any, solver: str, loss: str, limit: int
 ) -> None:
@@ -229,8 +229,10 @@ def test_the_intercept_is_a_constant_column(
 # ── labels at some holders ────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("solver", "loss"), SOME)
-@pytest.mark.parametrize("cutting", ["columns", "grid", "overlapping"])
+@cover(
+    ("solver", "loss", "cutting"),
+    [(*some, cutting) for some in SOME for cutting in ("columns", "grid", "overlapping")],
+)
 def test_labels_at_the_first_holder_only_give_the_central_optimum(
     judge: Any, tables: Any, solver: str, loss: str, cutting: str
 ) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from covering import every_value
 from weft.data import SPLITS, Split, Table, load, pool
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.federation.release.model_slices import join_slices
@@ -249,8 +250,7 @@ def test_folds_depend_on_the_seed_and_are_even() -> None:
     assert np.array_equal(folds_of(ids[::3], 5, 1), one[::3])
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
-@pytest.mark.parametrize("loss", ["squared", "huber"])
+@every_value(solver=["lbfgs", "newton-cg"], loss=["squared", "huber"])
 def test_a_long_path_to_a_tight_gap_does_not_drown_in_rounding(solver, loss, tables, judge):
     """Points of few features are made of many vectors with large coefficients that cancel."""
     table = tables.diabetes()

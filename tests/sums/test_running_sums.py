@@ -414,7 +414,9 @@ def test_only_who_leads_a_cohort_is_told_of_pads_and_only_of_those_that_changed(
             block = parties[party].increment(np.ones((len(slots), 1)), message, slots)
             replies[party] = {"z": block, "z_slots": slots}
         totals.add(replies)
-        news = {p: m["z_pads.news.lengths"] for p, m in messages.items() if "z_pads.news.lengths" in m}
+        news = {
+            p: m["z_pads.news.lengths"] for p, m in messages.items() if "z_pads.news.lengths" in m
+        }
         return {p: int(lengths.sum()) for p, lengths in news.items()}
 
     order = totals.layout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -20,6 +21,7 @@ from weft.cli.kits import kits
 from weft.cli.ledger import ledger
 from weft.cli.network import join, serve, status, stop
 from weft.cli.neural import neural
+from weft.cli.plugin_commands import add_plugin_commands
 from weft.cli.predict import predict
 from weft.cli.report import report
 from weft.cli.split import data_list, split
@@ -27,11 +29,8 @@ from weft.cli.submit import submit
 from weft.cli.train import train
 from weft.cli.tune import tune
 from weft.errors import WeftError
-from weft_examples.demo_command import demo
-from weft_examples.network_demo_command import demo_network
-from weft_papers.reproduce_command import reproduce
 
-__all__ = ["app", "main"]
+__all__ = ["command_line", "main"]
 
 # Typer brings click along, installed beside it or inside it, so click's class of wrong usage is
 # reached through the one of its children that Typer exports.
@@ -40,7 +39,7 @@ _UsageError: Any = typer.BadParameter.__base__
 #: What a shell expects of a program that Ctrl-C ended.
 _INTERRUPTED = 130
 
-app = typer.Typer(
+_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -54,9 +53,10 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(
-    epilog="Start with: weft demo. Then: weft split digits --split grid --k 3 --q 3 --out parties"
-)
+_START = "Start with: weft demo. Then: weft split digits --split grid --k 3 --q 3 --out parties"
+
+
+@_app.callback(epilog=_START)
 def _weft(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which Weft.")
@@ -70,38 +70,47 @@ def _weft(
     """
 
 
-app.command(epilog="Example: weft demo --out demo-results")(demo)
-app.command(epilog="Example: weft split digits --split grid --k 3 --q 3 --out parties")(split)
-app.command(epilog="Example: weft check parties/config.toml")(check)
-app.command(epilog="Example: weft train parties/config.toml --out results/digits")(train)
-app.command(epilog="Example: weft algorithms fedavg")(algorithms)
-app.command(epilog="Example: weft compare parties/config.toml --round-trips 200 --test-share 0.2")(
+_app.command(epilog="Example: weft split digits --split grid --k 3 --q 3 --out parties")(split)
+_app.command(epilog="Example: weft check parties/config.toml")(check)
+_app.command(epilog="Example: weft train parties/config.toml --out results/digits")(train)
+_app.command(epilog="Example: weft algorithms fedavg")(algorithms)
+_app.command(epilog="Example: weft compare parties/config.toml --round-trips 200 --test-share 0.2")(
     compare
 )
-app.command(epilog="Example: weft tune parties/config.toml --algorithm fedavg --seconds 120")(tune)
-app.command(
+_app.command(epilog="Example: weft tune parties/config.toml --algorithm fedavg --seconds 120")(tune)
+_app.command(
     epilog="Example: weft predict results/digits/model.npz new.csv --id patient > predicted.csv"
 )(predict)
-app.command(epilog="Example: weft report results/digits --figures")(report)
-app.command(epilog="Example: weft audit results/digits --party r1c1")(audit)
-app.command(epilog="Example: weft ledger parties/ledger --party r1c1")(ledger)
-app.command(epilog="Example: weft serve kits/coordinator")(serve)
-app.command(
+_app.command(epilog="Example: weft report results/digits --figures")(report)
+_app.command(epilog="Example: weft audit results/digits --party r1c1")(audit)
+_app.command(epilog="Example: weft ledger parties/ledger --party r1c1")(ledger)
+_app.command(epilog="Example: weft serve kits/coordinator")(serve)
+_app.command(
     epilog="Example: weft join north --data rows.parquet --id patient --label outcome --keys keys"
 )(join)
-app.command(epilog="Example: weft submit anna config.toml --keys keys --party north")(submit)
-app.command(epilog="Example: weft status anna")(status)
-app.command(epilog="Example: weft stop anna")(stop)
-app.command("demo-network", epilog="Example: weft demo-network --out demo")(demo_network)
+_app.command(epilog="Example: weft submit anna config.toml --keys keys --party north")(submit)
+_app.command(epilog="Example: weft status anna")(status)
+_app.command(epilog="Example: weft stop anna")(stop)
 
 data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)
-app.add_typer(data, name="data")
-app.add_typer(keys, name="keys")
+_app.add_typer(data, name="data")
+_app.add_typer(keys, name="keys")
 federation.add_typer(kits)
-app.add_typer(federation, name="federation")
-app.add_typer(neural, name="neural")
-app.add_typer(reproduce, name="reproduce")
+_app.add_typer(federation, name="federation")
+_app.add_typer(neural, name="neural")
+
+
+@cache
+def command_line() -> tuple[typer.Typer, tuple[str, ...]]:
+    """All commands, Weft's own and those of plug-ins; and why some plug-ins are left out.
+
+    Plug-ins are loaded here, not when this module is imported: they may import it themselves.
+    """
+    problems = tuple(add_plugin_commands(_app))
+    if problems:
+        _app.callback(epilog=". ".join((_START, *problems)))(_weft)
+    return _app, problems
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -109,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
         # Reports say with which command they can be had again.
+        app, problems = command_line()
         code = app(given, prog_name="weft", standalone_mode=False, obj=shlex.join(["weft", *given]))
     except WeftError as error:
         _stop(str(error))
@@ -116,6 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         message = error.format_message().rstrip(".")
         if not message:  # no arguments: the help was printed instead
             sys.exit(2)
+        if "No such command" in message:  # of a plug-in that is left out, perhaps
+            message = "; ".join((message, *problems))
         command = error.ctx.command_path if error.ctx is not None else "weft"
         _stop(f"{message}; see '{command} --help'")
     except (typer.Abort, KeyboardInterrupt):

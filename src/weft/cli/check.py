@@ -49,13 +49,12 @@ def check(
     """
     from weft.cli.console import say, say_json
     from weft.config.read_config import read_config
-    from weft.config.solver_choice import settled
     from weft.crypto.keys import ephemeral_keys
     from weft.federation.local_federation import Federation
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.exposure_text import item, paragraphs
     from weft.report.holdings_text import describe_holdings
-    from weft.solvers.registry import check_cut
+    from weft.solvers.registry import check_cut, settled
 
     plan = read_config(config)
     problem = plan.problem()

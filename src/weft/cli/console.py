@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as as_json
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -12,7 +11,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.status import Status
 
-from weft.report.json_values import finite
+from weft.report.json_values import json_text
 from weft.solvers.base import Record
 
 
@@ -24,8 +23,8 @@ def say(*lines: str) -> None:
 
 
 def say_json(value: dict[str, Any]) -> None:
-    """Print one JSON object to stdout; a number that there is not becomes null."""
-    print(as_json.dumps(finite(value), ensure_ascii=False, indent=2, allow_nan=False))
+    """Print one JSON object to stdout; numbers that are not finite become null."""
+    print(json_text(value), end="")
 
 
 class StatusLine:

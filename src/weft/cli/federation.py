@@ -160,7 +160,7 @@ def _cards(paths: list[Path], keys: Path | None, matching: list[str]) -> list[Ca
 
 def _from_config(path: Path | None) -> tuple[str | None, Terms, list[str] | None]:
     """Name, terms and label holders that a config has."""
-    from weft.config.neural import read_either
+    from weft.config.neural_config import read_either
     from weft.guards.terms import Terms
 
     if path is None:
@@ -173,7 +173,7 @@ def _from_config(path: Path | None) -> tuple[str | None, Terms, list[str] | None
 def _changed(terms: Terms, changes: dict[str, Any]) -> Terms:
     import msgspec
 
-    from weft.config.value_checks import checked
+    from weft.config.reader import checked
     from weft.guards.terms import Terms
 
     given = {key: value for key, value in changes.items() if value is not None}

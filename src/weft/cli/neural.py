@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.cli.neural_output import RoundLine
-    from weft.config.neural import NeuralConfig, NeuralProblem
+    from weft.config.neural_config import NeuralConfig, NeuralProblem
     from weft.neural.baseline_runs import Rivals
     from weft.neural.local_federation import NeuralTrained
 
@@ -96,7 +96,7 @@ def run(
     blocks that all parties have, and, for a scene, on all data in one place.
     """
     from weft.cli.neural_output import RoundLine, tell_neural
-    from weft.config.neural import read_neural_config
+    from weft.config.neural_config import read_neural_config
     from weft.neural.torch_requirement import require_torch
     from weft.protocol.recording import Head
     from weft.report.neural import write_neural_results
@@ -181,48 +181,6 @@ def _rivals(problem: NeuralProblem, trained: NeuralTrained, device: Any, line: R
     )
 
 
-@neural.command(epilog="Example: weft neural demo --out demo-results")
-def demo(
-    out: Annotated[
-        Path | None, typer.Option(help="Also write models, history and plot to this new folder.")
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of every run.")] = 40,
-    device: Device = DeviceName.auto,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
-) -> None:
-    """Six parties with quarters of small images and half of the digits each learn all ten.
-
-    scikit-learn's digits are cut into four quadrants. Every party has three of them, of the images
-    of five classes; two quadrants are common to all. HyFEM is compared with training on all data in
-    one place, with every party alone, and with FedProx on the common quadrants. All take as many
-    local steps. It needs no files, and less than a minute on one core.
-    """
-    from weft.cli.console import say
-    from weft.cli.neural_output import RoundLine, tell_neural
-    from weft.neural.torch_requirement import require_torch
-    from weft.report.neural import summarise_neural, write_neural_results
-    from weft.storage.atomic_folder import building, refuse_existing
-
-    if out is not None:
-        refuse_existing(out)
-    require_torch()
-    from weft_examples.neural_demo import NAME, run_demo
-
-    with RoundLine(quiet=json) as line:
-        done = run_demo(rounds, device.value, lambda title: line.follow(title, rounds))
-    remarks: list[str] = []
-    if out is None:
-        summary = summarise_neural(done.trained, NAME, done.rivals)
-    else:
-        with building(out) as draft:
-            summary, remarks = write_neural_results(
-                draft, done.trained, name=NAME, rivals=done.rivals
-            )
-    if not json:
-        say(done.compared())
-    tell_neural(out, summary, remarks, json=json)
-
-
 neural.command(
     epilog="Example: weft neural predict results/clinics/model.npz new.csv --id patient"
 )(predict)
@@ -249,10 +207,11 @@ def extractors() -> None:
 @neural.command(epilog="Example: weft neural scenes")
 def scenes() -> None:
     """List the scenes: published data, cut into blocks and dealt to parties, to try things out."""
-    from weft_papers.hyfem.scenes import SCENES
+    from weft.neural.scenes import SCENES
 
     grid = _grid("scene", "what it is, and its files in the data directory")
-    common = set.intersection(*(set(entry.options) for entry in SCENES.values()))
+    taken = [set(entry.options) for entry in SCENES.values()]
+    common = set.intersection(*taken) if taken else set()
     for name, entry in SCENES.items():
         more = [option for option in entry.options if option not in common]
         told = [entry.about, entry.needs, *([f"also takes {', '.join(more)}"] if more else [])]
@@ -262,6 +221,7 @@ def scenes() -> None:
         f'In a config: scene = "NAME" under [data]; {", ".join(sorted(common))} and what else a '
         "scene takes under [data.options]. The data directory is data_dir there, --data-dir, or "
         "what the environment variable WEFT_DATA says.",
+        *SCENES.problems,
     )
 
 

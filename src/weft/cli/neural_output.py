@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.console import StatusLine, say, say_json
+from weft.report.durations import time_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,13 +58,6 @@ def round_text(found: Round, rounds: int | None = None) -> str:
         if accuracy is not None:
             parts.append(f"{name} {accuracy:.1%}")
     return " · ".join(parts)
-
-
-def time_text(seconds: float) -> str:
-    """Seconds, minutes or hours."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def tell_neural(

@@ -29,12 +29,11 @@ def split(
         str,
         typer.Option(
             "--split",
-            help="rows, columns, grid, overlapping, quadrants, dealt, class_blocks or "
-            "sorted_response.",
+            help="rows, columns, grid, overlapping, or another that 'weft data list' names.",
         ),
     ] = "grid",
-    k: Annotated[int | None, typer.Option(help="Groups of samples (grid, dealt).")] = None,
-    q: Annotated[int | None, typer.Option(help="Groups of features (grid, dealt).")] = None,
+    k: Annotated[int | None, typer.Option(help="Groups of samples (grid and the like).")] = None,
+    q: Annotated[int | None, typer.Option(help="Groups of features (grid and the like).")] = None,
     parties: Annotated[int | None, typer.Option(help="Number of parties (other splits).")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed, where the split draws.")] = None,
     labels: Annotated[
@@ -77,7 +76,7 @@ def split(
 
 
 def _table(dataset: str, data_dir: Path | None, id_column: str, label_column: str) -> Table:
-    from weft.config.central_table import table_of_file
+    from weft.config.cut_table import table_of_file
     from weft.data.named import load
 
     path = Path(dataset)
@@ -87,7 +86,7 @@ def _table(dataset: str, data_dir: Path | None, id_column: str, label_column: st
 
 
 def data_list() -> None:
-    """List the data sets that come by name.
+    """List the data sets that come by name, and the ways to cut a table.
 
     Those of scikit-learn are there at once; the others need their original files in the folder
     that the environment variable WEFT_DATA or --data-dir names.
@@ -96,7 +95,8 @@ def data_list() -> None:
     from rich.console import Console
     from rich.table import Table as Grid
 
-    from weft.data.named import describe
+    from weft.data.named import DATA_SETS
+    from weft.data.splits import SPLITS
 
     grid = Grid(box=SIMPLE_HEAD)
     for title in ("name", "samples", "features", "task"):
@@ -104,7 +104,11 @@ def data_list() -> None:
             title, justify="right" if title in ("samples", "features") else "left", no_wrap=True
         )
     grid.add_column("what it is, and where it comes from")
-    for info in describe():
+    for info in DATA_SETS.values():
         about = f"{info.note} ({info.source})"
         grid.add_row(info.name, f"{info.rows:,}", f"{info.columns:,}", info.task, about)
-    Console(markup=False).print(grid)
+    console = Console(markup=False, highlight=False)
+    console.print(grid)
+    console.print(f"weft split --split: {', '.join(SPLITS)}.")
+    for problem in dict.fromkeys([*DATA_SETS.problems, *SPLITS.problems]):
+        console.print(problem)

@@ -59,7 +59,7 @@ def submit(
     from weft.network.engine import require_engine
 
     require_engine()
-    from weft.config.neural import read_either
+    from weft.config.neural_config import read_either
     from weft.errors import ConfigError, ProtocolError
     from weft.network.kits.open_kit import Kit
     from weft.network.submission import new_run, task_of, write_out

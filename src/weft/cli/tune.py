@@ -141,10 +141,10 @@ def tune(
 
 def _names(given: Sequence[str] | None, settings: Settings) -> list[str]:
     """Algorithms to tune, each once."""
-    from weft.solvers.registry import AUTO, algorithm_of
+    from weft.solvers.registry import AUTO, algorithm_of, for_any_parties
 
     if not given:
-        return ["hyfdca" if settings.solver == AUTO else settings.solver]
+        return [for_any_parties().name if settings.solver == AUTO else settings.solver]
     return [algorithm_of(name).name for name in dict.fromkeys(given)]
 
 
@@ -183,11 +183,11 @@ def _searches(
     """One for each algorithm; all that can be refused is refused before the first trial."""
     import msgspec
 
-    from weft.config.solver_choice import settled
     from weft.evaluation.solver_selection import settings_for
     from weft.evaluation.tuning.random_search import Search
     from weft.evaluation.tuning.run_watching import Eye
     from weft.evaluation.tuning.search_space import read_bounds, space_of
+    from weft.solvers.registry import settled
 
     given = read_bounds(bounds, names)
     eye, found = Eye(arena), []

@@ -29,6 +29,6 @@
 
 from weft.config.cut_table import cut_table
 from weft.config.read_config import Config, Problem, read_config
-from weft.config.value_checks import checked
+from weft.config.reader import checked
 
 __all__ = ["Config", "Problem", "checked", "cut_table", "read_config"]

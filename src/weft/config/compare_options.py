@@ -9,17 +9,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from weft.config.sections import SolverSection
-from weft.config.value_checks import checked, known_keys
+from weft.config.reader import checked
 from weft.errors import ConfigError
 from weft.solvers.declaration import Algorithm
 from weft.solvers.registry import algorithm_of
+from weft.solvers.settings import SolverSettings
 
 #: Algorithm to what it is told.
 Told = dict[str, dict[str, Any]]
@@ -36,14 +35,9 @@ def check_told(told: Mapping[str, Any], where: str) -> Told:
     for name, values in told.items():
         algorithm = algorithm_of(name)
         title = f"{where}{name}]"
-        if not isinstance(values, dict):
-            raise ConfigError(f"{title} must be a table of keys and values")
-        options = _names(algorithm)
-        known_keys(values, (*options, *algorithm.reads), title)
-        own = {key: value for key, value in values.items() if key in options}
+        checked(_tellable(algorithm), values, title)
+        own, _ = divided(algorithm, values)
         checked(algorithm.options, own, title)
-        shared = {key: value for key, value in values.items() if key not in options}
-        checked(SolverSection, shared, title)
     return dict(told)
 
 
@@ -61,18 +55,30 @@ def read_assignments(pairs: Iterable[str]) -> Told:
 
 def divided(algorithm: Algorithm, told: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Its own options, and settings that others read too."""
-    options = _names(algorithm)
+    options = {field.encode_name for field in msgspec.structs.fields(algorithm.options)}
     own = {key: value for key, value in told.items() if key in options}
     return own, {key: value for key, value in told.items() if key not in options}
 
 
-def _names(algorithm: Algorithm) -> tuple[str, ...]:
-    return tuple(field.encode_name for field in msgspec.structs.fields(algorithm.options))
+def _tellable(algorithm: Algorithm) -> type[msgspec.Struct]:
+    """What one algorithm can be told: its options, and the shared settings that it reads.
+
+    Values that fit only together are not checked, as ``[solver]`` says the rest of them.
+    """
+    fields = [
+        *msgspec.structs.fields(algorithm.options),
+        *(f for f in msgspec.structs.fields(SolverSettings) if f.name in algorithm.reads),
+    ]
+    return msgspec.defstruct(
+        "Tellable",
+        [(field.encode_name, field.type, None) for field in fields],
+        forbid_unknown_fields=True,
+    )
 
 
 def _value(text: str) -> Any:
     """A value as TOML reads it; a bare word is text."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return msgspec.toml.decode(f"value = {text}")["value"]
+    except msgspec.DecodeError:
         return text

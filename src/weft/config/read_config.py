@@ -1,46 +1,35 @@
-"""Reading a config and the files it names."""
+"""Reading a config of a linear model, and the files it names."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from weft.config.compare_options import check_told
 from weft.config.cut_table import cut_table
 from weft.config.data_sources import check_deployed, check_sources
-from weft.config.federation import (
+from weft.config.federation_config import (
     FederationConfig,
-    keys_in,
-    name_in,
     participation_in,
-    parties_in,
-    read_toml,
-    roster_in,
-    section,
+    read_content,
+    roster_of,
     terms_of,
 )
-from weft.config.sections import (
-    DataSection,
-    ModelSection,
-    NetworkSection,
-    SolverSection,
-)
-from weft.config.solver_choice import going_on, settled
-from weft.config.value_checks import checked, known_keys, naming
+from weft.config.reader import checked, naming
+from weft.config.schema import DataSection, LinearFile, ModelSection, SolverSection
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data.labels import two_classes
 from weft.data.named import load
 from weft.data.splits import Split
 from weft.data.tile import Tile
 from weft.errors import ConfigError
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing import Preprocessing, TableSettings
 from weft.matching.holding_map import Overlap
 from weft.privacy.ledger.account import Ledger
 from weft.protocol.participation import participation_of
-from weft.solvers.settings import Settings
+from weft.solvers.registry import keep_going, settled
+from weft.solvers.settings import Settings, SolverSettings
 
 
 @dataclass(frozen=True)
@@ -56,12 +45,24 @@ class Problem:
 class Config(FederationConfig):
     """A config of one linear model; `read_config` makes one."""
 
-    data: DataSection
+    file: LinearFile
     settings: Settings
-    checkpoint_every: int | None
-    record: bool
-    compare: dict[str, dict[str, Any]] = field(default_factory=dict)
-    network: NetworkSection = field(default_factory=NetworkSection)
+
+    @property
+    def data(self) -> DataSection:
+        return self.file.data
+
+    @property
+    def checkpoint_every(self) -> int | None:
+        return self.file.solver.checkpoint_every
+
+    @property
+    def record(self) -> bool:
+        return self.file.solver.record
+
+    @property
+    def compare(self) -> dict[str, dict[str, Any]]:
+        return self.file.compare
 
     def ledger(self, folder: Path | None = None) -> Ledger:
         """Where the parties count the sums that they show: ``folder``, else beside the config."""
@@ -94,12 +95,8 @@ class Config(FederationConfig):
         return Preprocessing(
             overlap=data.overlap or overlap or "mean",
             intercept=data.intercept,
-            intercept_scaling=data.intercept_scaling,
-            scaling=data.scaling,
-            unit_rows=data.unit_rows,
-            missing=data.missing,
-            confirm_separate_ids=data.confirm_separate_ids,
             matching=self.terms.matching,
+            **{name: getattr(data, name) for name in TableSettings.__struct_fields__},
         )
 
     def _cut(self) -> Split:
@@ -125,48 +122,22 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
         One sentence that names the file, the key or the party.
     """
     path = Path(path)
-    where = path.name
-    content = read_toml(path)
+    content = read_content(path)
     if "neural" in content:
         raise ConfigError(
-            f"{where}: has a section [neural], which describes networks; use 'weft neural run', or "
-            "take it out"
+            f"{path.name}: has a section [neural], which describes networks; use 'weft neural "
+            "run', or take it out"
         )
-    known_keys(
-        content,
-        (
-            *("name", "data", "model", "solver", "privacy", "keys", "federation", "network"),
-            *("compare", "party"),
-        ),
-        f"{where}: the config",
-    )
-    data = checked(DataSection, section(content, "data", where), f"{where}: [data]")
-    model = checked(ModelSection, section(content, "model", where), f"{where}: [model]")
-    told = section(content, "solver", where)
-    solver = checked(SolverSection, told, f"{where}: [solver]")
-    network = checked(NetworkSection, section(content, "network", where), f"{where}: [network]")
-    name = name_in(content, path)
-    roster = roster_in(content, path)
-    with naming(where):
-        terms = terms_of(section(content, "privacy", where), roster, deployed=deployed)
-        settings = _settings(model, solver, path.parent)
-        if deployed and "when_missing" not in told:
-            settings = going_on(settings)
-        compare = check_told(section(content, "compare", where), "[compare.")
-    config = Config(
-        path=path,
-        name=name,
-        data=data,
-        settings=settings,
-        checkpoint_every=solver.checkpoint_every,
-        record=solver.record,
-        keys=keys_in(content, path),
-        roster=roster,
-        terms=terms,
-        parties=parties_in(content, where),
-        compare=compare,
-        network=network,
-    )
+    with naming(path.name):
+        file = checked(LinearFile, content, "the config")
+        settings = _settings(file.model, file.solver, path.parent)
+        if deployed and "when_missing" not in content.get("solver", {}):
+            settings = keep_going(settings)
+        check_told(file.compare, "[compare.")
+    roster = roster_of(file, path)
+    with naming(path.name):
+        terms = terms_of(file.privacy, roster, deployed=deployed)
+    config = Config(path=path, file=file, roster=roster, terms=terms, settings=settings)
     if deployed:
         check_deployed(config)
     else:
@@ -176,23 +147,17 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
 
 def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Settings:
     check_cipher(solver.cipher)
-    if solver.checkpoint_every is not None and solver.checkpoint_every < 1:
-        raise ConfigError(f"checkpoint_every is {solver.checkpoint_every}; give at least 1")
-    values = {
-        field.name: getattr(solver, field.name)
-        for field in msgspec.structs.fields(solver)
-        if field.name not in ("name", "checkpoint_every", "record")
-    }
-    values["participation"] = participation_in(solver.participation, folder)
     lambdas = _lambdas(model.lam, solver.folds)
+    told = {name: getattr(solver, name) for name in SolverSettings.__struct_fields__}
+    told["participation"] = participation_in(solver.participation, folder)
     settings = Settings(
+        **told,
         solver=solver.name,
         loss=model.loss,
         weigh=model.weigh,
+        loss_parameters=model.loss_parameters,
         lam=lambdas[-1],
         path=tuple(lambdas[:-1]),
-        loss_parameters=model.loss_parameters,
-        **values,
     )
     settled(settings, saves=solver.checkpoint_every is not None)
     return settings
@@ -201,8 +166,6 @@ def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Setti
 def _lambdas(given: float | list[float], folds: int) -> list[float]:
     """The values of λ to train; several of them need something that chooses."""
     lambdas = given if isinstance(given, list) else [given]
-    if not lambdas:
-        raise ConfigError("lambda is an empty list; give a number, or several such as [1e-1, 1e-2]")
     if len(set(lambdas)) > 1 and not folds:
         raise ConfigError(
             f"lambda lists {len(lambdas)} values, but nothing chooses among them; set folds = 5 in "

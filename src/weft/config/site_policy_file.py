@@ -14,12 +14,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import msgspec
 
-from weft.config.value_checks import checked, known_keys, naming
+from weft.config.reader import checked, known_keys, naming, read_toml
 from weft.errors import ConfigError
 from weft.guards.terms import OPEN, Terms
 from weft.privacy.agreement.limits import Limits
@@ -58,16 +57,9 @@ def read_policy(path: Path, base: Terms = OPEN) -> SitePolicy:
     ConfigError
         One sentence that names the file and the key.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(
-            f"there is no policy {path}; write it, or leave policy out of its [[party]]"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name}: is not valid TOML ({error}); correct that line") from None
+    content = read_toml(
+        path, f"there is no policy {path}; write it, or leave policy out of its [[party]]"
+    )
     kinds = (Terms, Limits, _Own)
     names = [[field.name for field in msgspec.structs.fields(kind)] for kind in kinds]
     known_keys(content, [name for group in names for name in group], f"{path.name}: the policy")

@@ -1,18 +1,29 @@
-"""A cut table as files: one or more for each party, and the config that names them."""
+"""A cut table as files: one or more for each party, and the config that names them.
+
+Its ``[privacy]`` section has what the parties would have to agree on before the table can be
+trained on as it is cut.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from weft.config.needed_terms import lines_for
 from weft.data.splits import Split
 from weft.data.tile import Tile
 from weft.data.writers import write_tile
+from weft.guards import Terms
+from weft.matching.build_holdings import Holding, build_holdings
+from weft.matching.holding_map import HoldingMap
 
+#: Share of the samples that a guard may leave out before it is switched off.
+_BEARABLE = 0.01
 _LOSSES = {"classification": "hinge", "regression": "squared"}
 
 
@@ -89,3 +100,79 @@ def _with_labels(tile: Tile) -> Tile:
 def _text(value: str | list[str]) -> str:
     """TOML's basic strings and lists of them are written like JSON's."""
     return json.dumps(value, ensure_ascii=False)
+
+
+# ── terms ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def lines_for(split: Split) -> list[str]:
+    """A ``[privacy]`` section under which a cut table can be trained on, with no more allowed."""
+    holding_map = _roster(split)
+    careful = Terms()
+    lines = ["[privacy]", "# What the parties agree on; weft check says what each line means."]
+    guarded = replace(holding_map, terms=careful)
+    small = guarded.exposed & (holding_map.rows.sizes < careful.min_batch)
+    lost = int(holding_map.rows.sizes[small].sum())
+    if lost > _BEARABLE * holding_map.n_samples:
+        lines += [
+            f"# {careful.min_batch} is the default, but would leave out {lost} samples in groups "
+            "smaller than that.",
+            "min_batch = 1",
+        ]
+    else:
+        lines.append(f"min_batch = {careful.min_batch}")
+    if _pairs(holding_map):
+        lines.append("allow_pairs = true")
+    if len(holding_map.label_parties) == 1 < len(holding_map.parties):
+        lines.append("allow_lone_labels = true")
+    if (holding_map.foreign == 1).any():
+        lines.append("allow_one_column = true")
+    if holding_map.crossed.any():
+        lines.append("allow_crossed_cells = true")
+    return lines
+
+
+def _pairs(holding_map: HoldingMap) -> bool:
+    """Whether some sum has two parties."""
+    held = [axis.holders.lengths for axis in (holding_map.rows, holding_map.columns)]
+    return (
+        any((lengths == 2).any() for lengths in held)
+        or len(holding_map.label_parties) == 2
+        or len(holding_map.parties) == 2
+    )
+
+
+def _roster(split: Split) -> HoldingMap:
+    """Who holds what, found from the ids themselves: whoever cuts a table has them all."""
+    tiles = [tile for _, tile in split.tiles()]
+    rows = _numbered([tile.ids for tile in tiles])
+    columns = _numbered([tile.features for tile in tiles])
+    holdings, at = [], 0
+    for held in split.parties.values():
+        end = at + len(held)
+        holdings.append(
+            Holding(
+                rows=tuple(rows[at:end]),
+                columns=tuple(columns[at:end]),
+                labelled=tuple(tile.labelled for tile in held),
+                labels=tuple(np.zeros(tile.n, np.uint64) for tile in held),
+                loose=np.concatenate(rows[at:end]),
+            )
+        )
+        at = end
+    return build_holdings(
+        list(split.parties),
+        holdings,
+        overlap=split.overlap,
+        bias=True,
+        confirm_separate_ids=True,
+    )
+
+
+def _numbered(names: Sequence[NDArray[np.object_]]) -> list[NDArray[np.uint64]]:
+    """Equal names get equal numbers."""
+    if not names:
+        return []
+    codes, _ = pd.factorize(np.concatenate(names))
+    bounds = np.cumsum([len(part) for part in names])[:-1]
+    return np.split(codes.astype(np.uint64), bounds)

@@ -13,18 +13,27 @@ never taken for what another message asks for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from secrets import token_bytes
-from typing import Any
+from typing import Any, Protocol
 
 from weft.errors import ConfigError, ProtocolError
 
-#: Named values of one run of one party; they are secrets. A dict forgets them with its process.
-Memory = MutableMapping[str, bytes]
-
 _END = "end"
+
+
+class Memory(Protocol):
+    """Named secret values of one run of one party; a dict forgets them with its process."""
+
+    def get(self, name: str, /) -> bytes | None: ...
+
+    def __setitem__(self, name: str, value: bytes, /) -> None: ...
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    def __len__(self) -> int: ...
 
 
 class Forgotten(ProtocolError):

@@ -15,21 +15,27 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from weft.config.solver_choice import settled
-from weft.config.value_checks import checked
+from weft.config.reader import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
 from weft.estimators.tiles import Tiles, tiles_of
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing import Preprocessing, TableSettings
 from weft.report.history import history_frame
 from weft.report.path import path_frame
 from weft.solvers.base import Record, Result
-from weft.solvers.settings import Settings
+from weft.solvers.registry import AUTO, settled
+from weft.solvers.settings import DEFAULTS, Settings
 
 T = TypeVar("T")
+
+_TABLES = Preprocessing()
+#: Settings that an estimator has under another name.
+_CALLED = {"iterations": "max_iter", "options": "solver_options"}
+#: Settings of simulations alone.
+_FIXED = ("latency",)
 
 
 # A dataclass writes the constructor that scikit-learn asks for: it stores parameters, no more.
@@ -43,35 +49,35 @@ class Hybrid(BaseEstimator):
     _: KW_ONLY
     lam: float = 1e-3
     path: Sequence[float] | None = None
-    folds: int = 0
+    folds: int = DEFAULTS["folds"]
     loss_parameters: Mapping[str, float] | None = None
-    weigh: str = "samples"
-    solver: str = "auto"
+    weigh: str = DEFAULTS["weigh"]
+    solver: str = AUTO
     solver_options: Mapping[str, Any] | None = None
-    groups: int = 1
-    local: str = "safe"
-    iic: float = 1.0
-    gamma: float | str = "auto"
-    norms: str = "auto"
-    gap: float | None = 1e-3
-    max_iter: int | None = 10_000
-    seconds: float | None = None
-    round_trips: int | None = None
-    certify_every: int | None = None
-    participation: str | float | dict[str, object] = "everyone"
-    patience: float = 60.0
-    when_missing: str = "stop"
+    groups: int = DEFAULTS["groups"]
+    local: str = DEFAULTS["local"]
+    iic: float = DEFAULTS["iic"]
+    gamma: float | str = DEFAULTS["gamma"]
+    norms: str = DEFAULTS["norms"]
+    gap: float | None = DEFAULTS["gap"]
+    max_iter: int | None = DEFAULTS["iterations"]
+    seconds: float | None = DEFAULTS["seconds"]
+    round_trips: int | None = DEFAULTS["round_trips"]
+    certify_every: int | None = DEFAULTS["certify_every"]
+    participation: str | float | dict[str, object] = DEFAULTS["participation"]
+    patience: float = DEFAULTS["patience"]
+    when_missing: str = DEFAULTS["when_missing"]
     warm_start: bool = False
-    overlap: str = "mean"
+    overlap: str = _TABLES.overlap
     intercept: bool = True
-    intercept_scaling: float = 1.0
-    scaling: str = "none"
-    unit_rows: bool = False
-    missing: str = "error"
-    confirm_separate_ids: bool = False
-    cipher: str = "pad"
-    coordinator_sees: str = "nothing"
-    seed: int = 0
+    intercept_scaling: float = _TABLES.intercept_scaling
+    scaling: str = _TABLES.scaling
+    unit_rows: bool = _TABLES.unit_rows
+    missing: str = _TABLES.missing
+    confirm_separate_ids: bool = _TABLES.confirm_separate_ids
+    cipher: str = DEFAULTS["cipher"]
+    coordinator_sees: str = DEFAULTS["coordinator_sees"]
+    seed: int = DEFAULTS["seed"]
     verbose: bool = False
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -108,11 +114,7 @@ class Hybrid(BaseEstimator):
             Preprocessing,
             overlap=overlap,
             intercept=self.intercept,
-            intercept_scaling=self.intercept_scaling,
-            scaling=self.scaling,
-            unit_rows=self.unit_rows,
-            missing=self.missing,
-            confirm_separate_ids=self.confirm_separate_ids,
+            **{name: getattr(self, name) for name in TableSettings.__struct_fields__},
         )
         trained = Federation(tiles, preprocessing).train(
             settings,
@@ -143,33 +145,15 @@ class Hybrid(BaseEstimator):
                 f"solver_options is {self.solver_options!r}; give a mapping, such as "
                 "{'newton': 'all'}"
             )
-        asked = self._checked(
-            Settings,
-            loss=self.loss,
-            lam=self.lam,
-            path=_plain_list(self.path),
-            folds=self.folds,
-            loss_parameters=dict(self.loss_parameters or {}),
-            weigh=self.weigh,
-            solver=self.solver,
-            options=dict(self.solver_options or {}),
-            groups=self.groups,
-            local=self.local,
-            iic=self.iic,
-            gamma=self.gamma,
-            norms=self.norms,
-            gap=self.gap,
-            iterations=self.max_iter,
-            seconds=self.seconds,
-            round_trips=self.round_trips,
-            certify_every=self.certify_every,
-            participation=self.participation,
-            patience=self.patience,
-            when_missing=self.when_missing,
-            cipher=self.cipher,
-            coordinator_sees=self.coordinator_sees,
-            seed=self.seed,
-        )
+        told = {
+            name: getattr(self, _CALLED.get(name, name))
+            for name in Settings.__struct_fields__
+            if name not in _FIXED
+        }
+        told["path"] = _plain_list(self.path)
+        for name in ("loss_parameters", "options"):
+            told[name] = dict(told[name] or {})
+        asked = self._checked(Settings, **told)
         if asked.make_loss().task != self._task:
             other = "Regressor" if self._task == "classification" else "Classifier"
             raise ConfigError(f"loss '{self.loss}' is not for {self._task}; use Hybrid{other}")

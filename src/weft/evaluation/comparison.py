@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ from weft.matching.class_labels import common_classes
 from weft.privacy.agreement import Consent
 from weft.solvers.base import Record
 from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.registry import resolve
 from weft.solvers.settings import Settings
 
 #: Parties that train alone, at most: with hundreds, some tell as much as all.
@@ -129,7 +130,7 @@ class Arena:
             self._preparation = self._with_classes()
             self._tiles, out = hold_out(self._tiles, test_share, settings.seed)
         federation = self._federation()
-        _, self.holdings, _, classes = federation.assemble(settings)
+        _, self.holdings, _, classes = federation.assemble(resolve(settings)[0])
         units = Units.of(federation.parties.values(), classes, preprocessing.overlap)
         self._seated = trained_on(self._tiles, federation.parties)
         self.train = pooled(self._seated, units, weigh=settings.weigh)
@@ -155,7 +156,7 @@ class Arena:
         known = self._preparation.classes is not None or not labels
         if known or self._settings.make_loss().task == "regression":
             return self._preparation
-        return replace(self._preparation, classes=common_classes(labels).tolist())
+        return msgspec.structs.replace(self._preparation, classes=common_classes(labels).tolist())
 
     def _federation(self, tiles: Tiles | None = None) -> Federation:
         # Without a ledger: nobody is shown anything that is not in this one hand already.

@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 
 from weft.config.compare_options import Told, divided
-from weft.config.solver_choice import settled
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.registry import AUTO, check_cut, resolve
-from weft.solvers.settings import Settings
+from weft.solvers.registry import AUTO, check_cut, resolve, settled
+from weft.solvers.settings import DEFAULTS, Settings
 
 CENTRAL, ALONE = "central", "alone"
 #: What is no algorithm of the registry: the judge, and every party by itself.
@@ -87,9 +86,8 @@ def _entry(name: str, settings: Settings, told: Mapping[str, Any], holdings: Hol
 def settings_for(name: str, settings: Settings, told: Mapping[str, Any]) -> Settings:
     """What one algorithm reads of a config's settings, and what it alone is told."""
     algorithm = ALGORITHMS[name]
-    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
     shared_by_some = {key for other in ALGORITHMS.values() for key in other.reads}
-    strange = {key: defaults[key] for key in shared_by_some if key not in algorithm.reads}
+    strange = {key: DEFAULTS[key] for key in shared_by_some if key not in algorithm.reads}
     options, shared = divided(algorithm, told)
     given = settings.options if settings.solver == name else {}
     return msgspec.structs.replace(

@@ -9,9 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import token_bytes
-from typing import Literal
 
-import msgspec
 import numpy as np
 
 from weft.crypto import Adder
@@ -86,12 +84,7 @@ def settle(
 ) -> tuple[Settings, str]:
     """Settings with all that they leave to Weft chosen, and why the solver was."""
     settings, reason = resolve(settings, saves=saves, warm=warm)
-    if settings.norms == "auto":
-        chosen: Literal["sample", "cohort"] = "cohort"
-        if terms.allow_sample_norms or settings.local != "safe":
-            chosen = "sample"
-        settings = msgspec.structs.replace(settings, norms=chosen)
-    return settings, reason
+    return algorithm_of(settings.solver).settle(settings, terms), reason
 
 
 def assemble(
@@ -113,8 +106,7 @@ def assemble(
         overlap=preprocessing.overlap,
         bias=preprocessing.intercept_scaling if preprocessing.intercept else None,
         confirm_separate_ids=preprocessing.confirm_separate_ids,
-        # The safe method draws per cohort: nobody needs to know who else draws how much.
-        follow_draws=settings.solver == "hyfdca" and settings.local != "safe",
+        follow_draws=algorithm_of(settings.solver).follows_draws(settings),
         terms=announced.terms,
         matching=preprocessing.matching,
         holders=holders,

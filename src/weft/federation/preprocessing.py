@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from weft.guards.terms import Matching
 from weft.matching.holding_map import Overlap
 from weft.sums.scaling import Rule
 
 
-@dataclass(frozen=True)
-class Preprocessing:
-    """How the parties' tables become one problem.
+class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Scaling and blank cells, as configs, estimators and runs have them.
 
     Attributes
     ----------
-    overlap
-        A cell at several holders: ``mean``, ``first`` or ``sum`` (additive shares).
-    intercept, intercept_scaling
-        Whether there is a constant column, and its value.
+    intercept_scaling
+        The value of the constant column, where there is one.
     scaling, unit_rows
         Federated scaling of features; then all rows by one constant so that ‖x_i‖ ≤ 1.
     missing
         A blank cell in a tile: ``error``, ``zero`` or ``mean`` (needs a centring scaling).
     confirm_separate_ids
         Parties with different features whose ids never meet are meant to be so.
+    """
+
+    intercept_scaling: float = 1.0
+    scaling: Rule = "none"
+    unit_rows: bool = False
+    missing: Literal["error", "zero", "mean"] = "error"
+    confirm_separate_ids: bool = False
+
+
+class Preprocessing(TableSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the parties' tables become one problem.
+
+    Attributes
+    ----------
+    overlap
+        A cell at several holders: ``mean``, ``first`` or ``sum`` (additive shares).
+    intercept
+        Whether there is a constant column.
     classes
         The class values, if agreed beforehand; else the parties with labels collect them.
     matching
@@ -35,10 +51,5 @@ class Preprocessing:
 
     overlap: Overlap = "mean"
     intercept: bool = False
-    intercept_scaling: float = 1.0
-    scaling: Rule = "none"
-    unit_rows: bool = False
-    missing: Literal["error", "zero", "mean"] = "error"
-    confirm_separate_ids: bool = False
     classes: Sequence[Any] | None = None
     matching: Matching = "hmac"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft.config.value_checks import closest
+from weft.config.reader import closest
 from weft.data.readers import column_names, read_tile
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +13,14 @@ import msgspec
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network.abandon_run import SUBMITTER, TASK, delete_folder
 from weft.network.job_kind import Finished, undertaking_of
-from weft.network.journal import Journal
 from weft.network.network_channel import NetworkChannel, Timeouts
 from weft.network.results_parcel import PARCEL
 from weft.network.run_progress import Progress, Told
 from weft.network.task import Task
 from weft.network.transport import Post
 from weft.storage.atomic_folder import building
-from weft.storage.files import locked, replacing
+from weft.storage.files import locked, write_private
+from weft.storage.journal import Journal
 
 log = logging.getLogger("weft.coordinator")
 
@@ -145,8 +144,8 @@ def _kept_task(folder: Path, task: Task, submitter: str) -> Task:
     """The task that a run began with; ``task`` must be the same, but for who is connected now."""
     path = folder / TASK
     if not path.exists():
-        _write(folder / SUBMITTER, submitter.encode())
-        _write(path, task.to_json().encode())
+        write_private(folder / SUBMITTER, submitter.encode(), durable=True)
+        write_private(path, task.to_json().encode(), durable=True)
         return task
     kept = Task.from_json(path.read_text(encoding="utf-8"))
     if msgspec.structs.replace(task, parties=kept.parties) != kept:
@@ -161,12 +160,5 @@ def _secret(folder: Path) -> bytes:
     """The run's random name, which its letters are written for: the same after every restart."""
     path = folder / _SECRET
     if not path.exists():
-        _write(path, token_bytes(16))
+        write_private(path, token_bytes(16), durable=True)
     return path.read_bytes()
-
-
-def _write(path: Path, content: bytes) -> None:
-    with replacing(path, durable=True) as draft:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)

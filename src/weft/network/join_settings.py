@@ -16,13 +16,12 @@ from weft.federation.messages import TAKE_MODEL
 from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.network.kits.open_kit import Kit, packed_json
-from weft.network.randomness_store import FileMemory
 from weft.network.site import Opened, Opening, Site
 from weft.network.site_member import load_member
 from weft.neural.messages import FINISH
 from weft.privacy.ledger.account import Ledger
 from weft.protocol import Message, Phase
-from weft.storage.files import StorageError, replacing
+from weft.storage.files import StorageError, write_private
 
 try:
     import fcntl
@@ -77,9 +76,7 @@ def settings_file(kit: Kit) -> Path:
 def write_settings(kit: Kit, settings: JoinSettings) -> None:
     """Keep them in the kit, for its owner's eyes."""
     path = settings_file(kit)
-    with replacing(path) as draft:
-        draft.touch(mode=0o600)
-        draft.write_bytes(packed_json(msgspec.to_builtins(settings)))
+    write_private(path, packed_json(msgspec.to_builtins(settings)))
 
 
 def read_settings(kit: Kit) -> JoinSettings | None:
@@ -139,7 +136,7 @@ def open_site(settings: JoinSettings, kit: Kit) -> Site:
     )
 
     def open_run(opening: Opening) -> Opened:
-        party = member.open_party(opening.plan, FileMemory(opening.folder / "memory"))
+        party = member.open_party(opening.plan, opening.memory)
         return Opened(_Keeping(party, kit.home / "models" / f"{opening.run}.npz"))
 
     most_runs = None if member.policy is None else member.policy.most_runs

@@ -19,7 +19,6 @@ from weft.network.exchange_outcome import (
     read_record,
     write_record,
 )
-from weft.network.journal import Journal
 from weft.network.liveness import Living
 from weft.network.presence_trace import How, Missed, Presence
 from weft.network.transport import Post
@@ -37,6 +36,7 @@ from weft.protocol import (
     unpack,
 )
 from weft.protocol.local_channel import Recorded, Sink, sink_of
+from weft.storage.journal import Journal
 
 #: What phases that work on whole tables begin with: they get the long timeout.
 _SETUP = ("match.", "scale.", "neural.plan", "neural.scale", "neural.build")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from weft.storage.files import StorageError, replacing
+from weft.storage.files import StorageError, write_private
 
 #: Name of the file in a site's folder.
 RUNS = "runs.json"
@@ -82,9 +82,8 @@ class Register:
 
     def _save(self, entries: dict[str, Entry]) -> None:
         """On file first: what cannot be written has not happened."""
-        with replacing(self._path) as draft:
-            draft.touch(mode=0o600)
-            draft.write_bytes(msgspec.json.format(msgspec.json.encode(list(entries.values()))))
+        content = msgspec.json.format(msgspec.json.encode(list(entries.values())))
+        write_private(self._path, content, durable=True)
         self._entries = entries
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.config.site_policy_file import read_policy
 from weft.crypto.keys import PartyKeys, load_keys, read_public
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.randomness_log import Memory, RandomnessLog
 from weft.crypto.secrets import PublicIdentity
 from weft.data.labels import two_classes
 from weft.data.tile import MissingPolicy, Tile, settle_missing
@@ -52,7 +52,7 @@ class Member:
     policy: SitePolicy | None = None
     device: Device = "auto"
 
-    def open_party(self, told: Fields, memory: MutableMapping[str, bytes]) -> Party | NeuralParty:
+    def open_party(self, told: Fields, memory: Memory) -> Party | NeuralParty:
         """Take part in a run, or refuse with a reason.
 
         Parameters
@@ -72,9 +72,7 @@ class Member:
             return self._open_neural(task, consent, memory)
         return self._open_linear(task, consent, memory)
 
-    def _open_linear(
-        self, task: LinearTask, consent: Consent, memory: MutableMapping[str, bytes]
-    ) -> Party:
+    def _open_linear(self, task: LinearTask, consent: Consent, memory: Memory) -> Party:
         consent.check_limits(task.settings)
         consent.check_cipher(task.settings.cipher)
         consent.check_matching(task.preprocessing.matching)
@@ -92,9 +90,7 @@ class Member:
             memory=memory,
         )
 
-    def _open_neural(
-        self, task: NeuralTask, consent: Consent, memory: MutableMapping[str, bytes]
-    ) -> NeuralParty:
+    def _open_neural(self, task: NeuralTask, consent: Consent, memory: Memory) -> NeuralParty:
         settings = task.settings
         consent.check_neural()
         consent.check_cipher(settings.cipher)

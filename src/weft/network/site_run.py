@@ -13,18 +13,20 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import weft.declarations  # noqa: F401 - a site must know every phase that can come.
+from weft.crypto.randomness_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
-from weft.network.journal import Journal
+from weft.network.randomness_store import RandomnessStore
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
 from weft.storage.files import StorageError
+from weft.storage.journal import Journal
 
 log = logging.getLogger("weft.site")
 
 #: After an envelope in the journal: it was answered.
 _ANSWERED = b"answered"
-#: Name of the file in a run's folder.
-JOURNAL = "journal.weft"
+#: Files in a run's folder.
+JOURNAL, _RANDOMNESS = "journal.weft", "randomness.weft"
 #: What a party that is not ready does.
 _WORKING = "is still at work on what it was asked before"
 RETURNING = "is being brought back from its journal"
@@ -44,11 +46,11 @@ class Member(Protocol):
 
 @dataclass(frozen=True)
 class Opening:
-    """A run that a party is wanted for; ``folder`` is for whatever the party must remember."""
+    """A run that needs a party; what the party draws at random is kept in ``memory``."""
 
     run: str
     plan: Fields
-    folder: Path
+    memory: Memory
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,14 @@ class SiteRun:
         self._answered = False
         self._journal = Journal(folder / JOURNAL)
         try:
-            self._read()
+            self._memory = RandomnessStore(folder / _RANDOMNESS)
         except WeftError:
             self._journal.close()
+            raise
+        try:
+            self._read()
+        except WeftError:
+            self.leave()
             raise
 
     @property
@@ -125,7 +132,7 @@ class SiteRun:
 
     def begin(self, hello: Hello) -> Fields:
         """Open the party of a new run; it answers with its announcement."""
-        opened = self._open_run(Opening(self.run, unpack(hello.plan), self._folder))
+        opened = self._open_run(Opening(self.run, unpack(hello.plan), self._memory))
         self._journal.append(encode(hello))
         self._plan, self._opened = hello.plan, opened
         return opened.announcement
@@ -195,12 +202,13 @@ class SiteRun:
         self.bring_back(heard).member.close()
 
     def leave(self) -> None:
-        """The process ends: let go of the journal."""
+        """The process ends: let another one open the run's files."""
         self._journal.close()
+        self._memory.close()
 
     def delete(self) -> None:
-        """Forget all, also what the party has remembered."""
-        self._journal.close()
+        """Delete everything that is kept of the run."""
+        self.leave()
         try:
             shutil.rmtree(self._folder)
         except OSError as error:
@@ -256,7 +264,7 @@ class SiteRun:
     def _replay(self) -> Opened:
         """A new party, led through all that the last one had worked on."""
         began = perf_counter()
-        opened = self._open_run(Opening(self.run, unpack(self._plan), self._folder))
+        opened = self._open_run(Opening(self.run, unpack(self._plan), self._memory))
         strict: Callable[[], AbstractContextManager[None]]
         strict = getattr(opened.member, "replaying", nullcontext)
         self._work = None

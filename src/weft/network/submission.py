@@ -8,7 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from weft.config.federation import FederationConfig
+from weft.config.federation_config import FederationConfig
 from weft.config.read_config import Config
 from weft.crypto.keys import load_keys, read_public
 from weft.errors import ConfigError, ProtocolError
@@ -21,7 +21,7 @@ from weft.report.results_folder import write_files
 from weft.storage.atomic_folder import building
 
 if TYPE_CHECKING:
-    from weft.config.neural import NeuralConfig
+    from weft.config.neural_config import NeuralConfig
 
 
 def new_run(config: FederationConfig) -> str:

@@ -10,10 +10,9 @@ from weft.neural.baselines import Progress, train_alone, train_central, train_fe
 from weft.neural.device import Device
 from weft.neural.history import NeuralOutcome
 from weft.neural.party import Source
+from weft.neural.scenes import Scene
 from weft.neural.server_accuracy import ServerJudge
 from weft.neural.settings import NeuralSettings
-from weft_papers.hyfem.scene_sources import pool_of
-from weft_papers.hyfem.scenes import Scene
 
 #: Is told which run begins, and follows it.
 Follow = Callable[[str], Progress]
@@ -69,7 +68,7 @@ def train_rivals(
         notes.append("central training is not compared: nobody has all samples with all blocks")
     else:
         central = train_central(
-            pool_of(scene), settings, classes=classes, device=device, progress=follow("central")
+            scene.pool(), settings, classes=classes, device=device, progress=follow("central")
         )
     alone = {
         party: train_alone(

@@ -49,13 +49,11 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             )
 
 
-class NeuralSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of a run.
+class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How networks are trained, whatever their blocks.
 
     Attributes
     ----------
-    blocks
-        All blocks, in the order of the server's model.
     coordinator_sees
         Must be ``weights``: whoever matches classifiers sees them.
     hidden
@@ -93,7 +91,6 @@ class NeuralSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Seconds to wait for a party without which a run cannot begin or end.
     """
 
-    blocks: dict[str, Block]
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     hidden: tuple[int, ...] = (64,)
     method: Literal["prox", "avg"] = "prox"
@@ -123,8 +120,6 @@ class NeuralSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 f"but coordinator_sees is '{self.coordinator_sees}'; set coordinator_sees = "
                 "'weights' if that is agreed"
             )
-        if not self.blocks:
-            raise ConfigError("a neural run needs blocks; describe at least one in [neural.blocks]")
         if not self.hidden or len(self.hidden) > _MOST_LAYERS:
             raise ConfigError(
                 f"hidden lists {len(self.hidden)} layers; give 1 to {_MOST_LAYERS}, such as [64]"
@@ -167,6 +162,23 @@ class NeuralSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def pulls(self) -> tuple[float, float]:
         """μ1 and μ2 as local steps use them."""
         return (self.mu1, self.mu2) if self.method == "prox" else (0.0, 0.0)
+
+
+class NeuralSettings(TrainingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a run.
+
+    Attributes
+    ----------
+    blocks
+        All blocks, in the order of the server's model.
+    """
+
+    blocks: dict[str, Block]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.blocks:
+            raise ConfigError("a neural run needs blocks; describe at least one in [neural.blocks]")
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()

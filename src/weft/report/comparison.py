@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.history import certificates, history_frame
 from weft.report.holdings_picture import cohorts_of
 from weft.report.holdings_text import kind_of
-from weft.report.json_values import finite
+from weft.report.json_values import json_text
 from weft.report.page import add_page
 from weft.report.summary import versions
 from weft.solvers.settings import Settings
@@ -221,8 +220,7 @@ def write_comparison(
         title=comparison.title,
         latency=comparison.latency,
     )
-    text = json.dumps(finite(comparison.to_dict()), indent=2, ensure_ascii=False)
-    (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "summary.json").write_text(json_text(comparison.to_dict()), encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
     return [told for told in (remark, add_page(folder)) if told]

@@ -8,11 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.report.plot_style import GREY, INK, new_figure, not_drawn, polish
+from weft.report.plot_style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PINK,
+    SKY,
+    new_figure,
+    not_drawn,
+    polish,
+)
 from weft.solvers.catalogue import ALGORITHMS
 
 # Okabe and Ito's palette, the yellow darkened for white paper; further lines repeat it, dashed.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A6A00", "#333333")
+_COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, "#E69F00", "#7A6A00", INK)
 _STYLES = ("-", (0, (5, 2)), (0, (1, 1.5)))
 #: One more than colours, so that no two lines share both.
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from weft import __version__
 from weft.neural.history import NeuralOutcome, Round
 from weft.neural.model import NeuralModel
 from weft.report.history import write_history
-from weft.report.json_values import finite
+from weft.report.json_values import json_text
 from weft.report.neural_plot import plot_accuracy
 
 if TYPE_CHECKING:
@@ -74,9 +73,7 @@ def write_neural_files(
     if rivals is not None:
         rivals.to_csv(folder / "rivals.csv", index=False)
     remark = plot_accuracy(history, rivals, folder / "accuracy.png", title=summary["name"])
-    (folder / "summary.json").write_text(
-        json.dumps(finite(summary), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    (folder / "summary.json").write_text(json_text(summary), encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
     return [remark] if remark else []

@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 
 from weft.report.neural_curves import Curve, draw_curves, label_ends, per_cent, whole_rounds
-from weft.report.plot_style import BLUE, INK, ORANGE, new_figure, not_drawn
+from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, SKY, new_figure, not_drawn
 
-# Okabe and Ito's green, purple and sky blue, beside the colours that all plots share.
-_GREEN, _PURPLE, _SKY = "#009E73", "#A05A8C", "#56B4E9"
-_SMALL = "#6B6B6B"
+# Darker than the palette's pink, since it draws thin lines.
+_PURPLE = "#A05A8C"
 _CAPTION = (
     "own: networks right after local steps, mean over parties ± their spread   ·   received: the "
     "server's model cut to a party's blocks"
@@ -51,7 +50,7 @@ def plot_accuracy(
     left.set_title("Accuracy on test samples", loc="left", fontsize=10.5, color=INK)
     if not curves:
         left.text(0.5, 0.5, "nobody has samples to measure with:\nset test_share", ha="center",
-                  va="center", transform=left.transAxes, color=_SMALL)  # fmt: skip
+                  va="center", transform=left.transAxes, color=FAINT)  # fmt: skip
     losses = loss_curves(history, rivals)
     draw_curves(right, losses)
     right.set_ylim(bottom=0)
@@ -60,7 +59,7 @@ def plot_accuracy(
     for axis in (left, right):
         whole_rounds(axis)
     figure.suptitle(title, x=0.012, ha="left", fontsize=12.5, fontweight="bold", color=INK)
-    figure.supxlabel(_CAPTION, x=0.012, ha="left", fontsize=8.5, color=_SMALL)
+    figure.supxlabel(_CAPTION, x=0.012, ha="left", fontsize=8.5, color=FAINT)
     figure.savefig(path)
     figure.savefig(path.with_suffix(".svg"))
     return None
@@ -71,14 +70,14 @@ def accuracy_curves(history: pd.DataFrame, rivals: pd.DataFrame | None) -> list[
     whose = "" if rivals is None else "HyFEM "
     curves = [
         _curve(history, f"{whose}server", BLUE, "server_accuracy", width=2.6),
-        _curve(history, f"{whose}received", _SKY, "received_accuracy"),
+        _curve(history, f"{whose}received", SKY, "received_accuracy"),
         _curve(history, f"{whose}own", ORANGE, "local_accuracy", spread="local_spread"),
     ]
     if rivals is not None:
         look = {
             "central": (INK, "dashed", False),
-            "FedProx server": (_GREEN, "dashed", False),
-            "FedProx own": (_GREEN, "dotted", False),
+            "FedProx server": (GREEN, "dashed", False),
+            "FedProx own": (GREEN, "dotted", False),
             "alone": (_PURPLE, "dashed", True),
         }
         for name, (colour, style, band) in look.items():
@@ -94,7 +93,7 @@ def loss_curves(history: pd.DataFrame, rivals: pd.DataFrame | None) -> list[Curv
     if rivals is not None:
         for name, label, colour in (
             ("central", "central", INK),
-            ("FedProx own", "FedProx", _GREEN),
+            ("FedProx own", "FedProx", GREEN),
             ("alone", "alone", _PURPLE),
         ):
             told = rivals[rivals["curve"] == name]

@@ -11,6 +11,9 @@ import pandas as pd
 
 # Okabe and Ito's palette, which stays distinct for colour-blind readers.
 BLUE, ORANGE, GREY, INK = "#0072B2", "#D55E00", "#A8A8A8", "#333333"
+GREEN, SKY, PINK = "#009E73", "#56B4E9", "#CC79A7"
+#: Of small print.
+FAINT = "#6B6B6B"
 
 
 def new_figure(width: float, height: float) -> Any | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from weft.federation.local_federation import Trained
 from weft.federation.model import Model
 from weft.report.convergence_plot import plot_convergence
 from weft.report.history import history_frame, write_history
+from weft.report.json_values import json_text
 from weft.report.page import add_page
 from weft.report.path import edge_remark, has_path, path_frame
 from weft.report.path_plot import plot_path
@@ -75,9 +75,7 @@ def write_files(
             plot_path(path, folder / "path.png", title=title, task=task, target=settings.gap)
         )
         remarks.append(edge_remark(path))
-    (folder / "summary.json").write_text(
-        json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    (folder / "summary.json").write_text(json_text(summary), encoding="utf-8")
     (folder / "summary.md").write_text(to_markdown(summary), encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from weft.evaluation.tuning.random_search import Trial
 from weft.evaluation.tuning.trial_choice import Choice
 from weft.evaluation.tuning.tuned_config import told_of, tuned_config
 from weft.protocol.metering import LATENCIES
-from weft.report.json_values import finite
+from weft.report.json_values import json_text
 from weft.report.tuning_plot import plot_tuning
 from weft.solvers.settings import Settings
 
@@ -159,8 +158,7 @@ def write_tuning(
     """
     tuning.trials().to_csv(draft / "trials.csv", index=False)
     tuning.front().to_csv(draft / "front.csv", index=False)
-    text = json.dumps(finite(tuning.to_dict()), indent=2, ensure_ascii=False)
-    (draft / "summary.json").write_text(text + "\n", encoding="utf-8")
+    (draft / "summary.json").write_text(json_text(tuning.to_dict()), encoding="utf-8")
     several = len(tuning.choices) > 1
     told = {c.found.algorithm: told_of(c.chosen.settings) for c in tuning.choices}
     compared = read_config(config).compare

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError
 from weft.losses import Loss
-from weft.solvers.declaration import Algorithm
+from weft.solvers.declaration import Algorithm, bounds
 from weft.solvers.graph_projection import Graph
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
@@ -269,6 +269,7 @@ ADMM = Algorithm(
     AdmmParty,
     "block-splitting ADMM: every party projects onto its own tile; any loss",
     options=AdmmOptions,
+    tuned=bounds(rho=(1e-6, 1e2)),
     reads=("certify_every",),
     everyone=True,
     sample_sums=1,

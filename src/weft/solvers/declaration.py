@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
+from weft.guards.terms import Terms
+from weft.matching.party_view import PartyView
 from weft.solvers.base import Coordinator, PartyFactory
+from weft.solvers.forecast import Forecast
 from weft.solvers.settings import Settings
 
 #: How the table may be cut: both ways, by rows or by columns only, or not at all.
 Cut = Literal["any", "rows", "columns", "whole"]
+#: Lowest and highest value of a number that is tuned.
+Range = tuple[float, float]
+#: Settings, and the smallest ``iic`` that makes sense, to the numbers that are tuned.
+Tuned = Callable[[Settings, float], Mapping[str, Range]]
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For algorithms that read the common settings only."""
 
 
+def bounds(**ranges: Range) -> Tuned:
+    """The same numbers are tuned, within the same bounds, whatever the settings."""
+    return lambda settings, least_iic: ranges
+
+
 def _nothing(settings: Settings) -> str:
     return ""
+
+
+def _no_check(settings: Settings) -> None:
+    return None
+
+
+def _unchanged(settings: Settings, terms: Terms) -> Settings:
+    return settings
+
+
+def _no_objection(settings: Settings, terms: Terms, view: PartyView) -> str:
+    return ""
+
+
+def _never(settings: Settings) -> bool:
+    return False
+
+
+def _no_stand_in(settings: Settings) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -47,6 +79,8 @@ class Algorithm:
         Whether it keeps checkpoints.
     ours
         Whether Weft recommends it, rather than have it for comparison.
+    papers
+        Whether it can run the papers' protocol, in which feature sums travel in the clear.
     sample_sums
         Sums over samples that a party opens in an iteration, certificates aside; None: none, which
         an algorithm from outside must say itself.
@@ -63,6 +97,23 @@ class Algorithm:
     shown_alone
         What of a single party's own others would see under these settings, in words; empty:
         nothing, as all is in sums over several, which an algorithm from outside must say itself.
+    check
+        Raises `ConfigError` for settings that are valid, but not for this algorithm.
+    settle
+        Settings with what they leave to the algorithm chosen under the parties' terms.
+    beyond_terms
+        What these settings ask of a party beyond its terms, in words and with a remedy; empty:
+        nothing.
+    follows_draws
+        Whether a party must know how many samples the other holders of a cohort draw.
+    stand_in
+        Name of the algorithm that goes on under these settings when a party stays away.
+    forecast
+        Sums over a sample that a run takes, from settings, problems side by side and 1/N Σ ‖x_i‖²;
+        None: by ``sample_sums`` and certificates, as for all methods in rounds.
+    tuned
+        Numbers that are usually tuned, with bounds, from settings and the smallest ``iic`` that
+        makes sense; None: ``iic``, if the algorithm reads it.
     """
 
     name: str
@@ -77,6 +128,7 @@ class Algorithm:
     spans: bool = False
     saves: bool = True
     ours: bool = False
+    papers: bool = False
     sample_sums: int | None = None
     weighs: bool = False
     guarantee: str = ""
@@ -85,3 +137,10 @@ class Algorithm:
     coordinator_sees: str = ""
     parties_see: str = ""
     shown_alone: Callable[[Settings], str] = _nothing
+    check: Callable[[Settings], None] = _no_check
+    settle: Callable[[Settings, Terms], Settings] = _unchanged
+    beyond_terms: Callable[[Settings, Terms, PartyView], str] = _no_objection
+    follows_draws: Callable[[Settings], bool] = _never
+    stand_in: Callable[[Settings], str | None] = _no_stand_in
+    forecast: Callable[[Settings, int, float], Forecast] | None = None
+    tuned: Tuned | None = None

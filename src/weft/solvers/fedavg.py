@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -19,7 +20,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
 from weft.protocol.message import malformed
-from weft.solvers.declaration import Algorithm
+from weft.solvers.declaration import Algorithm, Range
 from weft.solvers.fedavg_kernels import sample_steps, shared_change, whole_turn
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
@@ -339,12 +340,25 @@ class HyfemParty(FedavgParty):
 _BLIND = "ciphertexts; totals of losses and norms"
 _MEANS = "w of their features, as a mean over all who hold them and take part"
 
+#: Bounds of section 7.3 of Overman, Blum and Klabjan; the rate is a/(b + √t).
+_RATE: dict[str, Range] = {"a": (1e-5, 25.0), "b": (1e-5, 25.0)}
+_PULL: Range = (1e-2, 1e4)
+
+
+def _tuned(kind: type[AveragingOptions], settings: Settings, least_iic: float) -> dict[str, Range]:
+    options = settings.read_options(kind)
+    full = options.gradient == "full"
+    found = {"a": _RATE["a"], "steps": (1.0, 100.0)} if full else {"iic": (least_iic, 5.0), **_RATE}
+    return {**found, "mu": _PULL} if options.pull else found
+
+
 FEDAVG = Algorithm(
     "fedavg",
     FedavgCoordinator,
     FedavgParty,
     "local gradient steps on every tile, averaged by feature",
     options=AveragingOptions,
+    tuned=partial(_tuned, AveragingOptions),
     reads=("iic", "certify_every"),
     weighs=True,
     guarantee="nothing on hybrid data; on rows, gradient = 'full' with one step is gradient "
@@ -361,6 +375,7 @@ FEDPROX = Algorithm(
     FedproxParty,
     "FedAvg whose local steps are pulled towards the mean",
     options=ProxOptions,
+    tuned=partial(_tuned, ProxOptions),
     reads=("iic", "certify_every"),
     weighs=True,
     guarantee="nothing; at a fixed μ it ends beside the optimum",
@@ -376,6 +391,7 @@ HYFEM = Algorithm(
     HyfemParty,
     "HyFEM for linear models: known features need no matching",
     options=HyfemOptions,
+    tuned=partial(_tuned, HyfemOptions),
     reads=("iic", "certify_every"),
     guarantee="nothing: parties and server solve another problem",
     trips="1",

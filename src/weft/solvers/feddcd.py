@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Cyclic, Request
-from weft.solvers.declaration import Algorithm
+from weft.solvers.declaration import Algorithm, bounds
 from weft.solvers.feddcd_newton import LocalProblem
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
@@ -230,6 +230,7 @@ FEDDCD = Algorithm(
     FeddcdParty,
     "dual coordinate descent over parties, which solve local problems",
     options=FeddcdOptions,
+    tuned=bounds(step=(0.1, 1.9), accuracy=(1e-10, 1e-1)),
     reads=("certify_every",),
     cut="rows",
     losses="smooth",

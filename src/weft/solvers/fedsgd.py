@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError
 from weft.protocol import Request
-from weft.solvers.declaration import Algorithm
+from weft.solvers.declaration import Algorithm, bounds
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
@@ -333,12 +333,16 @@ _SEES = "ciphertexts; totals of losses and norms; which samples are drawn"
 _PARTIES = "z of the samples drawn at label holders, slopes of the loss at the others"
 
 
+#: Shortest and longest step that is tried.
+_RATE = (1e-5, 25.0)
+
 FEDSGD = Algorithm(
     "fedsgd",
     FedsgdCoordinator,
     FedsgdParty,
     "stochastic gradient descent on columns, one step between two exchanges",
     options=FedsgdOptions,
+    tuned=bounds(rate=_RATE),
     reads=("certify_every",),
     cut="columns",
     everyone=True,
@@ -356,6 +360,7 @@ FEDBCD = Algorithm(
     FedbcdParty,
     "block coordinate descent on columns: several steps between two exchanges",
     options=FedbcdOptions,
+    tuned=bounds(rate=_RATE, local_steps=(1.0, 50.0)),
     reads=("certify_every",),
     cut="columns",
     everyone=True,

@@ -1,8 +1,9 @@
-"""Algorithms by name, and whether one of them can do what a run asks for."""
+"""Algorithms by name, which of them will run, and whether it can do what a run asks for."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from difflib import get_close_matches
 
 import msgspec
@@ -11,12 +12,11 @@ from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.declaration import Algorithm
-from weft.solvers.settings import Settings
+from weft.solvers.settings import DEFAULTS, Settings
+from weft.solvers.subspace.settings import GO_ON
 
 #: Lets loss and participation choose.
 AUTO = "auto"
-#: Whoever changes one of these, and names no solver, wants HyFDCA.
-_HYFDCA_ONLY = ALGORITHMS["hyfdca"].reads
 
 
 def algorithm_of(name: str) -> Algorithm:
@@ -31,13 +31,23 @@ def algorithm_of(name: str) -> Algorithm:
     return ALGORITHMS[name]
 
 
+def recommended(fits: Callable[[Algorithm], bool]) -> Algorithm:
+    """The first algorithm that Weft recommends and that fits."""
+    return next(a for a in ALGORITHMS.values() if a.ours and fits(a))
+
+
+def for_any_parties() -> Algorithm:
+    """The recommended algorithm for parties that come and go."""
+    return recommended(lambda algorithm: not algorithm.everyone)
+
+
 def resolve(settings: Settings, *, saves: bool = False, warm: bool = False) -> tuple[Settings, str]:
     """Settings with a solver that can do what they ask for, and why it was chosen.
 
     Parameters
     ----------
     saves
-        Whether the run shall save checkpoints, which only HyFDCA keeps.
+        Whether the run shall save checkpoints.
     warm
         Whether the run shall start from a model.
 
@@ -54,10 +64,53 @@ def resolve(settings: Settings, *, saves: bool = False, warm: bool = False) -> t
     return settings, reason
 
 
+def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> tuple[Settings, str]:
+    """As `resolve`, but a setting that the solver does not read is refused rather than ignored.
+
+    Settings at their default are not refused: they may not have been given at all.
+    """
+    chosen, reason = resolve(settings, saves=saves, warm=warm)
+    for name, readers in _readers().items():
+        value = getattr(chosen, name)
+        if value != DEFAULTS[name] and chosen.solver not in readers:
+            known = " and ".join([", ".join(readers[:-1]), readers[-1]] if readers[1:] else readers)
+            raise ConfigError(
+                f"{name} = {value!r} is for solver {known}, but this run's is '{chosen.solver}', "
+                "which does not know it; leave it out, or change the solver"
+            )
+    return chosen, reason
+
+
+def keep_going(settings: Settings) -> Settings:
+    """Let the other parties go on while one is away, for it may come back.
+
+    Algorithms that do not read ``when_missing`` go on anyway, or have nothing that could.
+    """
+    chosen, _ = resolve(settings)
+    if "when_missing" not in algorithm_of(chosen.solver).reads:
+        return settings
+    return msgspec.structs.replace(settings, when_missing=GO_ON)
+
+
+def algorithms_of(settings: Settings) -> tuple[Algorithm, ...]:
+    """The algorithm of a run, and the one that stands in for it when a party stays away."""
+    algorithm = algorithm_of(settings.solver)
+    other = algorithm.stand_in(settings)
+    return (algorithm,) if other is None else (algorithm, algorithm_of(other))
+
+
+def _readers() -> dict[str, tuple[str, ...]]:
+    """Settings that not every solver reads, and those that do."""
+    return {
+        name: tuple(a.name for a in ALGORITHMS.values() if name in a.reads)
+        for name in sorted({name for a in ALGORITHMS.values() for name in a.reads})
+    }
+
+
 def _choice(settings: Settings, saves: bool) -> tuple[str, str]:
-    """By participation, by what else only HyFDCA can, then by the loss."""
-    defaults = {f.name: f.default for f in msgspec.structs.fields(Settings)}
-    changed = [n for n in _HYFDCA_ONLY if getattr(settings, n) != defaults[n]]
+    """By participation, by what else only one can, then by the loss."""
+    flexible = for_any_parties()
+    changed = [n for n in flexible.reads if getattr(settings, n) != DEFAULTS[n]]
     why = ""
     if not _complete(settings):
         why = "parties come and go"
@@ -68,9 +121,10 @@ def _choice(settings: Settings, saves: bool) -> tuple[str, str]:
     elif saves:
         why = "the run saves checkpoints"
     if why:
-        return "hyfdca", f"solver: hyfdca, since {why}"
+        return flexible.name, f"solver: {flexible.name}, since {why}"
     smooth = math.isfinite(settings.make_loss().smoothness)
-    name, kind = ("lbfgs", "is smooth") if smooth else ("cutting-planes", "has kinks")
+    losses, kind = ("smooth", "is smooth") if smooth else ("kinks", "has kinks")
+    name = recommended(lambda algorithm: algorithm.losses == losses).name
     return name, f"solver: {name}, since everyone takes part and loss '{settings.loss}' {kind}"
 
 
@@ -82,17 +136,18 @@ def _complete(settings: Settings) -> bool:
 def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) -> None:
     """Refuse early what an algorithm cannot do, and name one that can."""
     settings.read_options(algorithm.options)
+    algorithm.check(settings)
     _check_loss(algorithm, settings)
     name = algorithm.name
     if algorithm.everyone and not _complete(settings):
-        other = "'hyfdca'" if algorithm.cut != "rows" else "'hyfdca', or 'fedavg'"
         raise ConfigError(
             f"solver '{name}' needs every party in every iteration, but participation is "
-            f"{settings.participation!r}; use {other}"
+            f"{settings.participation!r}; use '{for_any_parties().name}'"
         )
-    if settings.coordinator_sees == "papers" and name != "hyfdca":
+    if settings.coordinator_sees == "papers" and not algorithm.papers:
+        able = recommended(lambda other: other.papers).name
         raise ConfigError(
-            f"coordinator_sees = 'papers' is the protocol of 'hyfdca', not of '{name}'; use that "
+            f"coordinator_sees = 'papers' is the protocol of '{able}', not of '{name}'; use that "
             "solver, or 'weights'"
         )
     if settings.weigh == "parties" and not algorithm.weighs:
@@ -101,14 +156,15 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
             f"solver '{name}' lets all samples weigh the same, but weigh is 'parties'; use one of "
             f"{able}, or leave it out"
         )
-    if settings.groups > 1 and name != "cutting-planes":
+    if settings.groups > 1 and "groups" not in algorithm.reads:
         raise ConfigError(
             f"groups is {settings.groups}, but solver '{name}' has no cuts to group; leave it out"
         )
     if saves and not algorithm.saves:
+        able = recommended(lambda other: other.saves).name
         raise ConfigError(
             f"solver '{name}' keeps no checkpoints, its runs being short; leave them out, or use "
-            "solver 'hyfdca'"
+            f"solver '{able}'"
         )
     if algorithm.spans:
         return
@@ -127,14 +183,16 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
 def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
     name, smooth = algorithm.name, math.isfinite(settings.make_loss().smoothness)
     if algorithm.losses == "smooth" and not smooth:
+        able = recommended(lambda other: other.losses == "kinks").name
         raise ConfigError(
             f"solver '{name}' needs a smooth loss, but '{settings.loss}' has a kink; use "
-            "'cutting-planes', or let solver = 'auto' choose"
+            f"'{able}', or let solver = 'auto' choose"
         )
     if algorithm.losses == "kinks" and smooth:
+        able = recommended(lambda other: other.losses == "smooth").name
         raise ConfigError(
             f"solver '{name}' is for losses with kinks, but '{settings.loss}' is smooth; use "
-            "'lbfgs', or let solver = 'auto' choose"
+            f"'{able}', or let solver = 'auto' choose"
         )
 
 
@@ -163,5 +221,5 @@ def check_cut(settings: Settings, holdings: HoldingMap) -> None:
     }[algorithm.cut]
     raise ConfigError(
         f"solver '{algorithm.name}' needs {needs}, but these tables are cut in another way; use "
-        "'hyfdca', or let solver = 'auto' choose"
+        f"'{recommended(lambda other: other.cut == 'any').name}', or let solver = 'auto' choose"
     )

@@ -122,6 +122,13 @@ def _unlocked(lock: Path, why: str) -> StorageError:
     )
 
 
+def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Replace a file by one that only its owner can read."""
+    with replacing(path, durable=durable) as draft:
+        draft.touch(mode=0o600)
+        draft.write_bytes(content)
+
+
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read a file that :func:`save_arrays` wrote."""
     try:

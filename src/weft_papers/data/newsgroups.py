@@ -11,10 +11,10 @@ from typing import Literal, cast
 import numpy as np
 import scipy.sparse as sp
 
+from weft.data.data_folder import DataFolder
 from weft.data.tile import Names, Sparse, Table
 from weft.errors import DataError
 from weft.storage.files import replacing
-from weft_papers.data.files import DataFolder
 
 _ARCHIVE = "newsgroups/20_newsgroups.tar.xz"
 _POSITIVE = ("comp.", "misc.", "rec.")

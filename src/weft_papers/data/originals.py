@@ -12,10 +12,11 @@ import pandas as pd
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from weft.data.bundled import pixel_names, row_ids
+from weft.data.data_folder import DataFolder
 from weft.data.readers import read_tile
-from weft.data.tile import Names, Table, Tile
+from weft.data.tile import Table, Tile
 from weft.errors import DataError
-from weft_papers.data.files import DataFolder
 
 _MFEAT_VIEWS = ("fac", "fou", "kar", "mor", "pix", "zer")
 _MUSHROOM_ATTRIBUTES = [
@@ -42,16 +43,6 @@ _MUSHROOM_ATTRIBUTES = [
     "population",
     "habitat",
 ]
-
-
-def row_ids(count: int) -> Names:
-    """Sample ids "0", "1", … of a data set that has none of its own."""
-    return np.array([str(row) for row in range(count)], dtype=object)
-
-
-def pixel_names(side: int) -> Names:
-    """Names r0c0, r0c1, … of the pixels of a side × side image, row by row."""
-    return np.array([f"r{row}c{col}" for row in range(side) for col in range(side)], dtype=object)
 
 
 def mnist(folder: DataFolder, part: Literal["train", "test"] = "train") -> Table:

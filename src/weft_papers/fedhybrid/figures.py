@@ -89,15 +89,15 @@ def _shades(count: int) -> list[str]:
 
 
 def _draw(axis: Any, outcomes: Sequence[Outcome], looks: Sequence[dict[str, Any]]) -> None:
-    longest = max(len(outcome.trial.distances) for outcome in outcomes)
+    longest = max(len(outcome.run.distances) for outcome in outcomes)
     last = min(longest, _MOST_ITERATIONS)
     for outcome, look in zip(outcomes, looks, strict=True):
-        shown = np.clip(outcome.trial.distances[: last + 1], _FLOOR, None)
+        shown = np.clip(outcome.run.distances[: last + 1], _FLOOR, None)
         axis.plot(np.arange(len(shown)), shown, label=outcome.label, **look)
         if shown[-1] <= _FLOOR:
             end = {"color": look["color"], "marker": "v", "markeredgewidth": 0, "markersize": 7}
             axis.plot([len(shown) - 1], [_FLOOR], clip_on=False, zorder=4, **end)
-    known = np.concatenate([outcome.trial.distances[: last + 1] for outcome in outcomes])
+    known = np.concatenate([outcome.run.distances[: last + 1] for outcome in outcomes])
     top = float(known[np.isfinite(known)].max())
     axis.set_yscale("log")
     axis.set_ylim(_FLOOR, min(2 * top, _CEILING))

@@ -1,15 +1,15 @@
-"""Steps by trying them out, as papers do: a search over a grid, one option after the other."""
+"""Grid search over a method's options, one option after the other, as papers do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft_papers.fedhybrid.trials import Course, Progress, Trial
+from weft_papers.fedhybrid.workbench import Progress, TrackedRun, Workbench
 
 
 def tune(
-    course: Course,
+    workbench: Workbench,
     solver: str,
     starts: Sequence[Mapping[str, Any]],
     grid: Mapping[str, Sequence[Any]],
@@ -18,7 +18,7 @@ def tune(
     near: float,
     passes: int = 2,
     progress: Progress | None = None,
-) -> Trial:
+) -> TrackedRun:
     """The best of short runs.
 
     Options are searched in the order of the grid, each with the best values found for the others,
@@ -35,7 +35,7 @@ def tune(
         Values of some of the options to try; None leaves an option out.
     """
     tried: list[dict[str, Any]] = []
-    best: Trial | None = None
+    best: TrackedRun | None = None
     chosen: dict[str, Any] = {}
 
     def attempt(options: Mapping[str, Any]) -> None:
@@ -45,9 +45,9 @@ def tune(
         tried.append(dict(options))
         # What has not come there when the best one had cannot win.
         most = iterations if best is None else best.reached(near) or iterations
-        trial = course.run(solver, given(options), most, near=near, progress=progress)
-        if best is None or score(trial, near) < score(best, near):
-            best, chosen = trial, dict(options)
+        run = workbench.run(solver, given(options), most, near=near, progress=progress)
+        if best is None or score(run, near) < score(best, near):
+            best, chosen = run, dict(options)
 
     for start in starts:
         attempt(start)
@@ -64,7 +64,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def score(trial: Trial, near: float) -> tuple[float, float]:
+def score(run: TrackedRun, near: float) -> tuple[float, float]:
     """Small is good: iterations to a distance, then the distance at the end."""
-    reached = trial.reached(near)
-    return (float("inf") if reached is None else reached, trial.end)
+    reached = run.reached(near)
+    return (float("inf") if reached is None else reached, run.end)

@@ -1,4 +1,4 @@
-"""What the FedHybrid comparison leaves behind: a table, all runs, and figures."""
+"""Results of the FedHybrid comparison: a table, all runs, and figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from weft import __version__
-from weft.report.json_values import finite
+from weft.report.json_values import json_text
 from weft_papers.fedhybrid.figures import draw_figures
 from weft_papers.fedhybrid.study import COARSE, FINE, Outcome
 
@@ -50,19 +50,19 @@ def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
 
 
 def _row(setup: str, label: str, group: Sequence[Outcome]) -> Row:
-    trials = [outcome.trial for outcome in group]
-    coarse, fine = ([trial.reached(d) for trial in trials] for d in (COARSE, FINE))
+    runs = [outcome.run for outcome in group]
+    coarse, fine = ([run.reached(d) for run in runs] for d in (COARSE, FINE))
     return Row(
         setup,
         label,
         group[0].newton,
         _median(coarse),
         _median(fine),
-        _median([_at(t.round_trips, i) for t, i in zip(trials, coarse, strict=True)]),
-        _median([_at(t.round_trips, i) for t, i in zip(trials, fine, strict=True)]),
-        _median([_at(t.updates, i) for t, i in zip(trials, fine, strict=True)]),
-        sorted(trial.end for trial in trials)[len(trials) // 2],
-        trials[0].options,
+        _median([_at(t.round_trips, i) for t, i in zip(runs, coarse, strict=True)]),
+        _median([_at(t.round_trips, i) for t, i in zip(runs, fine, strict=True)]),
+        _median([_at(t.updates, i) for t, i in zip(runs, fine, strict=True)]),
+        sorted(run.end for run in runs)[len(runs) // 2],
+        runs[0].options,
     )
 
 
@@ -118,8 +118,7 @@ def write_study(
         "rows": rows,
         "not_run": dict(not_run),
     }
-    text = json.dumps(finite(summary), ensure_ascii=False, indent=2, allow_nan=False)
-    (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "summary.json").write_text(json_text(summary), encoding="utf-8")
     first = min(outcome.seed for outcome in outcomes)
     remarks = draw_figures([outcome for outcome in outcomes if outcome.seed == first], folder)
     page = _page(rows_of(outcomes), command, weigh, not_run)
@@ -130,16 +129,16 @@ def write_study(
 
 
 def _curve(outcome: Outcome) -> pd.DataFrame:
-    trial = outcome.trial
+    run = outcome.run
     return pd.DataFrame(
         {
             "setup": outcome.setup,
             "seed": outcome.seed,
             "method": outcome.label,
-            "iteration": range(len(trial.distances)),
-            "round_trips": trial.round_trips,
-            "updates": trial.updates,
-            "distance": trial.distances,
+            "iteration": range(len(run.distances)),
+            "round_trips": run.round_trips,
+            "updates": run.updates,
+            "distance": run.distances,
         }
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 from weft.solvers.fedhybrid.local_function import Weighting
 from weft_papers.fedhybrid.grid_search import tune
 from weft_papers.fedhybrid.setups import Setup
-from weft_papers.fedhybrid.trials import Course, Progress, Trial
+from weft_papers.fedhybrid.workbench import Progress, TrackedRun, Workbench
 
 #: Distances (P − P*)/P* that the table counts iterations to.
 COARSE, FINE = 1e-4, 1e-6
@@ -58,7 +58,7 @@ class Outcome:
     seed: int
     label: str
     newton: int | None
-    trial: Trial
+    run: TrackedRun
 
 
 #: From a method's name to what follows its runs.
@@ -88,7 +88,7 @@ class Study:
         effort: Effort | None = None,
     ) -> None:
         self.setup, self.seed = setup, seed
-        self.course = Course(setup.split, setup.loss, setup.lam, weigh)
+        self.workbench = Workbench(setup.split, setup.loss, setup.lam, weigh)
         self._effort = effort or Effort()
         self.reporter: Reporter = lambda label: None
         # The best factors on μ, a and b of the number of Newton-type parties before.
@@ -105,11 +105,11 @@ class Study:
             yield self._outcome(label, k, partial(self._fedhybrid, k))
 
     def _outcome(
-        self, label: str, newton: int | None, search: Callable[[Progress | None], Trial]
+        self, label: str, newton: int | None, search: Callable[[Progress | None], TrackedRun]
     ) -> Outcome:
         progress = self.reporter(label)
         found = search(progress)
-        final = self.course.run(
+        final = self.workbench.run(
             found.solver, found.options, self._effort.final, near=_STOP, progress=progress
         )
         return Outcome(self.setup.name, self.seed, label, newton, final)
@@ -120,9 +120,9 @@ class Study:
         starts: Sequence[Mapping[str, Any]],
         grid: Mapping[str, Sequence[Any]],
         progress: Progress | None,
-    ) -> Trial:
+    ) -> TrackedRun:
         return tune(
-            self.course,
+            self.workbench,
             solver,
             starts,
             grid,
@@ -132,27 +132,27 @@ class Study:
             progress=progress,
         )
 
-    def _fedavg(self, progress: Progress | None) -> Trial:
-        problem = self.course.problem
+    def _fedavg(self, progress: Progress | None) -> TrackedRun:
+        problem = self.workbench.problem
         gram = (problem.x.T * problem.p) @ problem.x
         bend = problem.loss.smoothness * float(np.linalg.eigvalsh(gram)[-1]) + problem.lam
         # The mean over parties must weigh their gradients as the objective does.
-        average = "equal" if self.course.weigh == "parties" else "samples"
+        average = "equal" if self.workbench.weigh == "parties" else "samples"
         rates = [factor / bend for factor in _RATES]
         start = {"gradient": "full", "average": average, "a": rates[0]}
         return self._tune("fedavg", [start], {"a": rates}, progress)
 
-    def _disco(self, precondition: str, progress: Progress | None) -> Trial:
+    def _disco(self, precondition: str, progress: Progress | None) -> TrackedRun:
         grid: dict[str, Sequence[Any]] = {"forcing": _DISCO_FORCING}
         if precondition == "first":
             grid = {"mu": _DISCO_MU, **grid}
         start = {"precondition": precondition, "mu": None, "forcing": 0.05}
         return self._tune("disco", [start], grid, progress)
 
-    def _fedhybrid(self, k: int, progress: Progress | None) -> Trial:
+    def _fedhybrid(self, k: int, progress: Progress | None) -> TrackedRun:
         fixed = {"newton": self.setup.newton(k, self.seed)}
         # One iteration tells which μ is found without a search.
-        mu = self.course.run("fedhybrid", fixed, 1).mu
+        mu = self.workbench.run("fedhybrid", fixed, 1).mu
         grid: dict[str, Sequence[Any]] = {"mu": [f * mu for f in _MU_FACTORS], "dual": _DUAL}
         if k < len(self.setup.parties):
             grid["primal"] = _PRIMAL

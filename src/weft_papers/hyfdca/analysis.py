@@ -15,11 +15,11 @@ from typing import Any, Literal, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import Case, Method, Plan
 from weft_papers.hyfdca.costs import Costs
 from weft_papers.hyfdca.evaluation_points import ALONG, window_of
 from weft_papers.hyfdca.paper import BASELINES, Baseline, data_sets
+from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import Curve
 
 Floats = NDArray[np.float64]
@@ -93,16 +93,16 @@ class Findings:
     Parameters
     ----------
     plan
-        What is looked at: its scale cuts longer runs off.
+        The cases to compare; runs longer than its scale are cut off.
     """
 
-    def __init__(self, plan: Plan, archive: Archive) -> None:
-        self.plan, self._archive = plan, archive
+    def __init__(self, plan: Plan, results: ResultsFolder) -> None:
+        self.plan, self._results = plan, results
         # Read once: figures and tables ask for them over and over.
-        self._curve, self._optimum = cache(archive.curve), cache(self.optimum)
+        self._curve, self._optimum = cache(results.curve), cache(self.optimum)
 
     def central(self, data: str) -> dict[str, Any]:
-        return self._archive.central(data, self.plan.seed) or {}
+        return self._results.central(data, self.plan.seed) or {}
 
     def optimum(self, data: str) -> float:
         """P*: liblinear's, or the lowest P that any run came to, should it be lower."""
@@ -113,7 +113,7 @@ class Findings:
         return min(found)
 
     def costs(self, case: Case) -> Costs | None:
-        return self._archive.costs(case)
+        return self._results.costs(case)
 
     def versions(self) -> set[str]:
         """Of Weft, by which the runs were made."""

@@ -79,7 +79,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         setting, method = self.setting, self.method
         given: dict[str, Any] = {"lam": lam, "seed": self.seed, "cipher": cipher}
         if method == "auto":
-            # Everybody takes part: it is what a federation does that can afford that.
+            # All parties take part: this is what a federation would run if it can.
             trips = _AUTO_TRIPS
             return Settings(solver="auto", gap=_AUTO_GAP, round_trips=trips, **given)
         given |= {"participation": setting.fraction, "gap": None, "iterations": iterations}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weft.report.durations import time_text
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -81,23 +83,23 @@ def hyfdca(
     from weft.cli.console import say
     from weft.storage.files import locked
     from weft_papers.hyfdca.analysis import Findings
-    from weft_papers.hyfdca.archive import Archive
+    from weft_papers.hyfdca.parallel_runs import cores, measure_all, run_all
     from weft_papers.hyfdca.report import write_report
-    from weft_papers.hyfdca.workers import cores, measure_all, run_all
+    from weft_papers.hyfdca.results_folder import ResultsFolder
 
     plan, not_run = _plan(scale, seconds, effects, only, seed)
-    archive = Archive(out)
-    archive.open()
+    results = ResultsFolder(out)
+    results.open()
     # Two commands would take up the same unfinished runs.
     with locked(out / "runs"), _Bar() as bar:
         try:
             if alone:
-                measure_all(plan, archive, bar)
-            run_all(plan, archive, bar, workers=workers or cores())
+                measure_all(plan, results, bar)
+            run_all(plan, results, bar, workers=workers or cores())
         except KeyboardInterrupt:
             say("", f"interrupted; what is done is in {out}: the same command goes on from there")
             raise typer.Exit(130) from None
-    findings = Findings(plan, archive)
+    findings = Findings(plan, results)
     command = _command(scale, {"seconds": seconds, "effects": effects}, only, seed, alone)
     remarks = write_report(out, findings, command=command)
     _show(findings)
@@ -112,7 +114,7 @@ def hyfdca(
 def _plan(
     scale: str, seconds: float | None, effects: float | None, only: list[str] | None, seed: int
 ) -> tuple[Plan, dict[str, str]]:
-    """What is to be run, and what lacks its data."""
+    """The runs to make, and the data sets whose files are missing."""
     from weft.errors import ConfigError, DataError
     from weft_papers.hyfdca.cases import Plan
     from weft_papers.hyfdca.paper import data_sets
@@ -208,14 +210,8 @@ class _Bar:
 
     def __call__(self, words: str, share: float, left: float | None) -> None:
         if self._progress is not None:
-            told = "" if left is None else f"{_minutes(left)} left ·"
+            told = "" if left is None else f"{time_text(left)} left ·"
             self._progress.update(self._task, description=words, completed=share, left=told)
-
-
-def _minutes(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _show(findings: Findings) -> None:

@@ -43,12 +43,12 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counted: int
 
     def seconds(self, latency: float = LATENCY) -> float:
-        """Modelled seconds of an iteration: all that somebody waits for."""
+        """Modelled seconds of an iteration: computation, encryption, coordinator and latency."""
         return self.compute + self.encryption + self.coordinator + latency * self.round_trips
 
 
-class Scale:
-    """Weighs the iterations of a run, without what is done between them.
+class CostMeter:
+    """Measures the iterations of a run, without what is done between them.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Scale:
         self._channel = channel
         return channel
 
-    def weigh(self) -> None:
+    def end_iteration(self) -> None:
         """An iteration is over."""
         self._seen += 1
         if self._seen > _WARM and not self._skip:
@@ -83,7 +83,7 @@ class Scale:
             self.counted += 1
         self._skip = False
 
-    def go_on(self, *, skip: bool = False) -> None:
+    def begin_iteration(self, *, skip: bool = False) -> None:
         """The next iteration begins; it may have to be skipped, since a run saves itself in it."""
         if self._seen >= _WARM:
             self._encrypting = self._by_party()
@@ -118,7 +118,7 @@ class Scale:
 
     def _reading(self) -> tuple[float, ...]:
         if self._channel is None:
-            raise ConfigError("a scale weighs nothing before it has seen the run's channel")
+            raise ConfigError("costs cannot be measured before the run's channel is watched")
         wall, meter = perf_counter(), self._channel.meter
         read = meter.read(without="checkpoint")
         total = sum(cost.total for cost in meter.phases.values())

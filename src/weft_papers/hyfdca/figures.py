@@ -9,7 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.report.plot_style import BLUE, GREY, INK, ORANGE, new_figure, not_drawn, polish
+from weft.report.plot_style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PINK,
+    SKY,
+    new_figure,
+    not_drawn,
+    polish,
+)
 from weft_papers.hyfdca.analysis import (
     MEASURES,
     MODES,
@@ -23,18 +34,18 @@ from weft_papers.hyfdca.analysis import (
 from weft_papers.hyfdca.cases import TITLES, Method
 from weft_papers.hyfdca.paper import LATENCY, data_sets
 
-#: Okabe and Ito's colours; the paper's three methods have full lines.
+#: The paper's three methods have full lines.
 _LOOKS: dict[Method, dict[str, Any]] = {
     "hyfdca": {"color": BLUE, "linewidth": 1.8, "zorder": 3},
-    "unit": {"color": "#56B4E9", "linewidth": 1.4, "linestyle": (0, (5, 2)), "zorder": 3},
-    "safe": {"color": "#009E73", "linewidth": 1.8, "linestyle": (0, (5, 2)), "zorder": 4},
+    "unit": {"color": SKY, "linewidth": 1.4, "linestyle": (0, (5, 2)), "zorder": 3},
+    "safe": {"color": GREEN, "linewidth": 1.8, "linestyle": (0, (5, 2)), "zorder": 4},
     "auto": {"color": INK, "linewidth": 1.4, "linestyle": (0, (1, 1)), "zorder": 5},
     "fedavg": {"color": ORANGE, "linewidth": 1.8, "zorder": 2},
-    "hyfem": {"color": "#CC79A7", "linewidth": 1.8, "zorder": 2},
+    "hyfem": {"color": PINK, "linewidth": 1.8, "zorder": 2},
 }
 #: Fractions that take part.
-_SHADES = {0.1: "#56B4E9", 0.5: BLUE, 0.9: INK}
-_PARTS = {"computing": BLUE, "encryption": ORANGE, "coordinator": "#009E73", "latency": GREY}
+_SHADES = {0.1: SKY, 0.5: BLUE, 0.9: INK}
+_PARTS = {"computing": BLUE, "encryption": ORANGE, "coordinator": GREEN, "latency": GREY}
 _NAMES: dict[Measure, str] = {
     "loss": "relative loss P_R",
     "accuracy": "validation accuracy",
@@ -178,7 +189,7 @@ def plot_effects(findings: Findings, data: str, path: Path) -> str | None:
         settings = paper.settings[first : first + 3]
         for number, setting in enumerate(settings, start=first):
             line = findings.line(cases[number], "iterations")
-            # Runs of an earlier command may lie there, of a length that nobody asked for now.
+            # The folder may hold longer or shorter runs of an earlier command.
             if line is None or cases[number] not in findings.plan.cases():
                 continue
             # Settings that are not compared may have shorter runs, which end before the others.

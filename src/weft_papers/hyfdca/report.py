@@ -1,8 +1,7 @@
-"""What ``weft reproduce hyfdca`` leaves behind, besides its runs: page, tables and figures."""
+"""Results of ``weft reproduce hyfdca`` besides its runs: page, tables and figures."""
 
 from __future__ import annotations
 
-import json
 import platform
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from weft import __version__
-from weft.report.json_values import finite
+from weft.report.json_values import json_text
 from weft.storage.files import replacing
 from weft_papers.hyfdca.analysis import MODES, SERIES, Findings, count
 from weft_papers.hyfdca.cases import TITLES
 from weft_papers.hyfdca.figures import draw_all
-from weft_papers.hyfdca.page import to_markdown
 from weft_papers.hyfdca.paper import WINS
+from weft_papers.hyfdca.results_page import to_markdown
 
 
 def write_report(folder: Path, findings: Findings, *, command: str) -> list[str]:
@@ -31,11 +30,10 @@ def write_report(folder: Path, findings: Findings, *, command: str) -> list[str]
         "",
     ]
     remarks = draw_all(findings, folder)
-    summary = json.dumps(finite(_summary(findings, command)), ensure_ascii=False, indent=1)
     texts = {
         "comparisons.csv": comparisons_frame(findings).to_csv(index=False),
         "curves.csv": curves_frame(findings).to_csv(index=False, float_format="%.6g"),
-        "summary.json": summary + "\n",
+        "summary.json": json_text(_summary(findings, command), indent=1),
         "README.md": to_markdown(findings, command=command, about=about, note=note),
     }
     for name, content in texts.items():

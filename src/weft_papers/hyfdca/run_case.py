@@ -28,9 +28,10 @@ from weft.solvers.checkpoints import NAME as CHECKPOINT
 from weft.solvers.checkpoints import checkpoint_iteration
 from weft.solvers.settings import Settings
 from weft_papers.hyfdca.cases import Case, Target
-from weft_papers.hyfdca.costs import Costs, Scale
+from weft_papers.hyfdca.costs import CostMeter, Costs
 from weft_papers.hyfdca.evaluation_points import Points
-from weft_papers.hyfdca.setting_data import PartyContext, ground_of
+from weft_papers.hyfdca.setting_data import SettingData, setting_data
+from weft_papers.run_files import read_file
 
 Floats = NDArray[np.float64]
 #: Told the iteration, and how many there will be.
@@ -123,27 +124,27 @@ def run(
     costs
         What an iteration costs, where that was measured apart; None: as it does here.
     """
-    context = ground_of(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
+    data = setting_data(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
     if case.method == "auto":
-        return _certified(case, context, progress)
-    return _Course(case, context, target, folder, costs, progress).run()
+        return _certified(case, data, progress)
+    return _FollowedRun(case, data, target, folder, costs, progress).run()
 
 
 def measure(case: Case) -> Costs | None:
     """What an iteration of a case costs, from its first ones; None: it diverges before."""
-    context = ground_of(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
-    federation = _federation(context)
-    scale = Scale(federation)
+    data = setting_data(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
+    federation = _federation(data)
+    meter = CostMeter(federation)
 
-    def weigh(record: Record) -> None:
-        scale.weigh()
-        if scale.counted >= _COUNTED:
+    def follow(record: Record) -> None:
+        meter.end_iteration()
+        if meter.counted >= _COUNTED:
             raise _Enough
-        scale.go_on()
+        meter.begin_iteration()
 
     with suppress(_Enough, ProtocolError):
-        federation.train(_settings(case, context.lam), progress=weigh, through=scale.watch)
-    return scale.costs()
+        federation.train(_settings(case, data.lam), progress=follow, through=meter.watch)
+    return meter.costs()
 
 
 def settings_of(case: Case) -> str:
@@ -151,10 +152,8 @@ def settings_of(case: Case) -> str:
     return _settings(case, case.paper.lam).to_json()
 
 
-def _federation(context: PartyContext, store: Path | None = None) -> Federation:
-    return Federation(
-        context.split.parties, Preprocessing(overlap=context.split.overlap), store=store
-    )
+def _federation(data: SettingData, store: Path | None = None) -> Federation:
+    return Federation(data.split.parties, Preprocessing(overlap=data.split.overlap), store=store)
 
 
 def _settings(case: Case, lam: float) -> Settings:
@@ -162,19 +161,19 @@ def _settings(case: Case, lam: float) -> Settings:
     return case.settings(lam, _UNLIMITED, "pad" if case.encrypts else "plain")
 
 
-class _Course:
+class _FollowedRun:
     """A run of which P is evaluated as it goes on."""
 
     def __init__(
         self,
         case: Case,
-        context: PartyContext,
+        data: SettingData,
         target: Target,
         folder: Path | None,
         costs: Costs | None,
         progress: Progress,
     ) -> None:
-        self._case, self._ground, self._costs = case, context, costs
+        self._case, self._data, self._costs = case, data, costs
         self._progress = progress
         self._points = Points(target)
         self._curve = Curve(settings=settings_of(case))
@@ -182,8 +181,8 @@ class _Course:
         # What FedAvg's parties added last is not saved, and so could not be followed.
         if folder is not None and case.encrypts:
             self._take_up(folder)
-        self._federation = _federation(context, None if self._saving is None else folder)
-        self._scale = Scale(self._federation)
+        self._federation = _federation(data, None if self._saving is None else folder)
+        self._meter = CostMeter(self._federation)
         self._follower: Follower | None = None
         known = self._curve.iterations
         self._next = self._points.after(known[-1] if known else 0, self._each)
@@ -191,17 +190,17 @@ class _Course:
     @property
     def _each(self) -> float:
         """Modelled seconds of an iteration, as far as is known."""
-        return self._scale.seconds() if self._costs is None else self._costs.seconds()
+        return self._meter.seconds() if self._costs is None else self._costs.seconds()
 
     def run(self) -> Curve:
-        settings, curve = _settings(self._case, self._ground.lam), self._curve
-        scale = self._scale
+        settings, curve = _settings(self._case, self._data.lam), self._curve
+        meter = self._meter
         try:
             self._federation.train(
                 settings,
                 progress=self._follow,
                 checkpointing=self._saving,
-                through=scale.watch,
+                through=meter.watch,
             )
         except _Enough:
             pass
@@ -211,27 +210,27 @@ class _Course:
                 raise
             curve.ended = True
             curve.diverged = f"the weights grew without end after iteration {curve.length}"
-        curve.costs = scale.costs()
+        curve.costs = meter.costs()
         return curve
 
     def _follow(self, record: Record) -> None:
         curve, saving = self._curve, self._saving
         curve.length = record.iteration
-        self._scale.weigh()
+        self._meter.end_iteration()
         if record.iteration >= self._next:
             self._evaluate(record)
         saves = saving is not None and record.iteration % saving.every == 0
         if saving is not None and saves:
             # Just before the run saves itself: what it then repeats is known already.
             _save(saving.folder, curve)
-        self._scale.go_on(skip=saves)
+        self._meter.begin_iteration(skip=saves)
 
     def _evaluate(self, record: Record) -> None:
         curve, points = self._curve, self._points
         if self._follower is None:
-            self._follower = Follower(self._federation.parties, self._ground.features, bias=False)
+            self._follower = Follower(self._federation.parties, self._data.features, bias=False)
         w = self._follower.weights()
-        loss, accuracy = self._ground.problem.primal(w), self._ground.accuracy(w)
+        loss, accuracy = self._data.problem.primal(w), self._data.accuracy(w)
         curve.add(record.iteration, loss, accuracy, record.round_trips)
         length = points.length(self._each)
         self._progress(record.iteration, length)
@@ -242,9 +241,8 @@ class _Course:
     def _take_up(self, folder: Path) -> None:
         """Go on with a run that saved itself, if there is one."""
         folder.mkdir(parents=True, exist_ok=True)
-        path, resume = folder / "curve.json", False
-        if path.is_file() and (folder / CHECKPOINT).is_file():
-            saved = msgspec.json.decode(path.read_bytes(), type=Curve)
+        saved, resume = read_file(folder / "curve.json", Curve), False
+        if saved is not None and (folder / CHECKPOINT).is_file():
             # The curve is kept first: one that is behind does not belong to the checkpoint.
             resume = saved.settings == self._curve.settings
             resume = resume and saved.length >= checkpoint_iteration(folder)
@@ -258,30 +256,30 @@ def _save(folder: Path, curve: Curve) -> None:
     draft.replace(folder / "curve.json")
 
 
-def _certified(case: Case, context: PartyContext, progress: Progress) -> Curve:
+def _certified(case: Case, data: SettingData, progress: Progress) -> Curve:
     """A run of the solver that Weft chooses: P where it is certified, the accuracy at its end."""
-    curve, federation = Curve(ended=True, settings=settings_of(case)), _federation(context)
-    scale = Scale(federation)
+    curve, federation = Curve(ended=True, settings=settings_of(case)), _federation(data)
+    meter = CostMeter(federation)
 
     def follow(record: Record) -> None:
-        scale.weigh()
+        meter.end_iteration()
         curve.length = record.iteration
         if record.primal is not None:
             curve.add(record.iteration, record.primal, None, record.round_trips)
         progress(record.iteration, _AUTO_ITERATIONS)
-        scale.go_on()
+        meter.begin_iteration()
 
-    settings = case.settings(context.lam, None, "pad")
-    trained = federation.train(settings, progress=follow, through=scale.watch)
-    w = _weights(trained.model, context)
+    settings = case.settings(data.lam, None, "pad")
+    trained = federation.train(settings, progress=follow, through=meter.watch)
+    w = _weights(trained.model, data)
     last = trained.result.history[-1]
-    curve.add(last.iteration, context.problem.primal(w), context.accuracy(w), last.round_trips)
-    curve.costs = scale.costs()
+    curve.add(last.iteration, data.problem.primal(w), data.accuracy(w), last.round_trips)
+    curve.costs = meter.costs()
     return curve
 
 
-def _weights(model: Model, context: PartyContext) -> Floats:
+def _weights(model: Model, data: SettingData) -> Floats:
     """Of the pooled table's columns; those that no party holds have none."""
     index = pd.Index(normal_features(model.features))
-    places = index.get_indexer(pd.Index(normal_features(context.features)))
+    places = index.get_indexer(pd.Index(normal_features(data.features)))
     return np.where((places >= 0)[:, None], model.coef.T[places], 0.0)

@@ -1,4 +1,4 @@
-"""What a setting is run on: the tiles, the pooled table that judges, and samples held out.
+"""The data of a setting: the tiles, the pooled table to evaluate on, and held-out samples.
 
 The paper does not say how it got its validation samples. MNIST has test images of its own; of the
 other two every fifth sample, shuffled by a seed, is held out.
@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data import SPLITS, Split, Table, load
+from weft.data import Split, Table, load
+from weft.data.data_folder import DataFolder
 from weft.data.tile import block_rows
 from weft.errors import DataError
 from weft.evaluation.reference_optimum import Problem, solve
 from weft.losses import get_loss
-from weft_papers.data.files import DataFolder
+from weft_papers.data.splits import dealt, quadrants
 from weft_papers.hyfdca.paper import Setting, data_sets
 
 Floats = NDArray[np.float64]
@@ -94,8 +95,8 @@ def check_data(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class PartyContext:
-    """One setting's tiles, and the judge of runs on them.
+class SettingData:
+    """One setting's tiles, and the pooled problem that runs are evaluated on.
 
     Attributes
     ----------
@@ -120,9 +121,9 @@ class PartyContext:
 
 
 @lru_cache(maxsize=1)
-def ground_of(
+def setting_data(
     name: str, setting: Setting, *, unit_rows: bool = False, seed: int = 0
-) -> PartyContext:
+) -> SettingData:
     """Cut a data set as the paper does; the last one is kept.
 
     Parameters
@@ -135,10 +136,10 @@ def ground_of(
     factor = samples.norm if unit_rows else 1.0
     train = _divided(samples.train, factor)
     if name == "mnist":
-        split = SPLITS["quadrants"](train, parties=setting.count, bias=BIAS / factor)
+        split = quadrants(train, parties=setting.count, bias=BIAS / factor)
     else:
         k, q = setting.parties
-        split = SPLITS["dealt"](train, k=k, q=q, seed=seed)
+        split = dealt(train, k=k, q=q, seed=seed)
     lam = data_sets()[name].lam / factor**2
     bias = BIAS / factor if name == "mnist" else None
     features, x = _with_bias(train, bias)
@@ -148,7 +149,7 @@ def ground_of(
     weights = np.full(len(signs), 1.0 / len(signs))
     problem = Problem(x, signs, weights, get_loss("hinge"), lam)
     answers = np.searchsorted(classes, samples.validation.labels)
-    return PartyContext(split, lam, features, problem, held, answers)
+    return SettingData(split, lam, features, problem, held, answers)
 
 
 @lru_cache(maxsize=1)
@@ -179,7 +180,7 @@ def _signs(targets: NDArray[np.int64], classes: int) -> Floats:
 def central(name: str, seed: int = 0) -> dict[str, float | str]:
     """Table 5's counterpart: what liblinear comes to on the pooled table, and how well it does."""
     setting = data_sets()[name].settings[0]
-    context = ground_of(name, setting, seed=seed)
+    context = setting_data(name, setting, seed=seed)
     found = solve(context.problem)
     return {
         "loss": found.primal,

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from weft.cli.neural import Device, DeviceName
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.neural.history import Round
     from weft_papers.hyfem.report import Row
+    from weft_papers.hyfem.run_experiments import Found
     from weft_papers.hyfem.setups import Plan
-    from weft_papers.hyfem.study import Found
     from weft_papers.hyfem.training import Progress
 
 
@@ -28,14 +29,6 @@ c4-mfeat (ours, after 2024); 2020-m4, 2020-m8.
 Example: weft reproduce hyfem --only mfeat --out mfeat"""
 
 
-class Device(StrEnum):
-    """Where networks are trained."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
 def hyfem(
     only: Annotated[
         list[str] | None,
@@ -45,7 +38,7 @@ def hyfem(
         Path | None,
         typer.Option(metavar="DIR", help="Folder with the original files; default: WEFT_DATA."),
     ] = None,
-    device: Annotated[Device, typer.Option(help="Where networks are trained.")] = Device.auto,
+    device: Device = DeviceName.auto,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="So many rounds instead of the config's, for a trial.")
     ] = None,
@@ -74,8 +67,8 @@ def hyfem(
     from weft.cli.console import say
     from weft.errors import ConfigError, DataError
     from weft_papers.hyfem.report import rows_of, write_report
+    from weft_papers.hyfem.run_experiments import Study, seen
     from weft_papers.hyfem.setups import KINDS, experiments, setup
-    from weft_papers.hyfem.study import Study, seen
 
     given: dict[str, Any] = {"rounds": rounds, "seed": seed}
     changes = {name: value for name, value in given.items() if value is not None}
@@ -144,7 +137,7 @@ class _Reporter:
 
 
 def _silent(plan: Plan, found: Round, left: float) -> None:
-    """Nobody looks."""
+    """Show nothing: stderr is no terminal."""
 
 
 def _show(rows: Sequence[Row]) -> None:

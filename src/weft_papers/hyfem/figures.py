@@ -15,14 +15,12 @@ from weft.report.neural_curves import (
     per_cent,
     whole_rounds,
 )
-from weft.report.plot_style import BLUE, INK, ORANGE, new_figure, not_drawn
+from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, new_figure, not_drawn
 from weft_papers.hyfem.results import RunFile
-from weft_papers.hyfem.study import Found
+from weft_papers.hyfem.run_experiments import Found
 
 Floats = NDArray[np.float64]
 
-#: Okabe and Ito's green, beside the colours that all plots share.
-GREEN = "#009E73"
 #: Of several runs of HyFEM, from weak to strong.
 _BLUES = ("#7FB8DA", "#2F8FC4", "#004F7F")
 
@@ -55,14 +53,14 @@ def plot_experiment(found: Found, *paths: Path) -> str | None:
     trial = "" if found.trial is None else f" ({found.trial})"
     title = f"{found.setup.experiment.title}{trial}"
     figure.suptitle(title, x=0.012, ha="left", fontsize=12.5, fontweight="bold", color=INK)
-    figure.supxlabel(_caption(found), x=0.012, ha="left", fontsize=8.5, color="#6B6B6B")
+    figure.supxlabel(_caption(found), x=0.012, ha="left", fontsize=8.5, color=FAINT)
     for path in paths:
         figure.savefig(path)
     return None
 
 
 def _caption(found: Found) -> str:
-    """Where it comes from, and what is not plain from the labels."""
+    """The experiment's source, and notes on the labels."""
     told = [f"Experiment: {found.setup.experiment.text}"]
     if found.of("fedprox"):
         told.append("FedProx: on the blocks that all parties have")

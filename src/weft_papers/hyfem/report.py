@@ -1,8 +1,7 @@
-"""What the experiments of HyFEM leave behind: a table, curves, figures and a summary."""
+"""Results of HyFEM's experiments: a table, curves, figures and a summary."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Any
 import pandas as pd
 
 from weft import __version__
-from weft.report.json_values import finite
+from weft.report.json_values import json_text
 from weft.storage.files import replacing
 from weft_papers.hyfem.figures import plot_experiment
 from weft_papers.hyfem.results import RunFile, versions
-from weft_papers.hyfem.study import Found
+from weft_papers.hyfem.run_experiments import Found
 
 
 @dataclass(frozen=True)
@@ -115,9 +114,8 @@ def write_report(out: Path, found: Sequence[Found], not_run: Mapping[str, str]) 
         "experiments": {one.setup.name: _told(one) for one in found},
         "not_run": dict(not_run),
     }
-    text = json.dumps(finite(summary), ensure_ascii=False, indent=2, allow_nan=False)
     with replacing(out / "summary.json") as draft:
-        draft.write_text(text + "\n", encoding="utf-8")
+        draft.write_text(json_text(summary), encoding="utf-8")
     return sorted(remark for remark in remarks if remark)
 
 

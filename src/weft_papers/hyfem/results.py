@@ -1,4 +1,4 @@
-"""What a run of an experiment leaves behind: one JSON file, with how it went round by round."""
+"""The JSON file of one run of an experiment, with its history round by round."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from weft.errors import ConfigError, DataError
-from weft.storage.files import replacing
+from weft.errors import ConfigError
 from weft_papers.hyfem.setups import Plan
 
 
@@ -64,21 +63,6 @@ class RunFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 def run_path(out: Path, plan: Plan) -> Path:
     """Where a run's file lies."""
     return out / plan.experiment / "runs" / f"{plan.run}.json"
-
-
-def write_run(path: Path, run: RunFile) -> None:
-    """Write a run, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as draft:
-        draft.write_bytes(msgspec.json.encode(run))
-
-
-def read_run(path: Path) -> RunFile:
-    """Read what :func:`write_run` wrote."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=RunFile)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise DataError(f"{path} is no run that can be read ({error}); delete it") from None
 
 
 def check_same(path: Path, found: Plan, wanted: Plan) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 
 from weft.errors import ConfigError, WeftError
 from weft.neural.history import Round
+from weft.report.durations import time_text
+from weft_papers.hyfem.run_experiments import check_folder, done_before
 from weft_papers.hyfem.setups import KINDS, Plan, Setup, experiments, setup
-from weft_papers.hyfem.study import check_folder, done_before
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -102,15 +103,7 @@ def progress_text(found: Round, left: float) -> str:
         known.append(f"server {found.server_accuracy:.1%}")
     if found.local_accuracy is not None:
         known.append(f"local {found.local_accuracy:.1%}")
-    return " · ".join([*known, f"{_span(left)} left"])
-
-
-def _span(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+    return " · ".join([*known, f"{time_text(left)} left"])
 
 
 def _parser() -> argparse.ArgumentParser:

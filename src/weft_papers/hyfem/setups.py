@@ -37,7 +37,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     label
         What figures and tables call it.
     party
-        Who trains, where somebody trains alone.
+        The party that trains alone, in runs of that kind.
     scene, options
         The data.
     neural

@@ -17,10 +17,10 @@ from weft.neural.history import Round
 from weft.neural.local_federation import NeuralFederation, NeuralTrained
 from weft.neural.server_accuracy import ServerJudge
 from weft.neural.settings import NeuralSettings
-from weft_papers.hyfem.results import RunFile, run_path, versions, write_run
-from weft_papers.hyfem.scene_sources import pool_of, source_of, sources_of
+from weft_papers.hyfem.results import RunFile, run_path, versions
 from weft_papers.hyfem.scenes import Scene
 from weft_papers.hyfem.setups import Plan, Setup
+from weft_papers.run_files import write_file
 
 #: Called after every round, with the seconds that the run will take yet.
 Progress = Callable[[Plan, Round, float], None]
@@ -60,7 +60,7 @@ def train_run(
         now = perf_counter()
         run.seconds = now - began
         if now - kept > _KEEP_EVERY:
-            write_run(path, run)
+            write_file(path, run)
             kept = now
         if progress is not None:
             left = run.seconds / found.turn * (settings.rounds - found.turn)
@@ -68,7 +68,7 @@ def train_run(
 
     trained = _train(plan, scene, settings, device, follow)
     run.finished, run.seconds, run.notes = True, perf_counter() - began, trained.notes
-    write_run(path, run)
+    write_file(path, run)
     return run
 
 
@@ -86,12 +86,12 @@ def _train(
         "progress": progress,
     }
     if plan.kind == "central":
-        return train_central(pool_of(scene), settings, **shared)
+        return train_central(scene.pool(), settings, **shared)
     if plan.kind == "alone":
         if plan.party is None:
             raise ConfigError(f"run {plan.run} does not say who trains alone")
-        return train_alone(plan.party, source_of(scene, plan.party), settings, **shared)
-    sources = sources_of(scene)
+        return train_alone(plan.party, scene.source(plan.party), settings, **shared)
+    sources = scene.sources()
     judge = ServerJudge(*scene.tested(None), device=device)
     if plan.kind == "fedprox":
         return train_fedprox(sources, scene.common_blocks(), settings, judge=judge, **shared)

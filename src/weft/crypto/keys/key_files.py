@@ -15,7 +15,7 @@ import msgspec
 
 from weft.crypto.keys.public_keys import KeysError, PublicKeys, read_public
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
-from weft.storage.files import StorageError, replacing
+from weft.storage.files import StorageError, replacing, write_private
 
 #: First bytes of a private key file, to tell it from any other file.
 MAGIC = b"weft identity 1\n"
@@ -146,10 +146,7 @@ def write(path: Path, content: bytes | Secret, made: list[Path]) -> None:
     """Write a new file that only its owner can read."""
     _make_folder(path.parent, made, mode=0o700)
     made.append(path)
-    with replacing(path) as draft:
-        draft.touch(mode=0o600)
-        with draft.open("wb") as file:
-            file.write(content.reveal() if isinstance(content, Secret) else content)
+    write_private(path, content.reveal() if isinstance(content, Secret) else content)
 
 
 def write_public(path: Path, public: PublicKeys, made: list[Path]) -> None:

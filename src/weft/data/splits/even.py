@@ -103,7 +103,7 @@ def overlapping(
 ) -> Split:
     """Random tiles that overlap: each party takes a random share of samples and of features.
 
-    Cells that nobody holds may remain; they count as zero.
+    Some cells may have no holder; they count as zero.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def overlapping(
     seed : int
         Seed of the draws.
     cover : bool
-        Give every sample and every feature that nobody drew to a random party.
+        Give every sample and feature that no party drew to a random party.
     labels : {"all", "first"}
         "first" leaves each label with the first holder of its sample.
     """

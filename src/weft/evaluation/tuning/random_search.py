@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from weft.config.solver_choice import settled
 from weft.errors import ConfigError
 from weft.evaluation.comparison import Arena, Outcome
 from weft.evaluation.solver_selection import Entry, settings_for
@@ -20,7 +19,7 @@ from weft.evaluation.tuning.run_watching import Eye, Follow, Watch, from_outside
 from weft.evaluation.tuning.search_space import Bound, draws
 from weft.solvers.base import Record
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.registry import check_cut
+from weft.solvers.registry import check_cut, settled
 from weft.solvers.settings import Settings
 
 #: Iterations of the run that finds out how long one takes.

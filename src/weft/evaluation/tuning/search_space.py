@@ -13,17 +13,14 @@ import msgspec
 import numpy as np
 
 from weft.errors import ConfigError
+from weft.solvers.declaration import Range
 from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
 
-#: Lowest and highest value of an option.
-Range = tuple[float, float]
 #: Settings that not every algorithm reads, and that say how it works.
 _SETTINGS = ("iic", "gamma", "groups")
-#: Of the rate a/(b + √t): section 7.3 of Overman, Blum and Klabjan.
-_RATE: dict[str, Range] = {"a": (1e-5, 25.0), "b": (1e-5, 25.0)}
-_PULL: dict[str, Range] = {"mu": (1e-2, 1e4)}
-_SHORTEST, _LONGEST = 1e-5, 25.0
+#: Highest share of the samples in an iteration, where an algorithm does not say itself.
+_MOST_IIC = 5.0
 
 
 @dataclass(frozen=True)
@@ -99,34 +96,14 @@ def numeric_options(name: str) -> dict[str, bool]:
     return found
 
 
-def _usual(settings: Settings, samples: int, parties: int) -> dict[str, Range]:
-    """Sensible bounds; those of HyFDCA, FedAvg and HyFEM are the paper's."""
-    name, algorithm = settings.solver, algorithm_of(settings.solver)
-    options: Any = settings.read_options(algorithm.options)
+def _usual(settings: Settings, samples: int, parties: int) -> Mapping[str, Range]:
+    """Sensible bounds, as the algorithm declares them."""
+    algorithm = algorithm_of(settings.solver)
     # One inner iteration at least: H = ⌈iic · N / parties⌉.
-    fewest = min(parties / samples, 1.0)
-    inner = {"iic": (fewest, 1.0 if name == "hyfdca" else 5.0)}
-    if name in ("fedavg", "fedprox", "hyfem"):
-        full = options.gradient == "full"
-        found = {"a": _RATE["a"], "steps": (1.0, 100.0)} if full else {**inner, **_RATE}
-        return {**found, **(_PULL if name != "fedavg" and options.pull else {})}
-    if name == "fedhybrid":
-        if options.steps == "fixed":
-            return {**_PULL, **{k: r for k, r in _RATE.items() if not _is_list(options, k)}}
-        return {"primal": (1e-2, 1e1), "dual": (1e-2, 1e1)} if options.steps == "auto" else {}
-    usual: dict[str, dict[str, Range]] = {
-        "cutting-planes": {"groups": (1.0, 100.0)},
-        "fedsgd": {"rate": (_SHORTEST, _LONGEST)},
-        "fedbcd": {"rate": (_SHORTEST, _LONGEST), "local_steps": (1.0, 50.0)},
-        "disco": {"forcing": (1e-3, 0.9)},
-        "feddcd": {"step": (0.1, 1.9), "accuracy": (1e-10, 1e-1)},
-        "admm": {"rho": (1e-6, 1e2)},
-    }
-    return usual.get(name, inner if "iic" in algorithm.reads else {})
-
-
-def _is_list(options: Any, name: str) -> bool:
-    return isinstance(getattr(options, name), list)
+    least_iic = min(parties / samples, 1.0)
+    if algorithm.tuned is not None:
+        return algorithm.tuned(settings, least_iic)
+    return {"iic": (least_iic, _MOST_IIC)} if "iic" in algorithm.reads else {}
 
 
 def read_bounds(pairs: Iterable[str], algorithms: Sequence[str]) -> dict[str, dict[str, Range]]:

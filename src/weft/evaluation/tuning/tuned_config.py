@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from weft.config.federation import read_toml
-from weft.config.sections import SolverSection
+from weft.config.federation_config import read_content
+from weft.config.schema import SolverSection
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.settings import Settings
+from weft.solvers.settings import DEFAULTS, Settings
 
 #: Settings that only some algorithms read.
 _SHARED = {name for algorithm in ALGORITHMS.values() for name in algorithm.reads}
@@ -43,7 +43,7 @@ def tuned_config(
     note
         What the first line says.
     """
-    content = read_toml(config)
+    content = read_content(config)
     content["solver"] = _solver(content.get("solver", {}), chosen)
     if others:
         content["compare"] = {**content.get("compare", {}), **others}
@@ -52,10 +52,8 @@ def tuned_config(
 
 def told_of(settings: Settings) -> dict[str, Any]:
     """All that one algorithm is told besides what every one is, as ``[compare.NAME]`` has it."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
-    reads = ALGORITHMS[settings.solver].reads
-    shared = {key: getattr(settings, key) for key in reads}
-    return {k: v for k, v in shared.items() if v != defaults[k]} | settings.options
+    shared = {key: getattr(settings, key) for key in ALGORITHMS[settings.solver].reads}
+    return {k: v for k, v in shared.items() if v != DEFAULTS[k]} | settings.options
 
 
 def _solver(section: Mapping[str, Any], chosen: Settings) -> dict[str, Any]:

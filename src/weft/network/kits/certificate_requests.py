@@ -30,8 +30,8 @@ from weft.network.kits.certificates import (
 )
 from weft.network.kits.kinds import COORDINATOR
 from weft.network.kits.open_kit import Kit
-from weft.network.kits.provisioning import write_kit, write_private
-from weft.storage.files import StorageError
+from weft.network.kits.provisioning import write_kit
+from weft.storage.files import StorageError, write_private
 
 
 def make_request(name: str, folder: Path) -> x509.CertificateSigningRequest:

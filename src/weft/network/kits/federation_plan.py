@@ -19,15 +19,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-from weft.config.value_checks import checked, known_keys, naming
+from weft.config.reader import checked, naming, read_toml
 from weft.errors import ConfigError
 from weft.network.kits.kinds import COORDINATOR as COORDINATOR
 from weft.network.kits.kinds import Kind as Kind
@@ -49,16 +48,20 @@ _TAKEN = {COORDINATOR, "ca", "server"}
 _NO_NAMES = r"\d+|n|y|no|yes|on|off|t|f|true|false|none|null"
 
 
-class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    host: str
-    port: int
-    roster: str | None = None
-
-
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    organisation: str
+    name: Annotated[str, Meta(examples=["north"])]
+    organisation: Annotated[str, Meta(examples=["north_clinic"])]
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``federation.toml`` as it is written."""
+
+    name: Annotated[str, Meta(examples=["three clinics"])]
+    host: Annotated[str, Meta(examples=["localhost"])]
+    port: Annotated[int, Meta(ge=1, le=65535, examples=[8002])]
+    roster: str | None = None
+    site: tuple[_Entry, ...] = ()
+    submitter: tuple[_Entry, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,35 +108,19 @@ def read_plan(path: Path) -> FederationPlan:
     ConfigError
         One sentence that names the file and the key.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"there is no {path}; write it with name, host, port and sites") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name}: is not valid TOML ({error}); correct that line") from None
+    content = read_toml(path, f"there is no {path}; write it with name, host, port and sites")
     with naming(path.name):
-        known_keys(content, ("name", "host", "port", "roster", "site", "submitter"), "it")
-        lists = {kind: content.pop(kind, []) for kind in ("site", "submitter")}
-        _check_there(content, {"name": '"three clinics"', "host": '"localhost"', "port": "8002"})
-        head = checked(_Head, content, "the federation's")
-        _check_head(head)
-        sites = _entries(lists["site"], "site")
-        submitters = _entries(lists["submitter"], "submitter")
+        file = checked(_File, content, "the federation")
+        _check_head(file)
+        sites = tuple(_recipient(entry, "site") for entry in file.site)
+        submitters = tuple(_recipient(entry, "submitter") for entry in file.submitter)
         _check_company(sites, submitters)
-        _check_host(head, sites)
-        missing = _check_roster(head, sites, path.parent)
-    return FederationPlan(head.name, head.host, head.port, sites, submitters, missing)
+        _check_host(file, sites)
+        missing = _check_roster(file, sites, path.parent)
+    return FederationPlan(file.name, file.host, file.port, sites, submitters, missing)
 
 
-def _check_there(values: Mapping[str, Any], wanted: Mapping[str, str], where: str = "") -> None:
-    for key, example in wanted.items():
-        if key not in values:
-            raise ConfigError(f"{where}{key} is missing; write it, such as {key} = {example}")
-
-
-def _check_head(head: _Head) -> None:
+def _check_head(head: _File) -> None:
     if not head.name.strip() or len(head.name) > 64 or not head.name.isprintable():
         raise ConfigError(f"name = {head.name!r} must be 1 to 64 printable letters")
     if not re.fullmatch(_HOST, head.host):
@@ -141,21 +128,9 @@ def _check_head(head: _Head) -> None:
             f"host = {head.host!r} is no name or address of a host; give the one by which sites "
             "reach the coordinator, or localhost for a trial"
         )
-    if not 0 < head.port < 65536:
-        raise ConfigError(f"port = {head.port} is not between 1 and 65535")
 
 
-def _entries(given: Any, kind: Literal["site", "submitter"]) -> tuple[Recipient, ...]:
-    if not isinstance(given, list):
-        raise ConfigError(f"write [[{kind}]] with two brackets, once for each {kind}")
-    return tuple(_entry(values, number, kind) for number, values in enumerate(given, 1))
-
-
-def _entry(values: Any, number: int, kind: Literal["site", "submitter"]) -> Recipient:
-    where = f"[[{kind}]] {number}"
-    if isinstance(values, dict):
-        _check_there(values, {"name": '"north"', "organisation": '"north_clinic"'}, f"{where}: ")
-    entry = checked(_Entry, values, where)
+def _recipient(entry: _Entry, kind: Literal["site", "submitter"]) -> Recipient:
     pattern, words = _NAMES[kind]
     if not re.fullmatch(pattern, entry.name):
         raise ConfigError(f"{kind} {entry.name!r} cannot be called so; the engine takes {words}")
@@ -175,7 +150,7 @@ def _entry(values: Any, number: int, kind: Literal["site", "submitter"]) -> Reci
     return Recipient(kind, entry.name, entry.organisation)
 
 
-def _check_host(head: _Head, sites: tuple[Recipient, ...]) -> None:
+def _check_host(head: _File, sites: tuple[Recipient, ...]) -> None:
     """The coordinator's certificate has the name of its host: nobody else's may."""
     if any(site.name.lower() == head.host.lower() for site in sites):
         raise ConfigError(f"a site is called '{head.host}', as the host; rename the site")
@@ -194,7 +169,7 @@ def _check_company(sites: tuple[Recipient, ...], submitters: tuple[Recipient, ..
         seen.add(one.name.lower())
 
 
-def _check_roster(head: _Head, sites: tuple[Recipient, ...], folder: Path) -> tuple[str, ...]:
+def _check_roster(head: _File, sites: tuple[Recipient, ...], folder: Path) -> tuple[str, ...]:
     """Sites must be members; the members that are no sites."""
     if head.roster is None:
         return ()

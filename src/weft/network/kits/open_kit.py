@@ -25,7 +25,7 @@ from weft.network.kits.certificates import (
 )
 from weft.network.kits.engine_settings import engine_folder, placed
 from weft.network.kits.kinds import COORDINATOR, Kind
-from weft.storage.files import replacing
+from weft.storage.files import write_private
 
 #: A kit's kind by its startup file, and the base name of its certificate and key.
 _KINDS: dict[str, tuple[Kind, str]] = {
@@ -214,9 +214,7 @@ class Kit:
             raise ConfigError(f"{path} is damaged or missing; {_AGAIN}") from None
         packed = packed_json(settings)
         if packed != content:
-            with replacing(path) as draft:
-                draft.touch(mode=0o600)
-                draft.write_bytes(packed)
+            write_private(path, packed)
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────
 

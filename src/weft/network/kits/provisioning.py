@@ -31,7 +31,7 @@ from weft.network.kits.certificates import (
 from weft.network.kits.engine_settings import SUBMITTER_ROLE, settings_of
 from weft.network.kits.federation_plan import FederationPlan, Kind, Recipient
 from weft.network.kits.open_kit import packed_json
-from weft.storage.files import StorageError
+from weft.storage.files import StorageError, write_private
 
 #: The authority's folder beside the kits.
 AUTHORITY = "ca"
@@ -204,13 +204,6 @@ def write_kit(folder: Path, files: Mapping[str, bytes]) -> None:
         (folder / name).mkdir(mode=0o700)
     for name, content in files.items():
         write_private(folder / name, content)
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner can read."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
 
 
 # ── the authority ─────────────────────────────────────────────────────────────────────────────

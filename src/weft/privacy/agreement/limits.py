@@ -9,6 +9,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.losses import LOSSES
 from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.registry import algorithms_of
 from weft.solvers.settings import Settings
 
 #: Stands for all neural runs among solvers.
@@ -55,13 +56,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 "choose one of them in [model]",
             )
         if self.solvers is not None:
-            # A run that goes on with HyFDCA when a party stays away asks for both.
-            asked = (settings.solver, *(("hyfdca",) if settings.hands_over else ()))
-            for solver in asked:
-                if solver not in self.solvers:
+            # A run in which another solver may stand in asks for both.
+            for algorithm in algorithms_of(settings):
+                if algorithm.name not in self.solvers:
                     allowed = " and ".join(self.solvers)
                     yield (
-                        f"solver '{solver}'",
+                        f"solver '{algorithm.name}'",
                         f"only {allowed} may be used",
                         "name one of them in [solver]",
                     )

@@ -177,31 +177,18 @@ def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str
             party,
             f"cipher = '{settings.cipher}'; choose one of {', '.join(terms.ciphers)}",
         )
-    alone = algorithm_of(settings.solver).shown_alone(settings)
+    algorithm = algorithm_of(settings.solver)
+    algorithm.check(settings)
+    alone = algorithm.shown_alone(settings)
     if alone and terms.min_contributors > 1 and view.n_parties > 1:
         _refuse(
             party,
             f"solver '{settings.solver}' with these options, which shows {alone} of a single "
             "party; change the options, or the solver",
         )
-    if settings.solver == "hyfdca":
-        bounds = settings.norms == "cohort" and settings.local == "safe"
-        if settings.local != "practical" and not bounds and not terms.allow_sample_norms:
-            remedy = "set norms = 'cohort'" if settings.local == "safe" else "use local = 'safe'"
-            _refuse(
-                party,
-                f"to share the norms of single samples; {remedy}, or agree on "
-                "allow_sample_norms = true",
-            )
-    if (
-        settings.groups > 1
-        and (view.exposed & (view.sizes < settings.groups * terms.min_batch)).any()
-    ):
-        _refuse(
-            party,
-            f"groups = {settings.groups}, which cuts some of its samples into parts of fewer than "
-            f"min_batch = {terms.min_batch}; use fewer groups",
-        )
+    beyond = algorithm.beyond_terms(settings, terms, view)
+    if beyond:
+        _refuse(party, beyond)
 
 
 def _check_totals(terms: Terms, view: PartyView, party: str) -> None:

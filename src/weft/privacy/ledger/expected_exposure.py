@@ -11,9 +11,10 @@ import numpy as np
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
-from weft.privacy.ledger.forecast import Forecast, alternatives, forecast
+from weft.privacy.ledger.forecast import alternatives, forecast
 from weft.privacy.ledger.holder_views import View, views_of
 from weft.privacy.ledger.ledger_file import Ints
+from weft.solvers.forecast import Forecast
 from weft.solvers.settings import Settings
 
 #: Whether as many sums have been seen as columns are foreign: already, by the forecast, by what

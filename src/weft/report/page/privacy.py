@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import weft.declarations  # noqa: F401  (every phase must be known)
 from weft.guards.terms import HIDING_CIPHERS
 from weft.privacy.audit.audit import CHECKS
-import weft.declarations  # noqa: F401  (every phase must be known)
 from weft.privacy.audit.declared_fields import fields_of
 from weft.protocol.forms import Form, Meaning
 from weft.protocol.recording import Direction

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import malformed
-from weft.solvers.declaration import Algorithm
+from weft.solvers.declaration import Algorithm, Range
 from weft.solvers.fedhybrid.local_function import Curvature, LocalFunction, sample_weight
 from weft.solvers.fedhybrid.steps import Auto, Fixed, Pair, Rule, Safeguard, Theory
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand
@@ -374,12 +374,26 @@ def _alone(settings: Settings) -> str:
     return "bounds on the curvature" if theory else ""
 
 
+def _tuned(settings: Settings, least_iic: float) -> dict[str, Range]:
+    options = settings.read_options(FedhybridOptions)
+    if options.steps == "auto":
+        return {"primal": (1e-2, 1e1), "dual": (1e-2, 1e1)}
+    if options.steps == "theory":
+        return {}
+    found: dict[str, Range] = {"mu": (1e-2, 1e4)}
+    # One step for both types of parties can be tuned, a pair cannot.
+    return found | {
+        name: (1e-5, 25.0) for name in ("a", "b") if not isinstance(getattr(options, name), list)
+    }
+
+
 FEDHYBRID = Algorithm(
     "fedhybrid",
     FedhybridCoordinator,
     FedhybridParty,
     "gradient-type and Newton-type parties in one primal-dual method",
     options=FedhybridOptions,
+    tuned=_tuned,
     reads=("certify_every",),
     cut="rows",
     losses="smooth",

@@ -13,8 +13,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Nothing
 from weft.solvers.base import Record, Result
 from weft.solvers.contributors import Contributors
-from weft.solvers.hyfdca import HyfdcaCoordinator
-from weft.solvers.hyfdca.coordinator import seems_done
+from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator, seems_done
 from weft.solvers.hyfdca.iteration import Iteration
 from weft.solvers.hyfdca.run_state import Run
 from weft.solvers.stopping import Clock

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import DataError
+from weft_papers.hyfem.scenes.image_files import Bytes, read_image
 from weft_papers.hyfem.scenes.scene import Ints
-from weft_papers.hyfem.scenes.sources import Bytes, read_image
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import DataError
+from weft.neural.party_samples import Holdings
+from weft.neural.sample_sources import BlockSource
 
 Block = NDArray[np.uint8] | NDArray[np.float32]
 Blocks = Mapping[str, Block]
@@ -147,6 +149,24 @@ class Scene:
         if chosen.all():
             return {name: self.test_blocks[name] for name in names}, self.test_labels
         return {name: self.test_blocks[name][chosen] for name in names}, self.test_labels[chosen]
+
+    def source(self, party: str) -> BlockSource:
+        """One party's samples; it is measured on all test samples that have its blocks."""
+        test = Holdings(*self.tested(party))
+        return BlockSource(party, Holdings(*self.held(party), test=test))
+
+    def sources(self) -> dict[str, BlockSource]:
+        """Every party's samples."""
+        return {party: self.source(party) for party in self.parties}
+
+    def pool(self) -> Holdings:
+        """All samples that have all blocks, for central training."""
+        test = Holdings(*self.tested())
+        if not self.having:
+            return Holdings(self.blocks, self.labels, test=test)
+        rows = np.flatnonzero(np.logical_and.reduce([*self.having.values()]))
+        blocks = {name: block[rows] for name, block in self.blocks.items()}
+        return Holdings(blocks, self.labels[rows], test=test)
 
     @staticmethod
     def _complete(names: Iterable[str], having: Mapping[str, Flags], count: int) -> Flags:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft_papers.data.files import DataFolder
+from weft.data.data_folder import DataFolder
 from weft_papers.hyfem.scenes.cifar10 import CLASSES, read_cifar10
 from weft_papers.hyfem.scenes.cutting import (
     QUADRANT_COLOURS,
@@ -12,10 +12,10 @@ from weft_papers.hyfem.scenes.cutting import (
     quadrants_by_colour,
     thin,
 )
-from weft_papers.hyfem.scenes.deals import colour_deal, table4
-from weft_papers.hyfem.scenes.folders import class_folders, list_images
+from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
+from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
+from weft_papers.hyfem.scenes.party_shares import colour_deal, table4
 from weft_papers.hyfem.scenes.scene import Ints, Scene
-from weft_papers.hyfem.scenes.sources import Bytes, subfolder
 
 Images = tuple[Bytes, Ints]
 

@@ -1,8 +1,7 @@
-"""One run of a federation whose tables are all in one hand: how far from P* it is, step by step.
+"""Runs of a federation in one process, with their distance from P* after every iteration.
 
-The runs are Weft's own, messages and fixed point included. What nobody in a federation could do is
-done here besides them: P of every point is evaluated on the pooled table, and P* comes from outside
-solvers.
+The runs are Weft's own, messages and fixed point included. Unlike in a real federation,
+P is also evaluated on the pooled table, and P* comes from outside solvers.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NEVER = 10**9
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrackedRun:
     """How one run went.
 
     Attributes
@@ -67,7 +66,7 @@ class Trial:
         return float(self.distances[-1])
 
 
-class Course:
+class Workbench:
     """A split with its problem, on which methods run one after the other.
 
     Parameters
@@ -106,7 +105,7 @@ class Course:
         *,
         near: float = 0.0,
         progress: Progress | None = None,
-    ) -> Trial:
+    ) -> TrackedRun:
         """Train, and follow P.
 
         Parameters
@@ -134,7 +133,7 @@ class Course:
             if "grow without end" not in str(error) or not trail.distances:
                 raise
             trail.distances[-1] = math.inf
-        return trail.trial(solver, options, _mu(federation))
+        return trail.run(solver, options, _mu(federation))
 
     def _settings(self, solver: str, options: dict[str, Any], iterations: int) -> Settings:
         return Settings(
@@ -172,10 +171,10 @@ class _Trail:
         self.distances.append(distance)
         self._trips.append(round_trips)
 
-    def trial(self, solver: str, options: dict[str, Any], mu: float) -> Trial:
+    def run(self, solver: str, options: dict[str, Any], mu: float) -> TrackedRun:
         # An iteration begins with what the one before it led to, at that one's cost.
         trips = [self._trips[0] - 1, *self._trips[:-1]]
-        return Trial(
+        return TrackedRun(
             solver,
             options,
             np.array(self.distances),

@@ -1,4 +1,4 @@
-"""Going through experiments: what is done already stays, the rest is run where its data are."""
+"""Run experiments: finished runs are kept, missing ones are run if their data are there."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import ConfigError, DataError
-from weft_papers.hyfem.results import RunFile, check_same, read_run, run_path, write_run
+from weft_papers.hyfem.results import RunFile, check_same, run_path
 from weft_papers.hyfem.setups import KINDS, Kind, Plan, Setup, setup
+from weft_papers.run_files import read_file, write_file
 
 if TYPE_CHECKING:
     from weft.neural.device import Device
@@ -61,7 +62,7 @@ class Study:
     out
         May hold runs of before: those are not run again.
     kinds
-        What to run; what is done of other kinds is shown all the same.
+        Which kinds to run; finished runs of other kinds are shown too.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Study:
         self._kinds, self._reporter = kinds, reporter
 
     def take(self, setup: Setup) -> Found:
-        """Run what is not done of an experiment; refuses where nothing is, and data lack."""
+        """Run what an experiment lacks; refuses if nothing is done and its data are missing."""
         scene: Scene | None = None
         done = done_runs(self._out, setup)
         if done:
@@ -117,7 +118,7 @@ class Study:
 
 
 def seen(out: Path, name: str) -> Found | None:
-    """What is finished of an experiment, however it was set; None: nothing."""
+    """An experiment's finished runs, whatever their settings; None: there are none."""
     found = Found(setup(name))
     runs = done_runs(out, found.setup)
     for kind in KINDS:
@@ -130,17 +131,16 @@ def done_before(out: Path, setup: Setup, plan: Plan) -> RunFile | None:
     with: that one is taken over.
     """
     path = run_path(out, plan)
-    if path.exists():
-        run = read_run(path)
-        if run.finished:
-            check_same(path, run.plan, plan)
-            return run
+    run = read_file(path, RunFile)
+    if run is not None and run.finished:
+        check_same(path, run.plan, plan)
+        return run
     shared = setup.experiment.config
     for other in () if shared is None else sorted((out / shared / "runs").glob("*.json")):
-        twin = read_run(other)
-        if twin.finished and _same(twin.plan, plan):
+        twin = read_file(other, RunFile)
+        if twin is not None and twin.finished and _same(twin.plan, plan):
             run = msgspec.structs.replace(twin, plan=plan)
-            write_run(path, run)
+            write_file(path, run)
             return run
     return None
 
@@ -154,11 +154,11 @@ def _same(one: Plan, other: Plan) -> bool:
 
 
 def done_runs(out: Path, setup: Setup) -> Mapping[str, RunFile]:
-    """What is finished of an experiment, by name."""
+    """An experiment's finished runs, by name."""
     found = {}
     for path in sorted((out / setup.name / "runs").glob("*.json")):
-        run = read_run(path)
-        if run.finished:
+        run = read_file(path, RunFile)
+        if run is not None and run.finished:
             found[path.stem] = run
     return found
 

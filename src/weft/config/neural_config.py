@@ -33,39 +33,33 @@ In the place of ``[[party]]``, ``scene = "mfeat"`` in ``[data]`` cuts and deals 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from weft.config.data_sources import check_files, check_left_to_sites
-from weft.config.federation import (
+from weft.config.federation_config import (
     FederationConfig,
-    keys_in,
-    name_in,
     participation_in,
-    parties_in,
-    read_toml,
-    roster_in,
-    section,
+    read_content,
+    roster_of,
+    terms_from,
     terms_of,
 )
 from weft.config.read_config import Config, read_config
-from weft.config.sections import NetworkSection
-from weft.config.value_checks import checked, closest, known_keys, naming
-from weft.data.tile import MissingPolicy, Tile, settle_missing
+from weft.config.reader import checked, closest, known_keys, naming
+from weft.config.schema import BlockSection, NeuralDataSection, NeuralFile
+from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards import OPEN
 from weft.neural.extractors import read_extractor_options
-from weft.neural.neuron_matching import Matching
 from weft.neural.party_samples import without_labels
 from weft.neural.sample_sources import BlockSource, TableSource
-from weft.neural.settings import Block, NeuralSettings
+from weft.neural.scenes import SCENES, Scene, load_scene
+from weft.neural.settings import Block, NeuralSettings, TrainingSettings
 from weft.protocol.participation import participation_of
-from weft_papers.hyfem.scene_sources import sources_of
-from weft_papers.hyfem.scenes import SCENES, Scene, load_scene
 
 Source = TableSource | BlockSource
 
@@ -73,17 +67,6 @@ Source = TableSource | BlockSource
 EVERY = "*"
 #: Shortest side of an image that the default extractor of images reads.
 _LEAST_IMAGE = 4
-
-
-class NeuralDataSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[data]`` of a neural run: columns of all files, or a scene in the place of files."""
-
-    id: str = "id"
-    label: str | None = None
-    missing: MissingPolicy = "error"
-    scene: str | None = None
-    data_dir: str | None = None
-    options: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,25 +92,24 @@ class NeuralProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralConfig(FederationConfig):
-    """A config of a neural run; `read_neural_config` makes one.
+    """A config of a neural run; `read_neural_config` makes one."""
 
-    Attributes
-    ----------
-    given
-        ``[neural]`` without its blocks.
-    blocks
-        ``[neural.blocks]`` as they are told.
-    """
+    file: NeuralFile
 
-    data: NeuralDataSection
-    given: Mapping[str, Any]
-    blocks: Mapping[str, Mapping[str, Any]]
-    network: NetworkSection = field(default_factory=NetworkSection)
+    @property
+    def data(self) -> NeuralDataSection:
+        return self.file.data
 
     @property
     def settings(self) -> NeuralSettings:
-        """Those of a run on tables, whose blocks are all told."""
-        return _settings(self.given, {name: _block(told) for name, told in self.blocks.items()})
+        """Those of a run on tables, whose blocks are all described."""
+        blocks = {name: _block(told) for name, told in self.file.neural.blocks.items()}
+        return self._settings(blocks)
+
+    def _settings(self, blocks: Mapping[str, Block]) -> NeuralSettings:
+        section = self.file.neural
+        told = {name: getattr(section, name) for name in TrainingSettings.__struct_fields__}
+        return NeuralSettings(**told, blocks=dict(blocks))
 
     def party_names(self) -> list[str]:
         return [party.name for party in self.parties] or list(self.problem().sources)
@@ -163,8 +145,8 @@ class NeuralConfig(FederationConfig):
     def _from_scene(self, data_dir: Path | None) -> NeuralProblem:
         beside = None if self.data.data_dir is None else self.path.parent / self.data.data_dir
         scene = load_scene(str(self.data.scene), data_dir or beside, **self.data.options)
-        settings = _settings(self.given, blocks_of(scene, self.blocks))
-        return NeuralProblem(sources_of(scene), settings, scene)
+        settings = self._settings(blocks_of(scene, self.file.neural.blocks))
+        return NeuralProblem(scene.sources(), settings, scene)
 
 
 def read_neural_config(path: str | Path, *, deployed: bool = False) -> NeuralConfig:
@@ -181,53 +163,36 @@ def read_neural_config(path: str | Path, *, deployed: bool = False) -> NeuralCon
         One sentence that names the file, the key or the party.
     """
     path = Path(path)
-    where, content = path.name, read_toml(path)
+    content = read_content(path)
     if "neural" not in content:
         raise ConfigError(
-            f"{where}: has no section [neural]; describe the networks there, or use 'weft train'"
+            f"{path.name}: has no section [neural]; describe the networks there, or use 'weft "
+            "train'"
         )
-    known_keys(
-        content,
-        ("name", "data", "neural", "privacy", "keys", "federation", "network", "party"),
-        f"{where}: the config",
-    )
-    data = checked(NeuralDataSection, section(content, "data", where), f"{where}: [data]")
-    given = dict(section(content, "neural", where))
-    blocks = {
-        name: _told(name, told, where)
-        for name, told in section(given, "blocks", f"{where}: [neural]").items()
-    }
-    given.pop("blocks", None)
-    given["participation"] = participation_in(given.get("participation", "everyone"), path.parent)
-    roster = roster_in(content, path)
-    private = section(content, "privacy", where)
-    with naming(where):
-        # A scene is published data in one hand: what is not agreed on hurts nobody.
-        terms = terms_of(private, roster, deployed=deployed)
-        if data.scene is not None and roster is None:
-            terms = checked(type(OPEN), {**msgspec.to_builtins(OPEN), **private}, "[privacy]")
-        # Which extractors suit a scene's blocks is known when it is read.
-        known = {} if data.scene else {name: _block(told) for name, told in blocks.items()}
-        _settings(given, known or _UNTOLD)
-    config = NeuralConfig(
-        path=path,
-        name=name_in(content, path),
-        data=data,
-        given=given,
-        blocks=blocks,
-        keys=keys_in(content, path),
-        roster=roster,
-        terms=terms,
-        parties=parties_in(content, where),
-        network=checked(NetworkSection, section(content, "network", where), f"{where}: [network]"),
-    )
+    with naming(path.name):
+        file = checked(NeuralFile, content, "the config")
+        rule = participation_in(file.neural.participation, path.parent)
+        neural = msgspec.structs.replace(file.neural, participation=rule)
+        file = msgspec.structs.replace(file, neural=neural)
+    roster = roster_of(file, path)
+    with naming(path.name):
+        terms = terms_of(file.privacy, roster, deployed=deployed)
+        if file.data.scene is not None and roster is None:
+            # A scene is published data on one machine: terms that it leaves out protect no party.
+            terms = terms_from(file.privacy, OPEN)
+        for name, told in file.neural.blocks.items():
+            # Which extractor suits a block of a scene is known when the scene is read.
+            if told.extractor or file.data.scene is None:
+                with naming(f"[neural.blocks.{name}]"):
+                    _block(told)
+    config = NeuralConfig(path=path, file=file, roster=roster, terms=terms)
     _check_sources(config, deployed)
     return config
 
 
 def read_either(path: Path, *, deployed: bool = False) -> Config | NeuralConfig:
     """A config of networks if it has a section ``[neural]``, else of a linear model."""
-    if "neural" in read_toml(path):
+    if "neural" in read_content(path):
         return read_neural_config(path, deployed=deployed)
     return read_config(path, deployed=deployed)
 
@@ -241,54 +206,26 @@ def default_extractor(shape: tuple[int, ...] | None) -> str:
     return "cnn" if image else "mlp"
 
 
-def blocks_of(scene: Scene, told: Mapping[str, Mapping[str, Any]]) -> dict[str, Block]:
+def blocks_of(scene: Scene, told: Mapping[str, BlockSection]) -> dict[str, Block]:
     """All blocks of a scene; ``told`` describes some, and under ``*`` all others."""
-    strange = [name for name in told if name != EVERY and name not in scene.blocks]
+    shapes = scene.shapes()
+    strange = [name for name in told if name != EVERY and name not in shapes]
     if strange:
         raise ConfigError(
             f"scene '{scene.name}' has no block '{strange[0]}'"
-            f"{closest(strange[0], scene.blocks)}; it has {', '.join(scene.blocks)}"
+            f"{closest(strange[0], shapes)}; it has {', '.join(shapes)}"
         )
-    return {
-        name: _block(told.get(name, told.get(EVERY, {})), shape)
-        for name, shape in scene.shapes().items()
-    }
+    others = told.get(EVERY, BlockSection())
+    return {name: _block(told.get(name, others), shape) for name, shape in shapes.items()}
 
 
-def _told(name: str, told: object, where: str) -> dict[str, Any]:
-    """A block's description, checked as far as its shape need not be known."""
-    with naming(f"{where}: [neural.blocks.{name}]"):
-        block = checked(Block, told, "the block")
-        described: dict[str, Any] = msgspec.convert(told, dict[str, Any])
-        if "extractor" in described:
-            read_extractor_options(block.extractor, block.options)
-    return described
-
-
-def _block(told: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Block:
-    """A block as it is told, with the extractor that suits its shape if none is."""
-    block = msgspec.convert(dict(told), Block)
-    if "extractor" not in told:
-        suited = default_extractor(block.shape or shape)
-        block = msgspec.structs.replace(block, extractor=suited)
+def _block(told: BlockSection, shape: tuple[int, ...] | None = None) -> Block:
+    """A block as it is described, with the extractor that suits its shape if none is named."""
+    described = msgspec.structs.asdict(told)
+    described["extractor"] = told.extractor or default_extractor(told.shape or shape)
+    block = Block(**described)
     read_extractor_options(block.extractor, block.options)
     return block
-
-
-_UNTOLD = {EVERY: Block()}
-
-
-def _settings(given: Mapping[str, Any], blocks: Mapping[str, Block]) -> NeuralSettings:
-    told = dict(given)
-    matching = checked(Matching, told.pop("matching", {}), "[neural.matching]")
-    fields = {**told, "blocks": {}, "matching": {}}
-    known_keys(fields, (f.name for f in msgspec.structs.fields(NeuralSettings)), "[neural]")
-    plain = {name: msgspec.to_builtins(block) for name, block in blocks.items()}
-    return checked(
-        NeuralSettings,
-        {**told, "blocks": plain, "matching": msgspec.to_builtins(matching)},
-        "[neural]",
-    )
 
 
 # ── what is refused ───────────────────────────────────────────────────────────────────────
@@ -309,7 +246,7 @@ def _check_sources(config: NeuralConfig, deployed: bool) -> None:
         if data.options or data.data_dir is not None:
             raise ConfigError(f"{where}: [data] options and data_dir are for a scene; name one")
         check_files(config)
-    if data.scene is None and (EVERY in config.blocks or not config.blocks):
+    if data.scene is None and (EVERY in config.file.neural.blocks or not config.file.neural.blocks):
         raise ConfigError(
             f"{where}: tables need a [neural.blocks.NAME] for every block, with its columns; only "
             "a scene knows its blocks itself"
@@ -332,6 +269,7 @@ def _check_scene(config: NeuralConfig) -> None:
         hint = closest(str(data.scene), SCENES)
         raise ConfigError(
             f"{where}: [data] there is no scene '{data.scene}'{hint}; weft neural scenes lists them"
+            f"{SCENES.left_out()}"
         )
     known_keys(data.options, SCENES[str(data.scene)].options, f"{where}: [data.options]")
 

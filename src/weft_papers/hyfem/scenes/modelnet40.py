@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from weft.data.data_folder import DataFolder
 from weft.errors import DataError
-from weft_papers.data.files import DataFolder
 from weft_papers.hyfem.scenes.cutting import thin
-from weft_papers.hyfem.scenes.deals import (
+from weft_papers.hyfem.scenes.image_files import subfolder
+from weft_papers.hyfem.scenes.image_folders import class_folders, list_views
+from weft_papers.hyfem.scenes.party_shares import (
     four_view_deal,
     four_view_deal_2020,
     table3,
     twelve_view_deal,
 )
-from weft_papers.hyfem.scenes.folders import class_folders, list_views
 from weft_papers.hyfem.scenes.scene import Scene, Share
-from weft_papers.hyfem.scenes.sources import subfolder
 
 Deal = Callable[[Sequence[str]], tuple[Share, ...]]
 #: The texts choose four views "of different angles"; these are a quarter turn apart.

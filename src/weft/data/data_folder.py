@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from weft.errors import DataError
+
+T = TypeVar("T")
 
 DATA_VARIABLE = "WEFT_DATA"
 
@@ -42,3 +47,27 @@ class DataFolder:
                 f"{relative}."
             )
         return path
+
+
+def options_of(loader: Callable[..., object]) -> tuple[str, ...]:
+    """What a loader takes besides its folder."""
+    return tuple(name for name in inspect.signature(loader).parameters if name != "folder")
+
+
+def load_with(
+    loader: Callable[..., T], folder: DataFolder, options: Mapping[str, object], what: str
+) -> T:
+    """Call a loader; refuses options that it does not take.
+
+    Parameters
+    ----------
+    what
+        What is loaded, for the refusal: "data set 'mnist'".
+    """
+    known = options_of(loader)
+    for option in options:
+        if option not in known:
+            raise DataError(
+                f"{what} has no option {option!r}; it takes {', '.join(known) or 'none'}."
+            )
+    return loader(folder, **options)

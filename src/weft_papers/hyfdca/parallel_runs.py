@@ -17,22 +17,22 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from weft.errors import WeftError
-from weft_papers.hyfdca.archive import Archive
 from weft_papers.hyfdca.cases import Case, Plan, Target
 from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import Curve, measure, run
 from weft_papers.hyfdca.setting_data import central
 
 #: Seconds between two looks at how far the workers are.
 _LOOK = 0.5
 
-#: Told what is done, in words, which share of the work that is, and the seconds left if known.
+#: Gets a line on the current work, the share that is done, and the seconds left if known.
 Progress = Callable[[str, float, float | None], None]
 
 
-def measure_all(plan: Plan, archive: Archive, progress: Progress) -> None:
+def measure_all(plan: Plan, results: ResultsFolder, progress: Progress) -> None:
     """Costs of all cases, one at a time and with nothing beside them."""
-    todo = [case for case in plan.costed() if archive.costs_alone(case) is None]
+    todo = [case for case in plan.costed() if results.costs_alone(case) is None]
     began = monotonic()
     with _workers(1) as (pool, _):
         for done, case in enumerate(todo):
@@ -40,18 +40,18 @@ def measure_all(plan: Plan, archive: Archive, progress: Progress) -> None:
             progress(f"measuring {case.title}", done / len(todo), left)
             costs = pool.submit(measure, case).result()
             if costs is not None:
-                archive.keep_costs(case, costs)
+                results.keep_costs(case, costs)
 
 
-def run_all(plan: Plan, archive: Archive, progress: Progress, *, workers: int) -> None:
+def run_all(plan: Plan, results: ResultsFolder, progress: Progress, *, workers: int) -> None:
     """Optima and curves of all cases; each is kept when it is done."""
     seed = plan.seed
-    jobs: list[_Job] = [_Central(d, seed) for d in plan.data if not archive.central(d, seed)]
+    jobs: list[_Job] = [_Central(d, seed) for d in plan.data if not results.central(d, seed)]
     for case in sorted(plan.cases(), key=plan.urgency):
-        curve, target = archive.curve(case), plan.target(case)
-        alone = archive.costs_alone(case)
+        curve, target = results.curve(case), plan.target(case)
+        alone = results.costs_alone(case)
         if curve is None or not curve.reaches(case, target, alone):
-            jobs.append(_Run(case, target, archive.unfinished(case), alone))
+            jobs.append(_Run(case, target, results.unfinished(case), alone))
     waiting = list(jobs)
     with _workers(workers) as (pool, news):
         board = _Board(jobs, progress)
@@ -63,7 +63,7 @@ def run_all(plan: Plan, archive: Archive, progress: Progress, *, workers: int) -
             finished, _ = wait(open_, _LOOK, FIRST_COMPLETED)
             for future in finished:
                 job = open_.pop(future)
-                job.keep(archive, future.result())
+                job.keep(results, future.result())
                 board.finish(job)
             board.hear(news)
 
@@ -84,7 +84,7 @@ class _Job:
     def do(self) -> Any:
         raise NotImplementedError
 
-    def keep(self, archive: Archive, found: Any) -> None:
+    def keep(self, results: ResultsFolder, found: Any) -> None:
         raise NotImplementedError
 
 
@@ -98,8 +98,8 @@ class _Central(_Job):
     def do(self) -> dict[str, Any]:
         return central(self.data, self._seed)
 
-    def keep(self, archive: Archive, found: Any) -> None:
-        archive.keep_central(self.data, self._seed, found)
+    def keep(self, results: ResultsFolder, found: Any) -> None:
+        results.keep_central(self.data, self._seed, found)
 
 
 class _Run(_Job):
@@ -118,8 +118,8 @@ class _Run(_Job):
 
         return run(self.case, self._target, folder=self._folder, costs=self._alone, progress=tell)
 
-    def keep(self, archive: Archive, found: Any) -> None:
-        archive.keep_curve(self.case, found)
+    def keep(self, results: ResultsFolder, found: Any) -> None:
+        results.keep_curve(self.case, found)
 
 
 def _next(waiting: list[_Job], open_: Iterable[_Job]) -> _Job:

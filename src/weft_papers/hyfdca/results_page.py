@@ -62,7 +62,7 @@ def to_markdown(findings: Findings, *, command: str, about: Sequence[str], note:
 
 
 def _words(findings: Findings) -> list[str]:
-    """What is the same as in the paper, and what is not."""
+    """How these runs agree with the paper's, and where they differ."""
     return [
         "How it was done:",
         "",

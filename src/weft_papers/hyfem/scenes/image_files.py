@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.data.data_folder import DATA_VARIABLE, DataFolder
 from weft.errors import DataError
-from weft_papers.data.files import DATA_VARIABLE, DataFolder
 
 Bytes = NDArray[np.uint8]
 

@@ -1,4 +1,4 @@
-"""The folder of a reproduction: what has been run is there, and is not run again.
+"""The folder of a reproduction, with all finished runs, which are not repeated.
 
 .. code-block:: text
 
@@ -14,16 +14,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from weft.errors import DataError
-from weft.storage.files import StorageError, replacing
+from weft.storage.files import StorageError
 from weft_papers.hyfdca.cases import Case
 from weft_papers.hyfdca.costs import Costs
 from weft_papers.hyfdca.run_case import Curve
+from weft_papers.run_files import read_file, write_file
 
 
-class Archive:
+class ResultsFolder:
     """Results of cases on disk.
 
     Parameters
@@ -51,43 +49,25 @@ class Archive:
         return alone if alone or curve is None else curve.costs
 
     def costs_alone(self, case: Case) -> Costs | None:
-        found: Costs | None = self._read(self.folder / "costs" / f"{case.key}.json", Costs)
-        return found
+        return read_file(self.folder / "costs" / f"{case.key}.json", Costs)
 
     def curve(self, case: Case) -> Curve | None:
-        found: Curve | None = self._read(self.folder / "curves" / f"{case.key}.json", Curve)
-        return found
+        return read_file(self.folder / "curves" / f"{case.key}.json", Curve)
 
     def central(self, data: str, seed: int) -> dict[str, Any] | None:
         path = self.folder / "central" / f"{data}-{seed}.json"
-        found: dict[str, Any] | None = self._read(path, dict)
-        return found
+        return read_file(path, dict[str, Any])
 
     def keep_costs(self, case: Case, costs: Costs) -> None:
-        self._write(self.folder / "costs" / f"{case.key}.json", costs)
+        write_file(self.folder / "costs" / f"{case.key}.json", costs, indent=1)
 
     def keep_curve(self, case: Case, curve: Curve) -> None:
-        self._write(self.folder / "curves" / f"{case.key}.json", curve)
+        write_file(self.folder / "curves" / f"{case.key}.json", curve, indent=1)
         shutil.rmtree(self.unfinished(case), ignore_errors=True)
 
     def keep_central(self, data: str, seed: int, found: dict[str, Any]) -> None:
-        self._write(self.folder / "central" / f"{data}-{seed}.json", found)
+        write_file(self.folder / "central" / f"{data}-{seed}.json", found, indent=1)
 
     def unfinished(self, case: Case) -> Path:
         """Where a run of the case saves itself."""
         return self.folder / "unfinished" / case.key
-
-    def _read(self, path: Path, kind: type[Any]) -> Any:
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.DecodeError) as error:
-            raise DataError(
-                f"{path} cannot be read ({error}); delete it, and it is run again"
-            ) from None
-
-    def _write(self, path: Path, found: Any) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as draft:
-            draft.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))

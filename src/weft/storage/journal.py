@@ -23,24 +23,24 @@ _MAGIC = b"weft journal 1\n"
 
 
 class Journal:
-    """Records of one run, in a file that only its owner can read.
+    """Records in a file that only its owner can read.
 
-    What a killed process had not written to its end is cut off at opening.
+    A record that a killed process did not finish is cut off when the file is opened.
 
     Parameters
     ----------
     path
-        The file; it is made, and its folder too, where it is missing.
+        The file; it and its folder are created where they are missing.
 
     Raises
     ------
     StorageError
-        Another process has it, it is damaged in its middle, or the disk does not do its part.
+        Another process uses the file, it is damaged in the middle, or the disk fails.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: Where the records end; the first entry is the end of the first line.
+        #: Where the first line and each record end.
         self._ends = [len(_MAGIC)]
         with self._disk("opened"):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,19 +57,26 @@ class Journal:
         return len(self._ends) - 1
 
     def __iter__(self) -> Iterator[bytes]:
-        """All records that there are now, one after the other from the file."""
+        """The records there are now, read one after the other."""
+        return self._records(0, len(self))
+
+    def __getitem__(self, place: int) -> bytes:
+        """One record, read from the file."""
+        return next(self._records(place, place + 1))
+
+    def _records(self, begin: int, end: int) -> Iterator[bytes]:
         with self._disk("read"), self.path.open("rb") as file:
-            file.seek(len(_MAGIC))
+            file.seek(self._ends[begin])
             try:
-                yield from (content for content, _ in read_frames(file, self._ends[-1]))
+                yield from (content for content, _ in read_frames(file, self._ends[end]))
             except (CutOff, Damage):
                 raise self._damaged() from None
 
     def append(self, record: bytes, *, durable: bool = True) -> None:
-        """Write a record through to the disk, or none of it.
+        """Write a whole record or none of it.
 
-        A machine that loses its power must not forget what others build upon. A record that is not
-        ``durable`` outlives its process, but maybe not a loss of power.
+        A ``durable`` record is on the disk when this returns. Any other one survives a kill of the
+        process, but perhaps not a power cut.
         """
         frame = framed(record)
         try:
@@ -82,20 +89,20 @@ class Journal:
         self._ends.append(self._ends[-1] + len(frame))
 
     def drop_last(self) -> None:
-        """Take the last record back: it does not count."""
+        """Remove the last record."""
         with self._disk("written"):
             os.ftruncate(self._file, self._ends[-2])
             os.fdatasync(self._file)
         self._ends.pop()
 
     def close(self) -> None:
-        """Leave the file to others."""
+        """Let other processes open the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     def delete(self) -> None:
-        """Close, and delete the file."""
+        """Close and delete the file."""
         self.close()
         with self._disk("deleted"):
             self.path.unlink(missing_ok=True)
@@ -109,16 +116,16 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StorageError(
-                f"{self.path} is in use by another process; end that one before this run goes on"
+                f"{self.path} is in use by another process; end that process first"
             ) from None
         except OSError as error:
             raise StorageError(
                 f"{self.path} cannot be locked ({error.strerror or error}); put the folder on a "
-                "disk of this machine"
+                "local disk"
             ) from None
 
     def _find_ends(self) -> None:
-        """Read the file once, and cut off what was not written to its end."""
+        """Check all records, and cut off an unfinished one."""
         size = os.fstat(self._file).st_size
         if size < len(_MAGIC) and _MAGIC.startswith(os.pread(self._file, size, 0)):
             os.ftruncate(self._file, 0)
@@ -127,7 +134,7 @@ class Journal:
             return
         with self.path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
-                raise StorageError(f"{self.path} is no journal of a run; move it away")
+                raise StorageError(f"{self.path} is not a journal; move it away")
             try:
                 for _, end in read_frames(file, size):
                     self._ends.append(end)
@@ -140,7 +147,7 @@ class Journal:
 
     def _write(self, frame: bytes, durable: bool) -> None:
         at, rest = self._ends[-1], memoryview(frame)
-        # Should an earlier write have failed, and cutting it off too.
+        # An earlier write failed, and so did cutting it off.
         if os.fstat(self._file).st_size != at:
             os.ftruncate(self._file, at)
         while rest:
@@ -151,7 +158,7 @@ class Journal:
 
     @contextmanager
     def _disk(self, done: str) -> Iterator[None]:
-        """Turn what a disk complains of into a sentence."""
+        """Say in a sentence what the disk could not do."""
         try:
             yield
         except OSError as error:

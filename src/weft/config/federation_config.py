@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,9 +11,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from weft.config.sections import FederationSection, KeysSection, PartySection
+from weft.config.reader import checked, read_toml
+from weft.config.schema import FederationFile, NetworkSection, PartySection
 from weft.config.site_policy_file import read_policy
-from weft.config.value_checks import checked
 from weft.crypto.keys import PartyKeys, load_all
 from weft.data.readers import read_tile
 from weft.data.tile import Tile
@@ -40,19 +39,42 @@ class FederationConfig(ABC):
     """A config file whose keys and values are known to make sense.
 
     Nothing but the config itself and its roster has been read.
+
+    Attributes
+    ----------
+    file
+        Its sections as they are written.
+    terms
+        What the parties insist on, by ``[privacy]`` and the roster.
     """
 
     path: Path
-    name: str
-    keys: Path | None
+    file: FederationFile
     roster: SignedRoster | None
     terms: Terms
-    parties: tuple[PartySection, ...]
+
+    @property
+    def name(self) -> str:
+        """The federation's name; without one, that of the file."""
+        return self.file.name or self.path.stem
 
     @property
     def folder_name(self) -> str:
         """The name as a folder: letters, digits, dots, hyphens and underscores."""
         return re.sub(r"[^\w.-]+", "-", self.name).strip("-.") or "federation"
+
+    @property
+    def parties(self) -> tuple[PartySection, ...]:
+        return self.file.party
+
+    @property
+    def network(self) -> NetworkSection:
+        return self.file.network
+
+    @property
+    def keys(self) -> Path | None:
+        """The folder of keys; a relative one is looked for beside the config."""
+        return None if self.file.keys is None else self.path.parent / self.file.keys.folder
 
     def files_of(self, party: PartySection) -> list[Path]:
         """A party's files; relative ones are looked for beside the config."""
@@ -61,7 +83,7 @@ class FederationConfig(ABC):
 
     @abstractmethod
     def party_names(self) -> list[str]:
-        """Who takes part; where a config names nobody, what it cuts or deals is read for that."""
+        """Who takes part; where a config names no parties, what it cuts or deals is read."""
 
     def load_keys(
         self, parties: Iterable[str], folder: Path | None = None
@@ -102,88 +124,33 @@ class FederationConfig(ABC):
         return tuple(tiles)
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_content(path: Path) -> dict[str, Any]:
     """The content of a config, not checked yet."""
-    if not path.is_file():
-        raise ConfigError(
-            f"there is no config file {path}; write one with 'weft split', or by hand"
-        )
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name}: is not valid TOML ({error}); correct that line") from None
+    return read_toml(
+        path, f"there is no config file {path}; write one with 'weft split', or by hand"
+    )
 
 
-def name_in(content: Mapping[str, Any], path: Path) -> str:
-    """The federation's name; without one, that of the file."""
-    name = content.get("name", path.stem)
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigError(f'{path.name}: name must be text, such as name = "three hospitals"')
-    return name
-
-
-def section(content: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
-    """A section's keys and values; empty where there is none."""
-    value = content.get(name, {})
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where}: {name} must be a section [{name}] with keys of its own")
-    return value
-
-
-def keys_in(content: Mapping[str, Any], path: Path) -> Path | None:
-    """The folder of keys that a config names; a relative one is looked for beside it."""
-    if "keys" not in content:
-        return None
-    where = f"{path.name}: [keys]"
-    folder = checked(KeysSection, section(content, "keys", path.name), where).folder
-    if not folder:
-        raise ConfigError(f'{where} needs folder, such as folder = "keys"')
-    return path.parent / folder
-
-
-def roster_in(content: Mapping[str, Any], path: Path) -> SignedRoster | None:
+def roster_of(file: FederationFile, path: Path) -> SignedRoster | None:
     """The roster, looked for beside the config."""
-    if "federation" not in content:
-        return None
-    where = f"{path.name}: [federation]"
-    told = checked(FederationSection, section(content, "federation", path.name), where)
-    if not told.roster:
-        raise ConfigError(f'{where} needs roster, such as roster = "roster.json"')
-    return read_roster(path.parent / told.roster)
+    return None if file.federation is None else read_roster(path.parent / file.federation.roster)
 
 
-def terms_of(given: dict[str, Any], roster: SignedRoster | None, *, deployed: bool) -> Terms:
+def terms_of(given: Mapping[str, Any], roster: SignedRoster | None, *, deployed: bool) -> Terms:
     """Those of ``[privacy]``; with a roster, what it says counts for all that is not given.
 
     Over a network the sites say the rest, and ids are matched by OPRF where nothing is said.
     """
     if deployed:
-        return checked(
-            Terms, {**msgspec.to_builtins(OPEN), "matching": "oprf", **given}, "[privacy]"
-        )
+        return terms_from(given, msgspec.structs.replace(OPEN, matching="oprf"))
     if roster is None:
-        return checked(Terms, given, "[privacy]")
-    own = checked(Terms, {**msgspec.to_builtins(OPEN), **given}, "[privacy]")
-    return roster.charter.terms.stricter(own)
+        return terms_from(given, Terms())
+    return roster.charter.terms.stricter(terms_from(given, OPEN))
 
 
-def parties_in(content: Mapping[str, Any], where: str) -> tuple[PartySection, ...]:
-    """Every ``[[party]]``."""
-    parties = content.get("party", [])
-    if not isinstance(parties, list):
-        raise ConfigError(f"{where}: write [[party]] with two brackets, once for each party")
-    return tuple(_party(entry, number, where) for number, entry in enumerate(parties, 1))
-
-
-def _party(entry: object, number: int, where: str) -> PartySection:
-    named = entry.get("name") if isinstance(entry, dict) else None
-    label = f"{where}: party '{named}'" if isinstance(named, str) else f"{where}: party {number}"
-    party = checked(PartySection, entry, label)
-    if not party.name.strip() or "/" in party.name or "\\" in party.name:
-        raise ConfigError(f"{label}: a name needs at least one letter and no slash; rename it")
-    if party.label is True:
-        raise ConfigError(f"{label}: label = true says no column; name it, or say label = false")
-    return party
+def terms_from(given: Mapping[str, Any], base: Terms) -> Terms:
+    """``[privacy]``, with what counts for the terms that it leaves out."""
+    return checked(Terms, {**msgspec.to_builtins(base), **given}, "[privacy]")
 
 
 def participation_in(

@@ -1,0 +1,159 @@
+"""The config files as one tree: every section, its keys and their defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from weft.data.tile import MissingPolicy
+from weft.errors import ConfigError
+from weft.federation.preprocessing import TableSettings
+from weft.matching.holding_map import Overlap
+from weft.neural.settings import Block, TrainingSettings
+from weft.solvers.settings import DEFAULTS, SolverSettings
+
+_Seconds = Annotated[float, Meta(gt=0)]
+
+
+class KeysSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[keys]``: where the parties' keys are, for all parties that share this machine."""
+
+    folder: Annotated[str, Meta(min_length=1, examples=["keys"])]
+
+
+class FederationSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[federation]``: the roster that all members have signed."""
+
+    roster: Annotated[str, Meta(min_length=1, examples=["roster.json"])]
+
+
+class NetworkSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[network]``: seconds a party has for setting a run up, and for any other phase."""
+
+    setup: _Seconds = 600.0
+    timeout: _Seconds = 60.0
+
+
+class PartySection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[[party]]``: a party's name and files; ``label = false``: it gives no labels.
+
+    ``policy`` names a file with what this party insists on, whatever the others agreed.
+    """
+
+    name: Annotated[str, Meta(examples=["north"])]
+    file: str | None = None
+    files: list[str] | None = None
+    id: str | None = None
+    label: str | bool | None = None
+    features: list[str] | None = None
+    policy: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or "/" in self.name or "\\" in self.name:
+            raise ConfigError("needs a name with at least one letter and no slash; rename it")
+        if self.label is True:
+            raise ConfigError("has label = true, which says no column; name it, or say false")
+
+
+class FederationFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every config of a federation has, whatever it trains.
+
+    ``[privacy]`` stays as it is written: what counts for terms that it leaves out depends on the
+    roster.
+    """
+
+    name: Annotated[str, Meta(pattern=r"\S", examples=["three hospitals"])] | None = None
+    privacy: dict[str, Any] = msgspec.field(default_factory=dict)
+    keys: KeysSection | None = None
+    federation: FederationSection | None = None
+    network: NetworkSection = NetworkSection()
+    party: tuple[PartySection, ...] = ()
+
+
+# ── linear models ─────────────────────────────────────────────────────────────────────────────
+
+
+class DataSection(TableSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[data]``: how tables become one problem, and defaults for every party's file.
+
+    ``dataset`` and ``split`` cut a named data set here instead of reading ``[[party]]`` files;
+    ``positive`` lists the labels that count as 1, all others count as -1.
+    """
+
+    id: str = "id"
+    label: str | None = None
+    overlap: Overlap | None = None
+    intercept: bool = True
+    dataset: str | None = None
+    split: dict[str, Any] | None = None
+    data_dir: str | None = None
+    positive: list[str | float] | None = None
+
+
+class ModelSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[model]``: the problem P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw); see `Settings`.
+
+    Of a list of ``lambda`` all are trained, and the folds choose one.
+    """
+
+    loss: str = DEFAULTS["loss"]
+    weigh: Literal["samples", "parties"] = DEFAULTS["weigh"]
+    loss_parameters: dict[str, float] = msgspec.field(default_factory=dict)
+    lam: float | Annotated[list[float], Meta(min_length=1, examples=[[0.1, 0.01]])] = msgspec.field(
+        name="lambda", default=1e-3
+    )
+
+
+class SolverSection(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[solver]``: the algorithm and when it stops; see `SolverSettings`.
+
+    ``[solver.options]`` is what only the named algorithm reads; ``weft algorithms`` lists it.
+    """
+
+    name: str = "auto"
+    checkpoint_every: Annotated[int, Meta(ge=1)] | None = None
+    record: bool = False
+
+
+class LinearFile(FederationFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A config of one linear model; ``[compare.NAME]`` is for ``weft compare``."""
+
+    data: DataSection = DataSection()
+    model: ModelSection = ModelSection()
+    solver: SolverSection = SolverSection()
+    compare: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+
+
+# ── neural networks ───────────────────────────────────────────────────────────────────────────
+
+
+class NeuralDataSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[data]`` of a neural run: columns of all files, or a scene in the place of files."""
+
+    id: str = "id"
+    label: str | None = None
+    missing: MissingPolicy = "error"
+    scene: str | None = None
+    data_dir: str | None = None
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class BlockSection(Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[neural.blocks.NAME]``: a block; its shape chooses the extractor if none is named."""
+
+    extractor: str = ""
+
+
+class NeuralSection(TrainingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[neural]``: the networks and how they are trained; see `NeuralSettings`."""
+
+    blocks: dict[str, BlockSection] = msgspec.field(default_factory=dict)
+
+
+class NeuralFile(FederationFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A config of a neural run."""
+
+    neural: NeuralSection
+    data: NeuralDataSection = NeuralDataSection()

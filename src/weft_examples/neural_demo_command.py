@@ -1,0 +1,51 @@
+"""``weft neural demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.neural import Device, DeviceName
+
+
+def neural_demo(
+    out: Annotated[
+        Path | None, typer.Option(help="Also write models, history and plot to this new folder.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of every run.")] = 40,
+    device: Device = DeviceName.auto,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+) -> None:
+    """Six parties with quarters of small images and half of the digits each learn all ten.
+
+    scikit-learn's digits are cut into four quadrants. Every party has three of them, of the images
+    of five classes; two quadrants are common to all. HyFEM is compared with training on all data in
+    one place, with every party alone, and with FedProx on the common quadrants. All take as many
+    local steps. It needs no files, and less than a minute on one core.
+    """
+    from weft.cli.console import say
+    from weft.cli.neural_output import RoundLine, tell_neural
+    from weft.neural.torch_requirement import require_torch
+    from weft.report.neural import summarise_neural, write_neural_results
+    from weft.storage.atomic_folder import building, refuse_existing
+
+    if out is not None:
+        refuse_existing(out)
+    require_torch()
+    from weft_examples.neural_demo import NAME, run_demo
+
+    with RoundLine(quiet=json) as line:
+        done = run_demo(rounds, device.value, lambda title: line.follow(title, rounds))
+    remarks: list[str] = []
+    if out is None:
+        summary = summarise_neural(done.trained, NAME, done.rivals)
+    else:
+        with building(out) as draft:
+            summary, remarks = write_neural_results(
+                draft, done.trained, name=NAME, rivals=done.rivals
+            )
+    if not json:
+        say(done.compared())
+    tell_neural(out, summary, remarks, json=json)
