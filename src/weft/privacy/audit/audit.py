@@ -263,7 +263,7 @@ class _Auditor:
             view.shared_rows = self._seats.shared(entry.party, "rows")
             view.shared_columns = self._seats.shared(entry.party, "columns")
             if not own:
-                self._foreign(entry, "tile_row_cohorts")
+                self._foreign(entry, "view.tile_row_cohorts.places")
 
     def _field(self, entry: Entry, name: str, value: Value, counted: set[int]) -> None:
         field = field_of(entry.direction, entry.phase, name)

@@ -78,8 +78,9 @@ class Seats:
         """A party announces what it holds."""
         self._tokens[party] = reply
 
-    def take_seat(self, party: str, view: Fields) -> bool:
+    def take_seat(self, party: str, message: Fields) -> bool:
         """A party is told its slots; whether they stand for its own tokens, one by one."""
+        view = {name[5:]: value for name, value in message.items() if name.startswith("view.")}
         counts = {"rows": "n_shared_rows", "columns": "n_shared_columns"}
         self._shared[party] = {axis: _whole(view.get(field)) for axis, field in counts.items()}
         tokens = self._tokens.pop(party, {})
@@ -114,15 +115,15 @@ class Seats:
 def _own(tokens: Fields, view: Fields, axis: str, sizes: NDArray[Any]) -> bool:
     """Whether every cohort of a view has as many of the party's own tokens as slots."""
     told = tokens.get(f"{axis}s")
-    tiles = _whole(view.get(f"n_tile_{axis}_cohorts"))
-    parts = [view.get(f"tile_{axis}_cohorts.{i}") for i in range(tiles)]
     counts = tokens.get(f"{axis}_counts")
+    cohorts = view.get(f"tile_{axis}_cohorts.places")
+    lengths = view.get(f"tile_{axis}_cohorts.lengths")
     if not isinstance(told, np.ndarray) or not isinstance(counts, np.ndarray):
         return False
-    found = [part for part in parts if isinstance(part, np.ndarray)]
-    if [len(part) for part in found] != counts.tolist() or len(told) != counts.sum():
+    if not isinstance(cohorts, np.ndarray) or not isinstance(lengths, np.ndarray):
         return False
-    cohorts: NDArray[Any] = np.concatenate(found) if found else np.zeros(0, np.int64)
+    if not np.array_equal(lengths, counts) or not len(told) == len(cohorts) == counts.sum():
+        return False
     kept = cohorts >= 0
     pairs = np.array(sorted(set(zip(told[kept].tolist(), cohorts[kept].tolist(), strict=True))))
     if not len(pairs):
