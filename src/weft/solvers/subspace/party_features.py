@@ -100,7 +100,7 @@ class FeatureSide:
         if message.model is not None:
             mixed = self._combined(message.model.mixture, "model.mixture")[self._view.owned]
             self._bound = inner(mixed, mixed)
-            self.models[self._checked_model(message.model.number)] = w
+            self.models[self._checked_model(message.model.number, "model.number")] = w
 
     def tell_point(self, message: PointRequest) -> PointReply:
         """‖w‖² of the point, and this party's part of its z."""
@@ -121,16 +121,16 @@ class FeatureSide:
         """Keep w as it stands; vectors that came since have no part in it."""
         sized(message.point, "point", None, self._problems.width)
         point = padded(message.point, len(self.vectors))
-        self.models[self._checked_model(message.model)] = self.vectors.combine(point)
+        self.models[self._checked_model(message.model, "model")] = self.vectors.combine(point)
 
     def _combined(self, coefficients: Floats, name: str) -> Floats:
         """A combination of all vectors held."""
         sized(coefficients, name, len(self.vectors), self._problems.width)
         return self.vectors.combine(coefficients)
 
-    def _checked_model(self, number: int) -> int:
+    def _checked_model(self, number: int, name: str) -> int:
         if not 0 <= number < self._model_count:
-            raise malformed("model", f"is {number}, but there is no such model")
+            raise malformed(name, f"is {number}, but there is no such model")
         return number
 
     # ── samples that nobody else holds ────────────────────────────────────────────────────
