@@ -10,6 +10,7 @@ import pytest
 
 from weft.data import Split, Table, Tile, pool
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.messages import START, StartRequest
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices
 from weft.protocol import LocalChannel, fields_of
@@ -18,6 +19,7 @@ from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
 from weft.sums.maxima import units_above
+from weft.sums.messages import SIZE
 
 
 def make_table(n=44, m=7, classes=2, seed=0, sparse=0.0):
@@ -107,7 +109,7 @@ class Simulation:
         self.preprocessing = preprocessing or Preprocessing()
         self.federation = Federation(tiles, self.preprocessing, store=store)
         quiet, self.holdings, self.adder, self.classes = self.federation.assemble(settings)
-        self.unit, self.label = units_above(quiet, self.adder, "size", 2).tolist()
+        self.unit, self.label = units_above(quiet, self.adder, SIZE, 2).tolist()
         self.faults = Faults(plan or (lambda phase, party, call: None))
         self.parties = self.federation.parties
         handlers = {n: self.faults.around(n, p.on) for n, p in self.parties.items()}
@@ -115,13 +117,14 @@ class Simulation:
         self.width = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
         self.run = None
         self.result = None
-        start = {
-            "settings": settings.to_json(),
-            "unit": self.unit,
-            "label": self.label,
-            "lam": settings.smallest_lam,
-        }
-        self.channel.ask("start", {p: dict(start) for p in self.parties}).insist("starting")
+        #: What starts the solver at a party.
+        self.start = StartRequest(
+            settings=settings.to_json(),
+            unit=self.unit,
+            label=self.label,
+            smallest_lam=settings.smallest_lam,
+        )
+        self.channel.ask(START, dict.fromkeys(self.parties, self.start)).insist("starting")
 
     def go(self, progress=None, checkpointing=None):
         """Run the coordinator, and keep its own state in ``run``."""

@@ -285,18 +285,11 @@ def test_a_party_that_lost_its_memory_is_refused_in_one_clear_sentence(patchwork
     """It was started again in the middle of a run, as after a crash."""
     settings = settings_of(quick, "cutting planes")
     simulation = simulate(patchwork(), settings, PREPARATION)
-    told = {
-        "settings": settings.to_json(),
-        "unit": simulation.unit,
-        "label": simulation.label,
-        "lam": settings.smallest_lam,
-        "round": 0,
-    }
 
     def restart(record):
         if record.iteration == 3:
             simulation.parties["south"]._half = None
-            simulation.parties["south"]._start(told)
+            simulation.parties["south"]._start(simulation.start)
 
     with pytest.raises(ProtocolError, match=r"party south: .*has lost its memory; start") as caught:
         simulation.go(progress=restart)
