@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Annotated, Literal
 
@@ -63,8 +62,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def from_json(text: str) -> LinearTask | NeuralTask:
         """Read a task of either kind."""
         try:
-            return msgspec.convert(json.loads(text), LinearTask | NeuralTask)
-        except (ValueError, msgspec.MsgspecError) as error:
+            return msgspec.json.decode(text, type=LinearTask | NeuralTask)
+        except msgspec.MsgspecError as error:
             raise ProtocolError(
                 f"a task cannot be read ({error}); use the same version of Weft everywhere"
             ) from None
