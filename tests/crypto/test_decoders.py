@@ -27,13 +27,14 @@ from weft.crypto.ciphers.block_format import (
     read_block,
     words_of,
 )
-from weft.crypto.ciphers.cipher import check_older, read_chain
+from weft.crypto.ciphers.cipher import check_older, linked
 from weft.crypto.ciphers.paillier import PaillierSecret, PaillierTotals
 from weft.crypto.keys import KeysError, load_keys, new_keys, read_public
 from weft.crypto.pads.pad_id_sets import Knots, read_knots
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import WeftError
 from weft.protocol.packing import pack, unpack
+from weft.sums.messages import ROW_NORMS
 
 #: Other work on the same machine must not fail a test.
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -178,7 +179,7 @@ MESSAGE = {
     "every": True,
     "name": "p1",
     "v": b"Wb" + bytes(30),
-    "v_pads.chain": np.arange(3, dtype=np.uint64),
+    "v.chain": np.arange(3, dtype=np.uint64),
     "send": np.array([True, False]),
     "classes": np.array(["a", "bc"]),
     "table": np.zeros((2, 3)),
@@ -299,7 +300,8 @@ ANYTHING = st.one_of(
 @given(ANYTHING, st.integers(0, 3))
 def test_chains_are_read_or_refused(value, units):
     with suppress(WeftError):
-        minus = read_chain({"z_pads.chain": value}, "z", "chain", units)
+        asked = ROW_NORMS.read_request({"round": 1, "unit": 1.0, "z_pads.chain": value})
+        minus = linked(asked.z_pads.chain, "z", units)
         assert minus.dtype == np.uint64
         assert minus.shape == (units,)
 

@@ -41,6 +41,7 @@ from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pads.pad_ids import label_of
 from weft.crypto.scalar_masks import Masks
 from weft.errors import ProtocolError, WeftError
+from weft.protocol import phase_named
 from weft.solvers.base import Checkpointing
 
 ITERATIONS = 6
@@ -396,7 +397,9 @@ class Again(Middle):
     def up(self, phase, party, message, reply):
         if "round" in message and phase.startswith(self.phases):
             try:
-                self.answers.append((phase, self.parties[party].on(phase, self.change(message))))
+                asked = phase_named(phase)
+                again = asked.read_request(self.change(message))
+                self.answers.append((phase, self.parties[party].on(asked, again)))
             except Exception as error:
                 self.answers.append((phase, error))
         return reply

@@ -17,7 +17,7 @@ from weft.errors import WeftError
 from weft.federation import local_federation as federation_module
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
-from weft.protocol import LocalChannel
+from weft.protocol import LocalChannel, fields_of, phase_named
 from weft.protocol.packing import pack, unpack
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import Settings
@@ -90,9 +90,9 @@ class Troupe:
         """What the channel calls: the message is in the journal before anything else happens."""
         if self._kill(name, len(self.messages[name])):
             self.rebuild(name)
-        self.messages[name].append((phase, pack(message)))
+        self.messages[name].append((phase.name, pack(fields_of(message))))
         try:
-            reply = self.parties[name].on(phase, unpack(self.messages[name][-1][1]))
+            reply = self.parties[name].on(*self.message(name, -1))
         except Killed:
             reply = self.rebuild(name)
         self.replies[name].append(reply)
@@ -100,8 +100,7 @@ class Troupe:
 
     def message(self, name, number):
         """Phase and content of one of a party's messages."""
-        phase, packed = self.messages[name][number]
-        return phase, unpack(packed)
+        return read(*self.messages[name][number])
 
     def rebuild(self, name):
         """Make a party anew; the last reply."""
@@ -131,6 +130,12 @@ class Troupe:
             return federation.train(settings)
 
 
+def read(phase, packed):
+    """A message as a site reads it, with its phase."""
+    asked = phase_named(phase)
+    return asked, asked.read_request(unpack(packed))
+
+
 def replay(troupe, name, memory, *, strict=True):
     """A new party with a memory, after all messages of an old one; and its replies."""
     party = troupe.build(name, memory)
@@ -141,10 +146,10 @@ def replay(troupe, name, memory, *, strict=True):
             reply = None
             # What was refused live is refused again.
             with suppress(WeftError):
-                reply = party.on(phase, unpack(message))
+                reply = party.on(*read(phase, message))
             replies.append(reply)
     if last is not None:
-        replies.append(party.on(last[0], unpack(last[1])))
+        replies.append(party.on(*read(*last)))
     return party, replies
 
 

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from toys import MemoryPost, Place
+from toys import MemoryPost, Place, ToyRequest, toy
 
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing import Preprocessing
@@ -43,7 +43,7 @@ def scene(tmp_path):
     (folder / SUBMITTER).write_text(ANNA)
     channel = NetworkChannel(post, RUN, journal)
     channel.hello({"about": "a test"})
-    channel.ask("work.a", {name: {"n": 1} for name in NAMES})
+    channel.ask(toy("work.a"), {name: ToyRequest(x=1) for name in NAMES})
     channel.close()
     journal.close()
     return SimpleNamespace(places=places, post=post, folder=folder)

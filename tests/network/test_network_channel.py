@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from toys import MemoryPost, Place, Toy
+from toys import MemoryPost, Place, Toy, ToyRequest, toy
 
 from weft.errors import ProtocolError
 from weft.network import liveness as living
@@ -74,7 +74,7 @@ def world(tmp_path):
 
 
 def to_all(**message):
-    return {party: {"x": 1, **message} for party in NAMES}
+    return {party: ToyRequest(**{"x": 1, **message}) for party in NAMES}
 
 
 def until(condition):
@@ -90,8 +90,8 @@ def test_all_parties_answer_as_in_one_process(world):
     toys = {name: Toy(name) for name in NAMES}
     local = LocalChannel({name: toy.on for name, toy in toys.items()}, record=True)
     requests = [
-        Request("match.one", {p: {"x": 1, "b": b"four"} for p in NAMES}),
-        Request("two", {p: {"y": 2.0} for p in ("east", "north")}),
+        Request(toy("match.one"), to_all(told=b"four")),
+        Request(toy("two"), {p: ToyRequest(y=2.0) for p in ("east", "north")}),
     ]
     for over in (channel, local):
         over.found = [over.exchange(requests), over.exchange(requests[1:])]
@@ -108,7 +108,7 @@ def test_all_parties_answer_as_in_one_process(world):
 
 
 def test_an_unknown_party_is_told(world):
-    replies = world.start().ask("a", {"nowhere": {}, "north": {}})
+    replies = world.start().ask(toy("a"), dict.fromkeys(("nowhere", "north"), ToyRequest()))
     assert replies.missing == {"nowhere": Failure("unknown", "no such party")}
     assert list(replies.answered) == ["north"]
 
@@ -119,14 +119,14 @@ def test_who_is_away_is_asked_once_and_found_again_beside_the_run(world, monkeyp
     world.post.fates = {"south": "lost"}
     late = Failure("late", "no reply in time")
     for _ in range(3):
-        assert channel.ask("a", to_all()).missing == {"south": late}
+        assert channel.ask(toy("a"), to_all()).missing == {"south": late}
     assert world.post.asked().count("south") == 1
     assert channel.away == {"south": late}
     until(lambda: world.post.asked(Ping).count("south") > 1)
     assert set(world.post.asked(Ping)) == {"south"}
     world.post.fates = {}
     until(lambda: not channel.away)
-    assert list(channel.ask("a", to_all()).answered) == list(NAMES)
+    assert list(channel.ask(toy("a"), to_all()).answered) == list(NAMES)
     hows = [m["south"].how for m in (x.missing for x in channel.presence.moments) if m]
     assert hows == ["absent", "away", "away"]
 
@@ -143,15 +143,15 @@ def test_a_party_that_is_being_brought_back_is_not_asked_before_it_is_ready(worl
 
     place.make = slowly
     world.post.fates = {"south": ["killed after"]}
-    channel.ask("a", to_all())
+    channel.ask(toy("a"), to_all())
     returning = Failure("late", "is being brought back from its journal")
     until(lambda: channel.away == {"south": returning})
     pings = len(world.post.asked(Ping))
     until(lambda: len(world.post.asked(Ping)) > pings + 3)
-    assert channel.ask("a", to_all()).missing == {"south": returning}
+    assert channel.ask(toy("a"), to_all()).missing == {"south": returning}
     go_on.set()
     until(lambda: not channel.away)
-    assert list(channel.ask("a", to_all()).answered) == list(NAMES)
+    assert list(channel.ask(toy("a"), to_all()).answered) == list(NAMES)
     assert world.post.asked().count("south") == 2
 
 
@@ -160,7 +160,7 @@ def test_pings_come_less_and_less_often(world, monkeypatch):
     monkeypatch.setattr(living, "_LONGEST", 0.08)
     channel = world.start()
     world.post.fates = {"south": "lost"}
-    channel.ask("a", to_all())
+    channel.ask(toy("a"), to_all())
     began = time.monotonic()
     until(lambda: len(world.post.asked(Ping)) >= 5)
     # 0.02 + 0.04 + 3 · 0.08
@@ -172,10 +172,10 @@ def test_a_late_reply_is_told_from_an_absent_party(world, monkeypatch):
     channel = world.start()
     for fate in ("unheard", "lost", "killed after"):
         world.post.fates = {"south": [fate]}
-        assert list(channel.ask("a", to_all(fate=fate)).missing) == ["south"]
+        assert list(channel.ask(toy("a"), to_all(said=fate)).missing) == ["south"]
         until(lambda: not channel.away)
     assert [m.missing["south"].how for m in channel.presence.moments] == ["absent"] * 3
-    channel.ask("a", to_all())
+    channel.ask(toy("a"), to_all())
     hows = [m.missing["south"].how for m in channel.presence.moments[:3]]
     assert hows == ["late", "absent", "late"]
 
@@ -183,7 +183,7 @@ def test_a_late_reply_is_told_from_an_absent_party(world, monkeypatch):
 def test_a_last_late_reply_is_learnt_at_the_end(world):
     channel = world.start()
     world.post.fates = {"south": ["unheard"]}
-    channel.ask("a", to_all())
+    channel.ask(toy("a"), to_all())
     assert channel.end() == {}
     assert channel.presence.moments[0].missing["south"].how == "late"
 
@@ -192,40 +192,40 @@ def test_a_last_late_reply_is_learnt_at_the_end(world):
 def test_what_is_damaged_on_the_way_is_asked_once_more(world, way):
     channel = world.start()
     world.post.fates = {"south": [f"garbled {way}"]}
-    assert list(channel.ask("a", to_all()).answered) == list(NAMES)
+    assert list(channel.ask(toy("a"), to_all()).answered) == list(NAMES)
     assert world.post.places["south"].toy.calls == 1
     world.post.fates = {"south": [f"garbled {way}"] * 2}
     what = {"there": "what it was sent", "back": "its reply"}[way]
     failure = Failure("failed", f"{what} was damaged on the way")
-    assert channel.ask("a", to_all()).missing == {"south": failure}
+    assert channel.ask(toy("a"), to_all()).missing == {"south": failure}
     # It is there: the next exchange asks it.
-    assert list(channel.ask("a", to_all()).answered) == list(NAMES)
+    assert list(channel.ask(toy("a"), to_all()).answered) == list(NAMES)
     how = {"there": "absent", "back": "late"}[way]
     assert channel.presence.moments[1].missing["south"].how == how
 
 
 def test_a_refusal_passes_through_and_is_asked_again_after_a_restart(world):
     channel = world.start()
-    channel.ask("a", to_all())
-    asked = to_all() | {"south": {"fail": "refuse"}}
-    replies = channel.ask("b", asked)
+    channel.ask(toy("a"), to_all())
+    asked = to_all() | {"south": ToyRequest(fail="refuse")}
+    replies = channel.ask(toy("b"), asked)
     assert replies.missing == {"south": Failure("refused", "this toy does not do that")}
     with pytest.raises(ProtocolError, match="south: this toy does not do that"):
         replies.stop_on_refusal()
     calls = world.post.places["north"].toy.calls
     again = world.start()
-    again.ask("a", to_all())
+    again.ask(toy("a"), to_all())
     sent = len(world.post.sent)
-    assert again.ask("b", asked) == replies
+    assert again.ask(toy("b"), asked) == replies
     assert len(world.post.sent) == sent + 3
     assert world.post.places["north"].toy.calls == calls
     # A run that goes on has taken note.
-    again.ask("c", to_all())
+    again.ask(toy("c"), to_all())
     last = world.start()
     sent = len(world.post.sent)
-    last.ask("a", to_all())
-    assert last.ask("b", asked) == replies
-    last.ask("c", to_all())
+    last.ask(toy("a"), to_all())
+    assert last.ask(toy("b"), asked) == replies
+    last.ask(toy("c"), to_all())
     assert len(world.post.sent) == sent
 
 
@@ -233,16 +233,16 @@ def test_a_resumed_run_repeats_replies_failures_time_and_costs_without_asking(wo
     channel = world.start(record=True)
     world.post.fates = {"south": "lost"}
     seen = []
-    asked = [to_all(turn=0), to_all(turn=1), {"north": {"turn": 2}}]
+    asked = [to_all(turn=0), to_all(turn=1), {"north": ToyRequest(turn=2)}]
     for messages in asked:
-        seen.append((channel.ask("a", messages), channel.elapsed))
+        seen.append((channel.ask(toy("a"), messages), channel.elapsed))
         channel.pause(0.2)
     sent = [e for _, e in world.post.sent if not isinstance(e, Ping)]
     again = world.start(record=True)
     began = time.monotonic()
     for messages, (replies, elapsed) in zip(asked, seen, strict=True):
         assert again.replaying
-        assert again.ask("a", messages) == replies
+        assert again.ask(toy("a"), messages) == replies
         assert again.elapsed == elapsed
         again.pause(0.2)
         assert again.elapsed == elapsed + 0.2
@@ -254,18 +254,18 @@ def test_a_resumed_run_repeats_replies_failures_time_and_costs_without_asking(wo
     assert again.transcript == channel.transcript
     assert again.presence == channel.presence
     # The dead time does not count, but time goes on.
-    replies = again.ask("a", to_all(turn=3))
+    replies = again.ask(toy("a"), to_all(turn=3))
     assert list(replies.answered) == ["north", "east"]
     assert 0.6 < again.elapsed < 1.2
 
 
 def test_time_stands_still_between_exchanges(world):
     channel = world.start()
-    channel.ask("a", to_all())
+    channel.ask(toy("a"), to_all())
     before = channel.elapsed
     time.sleep(0.02)
     assert channel.elapsed == before
-    channel.ask("a", to_all())
+    channel.ask(toy("a"), to_all())
     assert channel.elapsed >= before + 0.02
 
 
@@ -273,19 +273,19 @@ def test_a_run_that_stopped_for_want_of_a_party_asks_it_again_when_it_is_resumed
     channel = world.start()
     world.post.fates = {"south": "lost", "east": "unheard"}
     with pytest.raises(ProtocolError, match="needs every party, but south did not answer"):
-        channel.ask("start", to_all()).insist("starting")
+        channel.ask(toy("begin"), to_all()).insist("starting")
     world.post.fates = {}
     again = world.start()
-    assert list(again.ask("start", to_all()).insist("starting")) == list(NAMES)
+    assert list(again.ask(toy("begin"), to_all()).insist("starting")) == list(NAMES)
     assert {place.toy.calls for place in world.post.places.values()} == {1}
     assert again.presence.moments[0].missing == {}
 
 
 def test_a_resumed_run_that_asks_something_else_is_told(world):
-    world.start().ask("a", to_all())
-    for phase, message in (("b", to_all()), ("a", to_all(x=2)), ("a", {"north": {"x": 1}})):
+    world.start().ask(toy("a"), to_all())
+    for phase, message in (("b", to_all()), ("a", to_all(x=2)), ("a", {"north": ToyRequest(x=1)})):
         with pytest.raises(ProtocolError, match="does not ask what it asked before"):
-            world.start().ask(phase, message)
+            world.start().ask(toy(phase), message)
     world.stop()
     journal = Journal(world.folder / "journal")
     with pytest.raises(ProtocolError, match="begun with another plan"):
@@ -295,27 +295,27 @@ def test_a_resumed_run_that_asks_something_else_is_told(world):
 
 def test_a_full_disk_at_the_coordinator_is_told_and_the_run_resumes(world, monkeypatch):
     channel = world.start()
-    channel.ask("a", to_all())
+    channel.ask(toy("a"), to_all())
 
     def full(record):
         raise StorageError("the journal of the run cannot be written")
 
     monkeypatch.setattr(world.journal, "append", full)
     with pytest.raises(StorageError, match="cannot be written"):
-        channel.ask("b", to_all())
+        channel.ask(toy("b"), to_all())
     calls = {name: place.toy.calls for name, place in world.post.places.items()}
     again = world.start()
-    again.ask("a", to_all())
-    assert list(again.ask("b", to_all()).answered) == list(NAMES)
+    again.ask(toy("a"), to_all())
+    assert list(again.ask(toy("b"), to_all()).answered) == list(NAMES)
     assert {name: place.toy.calls for name, place in world.post.places.items()} == calls
 
 
 def test_matching_and_scaling_get_more_time_than_other_work(world):
     channel = world.start(timeouts=Timeouts(setup=50.0, work=5.0, ping=1.0))
     world.post.timeouts.clear()
-    channel.ask("match.tokens", to_all())
-    channel.ask("subspace.search", to_all())
-    channel.exchange([Request("size", to_all()), Request("scale.sums", to_all())])
+    channel.ask(toy("match.toys"), to_all())
+    channel.ask(toy("subspace.toys"), to_all())
+    channel.exchange([Request(toy("size.toys"), to_all()), Request(toy("scale.toys"), to_all())])
     channel.end()
     assert world.post.timeouts == [50.0, 5.0, 50.0, 5.0]
 
@@ -329,8 +329,8 @@ def test_a_stopped_run_says_so_and_can_be_resumed(world, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(ScriptedPost, "send", stop)
         with pytest.raises(Stopped, match="was stopped"):
-            channel.ask("a", to_all())
-    assert list(world.start().ask("a", to_all()).answered) == list(NAMES)
+            channel.ask(toy("a"), to_all())
+    assert list(world.start().ask(toy("a"), to_all()).answered) == list(NAMES)
 
 
 # ── the beginning ─────────────────────────────────────────────────────────────────────────
@@ -377,9 +377,30 @@ def test_replies_that_do_not_fit_are_refusals(world, monkeypatch):
         "east": encode(Worked(1, [], [], [])),
     }
     monkeypatch.setattr(ScriptedPost, "send", lambda self, letters, timeout: wrong)
-    replies = channel.ask("a", to_all())
+    replies = channel.ask(toy("a"), to_all())
     failure = Failure("refused", "its reply does not fit what it was asked")
     assert replies.missing == dict.fromkeys(NAMES, failure)
+
+
+SPOILT = {
+    "no message": b"no message",
+    "nothing in it": pack({}),
+    "a field too many": pack({"state": b"", "calls": 1, "more": 1}),
+    "a number for bytes": pack({"state": 3, "calls": 1}),
+    "a text for a number": pack({"state": b"", "calls": "1"}),
+}
+
+
+@pytest.mark.parametrize("packed", SPOILT.values(), ids=SPOILT)
+def test_a_malformed_reply_stops_the_run_in_a_sentence(world, monkeypatch, packed):
+    channel = world.start()
+    good = pack({"state": b"", "calls": 1})
+    found = {"north": good, "south": packed, "east": good}
+    sent = {party: encode(Worked(1, [reply], [0.0], [])) for party, reply in found.items()}
+    monkeypatch.setattr(ScriptedPost, "send", lambda self, letters, timeout: sent)
+    with pytest.raises(ProtocolError, match="party south sent a reply to phase 'a' that") as error:
+        channel.ask(toy("a"), to_all())
+    assert "\n" not in str(error.value)
 
 
 # ── presence ──────────────────────────────────────────────────────────────────────────────
@@ -388,7 +409,7 @@ def test_replies_that_do_not_fit_are_refusals(world, monkeypatch):
 def test_presence_is_saved_whole_and_holds_no_message(world, tmp_path):
     channel = world.start()
     world.post.fates = {"south": ["unheard"]}
-    channel.ask("a", to_all(secret="do not tell"))
+    channel.ask(toy("a"), to_all(said="do not tell"))
     channel.end()
     channel.presence.save(tmp_path / "presence.json")
     assert "do not tell" not in (tmp_path / "presence.json").read_text()
@@ -404,4 +425,4 @@ def test_presence_is_saved_whole_and_holds_no_message(world, tmp_path):
 def test_a_run_that_is_longer_than_its_presence_is_not_the_same_run():
     attended = Attended(LocalChannel({"a": Toy("a").on}), Presence())
     with pytest.raises(ProtocolError, match="ends after 0 exchanges"):
-        attended.ask("x", {"a": {}})
+        attended.ask(toy("x"), {"a": ToyRequest()})

@@ -15,6 +15,7 @@ from kitted import ANNA, kit_of, refusal, sentence, write
 
 from weft.cli import network
 from weft.crypto.keys import new_keys
+from weft.federation.messages import RELEASE, TAKE_MODEL
 from weft.federation.preprocessing import Preprocessing
 from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
@@ -346,7 +347,7 @@ class Release:
     close = replaying
 
     def on(self, phase, message):
-        return {"phase": phase}
+        return phase.name
 
     def save(self, path):
         if self.full:
@@ -360,14 +361,14 @@ def test_a_full_disk_is_an_obstacle_to_a_model_only_where_none_was_kept(tmp_path
     keeping = _Keeping(party, tmp_path / "models" / "a-1.npz")
     party.full = True
     with pytest.raises(StorageError):
-        keeping.on("release.model", {})
+        keeping.on(TAKE_MODEL, None)
     party.full = False
-    assert keeping.on("release.slices", {}) == {"phase": "release.slices"}
+    assert keeping.on(RELEASE, None) == RELEASE.name
     assert party.saved == 0
-    assert keeping.on("release.model", {}) == {"phase": "release.model"}
+    assert keeping.on(TAKE_MODEL, None) == TAKE_MODEL.name
     party.full = True
     with caplog.at_level(logging.WARNING):
-        assert keeping.on("release.model", {}) == {"phase": "release.model"}
+        assert keeping.on(TAKE_MODEL, None) == TAKE_MODEL.name
     assert "from before" in caplog.text
     assert party.saved == 1
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from replayed import Killed, Mortal, Troupe, pair, replay, settings_for
+from msgspec.structs import replace
+from replayed import Killed, Mortal, Troupe, pair, read, replay, settings_for
 
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.agreement.site_policy import SitePolicy
 from weft.privacy.ledger import Book, Ledger
-from weft.protocol.packing import unpack
 
 
 def counts(folder, party):
@@ -127,15 +127,17 @@ def test_what_was_booked_for_a_message_that_is_taken_back_serves_no_other(tmp_pa
     tiles, things = calm.made[name]
     calm.made[name] = tiles, {**things, "ledger": Ledger(tmp_path / "again")}
     messages = calm.messages[name]
-    number = next(n for n, reply in enumerate(calm.replies[name]) if "z" in reply)
+    number = next(
+        n for n, reply in enumerate(calm.replies[name]) if getattr(reply, "z", None) is not None
+    )
     calm.messages[name] = messages[: number + 1]
     replay(calm, name, memory, strict=False)
     booked_once = [key for key in memory if "booking" in key]
     # The site takes the last message back, and another one comes in its place.
     calm.messages[name] = messages[:number]
     party, _ = replay(calm, name, memory, strict=False)
-    phase, message = messages[number][0], unpack(messages[number][1])
-    party.on(phase, {**message, "other": 1})
+    phase, message = read(*messages[number])
+    party.on(phase, replace(message, round=message.round + 1))
     booked_twice = [key for key in memory if "booking" in key]
     assert len(booked_twice) == len(booked_once) + 1
     pages = Book(tmp_path / "again", name).read()

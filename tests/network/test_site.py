@@ -8,7 +8,7 @@ import stat
 import threading
 
 import pytest
-from toys import Killed, Place, Toy, flipped
+from toys import Killed, Place, Toy, ToyRequest, flipped, toy
 
 from weft.errors import ConfigError, DataError
 from weft.network import site_run as siterun
@@ -27,11 +27,12 @@ from weft.network.envelope import (
     encode,
 )
 from weft.network.site import Opened, Site
-from weft.protocol import pack, unpack
+from weft.protocol import fields_of, pack, unpack
 from weft.storage.files import StorageError
 
 RUN = "run-1"
 PLAN = pack({"about": "a test"})
+WORK = toy("work")
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def ask(place, envelope):
 
 
 def work(number, answered=0, last=0, run=RUN, **message):
-    return Work(run, number, answered, last, [("work", pack({"number": number, **message}))])
+    return Work(run, number, answered, last, [(WORK.name, pack({"number": number, **message}))])
 
 
 def begin(place, run=RUN):
@@ -87,8 +88,8 @@ def test_a_party_killed_within_an_envelope_works_on_it_whole(place):
     place.kill()
     alone = Toy("north")
     for number in (1, 2):
-        expected = alone.on("work", {"number": number})
-    assert unpack(ask(place, work(2, 1, 1)).replies[0]) == expected
+        expected = alone.on(WORK, ToyRequest(number=number))
+    assert unpack(ask(place, work(2, 1, 1)).replies[0]) == fields_of(expected)
 
 
 def test_it_says_what_it_worked_on_without_being_heard(place):
@@ -183,9 +184,9 @@ def test_a_refused_envelope_is_worked_on_when_it_is_asked_again(tmp_path):
     (tmp_path / "full").unlink()
     alone = Toy("north")
     for number in (1, 2):
-        expected = alone.on("work", {"number": number})
+        expected = alone.on(WORK, ToyRequest(number=number))
     reply = decode_reply(site.answer(encode(work(2, 1, 1))))
-    assert unpack(reply.replies[0]) == expected
+    assert unpack(reply.replies[0]) == fields_of(expected)
 
 
 def test_a_journal_that_cannot_be_written_stops_the_work(place, monkeypatch):
@@ -243,6 +244,22 @@ def test_damage_and_other_versions_are_told_in_a_sentence(place):
     begin(place)
     unreadable = Work(RUN, 1, 0, 0, [("work", b"no message")])
     assert "version's mark" in refusal(ask(place, unreadable))
+
+
+@pytest.mark.parametrize(
+    ("phase", "message", "what"),
+    [
+        ("elsewhere", {}, "phase 'elsewhere' is not known or comes too early"),
+        ("work", {"number": "1"}, "'number' holds str, expected int"),
+        ("work", {"numbers": 1}, "'numbers' is not known in this phase"),
+        ("match.keys", {"seeds.content": b""}, "'seeds.lengths' is missing"),
+    ],
+)
+def test_a_party_sees_nothing_that_is_not_declared(place, phase, message, what):
+    begin(place)
+    assert what in refusal(ask(place, Work(RUN, 1, 0, 0, [(phase, pack(message))])))
+    assert place.toy is None or place.toy.calls == 0
+    assert isinstance(ask(place, work(2)), Worked)
 
 
 def test_the_end_closes_the_party_deletes_the_folder_and_is_remembered(place, tmp_path):
@@ -330,7 +347,7 @@ def test_a_ping_is_answered_while_the_party_works_and_a_second_envelope_waits(tm
         def on(self, phase, message):
             inside.set()
             go_on.wait(10)
-            order.append(message["number"])
+            order.append(message.number)
             return super().on(phase, message)
 
     site = Site(tmp_path / "site", lambda opening: Opened(Slow("north")))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import threading
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
+from typing import Annotated
 
 from weft.errors import ConfigError
 from weft.network.envelope import End, Work, decode_envelope
 from weft.network.site import Opened, Site
-from weft.protocol import Failure, Request, pack
+from weft.protocol import Failure, Message, Phase, Request, fields_of, pack
+from weft.protocol.forms import record, texts
 
 
 class Killed(BaseException):
@@ -19,6 +22,30 @@ class Killed(BaseException):
 
 class Crashed(BaseException):
     """The coordinator's process dies."""
+
+
+class ToyRequest(Message):
+    """Whatever a toy may be told; all of it goes into its state."""
+
+    x: Annotated[int | None, record("a number")] = None
+    y: Annotated[float | None, record("a number")] = None
+    number: Annotated[int | None, record("a number")] = None
+    turn: Annotated[int | None, record("a number")] = None
+    odd: Annotated[int | None, record("a number")] = None
+    told: Annotated[bytes | None, record("what came back before")] = None
+    said: Annotated[str | None, texts("a word")] = None
+    fail: Annotated[str | None, texts("what the toy shall fail at")] = None
+
+
+class ToyReply(Message):
+    state: Annotated[bytes, record("a digest")]
+    calls: Annotated[int, record("how often it was asked")]
+
+
+@cache
+def toy(name):
+    """The phase of that name which toys answer."""
+    return Phase(name, ToyRequest, ToyReply)
 
 
 class Toy:
@@ -34,15 +61,15 @@ class Toy:
 
     def on(self, phase, message):
         self.calls += 1
-        told = phase.encode() + pack(message)
+        told = phase.name.encode() + pack(fields_of(message))
         self.state = blake2b(self.state + told, digest_size=16).digest()
         if self.dies:
             raise Killed
-        if message.get("fail") == "refuse":
+        if message.fail == "refuse":
             raise ConfigError("this toy does not do that")
-        if message.get("fail") == "break":
+        if message.fail == "break":
             raise KeyError("a secret value")
-        return {"state": self.state, "calls": self.calls}
+        return ToyReply(state=self.state, calls=self.calls)
 
     def close(self):
         self.closed = True
@@ -192,11 +219,11 @@ def coordinate(channel, rounds, seed):
         for phase in ["match.a", "work.b", "work.c"][: draw.randint(1, 3)]:
             some = [p for p in channel.parties if draw.random() < 0.8]
             odd = int(channel.elapsed * 1e6) % 2
-            message = {"turn": turn, "told": state, "odd": odd}
-            requests.append(Request(phase, {p: {**message, **mishap(draw)} for p in some}))
+            asked = {p: ToyRequest(turn=turn, told=state, odd=odd, fail=mishap(draw)) for p in some}
+            requests.append(Request(toy(phase), asked))
         for replies in channel.exchange(requests):
             for party, reply in replies.answered.items():
-                state = _mixed(state, party.encode() + pack(reply))
+                state = _mixed(state, party.encode() + pack(fields_of(reply)))
             for party, failure in replies.missing.items():
                 state = _mixed(state, f"{party} {failure}".encode())
         channel.pause(0.001 * (turn % 3))
@@ -206,7 +233,7 @@ def coordinate(channel, rounds, seed):
 def mishap(draw):
     """Now and then something that a toy refuses, or breaks down at."""
     (fail,) = draw.choices(["", "refuse", "break"], [40, 1, 1])
-    return {"fail": fail}
+    return fail
 
 
 def _mixed(state, more):

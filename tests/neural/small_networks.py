@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.network.broadcast import reply_of
 from weft.neural.local_federation import NeuralFederation
 from weft.neural.party_samples import Holdings
 from weft.neural.sample_sources import BlockSource
 from weft.neural.settings import Block, NeuralSettings
-from weft.protocol import Channel
+from weft.protocol import Channel, fields_of, pack
 from weft.protocol.channel import Failure, Replies
 
 #: Which blocks the three parties hold.
@@ -89,7 +90,8 @@ class Door(Channel):
     away
         (phase, message, party) → a kind of failure if the party is not to be reached; None: it is.
     change
-        (phase, party, reply) → the reply that the coordinator gets.
+        (phase, party, fields of the reply) → those that the coordinator's channel reads, as from
+        a network.
     """
 
     def __init__(self, channel, *, away=None, change=None):
@@ -111,12 +113,16 @@ class Door(Channel):
     def _one(self, phase, messages):
         gone = {}
         for party, message in messages.items():
-            kind = self._away and self._away(phase, message, party)
+            kind = self._away and self._away(phase.name, message, party)
             if kind:
                 gone[party] = Failure(kind, "a storm")
         reached = {party: message for party, message in messages.items() if party not in gone}
         found = self._channel.ask(phase, reached)
         answered = found.answered
         if self._change is not None:
-            answered = {p: self._change(phase, p, reply) for p, reply in answered.items()}
-        return Replies(phase, answered, {**found.missing, **gone})
+            answered = {p: self._changed(phase, p, reply) for p, reply in answered.items()}
+        return Replies(phase.name, answered, {**found.missing, **gone})
+
+    def _changed(self, phase, party, reply):
+        fields = self._change(phase.name, party, fields_of(reply))
+        return reply_of(phase, party, pack(fields))

@@ -9,8 +9,10 @@ from small_networks import HELD, WIDTHS, holdings, sources, tiny
 from weft.crypto import Adder
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
+from weft.federation.messages import ANNOUNCE
 from weft.guards.terms import Terms
 from weft.neural.coordinator import coordinate_neural
+from weft.neural.messages import BUILD, FINISH, PLAN, SCALE, TRAIN
 from weft.neural.party import NeuralParty
 from weft.neural.scaling import digest_of
 from weft.privacy.agreement.consent import Consent
@@ -43,34 +45,39 @@ class Forger:
     def _plan(self, parties):
         said = {}
         for number, (name, party) in enumerate(self.parties.items()):
-            party.on("announce", {"run": RUN, "parties": parties})
+            put(party, ANNOUNCE, {"run": RUN, "parties": parties})
             plan = {"run": RUN, "settings": self.how.to_json(), "classes": np.arange(3)}
-            said[name] = party.on("neural.plan", {**plan, "parties": parties, "number": number})
-        cards = [reply["public"] + reply["nonce"] for reply in said.values()]
+            said[name] = put(party, PLAN, {**plan, "parties": parties, "number": number})
+        cards = [reply.keys.card(name) for name, reply in said.items()]
         self.adder.meet(list(self.parties), cards, 0, b"")
 
     def sums(self, phase, each, count):
         """Totals of what all parties answer to a message of their own each."""
-        asked = self.adder.open(self.parties)
+        round_ = self.adder.advance()
+        asked = {n: phase.read_request({"round": round_, **each(n)}) for n in self.parties}
         self.adder.mask(asked)
-        for name, message in asked.items():
-            message |= each(name)
         replies = {name: self.parties[name].on(phase, message) for name, message in asked.items()}
         return np.array(add_scalars(replies, "sums", count, asked))
 
     def scale(self, widths=None):
         """The first step of scaling, honestly."""
         widths = widths or WIDTHS
-        first = {
-            "step": 0,
-            "blocks": np.array(list(widths)),
-            "widths": np.array([*widths.values()]),
-        }
-        return self.sums("neural.scale", lambda name: first, 2 * sum(widths.values()))
+        first = begin(list(widths), [*widths.values()])
+        return self.sums(SCALE, lambda name: first, 2 * sum(widths.values()))
 
     def build(self):
         for party in self.parties.values():
-            party.on("neural.build", {"give": np.array([], dtype=str)})
+            put(party, BUILD, {"give": np.array([], dtype=str)})
+
+
+def put(party, phase, fields):
+    """Ask a party as over a network."""
+    return party.on(phase, phase.read_request(fields))
+
+
+def begin(blocks, widths):
+    """The first step of scaling, of some columns."""
+    return {"step": 0, "columns.blocks": np.array(blocks), "columns.widths": np.array(widths)}
 
 
 def means(name, value):
@@ -89,15 +96,10 @@ def test_sums_of_one_party_do_not_come_out_when_others_are_asked_for_nothing():
     ct = np.concatenate([own.blocks["ct"] for own in holdings().values() if "ct" in own.blocks])
     assert honest[5:10] == pytest.approx(ct.sum(axis=0))
 
-    odd = Forger()
-    asked = odd.adder.open(odd.parties)
-    odd.adder.mask(asked)
-    replies = {}
-    for name, message in asked.items():
-        own = {"ct": 5, "lab": 3} if name == "north" else {"lab": 3, "ct": 5}
-        told = {"blocks": np.array(list(own)), "widths": np.array([*own.values()])}
-        replies[name] = odd.parties[name].on("neural.scale", {**message, "step": 0, **told})
-    totals = np.array(add_scalars(replies, "sums", 16, asked))
+    def odd(name):
+        return begin(["ct", "lab"], [5, 3]) if name == "north" else begin(["lab", "ct"], [3, 5])
+
+    totals = Forger().sums(SCALE, odd, 16)
     assert (np.abs(totals) > 1e6).all()
 
 
@@ -114,11 +116,7 @@ def test_sums_of_one_party_do_not_come_out_when_others_are_asked_for_nothing():
 )
 def test_only_columns_of_the_plan_are_scaled(blocks, widths):
     with pytest.raises(ProtocolError, match="not those of the plan"):
-        Forger().sums(
-            "neural.scale",
-            lambda name: {"step": 0, "blocks": np.array(blocks), "widths": np.array(widths)},
-            1,
-        )
+        Forger().sums(SCALE, lambda name: begin(blocks, widths), 1)
 
 
 def test_squares_are_taken_once_and_about_means_that_all_are_told():
@@ -130,19 +128,19 @@ def test_squares_are_taken_once_and_about_means_that_all_are_told():
     def lying(name):
         """Other means for north, under the digests that the others are told."""
         value = 1.0 if name == "north" else 0.0
-        return {"step": 1, "mean": means(name, value), "digests": digests(0.0)}
+        return {"step": 1, "means.mean": means(name, value), "means.digests": digests(0.0)}
 
     with pytest.raises(ProtocolError, match="not those that others are told"):
-        forger.sums("neural.scale", lying, 12)
+        forger.sums(SCALE, lying, 12)
     forger = Forger()
     forger.scale()
 
     def apart(name):
         """Other means and other digests for north."""
         value = 1.0 if name == "north" else 0.0
-        return {"step": 1, "mean": means(name, value), "digests": digests(value)}
+        return {"step": 1, "means.mean": means(name, value), "means.digests": digests(value)}
 
-    assert (np.abs(forger.sums("neural.scale", apart, 12)) > 1e6).all()
+    assert (np.abs(forger.sums(SCALE, apart, 12)) > 1e6).all()
 
 
 def test_rounds_come_in_order_and_no_more_of_them_than_agreed():
@@ -154,7 +152,7 @@ def test_rounds_come_in_order_and_no_more_of_them_than_agreed():
             extractors, classifier = forger.parties[name]._network.weights()
             return {"turn": number, "extractors": extractors, "classifier": classifier}
 
-        return forger.sums("neural.train", each, 1)
+        return forger.sums(TRAIN, each, 1)
 
     turn(1)
     for again in (1, 0, 3):
@@ -162,9 +160,10 @@ def test_rounds_come_in_order_and_no_more_of_them_than_agreed():
             turn(again)
     for name, party in forger.parties.items():
         extractors, classifier = party._network.weights()
-        party.on("neural.finish", {"extractors": extractors, "classifier": classifier})
+        weights = {"extractors": extractors, "classifier": classifier}
+        put(party, FINISH, weights)
         with pytest.raises(ProtocolError, match="asked for round 2"):
-            forger.parties[name].on("neural.train", {"turn": 2})
+            put(forger.parties[name], TRAIN, {"round": 9, "turn": 2, **weights})
 
 
 def test_a_party_that_knows_of_others_is_not_alone_because_somebody_says_so():
@@ -175,18 +174,36 @@ def test_a_party_that_knows_of_others_is_not_alone_because_somebody_says_so():
         "north", sources()["north"], keys=keys["north"], consent=Consent("north", TERMS)
     )
     north._consent._others = frozenset({b"x" * 64})
-    north.on("announce", {"run": RUN, "parties": 1})
+    put(north, ANNOUNCE, {"run": RUN, "parties": 1})
     plan = {"run": RUN, "settings": tiny().to_json(), "classes": np.arange(3)}
-    north.on("neural.plan", {**plan, "parties": 1, "number": 0})
-    asked = {"round": 1, "ring.peers": np.zeros(0, np.int32), "ring.keys": b"", "step": 0}
+    put(north, PLAN, {**plan, "parties": 1, "number": 0})
+    asked = {"round": 1, "ring.peers": np.zeros(0, np.int32), "ring.keys": b""}
     with pytest.raises((ConfigError, ProtocolError), match="would read its own"):
-        north.on("neural.scale", {**asked, "blocks": np.array(["ct"]), "widths": np.array([5])})
+        put(north, SCALE, {**asked, **begin(["ct"], [5])})
+
+
+def test_what_is_left_out_switches_nothing_off():
+    """Masks, columns, means: a party refuses what does not say them."""
+    forger = Forger()
+    north = forger.parties["north"]
+    with pytest.raises(ProtocolError, match="does not say who shares the masks"):
+        put(north, SCALE, {"round": 1, **begin(["ct"], [5])})
+    forger = Forger()
+    with pytest.raises(ProtocolError, match="'columns' is missing"):
+        forger.sums(SCALE, lambda name: {"step": 0}, 1)
+    forger.scale()
+    with pytest.raises(ProtocolError, match="'means' is missing"):
+        forger.sums(SCALE, lambda name: {"step": 1}, 1)
+    with pytest.raises(ProtocolError, match="'scales' is missing"):
+        forger.build()
+    with pytest.raises(ProtocolError, match="'extractors' is missing"):
+        forger.sums(TRAIN, lambda name: {"turn": 1}, 1)
 
 
 def test_a_party_announces_itself_once():
     forger = Forger()
     with pytest.raises(ProtocolError, match="announced itself in this run already"):
-        forger.parties["north"].on("announce", {"run": RUN, "parties": 3, "classes": True})
+        put(forger.parties["north"], ANNOUNCE, {"run": RUN, "parties": 3, "classes": True})
 
 
 def test_a_party_keeps_to_the_plan_that_it_agreed_to():

@@ -20,7 +20,7 @@ def absent(*names, turns=None, phase="neural.train", kind="failed"):
 
     def away(asked, message, party):
         hit = asked == phase and party in names
-        return kind if hit and (turns is None or message["turn"] in turns) else None
+        return kind if hit and (turns is None or message.turn in turns) else None
 
     return away
 
@@ -138,7 +138,7 @@ def test_a_run_cannot_begin_without_a_party(phase):
 # ── malformed replies ─────────────────────────────────────────────────────────────────────────
 
 FIELDS = {
-    "neural.plan": ("public", "nonce", "held", "samples"),
+    "neural.plan": ("keys.public", "keys.nonce", "held", "samples"),
     "neural.scale": ("sums",),
     "neural.build": ("features", "sizes", "extractors"),
     "neural.train": ("extractors", "classifier", "sums"),
@@ -151,7 +151,7 @@ def spoilt(value):
     ways = [None, "nonsense", 1.5, [], b"\x01"]
     if isinstance(value, np.ndarray):
         ways += [value[:-1], np.append(value, value[-1:], axis=0), value[None], value.tolist()]
-        ways += [value.astype(np.float16), value.astype(str), value.astype(object)]
+        ways += [value.astype(np.float16), value.astype(str), value.astype(np.int8)]
         if value.dtype.kind == "f":
             for bad in (np.nan, np.inf):
                 broken = value.copy()

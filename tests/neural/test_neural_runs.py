@@ -171,7 +171,11 @@ def test_a_party_is_told_the_scale_of_its_own_columns_only(usual):
     for entry in usual.channel.transcript:
         if entry.phase == "neural.build":
             width = sum(WIDTHS[name] for name in HELD[entry.party])
-            assert entry.message["mean"].shape == entry.message["deviation"].shape == (width,)
+            assert (
+                entry.message["scales.mean"].shape
+                == entry.message["scales.deviation"].shape
+                == (width,)
+            )
 
 
 # ── refusals ──────────────────────────────────────────────────────────────────────────────────
