@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
+import weft.federation.messages
+import weft.matching.messages
+import weft.neural.messages
+import weft.solvers.hyfdca.messages
+import weft.solvers.messages
+import weft.solvers.rounds.messages
+import weft.solvers.subspace.messages
+import weft.sums.messages
 from weft.protocol.phase import declared_phases
 
-__all__ = ["declared_phases"]
+#: Every module with phases. Naming them keeps the imports, which look unused otherwise.
+MODULES = (
+    weft.federation.messages,
+    weft.matching.messages,
+    weft.neural.messages,
+    weft.solvers.hyfdca.messages,
+    weft.solvers.messages,
+    weft.solvers.rounds.messages,
+    weft.solvers.subspace.messages,
+    weft.sums.messages,
+)
+
+__all__ = ["MODULES", "declared_phases"]
