@@ -18,6 +18,7 @@ from weft.solvers.hyfdca.messages import (
 )
 from weft.solvers.hyfdca.run_state import Run
 from weft.solvers.messages import SequencedReply
+from weft.solvers.run_loop import ask_with_riders
 from weft.sums.certificate import Certificate
 from weft.sums.posted_totals import Proposals
 from weft.sums.scalar_sums import add_scalars
@@ -65,41 +66,22 @@ class IterationState:
         self, phase: Phase[Q, A], messages: dict[str, Q], riders: Riders | None = None
     ) -> Replies[A]:
         """Ask, with certificate riders in the same envelopes; drop who did not answer."""
-        run = self.run
-        requests: list[Request[Any, Any]] = [*(riders or []), Request(phase, messages)]
-        for request in requests:
-            run.acknowledge(request)
-        *rider_replies, replies = run.channel.exchange(requests)
-        for rider in rider_replies:
-            rider.stop_on_refusal()
-            # Whoever lost its answer about the frozen pair must not move before giving it.
-            run.note_missing(rider.missing)
-            self.present = [p for p in self.present if p not in rider.missing]
-            if run.pair is not None:
-                run.pair.receive(rider.answered)
-                if run.pair.certificate is not None:
-                    run.accept(run.pair)
-        replies.stop_on_refusal()
+        replies = ask_with_riders(self.run, phase, messages, riders or [], self._take_rider)
         if replies.missing:
-            run.note_missing(replies.missing)
-            self.present = [p for p in self.present if p not in replies.missing]
-            self._part_with(replies)
+            self.present = self.run.part_with(replies, self.present)
             # Silent stand-ins are dealt with where they are asked.
             if not self.present and phase is not AGAIN:
                 raise NobodyLeft(next(iter(replies.missing.items())))
         return replies
 
-    def _part_with(self, replies: Replies[Any]) -> None:
-        """Too few may be left to share a sum: what they answered counts as never received."""
-        left = self.run.contributors.of(self.present)
-        for party in set(self.present).difference(left):
-            replies.answered.pop(party, None)
-        if len(left) < len(self.present):
-            self.run.note(
-                f"iteration {self.run.iteration}: too few holders of a group of samples or "
-                "features were left, who wait"
-            )
-        self.present = left
+    def _take_rider(self, replies: Replies[Any]) -> None:
+        """Answers about the frozen pair; whoever lost its own must not move before giving it."""
+        run = self.run
+        self.present = [p for p in self.present if p not in replies.missing]
+        if run.pair is not None:
+            run.pair.receive(replies.answered)
+            if run.pair.certificate is not None:
+                run.accept(run.pair)
 
     def _riders(self) -> Riders:
         pair = self.run.pair
