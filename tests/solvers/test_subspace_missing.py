@@ -14,7 +14,7 @@ from weft.data import SPLITS, pool
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Trained
 from weft.protocol import LocalChannel
-from weft.solvers.hyfdca import HyfdcaCoordinator
+from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator
 from weft.solvers.settings import Settings
 
 LAM = 1e-3
