@@ -198,7 +198,7 @@ def flags(monkeypatch, costs, seconds=0.1):
     monkeypatch.setattr(party_module, "perf_counter", lambda: next(clock))
     federation, _ = run(tiles(blocks()), "squared", {"newton": "auto", "seconds": seconds}, 1)
     halves = [party._half for party in federation.parties.values()]
-    return [half.newton for half in halves], {half._facts["mu"] for half in halves}
+    return [half.newton for half in halves], {half._facts.mu for half in halves}
 
 
 def test_each_party_finds_out_for_itself_whether_it_can_afford_newton_steps(monkeypatch):

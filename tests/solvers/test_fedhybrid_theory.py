@@ -84,7 +84,7 @@ def deltas(options, mu, iterations):
     def follow(record):
         halves = [party._half for party in federation.parties.values()]
         if not places:
-            assert {half._facts["mu"] for half in halves} == {mu}
+            assert {half._facts.mu for half in halves} == {mu}
             places.extend(party.view.tile_columns[0] for party in federation.parties.values())
         x = np.array([h.local.x[at, 0] for h, at in zip(halves, places, strict=True)])
         lam = np.array([h.local.multiplier[at, 0] for h, at in zip(halves, places, strict=True)])

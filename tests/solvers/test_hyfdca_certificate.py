@@ -23,8 +23,8 @@ def frozen_weights(federation: Federation, features: Any, iteration: int) -> np.
     w = np.full(len(features), np.nan)
     for party in federation.parties.values():
         released = party._slice(iteration, everything=False)
-        assert INTERCEPT not in released["names"]
-        for name, value in zip(released["names"], released["weights"][:, 0], strict=True):
+        assert INTERCEPT not in released.names
+        for name, value in zip(released.names, released.weights[:, 0], strict=True):
             w[place[name]] = value
     assert not np.isnan(w).any()
     return w

@@ -17,10 +17,12 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import audit
 from weft.protocol import fields_of, phase_named
+from weft.protocol.message import declared
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Checkpointing
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.messages import KINDS, SCALARS, RoundRequest
 from weft.solvers.rounds.party import RoundParty
 
 METHODS = {
@@ -258,3 +260,11 @@ def test_a_party_takes_back_what_was_never_received():
         half.settle(half._sequence - 1)
         for name, array in half.variables().items():
             assert np.array_equal(array, before[name])
+
+
+def test_every_sum_of_a_step_can_go_down_and_come_up_under_pads():
+    """What registering an algorithm admits is declared in requests and in replies."""
+    down = {field.name for field in declared(RoundRequest)}
+    assert KINDS == ("v", "z", "delta")
+    assert {*KINDS, *(f"{kind}_pads" for kind in KINDS)} <= down
+    assert SCALARS == ("objective", "residual")
