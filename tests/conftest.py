@@ -59,10 +59,16 @@ def _commands_built_once() -> Iterator[None]:
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made as always but not drawn: for tests that look at something else.
+    """Files of figures are empty: for tests that look at something else.
 
     Drawing takes far longer than training on the few samples of a test.
     """
+
+    def draw_nothing(_: object, path: Path, **how: object) -> None:
+        path.write_bytes(b"")
+
+    for name in ("plot_convergence", "plot_path"):
+        monkeypatch.setattr(f"weft.report.results_folder.{name}", draw_nothing)
     figure = pytest.importorskip("matplotlib.figure")
     monkeypatch.setattr(
         figure.Figure, "savefig", lambda _, path, **how: Path(path).write_bytes(b"")

@@ -253,7 +253,7 @@ def quick():
     """Settings of a short run on the small federations."""
 
     def settings(**changes):
-        base = {"lam": 0.05, "iic": 0.4, "gap": None, "iterations": 25}
+        base = {"lam": 0.05, "iic": 0.4, "gap": None, "iterations": 12}
         return Settings(**{**base, **changes})
 
     return settings

@@ -15,6 +15,7 @@ import pytest
 from sklearn.datasets import load_digits
 from small_networks import HELD, SEEN, WIDTHS, samples, tiny, trained
 
+from covering import before_release
 from weft.neural.baselines import train_central, train_fedprox
 from weft.neural.local_federation import NeuralFederation
 from weft.neural.neuron_matching import Matching
@@ -47,7 +48,7 @@ def right(model, blocks, labels):
     return float(np.mean(model.predict({n: blocks[n] for n in model.blocks}) == labels))
 
 
-@pytest.fixture(scope="module", params=SCENES)
+@pytest.fixture(scope="module", params=["mfeat", *before_release("mnist")])
 def scene_run(request, data_dir):
     """A scene, its run, and its test samples."""
     features, rate, rounds, options = SCENES[request.param]

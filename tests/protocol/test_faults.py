@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from covering import every_pair, every_value
+from covering import cover, every_pair, every_value
 from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
 from weft.data import Tile
 from weft.errors import ProtocolError
@@ -459,14 +459,17 @@ def test_a_reply_sent_twice_stops_the_run_and_names_the_party(
     assert simulation.run.iteration == 3
 
 
-@pytest.mark.parametrize("byte", [0, 3, 7])
-@pytest.mark.parametrize(
-    ("local", "phase", "field"),
+@cover(
+    ("local", "phase", "field", "byte"),
     [
-        ("safe", "weights", "z"),
-        ("safe", "step", "v"),
-        ("safe", "step", "alpha"),
-        ("practical", "step", "delta"),
+        (*case, byte)
+        for case in [
+            ("safe", "weights", "z"),
+            ("safe", "step", "v"),
+            ("safe", "step", "alpha"),
+            ("practical", "step", "delta"),
+        ]
+        for byte in (0, 3, 7)
     ],
 )
 def test_words_changed_on_their_way_stop_the_run_at_their_first_reader(

@@ -490,7 +490,7 @@ def is_always_caught(attack, direction, kind):
 
 
 @pytest.mark.parametrize("attack", ALWAYS_CAUGHT, ids=named)
-@settings(max_examples=8, **RUNS)
+@settings(max_examples=4, **RUNS)
 @given(**PLACES)
 def test_a_pad_block_that_is_not_what_was_asked_for_is_refused(attack, way, kind, number, seed):
     must = is_always_caught(attack, way, kind)
@@ -498,7 +498,7 @@ def test_a_pad_block_that_is_not_what_was_asked_for_is_refused(attack, way, kind
 
 
 @pytest.mark.parametrize("attack", CAUGHT_WHERE_READ, ids=named)
-@settings(max_examples=10, **RUNS)
+@settings(max_examples=5, **RUNS)
 @given(**PLACES)
 def test_pad_values_that_were_changed_are_not_used(attack, way, kind, number, seed):
     direction = ONE_WAY.get(attack, way)
@@ -521,7 +521,7 @@ UNBOUND = (flip, exchanged_body, anothers, anothers_body)
 
 
 @every_value(attack=CAUGHT_WHERE_READ, cipher=["bfv", "paillier"])
-@settings(max_examples=3, **RUNS)
+@settings(max_examples=2, **RUNS)
 @given(**PLACES)
 def test_sealed_values_that_were_changed_are_not_used(cipher, attack, way, kind, number, seed):
     direction = ONE_WAY.get(attack, way)

@@ -183,7 +183,7 @@ def test_the_intercept_is_that_of_liblinear(tables: Any, cutting: str, scaling: 
     split = cut(tables.digits(200), cutting, labels="first")
     table = pool(split)
     preprocessing = Preprocessing(intercept=True, intercept_scaling=scaling)
-    lam = 0.05
+    lam = 0.2
     model = train(split, "squared_hinge", preprocessing, gap=1e-6, lam=lam).model
     central = LinearSVC(
         C=1 / (2 * lam * table.n), dual=True, intercept_scaling=scaling, tol=1e-9, max_iter=100_000
@@ -197,8 +197,8 @@ def test_the_intercept_is_that_of_liblinear(tables: Any, cutting: str, scaling: 
 def test_each_class_is_liblinears_one_against_the_rest(
     judge: Any, tables: Any, loss: str, cutting: str
 ) -> None:
-    table = tables.digits(500)
-    ten = Table(table.ids, table.features, table.block, load("digits").labels[:500], table.task)
+    table = tables.digits(300)
+    ten = Table(table.ids, table.features, table.block, load("digits").labels[:300], table.task)
     split = cut(ten, cutting)
     trained = train(split, loss, iic=0.5)
     pooled = pool(split)

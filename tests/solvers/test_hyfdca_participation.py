@@ -12,7 +12,7 @@ from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.settings import Settings
 
-LAM = 2e-2
+LAM = 1e-1
 PARTIES = [f"r{i}c{j}" for i in (1, 2, 3) for j in (1, 2)]
 #: Every party comes and goes; one iteration is a single party's.
 TRACE = [PARTIES, PARTIES[:4], ["r3c1", "r1c2"], ["r2c2"], PARTIES[1:]]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from covering import cover, every_value
 from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.settings import Settings
@@ -34,15 +35,13 @@ def test_safe_takes_two(tables: Any, iic: float) -> None:
     assert set(trips(grid(tables), iic=iic)) == {2}
 
 
-@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
-@pytest.mark.parametrize("participation", ["everyone", 0.5])
+@every_value(local=["safe", "practical", "theory"], participation=["everyone", 0.5])
 def test_horizontal_data_takes_one(tables: Any, local: str, participation: Any) -> None:
     split = SPLITS["rows"](tables.digits(120), 4)
     assert set(trips(split, local=local, participation=participation, iic=0.5)) == {1}
 
 
-@pytest.mark.parametrize("local", ["practical", "theory"])
-@pytest.mark.parametrize("cutting", ["grid", "columns"])
+@every_value(local=["practical", "theory"], cutting=["grid", "columns"])
 def test_practical_and_theory_take_three(tables: Any, local: str, cutting: str) -> None:
     split = grid(tables) if cutting == "grid" else SPLITS["columns"](tables.digits(120), 3)
     assert set(trips(split, local=local, iic=0.5)) == {3}
@@ -52,10 +51,18 @@ def test_safe_takes_three_where_some_holders_have_no_labels(tables: Any) -> None
     assert set(trips(grid(tables, labels="first"), iic=0.5)) == {3}
 
 
-@pytest.mark.parametrize("certify_every", [1, 1000])
-@pytest.mark.parametrize(
-    ("local", "labels", "usual"),
-    [("safe", "all", 2), ("safe", "first", 3), ("practical", "all", 3), ("theory", "all", 4)],
+@cover(
+    ("local", "labels", "usual", "certify_every"),
+    [
+        (*case, certify_every)
+        for case in [
+            ("safe", "all", 2),
+            ("safe", "first", 3),
+            ("practical", "all", 3),
+            ("theory", "all", 4),
+        ]
+        for certify_every in (1, 1000)
+    ],
 )
 def test_a_returning_party_adds_one(
     tables: Any, local: str, labels: str, usual: int, certify_every: int

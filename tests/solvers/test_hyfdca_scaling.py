@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
+from covering import every_value
 from weft.data import SPLITS, Split, Table, load, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -59,9 +60,7 @@ def assert_scaled_like(model: Model, table: Table, scaling: str) -> None:
     np.testing.assert_allclose(model.scaling[1], factor[place], rtol=1e-8)
 
 
-@pytest.mark.parametrize("scaling", SCALERS)
-@pytest.mark.parametrize("overlap", ["mean", "first"])
-@pytest.mark.parametrize("seed", [0, 1])
+@every_value(scaling=SCALERS, overlap=["mean", "first"], seed=[0, 1])
 def test_shift_and_factor_are_those_of_scikit_learn(scaling: str, overlap: str, seed: int) -> None:
     split = covering_tiles(load("breast_cancer"), seed, overlap)
     assert_scaled_like(trained(split, scaling, iterations=1), pool(split), scaling)
