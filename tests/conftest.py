@@ -25,15 +25,16 @@ from weft.data import Table, load
 __all__ = ["hospitals", "patchwork", "quick", "simulate", "table", "weft"]
 
 # Numba compiles on first use, so the first example of a test may take long.
-settings.register_profile("weft", deadline=None, derandomize=True)
-settings.load_profile("weft")
+settings.register_profile("release", deadline=None, derandomize=True)
+settings.register_profile("change", settings.get_profile("release"), max_examples=40)
 
 # What is imported and collected is never garbage: looking through it took a tenth of all time.
 gc.disable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers of one run share a folder: that of pytest's cache."""
+    """More examples before a release; and workers share a folder, that of pytest's cache."""
+    settings.load_profile("change" if config.option.markexpr else "release")
     if config.cache is not None:
         compile_once(config.cache.mkdir("compiling"))
 

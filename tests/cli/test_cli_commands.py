@@ -47,11 +47,16 @@ def test_the_demo_explains_itself_and_writes_results(weft, tmp_path):
 @pytest.mark.parametrize(
     ("name", "suffix", "cutting"),
     [
-        ("breast_cancer", "csv", ["--split", "grid", "--k", 2, "--q", 3]),
         ("breast_cancer", "parquet", ["--split", "overlapping", "--parties", 4]),
         ("breast_cancer", "csv", ["--split", "columns", "--parties", 3, "--labels", "first"]),
         ("digits", "npz", ["--split", "dealt", "--k", 2, "--q", 2, "--seed", 3]),
-        ("digits", "npz", ["--split", "quadrants", "--parties", 6, "--labels", "first"]),
+        *(
+            pytest.param(*case, marks=pytest.mark.release)
+            for case in [
+                ("breast_cancer", "csv", ["--split", "grid", "--k", 2, "--q", 3]),
+                ("digits", "npz", ["--split", "quadrants", "--parties", 6, "--labels", "first"]),
+            ]
+        ),
     ],
 )
 def test_split_check_train_predict(weft, tmp_path, name, suffix, cutting):

@@ -79,7 +79,7 @@ def test_the_same_seed_gives_the_same_trials(weft, hospitals, tmp_path):
     runs = []
     for out, seed in (("a", 3), ("b", 3), ("c", 4)):
         told = ("--seed", seed, "--out", out, "--quiet")
-        outcome = weft("tune", config, *QUICK, *PAPER, *told)
+        outcome = weft("tune", config, *QUICK, "--trials", 3, *PAPER, *told)
         assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
         frame = pd.read_csv(tmp_path / out / "trials.csv")
         runs.append(frame[["trial", "iic", "a", "b", "loss", "score", "volatility", "progress"]])
