@@ -32,6 +32,7 @@ from weft.crypto.primitives.ristretto import threads
 from weft.data import Tile
 from weft.guards.terms import Matching
 from weft.matching import coordinator as meet
+from weft.matching.messages import VIEW
 from weft.matching.party import MatchingParty
 from weft.protocol import LocalChannel
 
@@ -79,11 +80,13 @@ def match(count: int, matching: Matching, form: str) -> Figures:
             parties[name] = MatchingParty(name, [tile], keys[name], ring)
 
         def handler(party: MatchingParty):  # type: ignore[no-untyped-def]
+            answers = party.answers()
+
             def answer(phase, message):  # type: ignore[no-untyped-def]
-                if phase == "match.view":
+                if phase is VIEW:
                     party.sit(message)
                     return party.make_seeds(message)
-                return party.phases[phase](message)
+                return answers[phase.name].handle(message)
 
             return answer
 

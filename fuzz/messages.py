@@ -1,4 +1,4 @@
-"""Messages as a network brings them, and the fields of requests about pads."""
+"""Messages as a network brings them, read as every phase declares them."""
 
 from __future__ import annotations
 
@@ -9,30 +9,34 @@ with atheris.instrument_imports(include=["weft.protocol.packing", "weft.protocol
     from weft.protocol import message, packing
 
 from harness import search
-from weft.crypto.ciphers.cipher import Plain, read_chain
+from weft.crypto.ciphers.cipher import Plain
+from weft.declarations import declared_phases
 
 
 def decode(data: bytes) -> None:
-    """Read a message, then what a party reads first of it."""
+    """Read fields, then what every phase makes of them as a request and as a reply."""
     found = packing.unpack(b"WEFT1" + data)
     assert isinstance(found, dict)
-    assert message.size_of(found) <= len(data) * 9
-    for field in found:
-        for reader in (message.array, message.text, message.binary, message.integer):
+    for phase in declared_phases().values():
+        for kind in (phase.request, phase.reply):
             try:
-                reader(found, field)
+                read = message.message_of(kind, found)
             except message.ProtocolError:
                 continue
-    read_chain(found, "z", "chain", 3)
-    Plain().begin(found)
+            assert message.fields_of(read).keys() <= found.keys()
+            assert message.size_of(read) <= len(data) * 9
+            try:
+                Plain().begin(read)
+            except message.ProtocolError:
+                continue
 
 
 def seeds() -> list[bytes]:
-    messages: list[message.Message] = [
-        {"round": 7, "iteration": 3, "z.chain": np.arange(3, dtype=np.uint64)},
-        {"v": b"Wb" + bytes(30), "gamma": 1.0, "every": True, "name": "p1"},
-        {"send": np.array([True, False]), "classes": np.array(["a", "b"]), "x": np.zeros((2, 3))},
-        {"want": np.arange(5, dtype=np.int32), "f": np.float64(0.5), "h": np.zeros(2, ">f2")},
+    messages: list[message.Fields] = [
+        {"round": 7, "unit": 1.0, "z_pads.chain": np.arange(3, dtype=np.uint64)},
+        {"round": 7, "digit": 1, "prefix": np.zeros(2, np.uint64), "ring.keys": bytes(80)},
+        {"seeds.content": b"box", "seeds.lengths": np.array([3]), "seeds.makers": np.array([1])},
+        {"run": bytes(16), "matching": "hmac", "classes": np.array(["a", "b"])},
     ]
     return [packing.pack(one)[5:] for one in messages]
 

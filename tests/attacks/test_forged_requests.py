@@ -17,8 +17,9 @@ from weft.crypto.primitives.oprf import blind, finalize, matching_key, unblind
 from weft.crypto.secrets import Identity, PublicIdentity
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
+from weft.matching.messages import EVALUATE, Cards, EvaluateRequest
 from weft.matching.oprf_party import Announcement
-from weft.matching.oprf_relay import pack, unpack
+from weft.protocol.parts import Boxes
 from weft.solvers.settings import Settings
 
 HOLDER, VICTIM = "p1", "p3"
@@ -119,14 +120,15 @@ class Forger:
 
     def around(self, name, handler):
         def answer(phase, message):
-            self.run = message.get("run", self.run)
-            if phase != "match.evaluate" or name != HOLDER:
+            self.run = getattr(message, "run", self.run)
+            if phase is not EVALUATE or name != HOLDER:
                 return handler(phase, message)
-            cards, boxes = unpack(message["cards"]), unpack(message["boxes"])
+            cards, boxes = message.cards.cut(), message.boxes.cut()
             place = cards.index(msgspec.msgpack.encode(card_of(cards, VICTIM)))
             cards[place], boxes[place] = self.forge((self.run, cards, boxes, place))
             self.forged += 1
-            reply = handler(phase, {**message, "cards": pack(cards), "boxes": pack(boxes)})
+            told = EvaluateRequest(hop=message.hop, cards=Cards.of(cards), boxes=Boxes.of(boxes))
+            reply = handler(phase, told)
             self.answers.append(reply)
             return reply
 

@@ -21,6 +21,7 @@ from weft.crypto.adder import Adder
 from weft.crypto.pads.pad_record import CohortChain, Holders, SlotChain
 from weft.data import SPLITS, Table, Tile
 from weft.federation.local_federation import Federation
+from weft.protocol.parts import PadLinks, SumRequest
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution, Wire
 from weft.sums.posted_totals import PostedTotals, Proposals
@@ -33,6 +34,37 @@ SCALE = 2.0**-20
 
 
 # ── a small federation ────────────────────────────────────────────────────────────────────────
+
+
+class Asked(SumRequest):
+    """A request for any of the four kinds of sums."""
+
+    z_pads: PadLinks | None = None
+    v_pads: PadLinks | None = None
+    alpha_pads: PadLinks | None = None
+    delta_pads: PadLinks | None = None
+
+    def pads(self, kind):
+        return getattr(self, f"{kind}_pads")
+
+    def chained(self, kind):
+        """Whether the request says what a contribution takes off."""
+        pads = self.pads(kind)
+        return pads is not None and pads.chain is not None
+
+
+@dataclass
+class Sent:
+    """A reply with a contribution to one of the four kinds of sums."""
+
+    z: bytes | None = None
+    v: bytes | None = None
+    alpha: bytes | None = None
+    delta: bytes | None = None
+    z_slots: np.ndarray | None = None
+    v_slots: np.ndarray | None = None
+    alpha_slots: np.ndarray | None = None
+    delta_slots: np.ndarray | None = None
 
 
 @dataclass
@@ -49,7 +81,8 @@ class World:
         return tuple(self.ciphers)
 
     def request(self, asked):
-        return self.adder.open([p for p in self.parties if p in asked])
+        round_ = self.adder.advance()
+        return {p: Asked(round=round_) for p in self.parties if p in asked}
 
     def begin(self, messages):
         for party, message in messages.items():
@@ -96,8 +129,8 @@ class Record:
     def note(self, party, message, label, slots):
         """A party contributes to local ``slots`` under ``label``."""
         self._learn(party, message)
-        minus = message.get(f"{self.kind}.chain")
-        knots = read_table(message.get(f"{self.kind}.chain.knots"))
+        pads = message.pads(self.kind) or PadLinks()
+        minus, knots = pads.chain, read_table(pads.chain_sets)
         held = self.layout.of(party)
         cohorts = self.layout.cohorts[self.layout.group[party]].tolist()
         for local in slots:
@@ -116,12 +149,11 @@ class Record:
 
     def _learn(self, party, message):
         """Marks that a leading party is told."""
-        news = message.get(f"{self.kind}.news")
-        if news is None:
+        told = (message.pads(self.kind) or PadLinks()).news
+        if told is None:
             return
-        lengths = message[f"{self.kind}.news.lengths"]
-        marks = np.repeat(message[f"{self.kind}.news.marks"], lengths).tolist()
-        knots = read_table(message.get(f"{self.kind}_pads.news.sets"))
+        marks = np.repeat(told.marks, told.lengths).tolist()
+        knots, news = read_table(told.sets), told.slots
         slots = range(int(news[0]), int(news[0]) + len(marks)) if len(news) == 1 else news.tolist()
         for local, mark in zip(slots, marks, strict=True):
             self.tails[party, local] = labels_of(mark, knots)
@@ -213,15 +245,13 @@ def running_sums(cipher, kind, windows, width, steps):
             slots = np.flatnonzero(meant[held]).astype(np.int32) if windows else None
             local = range(len(held)) if slots is None else slots.tolist()
             values = values_for(random, len(local), width)
-            reply = {kind: parts[party].increment(values, message, slots)}
+            packed = parts[party].increment(values, message.pads(kind), slots)
             record.note(party, message, here.ciphers[party].label, local)
-            if slots is not None:
-                reply[f"{kind}_slots"] = slots
             if party in quiet:
                 parts[party].undo()
             else:
                 parts[party].accept()
-                replies[party] = reply
+                replies[party] = Sent(**{kind: packed, f"{kind}_slots": slots})
                 sent[party] = np.array(local, np.int32)
         totals.add(replies, 1)
         assert_everybody_reads_the_sum(here, totals, parts, sent, random)
@@ -291,8 +321,6 @@ def posts(cipher, steps):
         for party in messages:
             cohorts = layout.cohorts[layout.group[party]]
             chosen[party] = np.array([speaker.get(int(c)) == party for c in cohorts], bool)
-            if len(cohorts) and not chosen[party].all():
-                messages[party]["send"] = chosen[party]
         board.invite(messages, chosen)
         here.begin(messages)
         replies = {}
@@ -300,15 +328,16 @@ def posts(cipher, steps):
             held = layout.of(party)
             mine = np.isin(layout.cohort_of[held], [c for c, p in speaker.items() if p == party])
             slots = np.flatnonzero(mine & (random.random(len(held)) < 0.6)).astype(np.int32)
-            if not len(slots) and "alpha_pads.chain" not in message:
+            if not len(slots) and not message.chained("alpha"):
                 continue
             new = values_for(random, len(slots), 1)
-            packed = wires[party].post(new, now[held[slots]], slots, message)
+            some = None if chosen[party].all() else chosen[party]
+            packed = wires[party].post(new, now[held[slots]], slots, message.alpha_pads, some)
             here_slots = np.flatnonzero(mine).tolist() if cipher == "bfv" else slots.tolist()
             record.note(party, message, here.ciphers[party].label, here_slots)
             if party in names_of(here, silent):
                 continue
-            replies[party] = {"alpha": packed, "alpha_slots": slots}
+            replies[party] = Sent(alpha=packed, alpha_slots=slots)
             now[held[slots]] = new
         board.post(replies, iteration, round_)
         readers = [p for p in here.parties if random.random() < 0.6]
@@ -365,15 +394,15 @@ def proposals(cipher, width, steps):
         for party, message in messages.items():
             held = layout.of(party)
             slots = np.flatnonzero(random.random(len(held)) < 0.5).astype(np.int32)
-            if not len(held) or (not len(slots) and "delta_pads.chain" not in message):
+            if not len(held) or (not len(slots) and not message.chained("delta")):
                 continue
             values = values_for(random, len(slots), width)
-            packed = wires[party].propose(values, slots, message)
+            packed = wires[party].propose(values, slots, message.delta_pads)
             every = range(len(held)) if cipher == "bfv" else slots.tolist()
             record.note(party, message, here.ciphers[party].label, every)
             if party in names_of(here, silent):
                 continue
-            replies[party] = {"delta": packed, "delta_slots": slots}
+            replies[party] = Sent(delta=packed, delta_slots=slots)
             expected[held[slots]] += values
             proposed[held[slots]] = True
         sums.add(replies, iteration, round_)

@@ -4,12 +4,14 @@ import copy
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.crypto.keys import PartyKeys
 from weft.crypto.secrets import Identity, Secret
+from weft.declarations import declared_phases
 from weft.errors import ConfigError, WeftError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
@@ -27,6 +29,10 @@ from weft.privacy.agreement import (
 )
 from weft.privacy.agreement.charter_text import charter_words
 from weft.privacy.agreement.roster_draft import draft_roster
+from weft.protocol import Nothing, phase_named
+from weft.protocol.message import declared, flat
+from weft.protocol.parts import Company, Ring
+from weft.sums.messages import DigitRequest
 
 PARTIES = ("north", "east", "south", "west")
 IDENTITIES = {name: Identity.new() for name in PARTIES}
@@ -521,24 +527,41 @@ def test_keys_that_the_coordinator_exchanges_are_noticed():
     publics = {name: identity.public.to_bytes() for name, identity in IDENTITIES.items()}
     own = Identity.new().public.to_bytes()
     nonce = bytes(16)
-    consent.check_company({"give.keys": publics["east"] + nonce + publics["west"] + nonce})
-    consent.check_company({"ring.keys": publics["east"] + nonce + publics["west"] + nonce})
-    consent.check_company({"ring.keys": b"", "round": 3})
-    for message in (
-        {"give.keys": publics["east"] + nonce + own + nonce},
-        {"ring.keys": own + nonce},
-        {"ring.keys": publics["east"] + nonce + publics["west"][:63] + b"x" + nonce},
-        {"ring.keys": publics["north"] + nonce},
-        {"ring.keys": publics["east"][:40]},
+    consent.check_company(naming(publics["east"] + nonce + publics["west"] + nonce))
+    consent.check_company(naming(b""))
+    consent.check_company(Nothing())
+    for keys in (
+        publics["east"] + nonce + own + nonce,
+        own + nonce,
+        publics["east"] + nonce + publics["west"][:63] + b"x" + nonce,
+        publics["north"] + nonce,
     ):
         with pytest.raises(WeftError, match="the roster does not list"):
-            consent.check_company(message)
-    # Keys that were right in one field are looked at again in another.
-    with pytest.raises(WeftError, match="the roster does not list"):
-        consent.check_company({"ring.keys": publics["east"] + publics["west"]})
+            consent.check_company(naming(keys))
+    for keys in (publics["east"][:40], publics["east"] + publics["west"]):
+        with pytest.raises(WeftError, match="does not hold 80 bytes for every party"):
+            consent.check_company(naming(keys))
     with pytest.raises(WeftError, match="the same party twice"):
-        consent.check_company({"ring.keys": (publics["east"] + nonce) * 2})
-    Consent.open("north").check_company({"ring.keys": own + nonce})
+        consent.check_company(naming((publics["east"] + nonce) * 2))
+    Consent.open("north").check_company(naming(own + nonce))
+
+
+def naming(keys):
+    """A request that names neighbours by their keys."""
+    ring = Ring(peers=np.arange(len(keys) // 80, dtype=np.int32), keys=keys)
+    return DigitRequest(round=1, digit=0, prefix=np.zeros(1, np.uint64), ring=ring)
+
+
+def test_all_keys_of_others_in_requests_are_looked_at():
+    """Wherever a request of any phase names other parties by their keys."""
+    parts = {}
+    for phase in declared_phases().values():
+        if phase.request.__module__.startswith("weft."):
+            parts |= {(phase.name, n): f for n, f in flat(phase.request) if f.name == "keys"}
+    assert {name for _, name in parts} == {"ring.keys", "seeds.keys"}
+    for phase, name in parts:
+        owner = {f.name: f.kind for f in declared(phase_named(phase).request)}[name.split(".")[0]]
+        assert issubclass(owner, Company), (phase, name)
 
 
 def test_joint_prediction_refuses_what_sums_over_samples_would_show(patchwork, quick):
