@@ -34,8 +34,8 @@ from weft.network import liveness as living
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work
 from weft.network.presence_trace import Attended, Presence
-from weft.network.results_parcel import PARCEL
 from weft.network.run_progress import Progress
+from weft.network.run_results import PARCEL
 from weft.network.submission import task_of, write_out
 from weft.network.task import Task
 from weft.neural.model import NeuralModel
@@ -232,7 +232,7 @@ from weft.protocol import Failure
 from weft.network.run_progress import Progress
 from weft.network.coordinator_run import coordinate_run
 from weft.network.task import Task
-import weft.network.neural_results, weft.neural.coordinator
+import weft.network.neural_run_results, weft.neural.coordinator
 
 class Nobody:
     parties = ("north", "south")

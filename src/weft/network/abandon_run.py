@@ -13,8 +13,8 @@ from pathlib import Path
 from weft.errors import ConfigError
 from weft.network.broadcast import ask, failure_of
 from weft.network.envelope import End, Ended, encode
-from weft.network.results_parcel import PARCEL
 from weft.network.run_index import Register
+from weft.network.run_results import PARCEL
 from weft.network.task import Task
 from weft.network.transport import Post
 from weft.protocol import Failure

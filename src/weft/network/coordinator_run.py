@@ -14,8 +14,8 @@ from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network.abandon_run import SUBMITTER, TASK, delete_folder
 from weft.network.job_kind import Finished, undertaking_of
 from weft.network.network_channel import NetworkChannel, Timeouts
-from weft.network.results_parcel import PARCEL
 from weft.network.run_progress import Progress, Told
+from weft.network.run_results import PARCEL
 from weft.network.task import Task
 from weft.network.transport import Post
 from weft.storage.atomic_folder import building

@@ -59,7 +59,7 @@ class _Linear:
 
     def coordinate(self, channel: Channel, run: bytes, tell: Tell) -> Finished:
         from weft.federation.coordinator import coordinate
-        from weft.network.results_parcel import write_parcel
+        from weft.network.run_results import write_parcel
 
         task = self._task
         outcome = coordinate(channel, task.preprocessing, task.settings, run=run, progress=tell)
@@ -73,7 +73,7 @@ class _Neural:
         self._task = task
 
     def coordinate(self, channel: Channel, run: bytes, tell: Tell) -> Finished:
-        from weft.network.neural_results import write_neural_parcel
+        from weft.network.neural_run_results import write_neural_parcel
         from weft.neural.coordinator import coordinate_neural
 
         outcome = coordinate_neural(channel, self._task.settings, run=run, progress=tell)

@@ -15,7 +15,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.model import Model
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices, open_slice
-from weft.network.results_parcel import PRESENCE, Parcel
+from weft.network.run_results import PRESENCE, Parcel
 from weft.network.task import LinearTask, NeuralTask, Task
 from weft.report.results_folder import write_files
 from weft.storage.atomic_folder import building
@@ -124,7 +124,7 @@ def write_out(
 def _write_neural(
     returned: Path, out: Path, config: NeuralConfig
 ) -> tuple[dict[str, Any], list[str]]:
-    from weft.network.neural_results import NeuralParcel
+    from weft.network.neural_run_results import NeuralParcel
     from weft.report.neural import write_neural_files
 
     parcel = NeuralParcel(returned)

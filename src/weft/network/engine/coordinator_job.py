@@ -23,8 +23,8 @@ from weft.network.engine.job_metadata import ending_file
 from weft.network.engine.jobs import OUTCOME, PROGRESS, task_file
 from weft.network.engine.transport import NvflarePost
 from weft.network.kits.open_kit import Kit, packed_json
-from weft.network.results_parcel import FILES, PARCEL
 from weft.network.run_progress import Progress, Report
+from weft.network.run_results import FILES, PARCEL
 from weft.network.secure_session import BondedPost
 from weft.network.task import Task, check_run
 from weft.network.transport import Stopped

@@ -11,8 +11,8 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine.admin_session import NoCoordinator, Session, is_over
 from weft.network.engine.preflight import Unreachable, knock_until
 from weft.network.kits.open_kit import Kit
-from weft.network.results_parcel import FILES
 from weft.network.run_progress import Report
+from weft.network.run_results import FILES
 from weft.network.task import Task
 
 #: Seconds between two questions how a run gets on.

@@ -9,8 +9,8 @@ import pytest
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.config.read_config import read_config
 from weft.network.presence_trace import Presence
-from weft.network.results_parcel import HISTORY, SUMMARY, write_parcel
 from weft.network.run_progress import Progress
+from weft.network.run_results import HISTORY, SUMMARY, write_parcel
 from weft.network.submission import write_out
 from weft.network.task import LinearTask
 from weft.report.summary import summarise

@@ -10,7 +10,7 @@ import pandas as pd
 
 from weft.errors import DataError, ProtocolError
 from weft.network.presence_trace import Presence
-from weft.network.results_parcel import HISTORY, MODEL, PRESENCE, SUMMARY
+from weft.network.run_results import HISTORY, MODEL, PRESENCE, SUMMARY
 from weft.network.task import NeuralTask
 from weft.neural.history import NeuralOutcome
 from weft.neural.model import NeuralModel
