@@ -26,11 +26,12 @@ from nvflare.private.aux_runner import AuxMsgTarget
 from weft.network.credentials import Credential
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.frames import content_of, reply_with
-from weft.network.engine.transport import NvflarePost
+from weft.network.engine.transport import NvflareTransport
 from weft.network.kits.open_kit import Kit
 from weft.network.network_channel import NetworkChannel
-from weft.network.secure_session import BondedPost, BondedSite
-from weft.network.site import Opened, Opening, Site
+from weft.network.secure_session import SecureSite, SecureTransport
+from weft.network.site import Site
+from weft.network.site_run import OpenedParty, PartyRequest
 from weft.protocol import Message, Request
 from weft.storage.journal import Journal
 
@@ -68,13 +69,13 @@ class EchoParty(PartyComponent):
 
     def __init__(self, kit: str, folder: str, coordinator: str) -> None:
         super().__init__()
-        self._kit, self._folder = Kit.look(kit), Path(folder)
-        self._coordinator = Kit.look(coordinator)
+        self._kit, self._folder = Kit.inspect(kit), Path(folder)
+        self._coordinator = Kit.inspect(coordinator)
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         if event_type == EventType.SYSTEM_BOOTSTRAP:
             kit, site = self._kit, Site(self._folder, _open)
-            PartyComponent.site = BondedSite(site, Credential.of(kit), kit.name, kit.host)
+            PartyComponent.site = SecureSite(site, Credential.of(kit), kit.name, kit.host)
             engine = fl_ctx.get_engine()
             engine.register_aux_message_handler(ECHO, _aux)
             engine.get_cell().register_request_cb(channel=ECHO, topic=ECHO, cb=_cell)
@@ -82,8 +83,8 @@ class EchoParty(PartyComponent):
         super().handle_event(event_type, fl_ctx)
 
 
-def _open(opening: Opening) -> Opened:
-    return Opened(_Echo())
+def _open(request: PartyRequest) -> OpenedParty:
+    return OpenedParty(_Echo())
 
 
 def _aux(topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
@@ -140,10 +141,12 @@ class RoundTrips(Controller):
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         engine = fl_ctx.get_engine()
         cell, names = engine.get_cell(), tuple(self._parties)
-        kit = Kit.look(engine.get_workspace().get_root_dir())
+        kit = Kit.inspect(engine.get_workspace().get_root_dir())
         journal = Journal(self._folder / "journal.weft")
-        post = NvflarePost(cell, names, lambda: bool(abort_signal.triggered))
-        channel = NetworkChannel(BondedPost(post, Credential.of(kit)), "round-trips", journal)
+        transport = NvflareTransport(cell, names, lambda: bool(abort_signal.triggered))
+        channel = NetworkChannel(
+            SecureTransport(transport, Credential.of(kit)), "round-trips", journal
+        )
         channel.hello({})
         ways: dict[str, Callable[[Contents], Contents]] = {
             "weft": _through(channel),

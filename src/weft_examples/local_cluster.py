@@ -16,7 +16,8 @@ from weft.crypto.keys import load_keys, new_keys
 from weft.data.tile import Tile
 from weft.data.writers import write_tile
 from weft.guards.terms import Terms
-from weft.network.kits.federation_plan import COORDINATOR, FederationPlan, Recipient
+from weft.network.kits.engine_settings import COORDINATOR
+from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
 from weft.privacy.agreement import card_of, write_roster
 from weft.privacy.agreement.roster_draft import draft_roster

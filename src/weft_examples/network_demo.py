@@ -24,9 +24,9 @@ from weft.federation.local_federation import Federation, Trained
 from weft.federation.model import load_model
 from weft.guards.terms import Terms
 from weft.network.engine.admin_session import Session
-from weft.network.kits.kinds import COORDINATOR
+from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit
-from weft.network.presence_trace import Attended, Missed, Moment, Presence
+from weft.network.presence_trace import Missed, Moment, Presence, ReplayedPresence
 from weft.network.run_progress import Report
 from weft.network.submission import linear_task
 from weft.network.task import LinearTask
@@ -278,7 +278,9 @@ def _in_one_process(
         consents={name: Consent(name, task.terms, roster=roster) for name in cluster.parties},
         packed=True,
     )
-    return federation.train(task.settings, through=lambda channel: Attended(channel, presence))
+    return federation.train(
+        task.settings, through=lambda channel: ReplayedPresence(channel, presence)
+    )
 
 
 def _rehearse(config: Path, example: Example, cluster: LocalCluster) -> Trained:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weft.cli import main
 from weft.network.envelope import Work, decode_envelope
-from weft.network.secure_session import BondedSite
+from weft.network.secure_session import SecureSite
 from weft.network.site import Site
 
 
@@ -24,7 +24,7 @@ def flipped(packed):
 
 def damage(notes, prefix, number):
     """Stand between the engine and the site from now on."""
-    answer, wire = Site.answer, BondedSite.answer
+    answer, wire = Site.answer, SecureSite.answer
     to_come, due = ["letter", "reply"], []
 
     def inside(self, envelope):
@@ -34,13 +34,13 @@ def damage(notes, prefix, number):
             to_come.clear()
         return answer(self, envelope)
 
-    def outside(self, letter):
+    def outside(self, envelope):
         # Not the first words of two processes, which meet anew where one did not understand.
-        ordinary = letter.startswith(b"L")
+        ordinary = envelope.startswith(b"L")
         if ordinary and due[:1] == ["letter"]:
             note(due.pop(0))
-            return wire(self, flipped(letter))
-        reply = wire(self, letter)
+            return wire(self, flipped(envelope))
+        reply = wire(self, envelope)
         if ordinary and reply.startswith(b"L") and due[:1] == ["reply"]:
             note(due.pop(0))
             return flipped(reply)
@@ -50,7 +50,7 @@ def damage(notes, prefix, number):
         with notes.open("a", encoding="utf-8") as file:
             file.write(f"{what}\n")
 
-    Site.answer, BondedSite.answer = inside, outside
+    Site.answer, SecureSite.answer = inside, outside
 
 
 if __name__ == "__main__":

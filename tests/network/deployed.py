@@ -22,10 +22,11 @@ from weft.data import load
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
 from weft.guards import OPEN
-from weft.network.exchange_outcome import Outcome, read_record
-from weft.network.kits.federation_plan import COORDINATOR, FederationPlan, Recipient
+from weft.network.exchange_outcome import ExchangeOutcome, read_record
+from weft.network.kits.engine_settings import COORDINATOR
+from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
-from weft.network.presence_trace import Attended, Presence
+from weft.network.presence_trace import Presence, ReplayedPresence
 from weft.neural.local_federation import NeuralFederation
 from weft.neural.sample_sources import TableSource
 from weft.privacy.agreement import Consent, read_roster
@@ -242,7 +243,7 @@ class Scene(LocalCluster):
 
     def _attended(self, name):
         presence = Presence.load(self.out(name) / "presence.json")
-        return lambda channel: Attended(channel, presence)
+        return lambda channel: ReplayedPresence(channel, presence)
 
     def model(self, name):
         return load_model(self.out(name) / "model.npz")
@@ -260,7 +261,7 @@ def read_outcomes(path):
         with suppress(CutOff, Damage):
             records += (content for content, _ in read_frames(file, size))
     read = [read_record(record) for record in records]
-    return [record for record in read if isinstance(record, Outcome)]
+    return [record for record in read if isinstance(record, ExchangeOutcome)]
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def kit_of(place, name):
 
 
 def certificate_of(kit):
-    return x509.load_pem_x509_certificate(Kit.look(kit).certificate.read_bytes())
+    return x509.load_pem_x509_certificate(Kit.inspect(kit).certificate.read_bytes())
 
 
 def settings(kit, name="resources.json"):

@@ -13,8 +13,8 @@ from toys import Killed, Place
 from weft.crypto.keys import ephemeral_keys
 from weft.data import load
 from weft.guards import OPEN
-from weft.network.join_settings import _Keeping
-from weft.network.site_member import Member
+from weft.network.join_settings import ModelSavingParty
+from weft.network.site_member import SiteMember
 from weft.network.task import NeuralTask
 from weft.neural.local_federation import NeuralFederation
 from weft.neural.sample_sources import TableSource
@@ -98,7 +98,7 @@ class Mortal:
 def site_of(name, keys, folder, **changes):
     """What a site brings along; it allows neural runs."""
     told = {"tiles": tiles()[name], "policy": SitePolicy(), **changes}
-    return Member(name=name, keys=keys[name], members={}, ledger=Ledger(folder, "one"), **told)
+    return SiteMember(name=name, keys=keys[name], members={}, ledger=Ledger(folder, "one"), **told)
 
 
 def places(folder):
@@ -106,10 +106,10 @@ def places(folder):
     keys = KEYS
 
     def maker(name):
-        def make(opening):
+        def make(request):
             site = site_of(name, keys, folder / name)
-            party = site.open_party(opening.plan, opening.memory)
-            return Mortal(_Keeping(party, folder / name / "models" / f"{opening.run}.npz"))
+            party = site.open_party(request.plan, request.memory)
+            return Mortal(ModelSavingParty(party, folder / name / "models" / f"{request.run}.npz"))
 
         return make
 

@@ -3,18 +3,18 @@
 from types import SimpleNamespace
 
 import pytest
-from toys import MemoryPost, Place, ToyRequest, toy
+from toys import MemoryTransport, Place, ToyRequest, toy
 
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing import Preprocessing
-from weft.network.abandon_run import SUBMITTER, TASK, drop_run, forget_run
+from weft.network.abandon_run import SUBMITTER, TASK, abandon_run, leave_run
 from weft.network.coordinator_run import coordinate_run
 from weft.network.engine import abandon_request as asking
-from weft.network.engine.abandon_request import Forgetting
+from weft.network.engine.abandon_request import AbandonRequest
 from weft.network.engine.admin_session import RunInfo
 from weft.network.envelope import End, Failed, Hello, Welcome, decode_reply, encode
 from weft.network.network_channel import NetworkChannel
-from weft.network.run_index import Register
+from weft.network.run_index import RunIndex
 from weft.network.run_progress import Progress, Report
 from weft.network.task import LinearTask
 from weft.protocol import pack
@@ -36,21 +36,21 @@ def task(**more):
 def scene(tmp_path):
     """A run after its first exchange, whose coordinator and submitter have gone home."""
     places = {name: Place(name, tmp_path / name) for name in NAMES}
-    post = MemoryPost(places.values())
+    transport = MemoryTransport(places.values())
     folder = tmp_path / "coordinator" / RUN
     journal = Journal(folder / "journal.weft")
     (folder / TASK).write_text(task(timeout=1.0).to_json())
     (folder / SUBMITTER).write_text(ANNA)
-    channel = NetworkChannel(post, RUN, journal)
+    channel = NetworkChannel(transport, RUN, journal)
     channel.hello({"about": "a test"})
     channel.ask(toy("work.a"), {name: ToyRequest(x=1) for name in NAMES})
     channel.close()
     journal.close()
-    return SimpleNamespace(places=places, post=post, folder=folder)
+    return SimpleNamespace(places=places, transport=transport, folder=folder)
 
 
 def forget(scene, who=ANNA):
-    return forget_run(lambda parties: scene.post, scene.folder, RUN, who)
+    return abandon_run(lambda parties: scene.transport, scene.folder, RUN, who)
 
 
 def kept(place):
@@ -75,14 +75,14 @@ def test_a_run_that_is_given_up_is_deleted_everywhere_and_cannot_be_taken_up_aga
 
 
 def test_who_was_away_is_named_and_can_drop_the_run_alone(scene):
-    scene.post.fate = lambda party, letter: "lost" if party == "south" else "fine"
+    scene.transport.fate = lambda party, envelope: "lost" if party == "south" else "fine"
     deaf = forget(scene)
     assert {party: failure.kind for party, failure in deaf.items()} == {"south": "late"}
     assert not scene.folder.exists()
     south = scene.places["south"]
     assert kept(south)
     south.site.close()
-    drop_run(south.folder, RUN)
+    leave_run(south.folder, RUN)
     assert not kept(south)
     south.start()
     reply = hello(south)
@@ -91,51 +91,51 @@ def test_who_was_away_is_named_and_can_drop_the_run_alone(scene):
 
 
 def test_one_submitter_does_not_give_up_the_runs_of_another(scene):
-    asked = len(scene.post.sent)
+    asked = len(scene.transport.sent)
     with pytest.raises(ConfigError, match="is not bert@south"):
         forget(scene, "bert@south.example")
-    assert len(scene.post.sent) == asked
+    assert len(scene.transport.sent) == asked
     assert scene.folder.exists()
 
 
 def test_parties_that_missed_the_end_of_a_run_hear_that_it_is_over(scene):
     (scene.folder / "results").mkdir()
     assert forget(scene) == {}
-    told = [envelope for _, envelope in scene.post.sent if isinstance(envelope, End)]
+    told = [envelope for _, envelope in scene.transport.sent if isinstance(envelope, End)]
     assert [end.over for end in told] == [True, True]
-    assert Register(scene.places["north"].folder).get(RUN).how == "over"
+    assert RunIndex(scene.places["north"].folder).get(RUN).how == "over"
 
 
 def test_nobody_is_asked_about_a_run_of_which_nothing_is_kept(scene):
     forget(scene)
-    asked = len(scene.post.sent)
+    asked = len(scene.transport.sent)
     assert forget(scene) == {}
-    assert len(scene.post.sent) == asked
+    assert len(scene.transport.sent) == asked
 
 
 def test_a_site_drops_no_run_that_it_does_not_have_and_no_run_twice(scene):
     north = scene.places["north"]
     north.site.close()
     with pytest.raises(ConfigError, match="takes no part in a run 'other'"):
-        drop_run(north.folder, "other")
-    drop_run(north.folder, RUN)
-    ended = Register(north.folder).get(RUN)
-    drop_run(north.folder, RUN)
-    assert Register(north.folder).get(RUN) == ended
+        leave_run(north.folder, "other")
+    leave_run(north.folder, RUN)
+    ended = RunIndex(north.folder).get(RUN)
+    leave_run(north.folder, RUN)
+    assert RunIndex(north.folder).get(RUN) == ended
 
 
 def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path):
-    def refuse(opening):
+    def refuse(request):
         raise ConfigError("no runs on a Sunday")
 
     places = [
         Place("north", tmp_path / "north"),
         Place("south", tmp_path / "south", make=refuse),
     ]
-    post = MemoryPost(places)
+    transport = MemoryTransport(places)
     folder = tmp_path / "coordinator" / RUN
     with pytest.raises(ProtocolError, match="no runs on a Sunday"):
-        coordinate_run(lambda parties: post, folder, task(), Progress(RUN), ANNA)
+        coordinate_run(lambda parties: transport, folder, task(), Progress(RUN), ANNA)
     assert not folder.exists()
     assert not any(kept(place) for place in places)
     # North may be asked for it anew.
@@ -185,7 +185,7 @@ def test_a_run_is_stopped_given_up_and_its_jobs_are_deleted(monkeypatch):
     server = Server(
         job("1", "FINISHED:ABORTED"), job("2", "RUNNING"), job("3", "RUNNING", "other"), told=told
     )
-    assert Forgetting(server, RUN).do() == {"south": "is not connected"}
+    assert AbandonRequest(server, RUN).send() == {"south": "is not connected"}
     assert server.stopped == ["2"]
     assert server.deleted == ["1", "2", "new"]
 
@@ -208,7 +208,7 @@ def test_a_run_is_stopped_given_up_and_its_jobs_are_deleted(monkeypatch):
 )
 def test_what_cannot_be_given_up_is_one_sentence_and_nothing_is_deleted(server, words):
     with pytest.raises((ConfigError, ProtocolError), match=words):
-        Forgetting(server, RUN).do()
+        AbandonRequest(server, RUN).send()
     assert server.deleted == []
 
 
@@ -217,4 +217,4 @@ def test_a_coordinator_that_takes_too_long_is_not_waited_for_for_ever(monkeypatc
     server = Server(job("1", "RUNNING"))
     server.stop = lambda job: None
     with pytest.raises(ProtocolError, match="has not given run"):
-        Forgetting(server, RUN, patience=0.01).do()
+        AbandonRequest(server, RUN, patience=0.01).send()

@@ -12,7 +12,7 @@ from nvflare.apis.job_def import Job
 from nvflare.apis.storage import StorageException
 from nvflare.app_common.job_schedulers.job_scheduler import SCHEDULE_RESULT_OK
 
-from weft.network.engine.job_metadata import ENDING, FORGETS, ending_file
+from weft.network.engine.jobs import ENDING, FORGETS, ending_file
 from weft.network.engine.scheduling import RunScheduler
 from weft.network.kits.open_kit import Kit
 
@@ -119,7 +119,7 @@ class Store:
 @pytest.fixture
 def kit(place, tmp_path, monkeypatch):
     monkeypatch.setattr(Kit, "home", property(lambda kit: tmp_path))
-    return Kit.look(kit_of(place, "coordinator"))
+    return Kit.inspect(kit_of(place, "coordinator"))
 
 
 def test_how_a_run_ended_is_noted_with_its_job(kit):

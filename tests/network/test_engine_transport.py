@@ -14,7 +14,7 @@ from nvflare.fuel.f3.message import Message
 from weft.network.engine import transport as post_module
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.frames import ASK, MOST_BYTES
-from weft.network.engine.transport import NvflarePost
+from weft.network.engine.transport import NvflareTransport
 from weft.network.transport import Stopped
 from weft.protocol import Failure
 
@@ -95,59 +95,59 @@ def parties(monkeypatch):
 
 def post_to(processes, stopped=lambda: False, **options):
     core = Core(processes, **options)
-    return NvflarePost(SimpleNamespace(core_cell=core), ("a", "b", "c"), stopped), core
+    return NvflareTransport(SimpleNamespace(core_cell=core), ("a", "b", "c"), stopped), core
 
 
-def letters(*names):
+def envelopes(*names):
     return {name: f"to {name}".encode() for name in names or ("a", "b", "c")}
 
 
 def test_everybody_gets_its_own_letter_and_its_own_reply_comes_back(parties):
-    post, _ = post_to(parties)
-    assert post.send(letters(), 5.0) == {"a": b"a ot", "b": b"b ot", "c": b"c ot"}
+    transport, _ = post_to(parties)
+    assert transport.send(envelopes(), 5.0) == {"a": b"a ot", "b": b"b ot", "c": b"c ot"}
     assert [process.site.told for process in parties.values()] == [[b"to a"], [b"to b"], [b"to c"]]
 
 
 def test_a_party_that_is_not_connected_costs_no_timeout(parties):
-    post, _ = post_to(parties)
+    transport, _ = post_to(parties)
     parties["b"].connected = False
     began = time.monotonic()
-    found = post.send(letters(), 30.0)
+    found = transport.send(envelopes(), 30.0)
     assert time.monotonic() - began < 5.0
     assert found["b"] == Failure("failed", "is not connected")
     assert (found["a"], found["c"]) == (b"a ot", b"c ot")
 
 
 def test_a_party_that_works_for_too_long_is_late_and_the_others_are_heard(parties):
-    post, _ = post_to(parties)
+    transport, _ = post_to(parties)
     parties["b"].site.may.clear()
-    found = post.send(letters(), 0.3)
+    found = transport.send(envelopes(), 0.3)
     assert found["b"].kind == "late"
     assert (found["a"], found["c"]) == (b"a ot", b"c ot")
     parties["b"].site.may.set()
-    assert post.send(letters("b"), 5.0) == {"b": b"b ot"}
+    assert transport.send(envelopes("b"), 5.0) == {"b": b"b ot"}
 
 
 def test_a_party_that_works_long_and_lives_is_waited_for(parties):
-    post, _ = post_to(parties)
+    transport, _ = post_to(parties)
     parties["b"].site.may.clear()
     # Many questions after the letter are asked until then.
     threading.Timer(0.5, parties["b"].site.may.set).start()
-    assert post.send(letters(), 10.0)["b"] == b"b ot"
+    assert transport.send(envelopes(), 10.0)["b"] == b"b ot"
 
 
 def test_a_party_that_dies_over_a_letter_is_found_out_before_the_timeout(parties):
-    post, _ = post_to(parties)
+    transport, _ = post_to(parties)
     parties["b"].site.may.clear()
     threading.Timer(0.1, parties["b"].die).start()
     began = time.monotonic()
-    found = post.send(letters(), 30.0)
+    found = transport.send(envelopes(), 30.0)
     assert time.monotonic() - began < 5.0
     assert found["b"] == Failure("failed", "is not connected")
 
 
 def test_a_party_that_was_started_again_has_lost_the_letter(parties):
-    post, _ = post_to(parties)
+    transport, _ = post_to(parties)
     parties["b"].site.may.clear()
 
     def restart():
@@ -157,55 +157,55 @@ def test_a_party_that_was_started_again_has_lost_the_letter(parties):
 
     threading.Timer(0.1, restart).start()
     began = time.monotonic()
-    found = post.send(letters(), 30.0)
+    found = transport.send(envelopes(), 30.0)
     assert time.monotonic() - began < 5.0
     assert found["b"].kind == "failed"
-    assert "lost the letter" in found["b"].reason
+    assert "lost the envelope" in found["b"].reason
 
 
 def test_a_large_letter_may_be_long_on_its_way(parties, monkeypatch):
     monkeypatch.setattr(post_module, "_SLOWEST", 1.0)
-    post, _ = post_to(parties)
-    parties["b"].component._remember = lambda letter: None
+    transport, _ = post_to(parties)
+    parties["b"].component._remember = lambda envelope: None
     parties["b"].site.may.clear()
     threading.Timer(0.4, parties["b"].site.may.set).start()
-    assert post.send(letters("b"), 10.0) == {"b": b"b ot"}
+    assert transport.send(envelopes("b"), 10.0) == {"b": b"b ot"}
 
 
 def test_strangers_and_letters_beyond_the_engines_frame_are_not_sent(parties):
-    post, _ = post_to(parties)
+    transport, _ = post_to(parties)
 
     class Huge(bytes):
         def __len__(self):
             return MOST_BYTES + 1
 
-    found = post.send({"a": Huge(), "zoe": b"?"}, 5.0)
+    found = transport.send({"a": Huge(), "zoe": b"?"}, 5.0)
     assert found["a"].kind == "failed"
     assert found["zoe"].kind == "unknown"
     assert parties["a"].site.told == []
 
 
 def test_a_coordinator_without_its_server_blames_no_party(parties):
-    post, core = post_to(parties)
+    transport, core = post_to(parties)
     core.lost = True
     with pytest.raises(Stopped, match="lost its server"):
-        post.send(letters(), 30.0)
+        transport.send(envelopes(), 30.0)
 
 
 def test_a_run_that_is_stopped_waits_for_nobody(parties):
     asked = threading.Event()
-    post, _ = post_to(parties, stopped=asked.is_set)
+    transport, _ = post_to(parties, stopped=asked.is_set)
     parties["b"].site.may.clear()
     threading.Timer(0.1, asked.set).start()
     began = time.monotonic()
     with pytest.raises(Stopped, match="was stopped"):
-        post.send(letters(), 30.0)
+        transport.send(envelopes(), 30.0)
     assert time.monotonic() - began < 5.0
 
 
 @pytest.mark.parametrize("origin", ["b", "server", "serverless.f00d", "", "b.server.f00d"])
 def test_a_party_answers_jobs_of_the_server_and_nobody_else(parties, origin):
-    post, _ = post_to(parties, origin=origin)
-    found = post.send(letters("a"), 5.0)
+    transport, _ = post_to(parties, origin=origin)
+    found = transport.send(envelopes("a"), 5.0)
     assert isinstance(found["a"], Failure)
     assert parties["a"].site.told == []

@@ -175,13 +175,13 @@ def test_the_commands_say_what_is_secret_and_what_comes_next(weft, tmp_path, qui
     shutil.copy("north-request/north.csr", "requests")
     code, out, _ = weft("federation", "new", "federation.toml", "--requests", "requests")
     assert code == 0
-    parcels = {part.split(" ")[0]: part for part in out.split("\n\n")}
-    assert "SECRET" in parcels["kits/south"]
-    assert "weft join kits/south" in parcels["kits/south"]
-    assert "SECRET" not in parcels["kits/north.zip"]
-    assert "weft federation install north.zip --request FOLDER" in parcels["kits/north.zip"]
-    assert "weft serve kits/coordinator" in parcels["kits/coordinator"]
-    assert f"weft submit kits/{ANNA} CONFIG.toml" in parcels[f"kits/{ANNA}"]
+    kits = {part.split(" ")[0]: part for part in out.split("\n\n")}
+    assert "SECRET" in kits["kits/south"]
+    assert "weft join kits/south" in kits["kits/south"]
+    assert "SECRET" not in kits["kits/north.zip"]
+    assert "weft federation install north.zip --request FOLDER" in kits["kits/north.zip"]
+    assert "weft serve kits/coordinator" in kits["kits/coordinator"]
+    assert f"weft submit kits/{ANNA} CONFIG.toml" in kits[f"kits/{ANNA}"]
     assert "kits/ca decides who takes part: it is secret; back it up" in out
     code, out, _ = weft(
         *("federation", "install", "kits/north.zip", "--request", "north-request"), "--out", "north"

@@ -155,7 +155,7 @@ def test_an_expired_kit_says_since_when(place, tmp_path, monkeypatch, key, quick
 
 
 def expire(kit):
-    while Kit.look(kit).expires > datetime.now(UTC):
+    while Kit.inspect(kit).expires > datetime.now(UTC):
         pass
     Kit.open(kit)
 
@@ -242,7 +242,7 @@ def test_a_site_that_comes_later_is_let_in_by_the_same_authority(place, tmp_path
     shutil.copytree(place / "kits", tmp_path / "kits")
     before = tree(tmp_path / "kits")
     made = add_to(read_plan(place / "federation.toml"), tmp_path / "kits", ["west"])
-    assert [parcel.name for parcel in made.parcels] == ["west"]
+    assert [kit.name for kit in made.kits] == ["west"]
     west = Kit.open(tmp_path / "kits/west", "site")
     seen, _ = shake_hands(Kit.open(place / "kits/coordinator"), west)
     assert seen["commonName"] == "west"

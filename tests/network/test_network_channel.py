@@ -6,14 +6,14 @@ import threading
 import time
 
 import pytest
-from toys import MemoryPost, Place, Toy, ToyRequest, toy
+from toys import MemoryTransport, Place, Toy, ToyRequest, toy
 
 from weft.errors import ProtocolError
 from weft.network import liveness as living
 from weft.network import network_channel as channel_module
 from weft.network.envelope import Hello, Ping, Welcome, Work, Worked, encode
 from weft.network.network_channel import NetworkChannel, Timeouts
-from weft.network.presence_trace import Attended, Presence
+from weft.network.presence_trace import Presence, ReplayedPresence
 from weft.network.transport import Stopped
 from weft.protocol import Failure, LocalChannel, Request, pack
 from weft.protocol.recording import entries_of
@@ -23,7 +23,7 @@ from weft.storage.journal import Journal
 NAMES = ("north", "south", "east")
 
 
-class ScriptedPost(MemoryPost):
+class ScriptedTransport(MemoryTransport):
     """Fates by party; everything else arrives. Remembers the timeouts."""
 
     def __init__(self, places):
@@ -31,11 +31,11 @@ class ScriptedPost(MemoryPost):
         self.fates = {}
         self.timeouts = []
 
-    def send(self, letters, timeout):
+    def send(self, envelopes, timeout):
         self.timeouts.append(timeout)
-        return super().send(letters, timeout)
+        return super().send(envelopes, timeout)
 
-    def fate(self, party, letter):
+    def fate(self, party, envelope):
         fate = self.fates.get(party, "fine")
         if isinstance(fate, list):
             fate = fate.pop(0) if fate else "fine"
@@ -50,13 +50,13 @@ class World:
 
     def __init__(self, folder):
         self.folder = folder
-        self.post = ScriptedPost([Place(name, folder / name) for name in NAMES])
+        self.transport = ScriptedTransport([Place(name, folder / name) for name in NAMES])
         self.channel = None
 
     def start(self, **options):
         self.stop()
         self.journal = Journal(self.folder / "journal")
-        self.channel = NetworkChannel(self.post, "run-1", self.journal, **options)
+        self.channel = NetworkChannel(self.transport, "run-1", self.journal, **options)
         self.channel.hello({"about": "a test"})
         return self.channel
 
@@ -116,15 +116,15 @@ def test_an_unknown_party_is_told(world):
 def test_who_is_away_is_asked_once_and_found_again_beside_the_run(world, monkeypatch):
     monkeypatch.setattr(living, "_FIRST", 0.01)
     channel = world.start()
-    world.post.fates = {"south": "lost"}
+    world.transport.fates = {"south": "lost"}
     late = Failure("late", "no reply in time")
     for _ in range(3):
         assert channel.ask(toy("a"), to_all()).missing == {"south": late}
-    assert world.post.asked().count("south") == 1
+    assert world.transport.asked().count("south") == 1
     assert channel.away == {"south": late}
-    until(lambda: world.post.asked(Ping).count("south") > 1)
-    assert set(world.post.asked(Ping)) == {"south"}
-    world.post.fates = {}
+    until(lambda: world.transport.asked(Ping).count("south") > 1)
+    assert set(world.transport.asked(Ping)) == {"south"}
+    world.transport.fates = {}
     until(lambda: not channel.away)
     assert list(channel.ask(toy("a"), to_all()).answered) == list(NAMES)
     hows = [m["south"].how for m in (x.missing for x in channel.presence.moments) if m]
@@ -135,34 +135,34 @@ def test_a_party_that_is_being_brought_back_is_not_asked_before_it_is_ready(worl
     for name in ("_FIRST", "_BUSY"):
         monkeypatch.setattr(living, name, 0.005)
     channel = world.start()
-    place, go_on = world.post.places["south"], threading.Event()
+    place, go_on = world.transport.places["south"], threading.Event()
 
-    def slowly(opening):
+    def slowly(request):
         go_on.wait(10)
         return Toy("south")
 
     place.make = slowly
-    world.post.fates = {"south": ["killed after"]}
+    world.transport.fates = {"south": ["killed after"]}
     channel.ask(toy("a"), to_all())
     returning = Failure("late", "is being brought back from its journal")
     until(lambda: channel.away == {"south": returning})
-    pings = len(world.post.asked(Ping))
-    until(lambda: len(world.post.asked(Ping)) > pings + 3)
+    pings = len(world.transport.asked(Ping))
+    until(lambda: len(world.transport.asked(Ping)) > pings + 3)
     assert channel.ask(toy("a"), to_all()).missing == {"south": returning}
     go_on.set()
     until(lambda: not channel.away)
     assert list(channel.ask(toy("a"), to_all()).answered) == list(NAMES)
-    assert world.post.asked().count("south") == 2
+    assert world.transport.asked().count("south") == 2
 
 
 def test_pings_come_less_and_less_often(world, monkeypatch):
     monkeypatch.setattr(living, "_FIRST", 0.02)
     monkeypatch.setattr(living, "_LONGEST", 0.08)
     channel = world.start()
-    world.post.fates = {"south": "lost"}
+    world.transport.fates = {"south": "lost"}
     channel.ask(toy("a"), to_all())
     began = time.monotonic()
-    until(lambda: len(world.post.asked(Ping)) >= 5)
+    until(lambda: len(world.transport.asked(Ping)) >= 5)
     # 0.02 + 0.04 + 3 · 0.08
     assert time.monotonic() - began > 0.25
 
@@ -171,7 +171,7 @@ def test_a_late_reply_is_told_from_an_absent_party(world, monkeypatch):
     monkeypatch.setattr(living, "_FIRST", 0.005)
     channel = world.start()
     for fate in ("unheard", "lost", "killed after"):
-        world.post.fates = {"south": [fate]}
+        world.transport.fates = {"south": [fate]}
         assert list(channel.ask(toy("a"), to_all(said=fate)).missing) == ["south"]
         until(lambda: not channel.away)
     assert [m.missing["south"].how for m in channel.presence.moments] == ["absent"] * 3
@@ -182,7 +182,7 @@ def test_a_late_reply_is_told_from_an_absent_party(world, monkeypatch):
 
 def test_a_last_late_reply_is_learnt_at_the_end(world):
     channel = world.start()
-    world.post.fates = {"south": ["unheard"]}
+    world.transport.fates = {"south": ["unheard"]}
     channel.ask(toy("a"), to_all())
     assert channel.end() == {}
     assert channel.presence.moments[0].missing["south"].how == "late"
@@ -191,10 +191,10 @@ def test_a_last_late_reply_is_learnt_at_the_end(world):
 @pytest.mark.parametrize("way", ["there", "back"])
 def test_what_is_damaged_on_the_way_is_asked_once_more(world, way):
     channel = world.start()
-    world.post.fates = {"south": [f"garbled {way}"]}
+    world.transport.fates = {"south": [f"garbled {way}"]}
     assert list(channel.ask(toy("a"), to_all()).answered) == list(NAMES)
-    assert world.post.places["south"].toy.calls == 1
-    world.post.fates = {"south": [f"garbled {way}"] * 2}
+    assert world.transport.places["south"].toy.calls == 1
+    world.transport.fates = {"south": [f"garbled {way}"] * 2}
     what = {"there": "what it was sent", "back": "its reply"}[way]
     failure = Failure("failed", f"{what} was damaged on the way")
     assert channel.ask(toy("a"), to_all()).missing == {"south": failure}
@@ -212,32 +212,32 @@ def test_a_refusal_passes_through_and_is_asked_again_after_a_restart(world):
     assert replies.missing == {"south": Failure("refused", "this toy does not do that")}
     with pytest.raises(ProtocolError, match="south: this toy does not do that"):
         replies.stop_on_refusal()
-    calls = world.post.places["north"].toy.calls
+    calls = world.transport.places["north"].toy.calls
     again = world.start()
     again.ask(toy("a"), to_all())
-    sent = len(world.post.sent)
+    sent = len(world.transport.sent)
     assert again.ask(toy("b"), asked) == replies
-    assert len(world.post.sent) == sent + 3
-    assert world.post.places["north"].toy.calls == calls
+    assert len(world.transport.sent) == sent + 3
+    assert world.transport.places["north"].toy.calls == calls
     # A run that goes on has taken note.
     again.ask(toy("c"), to_all())
     last = world.start()
-    sent = len(world.post.sent)
+    sent = len(world.transport.sent)
     last.ask(toy("a"), to_all())
     assert last.ask(toy("b"), asked) == replies
     last.ask(toy("c"), to_all())
-    assert len(world.post.sent) == sent
+    assert len(world.transport.sent) == sent
 
 
 def test_a_resumed_run_repeats_replies_failures_time_and_costs_without_asking(world):
     channel = world.start(record=True)
-    world.post.fates = {"south": "lost"}
+    world.transport.fates = {"south": "lost"}
     seen = []
     asked = [to_all(turn=0), to_all(turn=1), {"north": ToyRequest(turn=2)}]
     for messages in asked:
         seen.append((channel.ask(toy("a"), messages), channel.elapsed))
         channel.pause(0.2)
-    sent = [e for _, e in world.post.sent if not isinstance(e, Ping)]
+    sent = [e for _, e in world.transport.sent if not isinstance(e, Ping)]
     again = world.start(record=True)
     began = time.monotonic()
     for messages, (replies, elapsed) in zip(asked, seen, strict=True):
@@ -249,7 +249,7 @@ def test_a_resumed_run_repeats_replies_failures_time_and_costs_without_asking(wo
     # All but the last pause: it is not known to have come to its end.
     assert 0.2 <= time.monotonic() - began < 0.35
     assert not again.replaying
-    assert [e for _, e in world.post.sent if not isinstance(e, Ping)] == sent
+    assert [e for _, e in world.transport.sent if not isinstance(e, Ping)] == sent
     assert again.meter == channel.meter
     assert again.transcript == channel.transcript
     assert again.presence == channel.presence
@@ -271,13 +271,13 @@ def test_time_stands_still_between_exchanges(world):
 
 def test_a_run_that_stopped_for_want_of_a_party_asks_it_again_when_it_is_resumed(world):
     channel = world.start()
-    world.post.fates = {"south": "lost", "east": "unheard"}
+    world.transport.fates = {"south": "lost", "east": "unheard"}
     with pytest.raises(ProtocolError, match="needs every party, but south did not answer"):
         channel.ask(toy("begin"), to_all()).insist("starting")
-    world.post.fates = {}
+    world.transport.fates = {}
     again = world.start()
     assert list(again.ask(toy("begin"), to_all()).insist("starting")) == list(NAMES)
-    assert {place.toy.calls for place in world.post.places.values()} == {1}
+    assert {place.toy.calls for place in world.transport.places.values()} == {1}
     assert again.presence.moments[0].missing == {}
 
 
@@ -289,7 +289,7 @@ def test_a_resumed_run_that_asks_something_else_is_told(world):
     world.stop()
     journal = Journal(world.folder / "journal")
     with pytest.raises(ProtocolError, match="begun with another plan"):
-        NetworkChannel(world.post, "run-1", journal).hello({"about": "else"})
+        NetworkChannel(world.transport, "run-1", journal).hello({"about": "else"})
     journal.close()
 
 
@@ -303,31 +303,31 @@ def test_a_full_disk_at_the_coordinator_is_told_and_the_run_resumes(world, monke
     monkeypatch.setattr(world.journal, "append", full)
     with pytest.raises(StorageError, match="cannot be written"):
         channel.ask(toy("b"), to_all())
-    calls = {name: place.toy.calls for name, place in world.post.places.items()}
+    calls = {name: place.toy.calls for name, place in world.transport.places.items()}
     again = world.start()
     again.ask(toy("a"), to_all())
     assert list(again.ask(toy("b"), to_all()).answered) == list(NAMES)
-    assert {name: place.toy.calls for name, place in world.post.places.items()} == calls
+    assert {name: place.toy.calls for name, place in world.transport.places.items()} == calls
 
 
 def test_matching_and_scaling_get_more_time_than_other_work(world):
     channel = world.start(timeouts=Timeouts(setup=50.0, work=5.0, ping=1.0))
-    world.post.timeouts.clear()
+    world.transport.timeouts.clear()
     channel.ask(toy("match.toys"), to_all())
     channel.ask(toy("subspace.toys"), to_all())
     channel.exchange([Request(toy("size.toys"), to_all()), Request(toy("scale.toys"), to_all())])
     channel.end()
-    assert world.post.timeouts == [50.0, 5.0, 50.0, 5.0]
+    assert world.transport.timeouts == [50.0, 5.0, 50.0, 5.0]
 
 
 def test_a_stopped_run_says_so_and_can_be_resumed(world, monkeypatch):
     channel = world.start()
 
-    def stop(self, letters, timeout):
+    def stop(self, envelopes, timeout):
         raise Stopped("the run was stopped")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ScriptedPost, "send", stop)
+        patched.setattr(ScriptedTransport, "send", stop)
         with pytest.raises(Stopped, match="was stopped"):
             channel.ask(toy("a"), to_all())
     assert list(world.start().ask(toy("a"), to_all()).answered) == list(NAMES)
@@ -338,35 +338,35 @@ def test_a_stopped_run_says_so_and_can_be_resumed(world, monkeypatch):
 
 def test_hello_waits_for_those_who_come_later(world, monkeypatch):
     monkeypatch.setattr(channel_module, "_PAUSE", 0.01)
-    world.post.fates = {"south": ["lost", "lost", "garbled back"]}
-    channel = NetworkChannel(world.post, "run-1", Journal(world.folder / "other"))
+    world.transport.fates = {"south": ["lost", "lost", "garbled back"]}
+    channel = NetworkChannel(world.transport, "run-1", Journal(world.folder / "other"))
     said = channel.hello({"about": 1}, limit=5.0)
     assert [(party, message["name"]) for party, message in said.items()] == [(p, p) for p in NAMES]
     # Nobody is asked twice who has answered; south twice more for what was lost, once for damage.
-    assert sorted(world.post.asked(Hello)) == ["east", "north"] + ["south"] * 4
+    assert sorted(world.transport.asked(Hello)) == ["east", "north"] + ["south"] * 4
 
 
 def test_hello_names_who_is_missing_and_tells_the_others_that_nothing_comes_of_it(
     world, monkeypatch
 ):
     monkeypatch.setattr(channel_module, "_PAUSE", 0.01)
-    world.post.fates = {"south": "lost"}
-    channel = NetworkChannel(world.post, "run-1", Journal(world.folder / "other"))
+    world.transport.fates = {"south": "lost"}
+    channel = NetworkChannel(world.transport, "run-1", Journal(world.folder / "other"))
     with pytest.raises(ProtocolError, match=r"no answer from south \(no reply in time\); start"):
         channel.hello({"about": 1}, limit=0.1)
-    assert world.post.places["north"].site.runs() == []
-    world.post.fates = {}
+    assert world.transport.places["north"].site.runs() == []
+    world.transport.fates = {}
     assert set(channel.hello({"about": 1})) == set(NAMES)
 
 
 def test_hello_stops_at_once_where_a_party_refuses(world):
     begun = Hello("run-1", pack({"about": "something else"}))
-    world.post.places["east"].site.answer(encode(begun))
-    channel = NetworkChannel(world.post, "run-1", Journal(world.folder / "other"))
+    world.transport.places["east"].site.answer(encode(begun))
+    channel = NetworkChannel(world.transport, "run-1", Journal(world.folder / "other"))
     with pytest.raises(ProtocolError, match=r"refused: east \(run run-1 was begun here with anot"):
         channel.hello({"about": 1}, limit=60.0)
     # Its run with somebody else goes on.
-    assert [entry.ended for entry in world.post.places["east"].site.runs()] == [""]
+    assert [entry.ended for entry in world.transport.places["east"].site.runs()] == [""]
 
 
 def test_replies_that_do_not_fit_are_refusals(world, monkeypatch):
@@ -376,7 +376,7 @@ def test_replies_that_do_not_fit_are_refusals(world, monkeypatch):
         "south": encode(Worked(7, [pack({})], [0.0], [])),
         "east": encode(Worked(1, [], [], [])),
     }
-    monkeypatch.setattr(ScriptedPost, "send", lambda self, letters, timeout: wrong)
+    monkeypatch.setattr(ScriptedTransport, "send", lambda self, envelopes, timeout: wrong)
     replies = channel.ask(toy("a"), to_all())
     failure = Failure("refused", "its reply does not fit what it was asked")
     assert replies.missing == dict.fromkeys(NAMES, failure)
@@ -397,7 +397,7 @@ def test_a_malformed_reply_stops_the_run_in_a_sentence(world, monkeypatch, packe
     good = pack({"state": b"", "calls": 1})
     found = {"north": good, "south": packed, "east": good}
     sent = {party: encode(Worked(1, [reply], [0.0], [])) for party, reply in found.items()}
-    monkeypatch.setattr(ScriptedPost, "send", lambda self, letters, timeout: sent)
+    monkeypatch.setattr(ScriptedTransport, "send", lambda self, letters, timeout: sent)
     with pytest.raises(ProtocolError, match="party south sent a reply to phase 'a' that") as error:
         channel.ask(toy("a"), to_all())
     assert "\n" not in str(error.value)
@@ -408,7 +408,7 @@ def test_a_malformed_reply_stops_the_run_in_a_sentence(world, monkeypatch, packe
 
 def test_presence_is_saved_whole_and_holds_no_message(world, tmp_path):
     channel = world.start()
-    world.post.fates = {"south": ["unheard"]}
+    world.transport.fates = {"south": ["unheard"]}
     channel.ask(toy("a"), to_all(said="do not tell"))
     channel.end()
     channel.presence.save(tmp_path / "presence.json")
@@ -423,6 +423,6 @@ def test_presence_is_saved_whole_and_holds_no_message(world, tmp_path):
 
 
 def test_a_run_that_is_longer_than_its_presence_is_not_the_same_run():
-    attended = Attended(LocalChannel({"a": Toy("a").on}), Presence())
+    attended = ReplayedPresence(LocalChannel({"a": Toy("a").on}), Presence())
     with pytest.raises(ProtocolError, match="ends after 0 exchanges"):
         attended.ask(toy("x"), {"a": ToyRequest()})

@@ -21,14 +21,14 @@ from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
 from weft.network.join_settings import (
     JoinSettings,
-    _Keeping,
+    ModelSavingParty,
+    exclusive_use,
     open_site,
     read_settings,
-    sole_use,
     write_settings,
 )
 from weft.network.kits.open_kit import Kit
-from weft.network.run_index import Register
+from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
 from weft.network.site_member import load_member
 from weft.network.task import LinearTask
@@ -123,9 +123,9 @@ def test_a_site_is_opened_from_what_it_kept(place, site):
 def test_an_absent_coordinator_is_one_sentence(place, weft, tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    look = Kit.look.__func__
+    inspect = Kit.inspect.__func__
     monkeypatch.setattr(
-        Kit, "look", classmethod(lambda cls, path: replace(look(cls, path), port=port))
+        Kit, "inspect", classmethod(lambda cls, path: replace(inspect(cls, path), port=port))
     )
     config = write(tmp_path / "config.toml", "[model]\nlambda = 0.1\n[solver]\ngap = 0.1\n")
     for command in (["status"], ["stop"], ["submit", config]):
@@ -228,7 +228,8 @@ def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, ser
 def test_giving_a_run_up_names_who_does_not_know_it(place, weft, server, monkeypatch):
     server()
     monkeypatch.setattr(
-        "weft.network.engine.abandon_request.Forgetting.do", lambda _: {"south": "is not connected"}
+        "weft.network.engine.abandon_request.AbandonRequest.send",
+        lambda _: {"south": "is not connected"},
     )
     code, out, _ = weft("stop", kit_of(place, ANNA), "a-1", "--forget")
     assert code == 0
@@ -285,7 +286,7 @@ def test_without_a_terminal_a_run_is_followed_by_a_line_now_and_then(capsys, mon
 def test_a_sites_owner_sees_its_runs_and_drops_one(place, site, weft):
     kit = kit_of(place, "south")
     assert weft("status", kit)[1] == "No run yet.\n"
-    register = Register(site / "home")
+    register = RunIndex(site / "home")
     register.begin("a-1")
     register.begin("b-1")
     register.end("a-1", "over", [])
@@ -330,7 +331,7 @@ def test_two_processes_do_not_work_with_one_sites_kit(place, site, weft, monkeyp
     monkeypatch.setattr(processes, "join", lambda *_: pytest.fail("was started"))
     kit = kit_of(place, "south")
     options = ["--data", "table.csv", "--id", "id", "--label", "y", "--keys", "keys"]
-    with sole_use(Kit.open(kit)):
+    with exclusive_use(Kit.open(kit)):
         for more in (options, ["--forget", "b-1"]):
             assert "runs with" in sentence(weft("join", kit, *more))
 
@@ -358,7 +359,7 @@ class Release:
 
 def test_a_full_disk_is_an_obstacle_to_a_model_only_where_none_was_kept(tmp_path, caplog):
     party = Release()
-    keeping = _Keeping(party, tmp_path / "models" / "a-1.npz")
+    keeping = ModelSavingParty(party, tmp_path / "models" / "a-1.npz")
     party.full = True
     with pytest.raises(StorageError):
         keeping.on(TAKE_MODEL, None)
@@ -379,6 +380,6 @@ def test_a_site_opens_no_door_for_job_processes(monkeypatch):
     made = []
     assert "create_internal_listener" in inspect.signature(CoreCell.__init__).parameters
     monkeypatch.setattr(CoreCell, "__init__", lambda cell, **options: made.append(options))
-    processes._listen_to_nobody()
+    processes._open_no_local_port()
     CoreCell(fqcn="south", create_internal_listener=True)
     assert made == [{"fqcn": "south", "create_internal_listener": False}]

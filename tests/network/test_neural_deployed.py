@@ -23,7 +23,7 @@ from neural_sites import (
     threads,
     tiles,
 )
-from toys import Crashed, MemoryPost
+from toys import Crashed, MemoryTransport
 
 from weft.cli.network import report_text
 from weft.config.neural_config import read_neural_config
@@ -33,9 +33,9 @@ from weft.guards import OPEN, Terms
 from weft.network import liveness as living
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work
-from weft.network.presence_trace import Attended, Presence
+from weft.network.presence_trace import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
-from weft.network.run_results import PARCEL
+from weft.network.run_results import RESULTS
 from weft.network.submission import task_of, write_out
 from weft.network.task import Task
 from weft.neural.model import NeuralModel
@@ -69,17 +69,17 @@ def config(tmp_path):
     return path
 
 
-class Post(MemoryPost):
+class Transport(MemoryTransport):
     """The coordinator dies once, in the middle."""
 
     dies_at = 0
 
-    def send(self, letters, timeout):
-        first = next(iter(letters.values()))
+    def send(self, envelopes, timeout):
+        first = next(iter(envelopes.values()))
         self.dies_at -= first.find(b"neural.train") > 0
         if self.dies_at == 0:
             raise Crashed
-        return super().send(letters, timeout)
+        return super().send(envelopes, timeout)
 
 
 def test_from_a_config_to_results_also_when_the_coordinator_is_killed(config, tmp_path):
@@ -88,22 +88,22 @@ def test_from_a_config_to_results_also_when_the_coordinator_is_killed(config, tm
     # By the names of those who are connected.
     assert asked.parties == ("east", "north", "south")
     asked = msgspec.structs.replace(asked, parties=tuple(HELD))
-    post = Post(places(tmp_path / "sites"))
-    post.dies_at = 4
+    transport = Transport(places(tmp_path / "sites"))
+    transport.dies_at = 4
     folder, progress = tmp_path / "coordinator" / RUN, Progress(RUN)
     with pytest.raises(Crashed):
-        coordinate_run(lambda parties: post, folder, asked, progress, "anna")
+        coordinate_run(lambda parties: transport, folder, asked, progress, "anna")
     assert progress.since().state == "running"
     # The next process reads what the first was told from a file.
     again, progress = Task.from_json(asked.to_json()), Progress(RUN)
-    coordinate_run(lambda parties: post, folder, again, progress, "anna")
+    coordinate_run(lambda parties: transport, folder, again, progress, "anna")
     assert not (folder / "journal.weft").exists()
-    summary, remarks = write_out(folder / PARCEL, tmp_path / "out", plan, None, None)
+    summary, remarks = write_out(folder / RESULTS, tmp_path / "out", plan, None, None)
     assert remarks == []
     assert (summary["name"], summary["rounds"], summary["notes"]) == ("three clinics", 6, [])
 
     presence = Presence.load(tmp_path / "out" / "presence.json")
-    alone = in_one_process(plan.settings, lambda channel: Attended(channel, presence))
+    alone = in_one_process(plan.settings, lambda channel: ReplayedPresence(channel, presence))
     model = NeuralModel.load(tmp_path / "out" / "model.npz")
     assert numbers(model) == numbers(alone.model)
     history = pd.read_parquet(tmp_path / "out" / "history.parquet")
@@ -119,8 +119,8 @@ def test_from_a_config_to_results_also_when_the_coordinator_is_killed(config, tm
 
 def test_progress_is_told_round_by_round(tmp_path, caplog):
     caplog.set_level("INFO", "weft.coordinator")
-    post, progress = MemoryPost(places(tmp_path / "sites")), Progress(RUN)
-    coordinate_run(lambda parties: post, tmp_path / RUN, task(), progress)
+    transport, progress = MemoryTransport(places(tmp_path / "sites")), Progress(RUN)
+    coordinate_run(lambda parties: transport, tmp_path / RUN, task(), progress)
     report = progress.since(4)
     # As it comes to whoever asks.
     report = msgspec.convert(msgspec.json.decode(msgspec.json.encode(report.to_plain())),
@@ -141,22 +141,22 @@ def _told(progress):
 
 def test_no_id_no_label_and_no_cell_leaves_a_site_as_it_is(tmp_path):
     sites = places(tmp_path)
-    post = MemoryPost(sites)
+    transport = MemoryTransport(sites)
     answers = []
 
     def listening(place):
         answer = place.site.answer
 
-        def listened(letter):
-            answers.append(answer(letter))
+        def listened(envelope):
+            answers.append(answer(envelope))
             return answers[-1]
 
         return listened
 
     for place in sites:
         place.site.answer = listening(place)
-    coordinate_run(lambda parties: post, tmp_path / RUN, task(), Progress(RUN))
-    sent = [part for _, envelope in post.sent if isinstance(envelope, Work)
+    coordinate_run(lambda parties: transport, tmp_path / RUN, task(), Progress(RUN))
+    sent = [part for _, envelope in transport.sent if isinstance(envelope, Work)
             for _, part in envelope.parts]  # fmt: skip
     assert len(sent) > 30
     crossed = b"".join(answers + sent)

@@ -9,13 +9,13 @@ from itertools import pairwise
 
 import pytest
 from neural_sites import in_one_process, numbers, places, settings, task
-from toys import Crashed, UnreliablePost
+from toys import Crashed, UnreliableTransport
 
 from weft.errors import ProtocolError
 from weft.network import liveness as living
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.presence_trace import Attended
+from weft.network.presence_trace import ReplayedPresence
 from weft.neural import coordinator as coordination
 from weft.neural.coordinator import coordinate_neural
 from weft.neural.model import NeuralModel
@@ -48,26 +48,26 @@ def _soon(monkeypatch):
         monkeypatch.setattr(os, sync, lambda file: None)
 
 
-class Post(UnreliablePost):
+class Transport(UnreliableTransport):
     """Its letters have the fates above."""
 
     def __init__(self, sites, sure):
         super().__init__(sites, 0)
-        self.sure, self.letters = sure, Counter()
+        self.sure, self.envelopes = sure, Counter()
 
     def fates_of(self, work):
         phase = work.parts[0][0]
-        self.letters[phase] += 1
-        return {self.sure.get(phase, {}).get(self.letters[phase], "fine"): 1}
+        self.envelopes[phase] += 1
+        return {self.sure.get(phase, {}).get(self.envelopes[phase], "fine"): 1}
 
 
 def run_with_faults(folder, chosen, sure):
     sites = places(folder)
-    post = Post(sites, sure)
+    transport = Transport(sites, sure)
     crashes = 0
     while True:
         journal = Journal(folder / "journal")
-        network = NetworkChannel(post, RUN, journal)
+        network = NetworkChannel(transport, RUN, journal)
         try:
             network.hello(task(chosen).told())
             outcome = coordinate_neural(network, chosen, run=bytes(range(16)))
@@ -81,7 +81,7 @@ def run_with_faults(folder, chosen, sure):
         finally:
             network.close()
             journal.close()
-    return outcome, network, post, crashes
+    return outcome, network, transport, crashes
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,15 @@ def run_with_faults(folder, chosen, sure):
 )
 def test_a_run_with_every_fault_equals_one_process_with_its_presence(changes, tmp_path):
     chosen = settings(rounds=12, patience=5.0, **changes)
-    outcome, network, post, crashes = run_with_faults(tmp_path, chosen, SURE)
+    outcome, network, transport, crashes = run_with_faults(tmp_path, chosen, SURE)
     presence = network.presence
-    assert {fate for fates in SURE.values() for fate in fates.values()} <= post.met
+    assert {fate for fates in SURE.values() for fate in fates.values()} <= transport.met
     assert crashes >= 2
     assert {m.how for moment in presence.moments for m in moment.missing.values()} >= {
         "absent",
         "late",
     }
-    alone = in_one_process(chosen, lambda channel: Attended(channel, presence))
+    alone = in_one_process(chosen, lambda channel: ReplayedPresence(channel, presence))
     assert numbers(outcome.model) == numbers(alone.model)
     assert outcome.notes == alone.notes
     for here, there in zip(outcome.history, alone.history, strict=True):

@@ -11,7 +11,12 @@ import pytest
 from kitted import FEDERATION, kit_of, refusal, write
 
 from weft.network.engine import preflight as doors
-from weft.network.engine.preflight import Unreachable, check_free, knock, knock_until
+from weft.network.engine.preflight import (
+    Unreachable,
+    check_coordinator,
+    check_port_free,
+    wait_for_coordinator,
+)
 from weft.network.kits.federation_plan import read_plan
 from weft.network.kits.open_kit import Kit
 from weft.network.kits.provisioning import provision
@@ -59,13 +64,13 @@ def free_port():
 @pytest.mark.parametrize("name", ["north", "south", "anna@north.example"])
 def test_kits_of_the_federation_are_let_in(place, name):
     with coordinator(Kit.open(kit_of(place, "coordinator"))) as port:
-        knock(open_kit(place, name, port))
+        check_coordinator(open_kit(place, name, port))
 
 
 def test_nobody_there_is_told_apart_from_being_refused(place):
     kit = open_kit(place, "south", free_port())
     with pytest.raises(Unreachable, match="cannot be reached") as found:
-        knock(kit)
+        check_coordinator(kit)
     assert str(kit.port) in str(found.value)
 
 
@@ -79,8 +84,8 @@ def test_a_coordinator_that_comes_later_is_waited_for(place, monkeypatch):
         if error is not None:
             raise error
 
-    monkeypatch.setattr(doors, "knock", knocking)
-    knock_until(kit, 5.0, told.append)
+    monkeypatch.setattr(doors, "check_coordinator", knocking)
+    wait_for_coordinator(kit, 5.0, told.append)
     assert told == ["waiting up to 5 s: not yet"]
 
 
@@ -88,7 +93,7 @@ def test_a_coordinator_of_another_federation_is_not_trusted(place, tmp_path, qui
     plan = read_plan(write(tmp_path / "other.toml", FEDERATION))
     provision(plan, tmp_path / "kits")
     with coordinator(Kit.open(tmp_path / "kits" / "coordinator")) as port:
-        said = refusal(lambda: knock(open_kit(place, "south", port)))
+        said = refusal(lambda: check_coordinator(open_kit(place, "south", port)))
     assert "does not trust" in said
 
 
@@ -99,14 +104,14 @@ def test_a_certificate_of_another_federation_is_refused_by_the_coordinator(place
     # It knows the right coordinator, and shows a certificate that this one never signed.
     shutil.copy(Kit.open(kit_of(place, "south")).authority, stranger / "startup" / "rootCA.pem")
     with coordinator(Kit.open(kit_of(place, "coordinator"))) as port:
-        said = refusal(lambda: knock(replace(Kit.look(stranger), port=port)))
+        said = refusal(lambda: check_coordinator(replace(Kit.inspect(stranger), port=port)))
     assert "refuses the certificate" in said
 
 
 def test_a_port_that_somebody_has_is_not_served_on(place):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        said = refusal(lambda: check_free(open_kit(place, "coordinator", port)))
+        said = refusal(lambda: check_port_free(open_kit(place, "coordinator", port)))
     assert f"port {port}" in said
     assert "taken" in said
-    check_free(open_kit(place, "coordinator", port))
+    check_port_free(open_kit(place, "coordinator", port))

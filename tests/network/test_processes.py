@@ -41,7 +41,7 @@ from sklearn.preprocessing import StandardScaler
 
 from weft.cli import main
 from weft.federation.model import load_model
-from weft.network.kits.federation_plan import COORDINATOR
+from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.presence_trace import Presence
 from weft.neural.model import NeuralModel
 from weft_examples.open_sockets import look
@@ -179,7 +179,7 @@ def goes_on_when_processes_are_killed(scene):
     ends_well(scene, "killed")
     missed = missing(scene, "killed", "west")
     assert len(missed) >= 20
-    assert scene.log("killed").count("is taken up again") >= 2
+    assert scene.log("killed").count("is resumed") >= 2
     return hidden
 
 

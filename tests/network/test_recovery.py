@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 import pytest
-from toys import FATES, Crashed, Place, Toy, UnreliablePost, coordinate
+from toys import FATES, Crashed, Place, Toy, UnreliableTransport, coordinate
 
 from weft.network import liveness as living
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.presence_trace import Attended, Presence
+from weft.network.presence_trace import Presence, ReplayedPresence
 from weft.protocol import LocalChannel
 from weft.storage.journal import Journal
 
@@ -31,11 +31,11 @@ def _soon(monkeypatch):
 def run_with_faults(folder, seed):
     """A run that is resumed until it comes to its end; its state, its channel and its post."""
     places = [Place(name, folder / name) for name in NAMES]
-    post = UnreliablePost(places, seed)
+    transport = UnreliableTransport(places, seed)
     crashes = 0
     while True:
         journal = Journal(folder / "journal")
-        network = NetworkChannel(post, "run-1", journal)
+        network = NetworkChannel(transport, "run-1", journal)
         try:
             network.hello({"about": seed})
             state = coordinate(network, ROUNDS, seed)
@@ -45,11 +45,11 @@ def run_with_faults(folder, seed):
             network.close()
             journal.close()
     network.close()
-    post.bring_delayed()
+    transport.bring_delayed()
     states = {place.name: state_of(place) for place in places}
     assert network.end() == {}
     journal.close()
-    return state, states, network, post, crashes
+    return state, states, network, transport, crashes
 
 
 def state_of(place):
@@ -57,18 +57,18 @@ def state_of(place):
     with place.site._lock:
         known = place.site._known("run-1")
     with known.lock:
-        return known.bring_back(heard=0).member.state
+        return known.rebuild(heard=0).member.state
 
 
 def test_every_schedule_of_faults_gives_what_its_presence_gives_in_one_process(tmp_path):
     met, ways, crashed = set(), set(), 0
     for seed in range(14):
-        state, states, network, post, crashes = run_with_faults(tmp_path / str(seed), seed)
+        state, states, network, transport, crashes = run_with_faults(tmp_path / str(seed), seed)
         path = tmp_path / "presence.json"
         network.presence.save(path)
         toys = {name: Toy(name) for name in NAMES}
         local = LocalChannel({name: toy.on for name, toy in toys.items()}, packed=True)
-        attended = Attended(local, Presence.load(path))
+        attended = ReplayedPresence(local, Presence.load(path))
         assert coordinate(attended, ROUNDS, seed) == state
         assert {name: toy.state for name, toy in toys.items()} == states
         assert attended.elapsed == network.elapsed
@@ -77,7 +77,7 @@ def test_every_schedule_of_faults_gives_what_its_presence_gives_in_one_process(t
             assert (cost.calls, cost.bytes_down, cost.bytes_up) == (
                 again.calls, again.bytes_down, again.bytes_up
             )  # fmt: skip
-        met |= post.met
+        met |= transport.met
         ways |= {m.how for moment in network.presence.moments for m in moment.missing.values()}
         crashed += crashes
     # The schedules must have had all of it in them.

@@ -9,7 +9,7 @@ from time import monotonic
 
 import numpy as np
 import pytest
-from toys import FATES, Crashed, Killed, Place, UnreliablePost
+from toys import FATES, Crashed, Killed, Place, UnreliableTransport
 
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secrets import Identity
@@ -23,7 +23,7 @@ from weft.guards import OPEN
 from weft.network import liveness as living
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.presence_trace import Attended
+from weft.network.presence_trace import ReplayedPresence
 from weft.solvers.settings import Settings
 from weft.storage.journal import Journal
 
@@ -53,19 +53,19 @@ def _soon(monkeypatch):
         monkeypatch.setattr(os, sync, lambda file: None)
 
 
-class Post(UnreliablePost):
+class Transport(UnreliableTransport):
     """Also a party that stays away for longer than a fast solver waits."""
 
     def __init__(self, places, seed, by_chance):
         super().__init__(places, seed)
         self.by_chance = by_chance
-        self.letters = Counter()
+        self.envelopes = Counter()
         self.away = {}
 
-    def fate(self, party, letter):
+    def fate(self, party, envelope):
         if monotonic() < self.away.get(party, 0.0):
             return "lost"
-        fate = super().fate(party, letter)
+        fate = super().fate(party, envelope)
         if fate == "stays away":
             self.away[party] = monotonic() + 2 * PATIENCE
             return "lost"
@@ -73,8 +73,8 @@ class Post(UnreliablePost):
 
     def fates_of(self, work):
         room = work.parts[0][0].split(".")[0]
-        self.letters[room] += 1
-        sure = SURE.get(room, {}).get(self.letters[room])
+        self.envelopes[room] += 1
+        sure = SURE.get(room, {}).get(self.envelopes[room])
         return self.by_chance if sure is None else {sure: 1}
 
 
@@ -106,11 +106,11 @@ def places(folder, held, reader, settings):
     keys = ephemeral_keys(tuple(held))
 
     def maker(name):
-        def make(opening):
+        def make(request):
             return Mortal(
                 Party(
                     name, held[name], keys=keys[name], cipher=settings.cipher, terms=OPEN,
-                    readers={"here": reader.public}, memory=opening.memory,
+                    readers={"here": reader.public}, memory=request.memory,
                 )
             )  # fmt: skip
 
@@ -123,11 +123,11 @@ def places(folder, held, reader, settings):
 def run_with_faults(folder, held, settings, by_chance):
     reader, run = Identity.new(), bytes(range(16))
     sites, identities = places(folder, held, reader, settings)
-    post = Post(sites, 0, by_chance)
+    transport = Transport(sites, 0, by_chance)
     crashes = 0
     while True:
         journal = Journal(folder / "journal")
-        network = NetworkChannel(post, "run-1", journal)
+        network = NetworkChannel(transport, "run-1", journal)
         try:
             network.hello({"about": settings.to_json()})
             outcome = coordination.coordinate(network, HOW, settings, run=run)
@@ -142,11 +142,11 @@ def run_with_faults(folder, held, settings, by_chance):
             network.close()
             journal.close()
     slices = [
-        open_slice(letter, party, reader, identities[party], run)
-        for party, letter in outcome.letters["here"].items()
+        open_slice(envelope, party, reader, identities[party], run)
+        for party, envelope in outcome.letters["here"].items()
     ]
     model = join_slices(slices, outcome.head, overlapping=bool(outcome.result.gone))
-    return model, outcome.result, network.presence, post, crashes
+    return model, outcome.result, network.presence, transport, crashes
 
 
 #: Per solver: settings, and what happens by chance. Where everybody is needed, one at a time is
@@ -166,15 +166,17 @@ RUNS = {
 @pytest.mark.parametrize("solver", RUNS)
 def test_a_run_with_every_fault_equals_one_process_with_its_presence(solver, tmp_path):
     held, (settings, by_chance) = tiles(), RUNS[solver]
-    model, result, presence, post, crashes = run_with_faults(tmp_path, held, settings, by_chance)
+    model, result, presence, transport, crashes = run_with_faults(
+        tmp_path, held, settings, by_chance
+    )
     assert crashes >= 3
     assert any(moment.missing for moment in presence.moments)
     if solver == "auto":
-        assert post.letters["hyfdca"] > 0
+        assert transport.envelopes["hyfdca"] > 0
         assert any("is back; going on with cutting-planes" in note for note in result.notes)
         assert result.certificate.gap < 1e-6
     alone = Federation(held, HOW).train(
-        settings, through=lambda channel: Attended(channel, presence)
+        settings, through=lambda channel: ReplayedPresence(channel, presence)
     )
     np.testing.assert_array_equal(model.coef, alone.model.coef)
     np.testing.assert_array_equal(model.intercept, alone.model.intercept)
@@ -192,7 +194,7 @@ def test_who_takes_part_can_still_be_imposed_for_experiments(rule, tmp_path):
     model, result, presence, *_ = run_with_faults(tmp_path, held, settings, {"fine": 1})
     assert {record.present for record in result.history} <= {0, 1, 2}
     alone = Federation(held, HOW).train(
-        settings, through=lambda channel: Attended(channel, presence)
+        settings, through=lambda channel: ReplayedPresence(channel, presence)
     )
     np.testing.assert_array_equal(model.coef, alone.model.coef)
     assert [r.present for r in result.history] == [r.present for r in alone.result.history]

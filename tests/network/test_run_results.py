@@ -10,7 +10,7 @@ from weft import Federation, Preprocessing, Settings, Tile
 from weft.config.read_config import read_config
 from weft.network.presence_trace import Presence
 from weft.network.run_progress import Progress
-from weft.network.run_results import HISTORY, SUMMARY, write_parcel
+from weft.network.run_results import HISTORY, SUMMARY, write_run_results
 from weft.network.submission import write_out
 from weft.network.task import LinearTask
 from weft.report.summary import summarise
@@ -45,9 +45,9 @@ def trained():
 
 
 @pytest.fixture
-def parcel(trained, tmp_path):
+def results(trained, tmp_path):
     """As the coordinator writes it; it has no party's part of the run."""
-    folder = tmp_path / "parcel"
+    folder = tmp_path / "results"
     folder.mkdir()
     task = LinearTask(
         name="three towns",
@@ -55,7 +55,7 @@ def parcel(trained, tmp_path):
         settings=SETTINGS,
         preprocessing=Preprocessing(),
     )
-    write_parcel(folder, trained, task, Presence())
+    write_run_results(folder, trained, task, Presence())
     return folder
 
 
@@ -68,8 +68,8 @@ def numbers(value):
     return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
 
 
-def test_a_submitter_is_not_told_who_holds_how_much(trained, parcel):
-    told = json.loads((parcel / SUMMARY).read_text())
+def test_a_submitter_is_not_told_who_holds_how_much(trained, results):
+    told = json.loads((results / SUMMARY).read_text())
     here = summarise(trained, SETTINGS, "three towns")
     # In one hand it is there, and would tell what two parties share.
     assert PAIR in numbers(here["cohorts"])
@@ -89,10 +89,10 @@ def only_two_digits(values, exact):
     assert values != exact
 
 
-def test_totals_of_bytes_tell_no_exact_sizes_of_tables(trained, parcel):
+def test_totals_of_bytes_tell_no_exact_sizes_of_tables(trained, results):
     """Between two runs that differ in one vector they would tell how many rows parties share."""
-    told = json.loads((parcel / SUMMARY).read_text())
-    kept = pd.read_parquet(parcel / HISTORY)
+    told = json.loads((results / SUMMARY).read_text())
+    kept = pd.read_parquet(results / HISTORY)
     progress = Progress("a-run")
     progress.begin(trained.holdings.parties)
     for record in trained.result.history:
@@ -104,8 +104,8 @@ def test_totals_of_bytes_tell_no_exact_sizes_of_tables(trained, parcel):
         only_two_digits([record[name] for record in progress.since().records], exact)
 
 
-def test_phases_tell_no_exact_sizes_of_tables(trained, parcel):
-    told = json.loads((parcel / SUMMARY).read_text())
+def test_phases_tell_no_exact_sizes_of_tables(trained, results):
+    told = json.loads((results / SUMMARY).read_text())
     exact = trained.meter.to_dict()
     assert told["phases"].keys() == exact.keys()
     changed = 0
@@ -121,12 +121,12 @@ def test_phases_tell_no_exact_sizes_of_tables(trained, parcel):
     assert told["encryption"]["coordinator"].keys() == {"seconds"}
 
 
-def test_a_networked_run_has_a_page_that_says_who_knows_the_rest(parcel, tmp_path):
+def test_a_networked_run_has_a_page_that_says_who_knows_the_rest(results, tmp_path):
     config = tmp_path / "config.toml"
     config.write_text(CONFIG)
     plan = read_config(config, deployed=True)
     out = tmp_path / "out"
-    _, remarks = write_out(parcel, out, plan, None, None, command="weft submit kit config.toml")
+    _, remarks = write_out(results, out, plan, None, None, command="weft submit kit config.toml")
     assert not any("report.html" in remark for remark in remarks)
     page = (out / "report.html").read_text("utf-8")
     assert "is known to the coordinator only" in page

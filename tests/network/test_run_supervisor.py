@@ -12,8 +12,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing import Preprocessing
 from weft.network.engine import run_supervisor as supervising
 from weft.network.engine.admin_session import NoCoordinator, RunInfo
-from weft.network.engine.job_metadata import FORGETS
-from weft.network.engine.jobs import task_file, write_job
+from weft.network.engine.jobs import FORGETS, task_file, write_job
 from weft.network.engine.run_supervisor import Supervisor
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Progress, Report
@@ -84,10 +83,12 @@ def supervise(place, monkeypatch):
         monkeypatch.setattr(supervising, "Session", server)
         monkeypatch.setattr(supervising, "_ASK", 0.0)
         said = []
-        monkeypatch.setattr(supervising, "knock_until", lambda kit, seconds, say: said.append("?"))
+        monkeypatch.setattr(
+            supervising, "wait_for_coordinator", lambda kit, seconds, say: said.append("?")
+        )
         kit = Kit.open(kit_of(place, "anna@north.example"))
         supervisor = Supervisor(kit, RUN, TASK, said.append, lambda report: None, **options)
-        return supervisor.see_through(place), said
+        return supervisor.run_to_end(place), said
 
     return run
 

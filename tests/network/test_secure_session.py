@@ -7,7 +7,7 @@ from cryptography import x509
 
 from weft.network.credentials import Credential
 from weft.network.kits.certificates import Authority, new_key
-from weft.network.secure_session import BondedPost, BondedSite
+from weft.network.secure_session import SecureSite, SecureTransport
 from weft.protocol import Failure
 
 HOST = "coordinator.example"
@@ -31,16 +31,16 @@ class Wire:
         self.sites = dict(sites)
         self.parties = tuple(sites)
         self.spoil = lambda direction, party, content: content
-        self.letters = []
+        self.envelopes = []
 
-    def send(self, letters, timeout):
+    def send(self, envelopes, timeout):
         replies = {}
-        for party, letter in letters.items():
-            self.letters.append((party, letter))
+        for party, envelope in envelopes.items():
+            self.envelopes.append((party, envelope))
             if party not in self.sites:
                 replies[party] = Failure("failed", "is not connected")
                 continue
-            reply = self.sites[party].answer(self.spoil("down", party, letter))
+            reply = self.sites[party].answer(self.spoil("down", party, envelope))
             replies[party] = self.spoil("up", party, reply)
         return replies
 
@@ -66,7 +66,7 @@ def federation():
 def wire(federation):
     sites = {}
     for name in ("north", "south"):
-        sites[name] = BondedSite(Echo(), federation[name], name, HOST)
+        sites[name] = SecureSite(Echo(), federation[name], name, HOST)
     return Wire(sites)
 
 
@@ -75,14 +75,14 @@ def echo_of(wire, name):
 
 
 def test_letters_arrive_and_nothing_of_them_is_seen_on_the_way(federation, wire):
-    post = BondedPost(wire, federation["coordinator"])
+    transport = SecureTransport(wire, federation["coordinator"])
     for word in (b"a secret word", b"another one", b""):
-        found = post.send({"north": word, "south": word + b"!"}, 5.0)
+        found = transport.send({"north": word, "south": word + b"!"}, 5.0)
         assert found == {"north": b"heard " + word, "south": b"heard " + word + b"!"}
-    seen = b"".join(letter for _, letter in wire.letters)
+    seen = b"".join(envelope for _, envelope in wire.envelopes)
     assert b"secret word" not in seen
     # Two meetings, then one letter each time.
-    assert len(wire.letters) == 2 + 6
+    assert len(wire.envelopes) == 2 + 6
 
 
 def test_nobody_else_is_answered(federation, wire):
@@ -97,37 +97,37 @@ def test_nobody_else_is_answered(federation, wire):
     real = federation["coordinator"]
     posers.append(Credential(real.certificate, new_key(), real.authority))
     for poser in posers:
-        reply = BondedPost(wire, poser).send({"north": b"end all runs"}, 5.0)["north"]
+        reply = SecureTransport(wire, poser).send({"north": b"end all runs"}, 5.0)["north"]
         assert isinstance(reply, Failure)
-        assert "does not take the coordinator" in reply.reason
+        assert "does not accept this coordinator" in reply.reason
     assert echo_of(wire, "north").told == []
 
 
 def test_what_is_sent_without_a_bond_is_not_worked_on(federation, wire):
     site = wire.sites["north"]
-    for letter in (b"", b"L", b"L" + bytes(64), b"M", b"Mnonsense", b"plain words", bytes(100)):
-        assert site.answer(letter) == b"?"
+    for envelope in (b"", b"L", b"L" + bytes(64), b"M", b"Mnonsense", b"plain words", bytes(100)):
+        assert site.answer(envelope) == b"?"
     assert echo_of(wire, "north").told == []
 
 
 def test_another_party_is_not_taken_for_the_one_that_was_asked(federation, wire):
-    wire.sites["north"] = BondedSite(Echo(), federation["south"], "north", HOST)
-    reply = BondedPost(wire, federation["coordinator"]).send({"north": b"hello"}, 5.0)["north"]
+    wire.sites["north"] = SecureSite(Echo(), federation["south"], "north", HOST)
+    reply = SecureTransport(wire, federation["coordinator"]).send({"north": b"hello"}, 5.0)["north"]
     assert reply == Failure("failed", "shows the certificate of 'south', not of 'north'")
 
 
 def test_a_letter_counts_once(federation, wire):
-    post = BondedPost(wire, federation["coordinator"])
-    post.send({"north": b"once"}, 5.0)
-    letter = wire.letters[-1][1]
-    assert wire.sites["north"].answer(letter) == b"?"
+    transport = SecureTransport(wire, federation["coordinator"])
+    transport.send({"north": b"once"}, 5.0)
+    envelope = wire.envelopes[-1][1]
+    assert wire.sites["north"].answer(envelope) == b"?"
     assert echo_of(wire, "north").told == [b"once"]
 
 
 @pytest.mark.parametrize("direction", ["down", "up"])
 def test_what_was_changed_on_the_way_is_found_out(federation, wire, direction):
-    post = BondedPost(wire, federation["coordinator"])
-    post.send({"north": b"first"}, 5.0)
+    transport = SecureTransport(wire, federation["coordinator"])
+    transport.send({"north": b"first"}, 5.0)
     spoiled = []
 
     def spoil(way, party, content):
@@ -137,28 +137,28 @@ def test_what_was_changed_on_the_way_is_found_out(federation, wire, direction):
         return content[:-1] + bytes([content[-1] ^ 1])
 
     wire.spoil = spoil
-    reply = post.send({"north": b"second"}, 5.0)["north"]
+    reply = transport.send({"north": b"second"}, 5.0)["north"]
     if direction == "down":
         # The site takes it for nothing of the coordinator's, who meets it anew.
         assert reply == b"heard second"
     else:
         # No message: whoever asked asks again.
         assert reply == b""
-        assert post.send({"north": b"second"}, 5.0)["north"] == b"heard second"
+        assert transport.send({"north": b"second"}, 5.0)["north"] == b"heard second"
 
 
 def test_a_site_that_was_started_again_is_met_anew(federation, wire):
-    post = BondedPost(wire, federation["coordinator"])
-    assert post.send({"north": b"one"}, 5.0)["north"] == b"heard one"
-    wire.sites["north"] = BondedSite(Echo(), federation["north"], "north", HOST)
-    assert post.send({"north": b"two"}, 5.0)["north"] == b"heard two"
+    transport = SecureTransport(wire, federation["coordinator"])
+    assert transport.send({"north": b"one"}, 5.0)["north"] == b"heard one"
+    wire.sites["north"] = SecureSite(Echo(), federation["north"], "north", HOST)
+    assert transport.send({"north": b"two"}, 5.0)["north"] == b"heard two"
     assert echo_of(wire, "north").told == [b"two"]
 
 
 def test_who_is_away_costs_nothing_but_its_failure(federation, wire):
     del wire.sites["south"]
-    post = BondedPost(wire, federation["coordinator"])
-    found = post.send({"north": b"x", "south": b"x"}, 5.0)
+    transport = SecureTransport(wire, federation["coordinator"])
+    found = transport.send({"north": b"x", "south": b"x"}, 5.0)
     assert found == {"north": b"heard x", "south": Failure("failed", "is not connected")}
 
 
@@ -171,6 +171,6 @@ def test_an_expired_certificate_is_not_believed(federation, wire, monkeypatch):
             return moment.replace(year=moment.year + 1)
 
     monkeypatch.setattr("weft.network.credentials.datetime", Later)
-    reply = BondedPost(wire, federation["coordinator"]).send({"north": b"x"}, 5.0)["north"]
+    reply = SecureTransport(wire, federation["coordinator"]).send({"north": b"x"}, 5.0)["north"]
     assert isinstance(reply, Failure)
     assert isinstance(federation["north"].certificate, x509.Certificate)

@@ -26,7 +26,8 @@ from weft.network.envelope import (
     decode_reply,
     encode,
 )
-from weft.network.site import Opened, Site
+from weft.network.site import Site
+from weft.network.site_run import OpenedParty
 from weft.protocol import fields_of, pack, unpack
 from weft.storage.files import StorageError
 
@@ -173,7 +174,7 @@ def test_a_refused_envelope_is_worked_on_when_it_is_asked_again(tmp_path):
                 raise StorageError("the disk is full; make room")
             return reply
 
-    site = Site(tmp_path / "site", lambda opening: Opened(Full("north")))
+    site = Site(tmp_path / "site", lambda request: OpenedParty(Full("north")))
     site.answer(encode(Hello(RUN, PLAN)))
     site.answer(encode(work(1)))
     (tmp_path / "full").touch()
@@ -215,8 +216,8 @@ def test_nobody_else_is_told_of_samples_columns_or_places_on_the_disk(tmp_path, 
         def on(self, phase, message):
             raise troubles[0]
 
-    def open_run(opening):
-        return Opened(Troubled("north"))
+    def open_run(request):
+        return OpenedParty(Troubled("north"))
 
     site = Site(tmp_path / "north", open_run)
     decode_reply(site.answer(encode(Hello(RUN, PLAN))))
@@ -228,7 +229,7 @@ def test_nobody_else_is_told_of_samples_columns_or_places_on_the_disk(tmp_path, 
         caplog.clear()
         troubles.pop(0)
 
-    def unfit(opening):
+    def unfit(request):
         raise DataError("row 3 of patients.csv: sample 's41' has the label 7")
 
     other = Site(tmp_path / "south", unfit)
@@ -329,8 +330,8 @@ def test_runs_are_counted_and_limited(tmp_path):
 
 
 def test_a_party_that_will_not_take_part_says_why_and_keeps_nothing(tmp_path):
-    def refuse(opening):
-        raise ConfigError(f"no runs about {opening.plan['about']}")
+    def refuse(request):
+        raise ConfigError(f"no runs about {request.plan['about']}")
 
     site = Site(tmp_path / "site", refuse, most_runs=1)
     for run in ("a", "b"):
@@ -350,7 +351,7 @@ def test_a_ping_is_answered_while_the_party_works_and_a_second_envelope_waits(tm
             order.append(message.number)
             return super().on(phase, message)
 
-    site = Site(tmp_path / "site", lambda opening: Opened(Slow("north")))
+    site = Site(tmp_path / "site", lambda request: OpenedParty(Slow("north")))
     site.answer(encode(Hello(RUN, PLAN)))
     threads = [threading.Thread(target=site.answer, args=(encode(work(n)),)) for n in (1, 2)]
     threads[0].start()

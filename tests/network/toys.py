@@ -11,7 +11,8 @@ from typing import Annotated
 
 from weft.errors import ConfigError
 from weft.network.envelope import End, Work, decode_envelope
-from weft.network.site import Opened, Site
+from weft.network.site import Site
+from weft.network.site_run import OpenedParty
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack
 from weft.protocol.forms import record, texts
 
@@ -80,7 +81,7 @@ class Place:
 
     def __init__(self, name, folder, make=None, **options):
         self.name, self.folder, self.options = name, folder, options
-        self.make = make or (lambda opening: Toy(name))
+        self.make = make or (lambda request: Toy(name))
         self.toy = None
         self.start()
 
@@ -92,12 +93,12 @@ class Place:
         self.toy = None
         self.start()
 
-    def _open(self, opening):
-        self.toy = self.make(opening)
-        return Opened(self.toy, {"name": self.name, "plan": pack(opening.plan)})
+    def _open(self, request):
+        self.toy = self.make(request)
+        return OpenedParty(self.toy, {"name": self.name, "plan": pack(request.plan)})
 
 
-class MemoryPost:
+class MemoryTransport:
     """Hands letters to sites at once; ``fate`` says what becomes of each."""
 
     def __init__(self, places):
@@ -110,66 +111,66 @@ class MemoryPost:
     def parties(self):
         return tuple(self.places)
 
-    def fate(self, party, letter):
+    def fate(self, party, envelope):
         return "fine"
 
-    def send(self, letters, timeout):
+    def send(self, envelopes, timeout):
         with self.lock:
-            return {party: self._deliver(party, letter) for party, letter in letters.items()}
+            return {party: self._deliver(party, envelope) for party, envelope in envelopes.items()}
 
-    def _deliver(self, party, letter):
+    def _deliver(self, party, envelope):
         if party not in self.places:
             return Failure("unknown", "is not known")
-        self.sent.append((party, decode_envelope(letter)))
+        self.sent.append((party, decode_envelope(envelope)))
         place, late = self.places[party], Failure("late", "no reply in time")
-        match self.fate(party, letter):
+        match self.fate(party, envelope):
             case "fine":
-                return place.site.answer(letter)
+                return place.site.answer(envelope)
             case "lost":
                 return late
             case "unheard":
-                place.site.answer(letter)
+                place.site.answer(envelope)
                 return late
             case "twice":
-                place.site.answer(letter)
-                return place.site.answer(letter)
+                place.site.answer(envelope)
+                return place.site.answer(envelope)
             case "delayed":
-                self.delayed.append((party, letter))
+                self.delayed.append((party, envelope))
                 return late
             case "overtaken":
                 # Letters that were under way all the time come in first.
                 self.bring_delayed()
-                return place.site.answer(letter)
+                return place.site.answer(envelope)
             case "garbled there":
-                return place.site.answer(flipped(letter))
+                return place.site.answer(flipped(envelope))
             case "garbled back":
-                return flipped(place.site.answer(letter))
+                return flipped(place.site.answer(envelope))
             case "killed before":
                 place.kill()
-                return place.site.answer(letter)
+                return place.site.answer(envelope)
             case "killed after":
-                place.site.answer(letter)
+                place.site.answer(envelope)
                 place.kill()
                 return late
             case "killed within":
-                self.kill_within(place, letter)
+                self.kill_within(place, envelope)
                 return Failure("failed", "the connection broke")
             case "crash before":
                 raise Crashed
             case "crash after":
-                place.site.answer(letter)
+                place.site.answer(envelope)
                 raise Crashed
 
     def bring_delayed(self):
         waiting, self.delayed = self.delayed, []
-        for party, letter in waiting:
-            self.places[party].site.answer(letter)
+        for party, envelope in waiting:
+            self.places[party].site.answer(envelope)
 
-    def kill_within(self, place, letter):
+    def kill_within(self, place, envelope):
         if place.toy is not None:
             place.toy.dies = True
         with suppress(Killed):
-            place.site.answer(letter)
+            place.site.answer(envelope)
         place.kill()
 
 
@@ -188,7 +189,7 @@ FATES = {
 }  # fmt: skip
 
 
-class UnreliablePost(MemoryPost):
+class UnreliableTransport(MemoryTransport):
     """Draws what becomes of each letter of an exchange."""
 
     def __init__(self, places, seed):
@@ -196,8 +197,8 @@ class UnreliablePost(MemoryPost):
         self.random = random.Random(seed)
         self.met = set()
 
-    def fate(self, party, letter):
-        envelope = decode_envelope(letter)
+    def fate(self, party, envelope):
+        envelope = decode_envelope(envelope)
         if isinstance(envelope, End):
             return "fine"
         if not isinstance(envelope, Work):

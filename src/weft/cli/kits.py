@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from weft.network.kits.federation_plan import FederationPlan
     from weft.network.kits.open_kit import Kit
-    from weft.network.kits.provisioning import Delivery, Parcel
+    from weft.network.kits.provisioning import IssuedKit, Provisioned
 
 kits = typer.Typer(rich_markup_mode="markdown")
 
@@ -143,7 +143,7 @@ def kit(
     from weft.cli.console import say, say_json
     from weft.network.kits.open_kit import Kit
 
-    found = Kit.look(path)
+    found = Kit.inspect(path)
     if not json:
         say(*_kit_words(found))
     else:
@@ -172,7 +172,7 @@ def _requested(folder: Path | None) -> dict[str, RSAPublicKey] | None:
 # ── words ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _authority_words(made: Delivery) -> list[str]:
+def _authority_words(made: Provisioned) -> list[str]:
     return [
         f"Authority {made.fingerprint}",
         f"- {made.authority} decides who takes part: it is secret; back it up, and keep it offline",
@@ -180,31 +180,31 @@ def _authority_words(made: Delivery) -> list[str]:
     ]
 
 
-def _parcel_words(made: Delivery) -> list[str]:
+def _parcel_words(made: Provisioned) -> list[str]:
     lines = []
-    for parcel in made.parcels:
-        lines += ["", *_one_parcel(parcel)]
+    for issued in made.kits:
+        lines += ["", *_kit_lines(issued)]
     return lines
 
 
-def _one_parcel(parcel: Parcel) -> list[str]:
-    from weft.network.kits.certificates import day
+def _kit_lines(issued: IssuedKit) -> list[str]:
+    from weft.network.kits.certificates import format_day
 
-    who = "the coordinator's host" if parcel.kind == "coordinator" else parcel.name
-    lines = [f"{parcel.path} → {who} ({parcel.kind}), valid until {day(parcel.expires)}"]
-    if parcel.secret:
+    who = "the coordinator's host" if issued.kind == "coordinator" else issued.name
+    lines = [f"{issued.path} → {who} ({issued.kind}), valid until {format_day(issued.expires)}"]
+    if issued.secret:
         lines.append(
             "- SECRET, its key was made here: send it by a safe way (scp, a sealed stick), to "
             "nobody else, and delete it here"
         )
-        place = parcel.path
+        place = issued.path
     else:
         lines += [
             "- not secret: its key stayed where it was made",
-            f"- there: weft federation install {quote(parcel.path.name)} --request FOLDER",
+            f"- there: weft federation install {quote(issued.path.name)} --request FOLDER",
         ]
-        place = Path(parcel.name)
-    return [*lines, f"- there: {_next(parcel.kind, place)}"]
+        place = Path(issued.name)
+    return [*lines, f"- there: {_next(issued.kind, place)}"]
 
 
 def _next(kind: str, path: Path) -> str:
@@ -230,12 +230,12 @@ def _remarks(federation: FederationPlan) -> list[str]:
 
 
 def _kit_words(found: Kit) -> list[str]:
-    from weft.network.kits.certificates import day
+    from weft.network.kits.certificates import format_day
 
     who = "the coordinator" if found.kind == "coordinator" else f"{found.kind} '{found.name}'"
     return [
         f"{found.path}: kit of {who} in federation '{found.federation}'",
         f"- the coordinator is at {found.host}:{found.port}",
-        f"- valid until {day(found.expires)}",
+        f"- valid until {format_day(found.expires)}",
         f"- authority {found.fingerprint}",
     ]

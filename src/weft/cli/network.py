@@ -24,7 +24,7 @@ def serve(kit: KitFolder) -> None:
 
     Listens on the port of the kit, and lets in whoever shows a certificate of the federation: sites
     that run weft join, and submitters. A line is printed for every event; the same lines are in
-    KIT/weft/diary.log, and what the engine says in KIT/weft/engine.log.
+    KIT/weft/events.log, and what the engine says in KIT/weft/engine.log.
 
     What runs need to go on after a crash lies in KIT/weft/runs.
     """
@@ -94,7 +94,7 @@ def join(
         _drop(opened, forget)
         return
     # It takes seconds: what is wrong with the kit is said before.
-    from weft.network.join_settings import open_site, sole_use, write_settings
+    from weft.network.join_settings import exclusive_use, open_site, write_settings
 
     files = {"keys": keys, "roster": roster, "policy": policy}
     settings = _settled(
@@ -109,7 +109,7 @@ def join(
             },
         },
     )
-    with sole_use(opened):
+    with exclusive_use(opened):
         site = open_site(settings, opened)
         write_settings(opened, settings)
         from weft.network.engine import serve_and_join as processes
@@ -120,12 +120,12 @@ def join(
 def _drop(kit: Kit, run: str) -> None:
     """``weft join --forget``."""
     from weft.cli.console import say
-    from weft.network.abandon_run import drop_run
-    from weft.network.join_settings import sole_use
+    from weft.network.abandon_run import leave_run
+    from weft.network.join_settings import exclusive_use
     from weft.network.task import check_run
 
-    with sole_use(kit):
-        drop_run(kit.home, check_run(run))
+    with exclusive_use(kit):
+        leave_run(kit.home, check_run(run))
     say(
         f"Run {run} is dropped: this site takes no part in it any more, and what it kept of it is "
         "deleted. Start weft join again for other runs."
@@ -165,7 +165,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
     from weft.cli.console import say, say_json
     from weft.network.kits.open_kit import Kit
 
-    if Kit.look(kit).kind == "site":
+    if Kit.inspect(kit).kind == "site":
         _say_own(Kit.open(kit), json)
         return
     with _session(kit) as session:
@@ -192,9 +192,9 @@ def _say_own(kit: Kit, json: bool) -> None:
     import msgspec
 
     from weft.cli.console import say, say_json
-    from weft.network.run_index import Register
+    from weft.network.run_index import RunIndex
 
-    entries = Register(kit.home).entries()
+    entries = RunIndex(kit.home).entries()
     if json:
         say_json({"runs": [msgspec.to_builtins(entry) for entry in entries]})
         return
@@ -258,9 +258,9 @@ def _forget(kit: Path, run: str | None) -> None:
         raise ConfigError("name the run that is to be given up; weft status lists them")
     check_run(run)
     with _session(kit) as session:
-        from weft.network.engine.abandon_request import Forgetting
+        from weft.network.engine.abandon_request import AbandonRequest
 
-        deaf = Forgetting(session, run).do()
+        deaf = AbandonRequest(session, run).send()
     say(f"Run {run} is given up; the coordinator keeps nothing of it.")
     for party, why in sorted(deaf.items()):
         say(

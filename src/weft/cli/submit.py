@@ -87,7 +87,7 @@ def submit(
         line.say(f"run {run} with {', '.join(task.parties)}")
         supervisor = Supervisor(opened, run, task, line.say, line.show, session=session)
         try:
-            ended = supervisor.see_through(Path(into))
+            ended = supervisor.run_to_end(Path(into))
         except KeyboardInterrupt:
             line.say(
                 f"run {run} goes on at the coordinator; follow it with --resume {run}, or end it "

@@ -1,6 +1,6 @@
-"""Giving a run up: it cannot be resumed any more, and nothing is kept of it but that it was.
+"""Abandoning a run: it can no longer be resumed, and only its name is kept.
 
-What is kept of a run until its end holds ciphertext at the coordinator, and secrets at the sites.
+Until then its files hold ciphertext at the coordinator and secrets at the sites.
 """
 
 from __future__ import annotations
@@ -13,49 +13,51 @@ from pathlib import Path
 from weft.errors import ConfigError
 from weft.network.broadcast import ask, failure_of
 from weft.network.envelope import End, Ended, encode
-from weft.network.run_index import Register
-from weft.network.run_results import PARCEL
+from weft.network.run_index import RunIndex
+from weft.network.run_results import RESULTS
 from weft.network.task import Task
-from weft.network.transport import Post
+from weft.network.transport import Transport
 from weft.protocol import Failure
 from weft.storage.files import StorageError, locked
 
 log = logging.getLogger("weft.coordinator")
 
-#: Names in a run's folder at the coordinator: what is asked for, and who asks.
+#: Files in a run's folder at the coordinator: the task, and who submitted it.
 TASK, SUBMITTER = "task.json", "submitter"
-#: How a run ended at a site whose owner wants nothing more of it.
+#: How a run ended at a site whose owner left it.
 DROPPED = "dropped by its owner"
 
 
-def forget_run(
-    open_post: Callable[[tuple[str, ...]], Post], folder: Path, run: str, submitter: str
+def abandon_run(
+    open_transport: Callable[[tuple[str, ...]], Transport], folder: Path, run: str, submitter: str
 ) -> dict[str, Failure]:
-    """Tell the parties of a run that it is given up, and delete its folder at the coordinator.
+    """Tell the parties of a run that it is abandoned, and delete its folder at the coordinator.
 
     Parameters
     ----------
     open_post
-        Makes the post to some parties.
+        Makes the transport to some parties.
     folder
         Of this run.
     submitter
-        Who wants it; it must be whoever submitted the run.
+        Who asks for it; only the run's submitter may.
 
     Returns
     -------
     dict
-        Parties that did not hear it, and why. They keep what they have of the run.
+        Parties that could not be told, and why. They keep their files of the run.
     """
     if not (folder / TASK).exists():
-        # It never began, or was given up already.
+        # It never began, or was abandoned before.
         return {}
     with locked(folder / TASK):
         _check_owner(folder, submitter)
         task = Task.from_json((folder / TASK).read_text(encoding="utf-8"))
-        # One that is over may have parties that do not know it yet.
-        letter = encode(End(run, (folder / PARCEL).is_dir(), 0))
-        answers = ask(open_post(task.parties), dict.fromkeys(task.parties, letter), task.timeout)
+        # Some parties may not know yet that it is over.
+        envelope = encode(End(run, (folder / RESULTS).is_dir(), 0))
+        answers = ask(
+            open_transport(task.parties), dict.fromkeys(task.parties, envelope), task.timeout
+        )
         delete_folder(folder)
     return {
         party: failure_of(answer)
@@ -64,28 +66,28 @@ def forget_run(
     }
 
 
-def drop_run(home: Path, run: str) -> None:
-    """Let a site take no part in a run any more, and delete what it has kept of it.
+def leave_run(home: Path, run: str) -> None:
+    """Take a site out of a run, and delete its files of that run.
 
-    What was booked ahead for the run in the site's ledger stays booked.
+    What the site's ledger booked ahead for the run stays booked.
 
     Parameters
     ----------
     home
-        The site's folder, which no other process uses now.
+        The site's folder; no other process may use it meanwhile.
 
     Raises
     ------
     ConfigError
         The site does not take part in such a run.
     """
-    register = Register(home)
-    entry = register.get(run)
+    index = RunIndex(home)
+    entry = index.get(run)
     if entry is None:
         raise ConfigError(f"this site takes no part in a run '{run}'; weft status lists its runs")
     if not entry.ended:
-        # On file first: from here on it cannot be taken up again.
-        register.end(run, DROPPED, [])
+        # Index first: from here on the run cannot be resumed.
+        index.end(run, DROPPED, [])
     if (home / "runs" / run).exists():
         delete_folder(home / "runs" / run)
 
@@ -104,5 +106,5 @@ def _check_owner(folder: Path, submitter: str) -> None:
     owner = folder / SUBMITTER
     if owner.exists() and owner.read_text(encoding="utf-8") != submitter:
         raise ConfigError(
-            f"run {folder.name} is not {submitter}'s; only whoever submitted it can give it up"
+            f"run {folder.name} is not {submitter}'s; only its submitter can give it up"
         )

@@ -1,4 +1,4 @@
-"""One question to several parties through a post, and what their replies say."""
+"""Asking several parties at once, and reading their replies."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from typing import Any
 
 from weft.errors import ProtocolError
 from weft.network.envelope import Damaged, Failed, Garbled, Reply, Worked, decode_reply
-from weft.network.exchange_outcome import Got, Lacking
-from weft.network.transport import Post
+from weft.network.exchange_outcome import Answered, NoAnswer
+from weft.network.transport import Transport
 from weft.protocol import Failure, Message, Phase, unpack
 
 _MISFIT = "its reply does not fit what it was asked"
 
 
-def ask(post: Post, letters: Mapping[str, bytes], timeout: float) -> dict[str, Reply | Failure]:
-    """Replies as they are read; what was damaged on the way is asked for once more."""
+def ask(
+    transport: Transport, envelopes: Mapping[str, bytes], timeout: float
+) -> dict[str, Reply | Failure]:
+    """Decoded replies; a reply that was damaged in transit is asked for once more."""
     found: dict[str, Reply | Failure] = {}
-    waiting = dict(letters)
+    waiting = dict(envelopes)
     for _ in range(2):
-        answers = post.send(waiting, timeout) if waiting else {}
+        answers = transport.send(waiting, timeout) if waiting else {}
         for party in waiting:
             answer = answers.get(party, Failure("unknown", "the network does not know it"))
             found[party] = answer if isinstance(answer, Failure) else _decode(answer)
-        waiting = {p: letters[p] for p in waiting if isinstance(found[p], Garbled)}
+        waiting = {p: envelopes[p] for p in waiting if isinstance(found[p], Garbled)}
     return found
 
 
@@ -37,22 +39,22 @@ def _decode(answer: bytes) -> Reply | Failure:
     return Garbled("what it was sent was damaged on the way") if type(reply) is Garbled else reply
 
 
-def outcome_of(reply: Reply | Failure, number: int, parts: int) -> Got | Lacking:
-    """What came of an exchange with one party."""
+def outcome_of(reply: Reply | Failure, number: int, parts: int) -> Answered | NoAnswer:
+    """The outcome of an exchange with one party."""
     match reply:
         case Worked() if reply.number == number and len(reply.replies) == parts:
-            return Got(reply.replies, reply.seconds, reply.worked)
+            return Answered(reply.replies, reply.seconds, reply.worked)
         case Failure():
-            return Lacking(reply.kind, reply.reason, unsure=reply.kind != "refused")
+            return NoAnswer(reply.kind, reply.reason, unsure=reply.kind != "refused")
         case Failed():
-            return Lacking(reply.kind, reply.reason)
+            return NoAnswer(reply.kind, reply.reason)
         case Garbled():
-            return Lacking("failed", reply.reason, unsure=True)
-    return Lacking("refused", _MISFIT)
+            return NoAnswer("failed", reply.reason, unsure=True)
+    return NoAnswer("refused", _MISFIT)
 
 
 def failure_of(reply: Reply | Failure) -> Failure:
-    """Why a reply is not the one that was hoped for."""
+    """The failure that an unexpected reply stands for."""
     match reply:
         case Failure():
             return reply
@@ -64,7 +66,7 @@ def failure_of(reply: Reply | Failure) -> Failure:
 
 
 def not_there(missing: Mapping[str, Failure]) -> ProtocolError:
-    """Why a run cannot begin."""
+    """The error for a run that cannot begin."""
     who = "; ".join(f"{party} ({failure.reason})" for party, failure in missing.items())
     if any(failure.kind == "refused" for failure in missing.values()):
         return ProtocolError(f"the run cannot begin, for it was refused: {who}")

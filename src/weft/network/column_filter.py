@@ -1,4 +1,4 @@
-"""Reading the columns that a site's owner offers, and no others."""
+"""Reading only the columns that a site's owner offers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_offered(
 ) -> tuple[Tile, ...]:
     """A site's tiles with the columns of its policy; without one, with all columns.
 
-    A column of a table that is not offered is not even read: it may hold text.
+    A column that is not offered is not even read: it may hold text.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def _held(path: Path, id_column: str, label: str | None, party: str) -> list[str
     if path.is_file() and path.name.lower().endswith((".csv", ".csv.gz", ".csv.xz", ".parquet")):
         names = [name.strip() for name in column_names(path)]
         return [name for name in names if name not in (id_column, label)]
-    # Other kinds hold numbers only; and what is wrong with a file is said by whoever reads it.
+    # Other formats hold only numbers; reading the file reports what is wrong with it.
     return list(read_tile(path, id_column=id_column, label_column=label, party=party).features)
 
 

@@ -1,4 +1,4 @@
-"""The coordinator's side of a deployed run: begun, gone on with, or found to be over already."""
+"""The coordinator's side of a deployed run: start, resume, and results."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import msgspec
 
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network.abandon_run import SUBMITTER, TASK, delete_folder
-from weft.network.job_kind import Finished, undertaking_of
+from weft.network.job_kind import FinishedRun, job_kind_of
 from weft.network.network_channel import NetworkChannel, Timeouts
-from weft.network.run_progress import Progress, Told
-from weft.network.run_results import PARCEL
+from weft.network.run_progress import IterationRecord, Progress
+from weft.network.run_results import RESULTS
 from weft.network.task import Task
-from weft.network.transport import Post
+from weft.network.transport import Transport
 from weft.storage.atomic_folder import building
 from weft.storage.files import locked, write_private
 from weft.storage.journal import Journal
@@ -31,51 +31,51 @@ _SECRET, _JOURNAL = "run", "journal.weft"
 
 
 def coordinate_run(
-    open_post: Callable[[tuple[str, ...]], Post],
+    open_transport: Callable[[tuple[str, ...]], Transport],
     folder: Path,
     task: Task,
     progress: Progress,
     submitter: str = "",
 ) -> None:
-    """Bring a run to its end, from wherever it was left.
+    """Start or resume a run, and bring it to its end.
 
     Parameters
     ----------
     open_post
-        Makes the post to some parties.
+        Makes the transport to some parties.
     folder
-        Of this run: everything that must outlive this process lies there. The results are in its
-        ``results`` when the run is over. A run that could not begin leaves no folder.
+        The run's own: everything that must outlive this process. It has ``results`` when the run
+        is over. A run that could not begin leaves no folder.
     progress
-        Is told how it gets on; its name is that of the run.
+        Receives the run's progress; has its name.
     submitter
-        Who may give the run up.
+        Who may abandon the run.
 
     Raises
     ------
     WeftError
-        One sentence; the run can be resumed when what it says is mended.
+        The run can be resumed once the stated cause is mended.
     """
     _make(folder)
-    # A server that was killed leaves a coordinator behind for some seconds.
+    # A killed server leaves its coordinator running for some seconds.
     with locked(folder / TASK):
         task = _kept_task(folder, task, submitter)
-        # With a journal it was killed before all parties knew that it is over.
-        if (folder / PARCEL).is_dir() and not (folder / _JOURNAL).exists():
+        # A journal that is still there means a kill before all parties knew that it was over.
+        if (folder / RESULTS).is_dir() and not (folder / _JOURNAL).exists():
             log.info("run %s: was over already", progress.run)
             return
-        _see_through(open_post(task.parties), folder, task, progress)
+        _run_to_end(open_transport(task.parties), folder, task, progress)
 
 
-def _see_through(post: Post, folder: Path, task: Task, progress: Progress) -> None:
-    """Run, and where nothing goes on without a party that is away, wait for it and go on.
+def _run_to_end(transport: Transport, folder: Path, task: Task, progress: Progress) -> None:
+    """Run; where the run needs an absent party, wait for it and resume.
 
-    What it was missing from is not in the journal, and is asked again.
+    The exchange that the party missed is not in the journal, so it is asked again.
     """
     since, size = time.monotonic(), -1
     while True:
         try:
-            _run(post, folder, task, progress)
+            _run(transport, folder, task, progress)
             return
         except PartyAway as away:
             reached = (folder / _JOURNAL).stat().st_size
@@ -87,13 +87,13 @@ def _see_through(post: Post, folder: Path, task: Task, progress: Progress) -> No
             time.sleep(_WAIT)
 
 
-def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
+def _run(transport: Transport, folder: Path, task: Task, progress: Progress) -> None:
     journal = Journal(folder / _JOURNAL)
     timeouts = Timeouts(setup=task.setup, work=task.timeout)
-    channel = NetworkChannel(post, progress.run, journal, timeouts)
-    undertaking = undertaking_of(task)
+    channel = NetworkChannel(transport, progress.run, journal, timeouts)
+    job = job_kind_of(task)
     if len(journal):
-        progress.go_on(len(journal) - 1)
+        progress.resume(len(journal) - 1)
     begun = True
     try:
         try:
@@ -101,32 +101,32 @@ def _run(post: Post, folder: Path, task: Task, progress: Progress) -> None:
         except ProtocolError:
             begun = len(journal) > 0
             raise
-        progress.begin(post.parties, undertaking.kind)
+        progress.begin(transport.parties, job.kind)
 
-        def tell(record: Told) -> None:
-            # What is repeated from the journal says who was away, not who is.
+        def tell(record: IterationRecord) -> None:
+            # A repeated exchange says who was away then, not who is now.
             progress.add(record, {} if channel.replaying else channel.away)
 
-        finished = undertaking.coordinate(channel, _secret(folder), tell)
+        finished = job.coordinate(channel, _secret(folder), tell)
         _write_results(folder, finished, channel)
         for party, failure in channel.end().items():
             finished.notes.append(
                 f"{party} does not know yet that the run is over ({failure.reason})"
             )
-        # Who was late is known for certain only now.
+        # Only now is it certain who was late.
         _write_results(folder, finished, channel)
     finally:
         channel.close()
         journal.close()
         if not begun:
-            # Parties that would have taken part were told so; there is nothing to go on with.
+            # The parties were told, and there is nothing to resume.
             delete_folder(folder)
-    # It holds ciphertext, or weights of parties, and nobody needs it any more.
+    # It holds ciphertext or weights of parties, and is not needed any more.
     Journal(folder / _JOURNAL).delete()
 
 
-def _write_results(folder: Path, finished: Finished, channel: NetworkChannel) -> None:
-    with building(folder / PARCEL, replace=True) as draft:
+def _write_results(folder: Path, finished: FinishedRun, channel: NetworkChannel) -> None:
+    with building(folder / RESULTS, replace=True) as draft:
         finished.write(draft, channel.presence)
 
 
@@ -141,7 +141,7 @@ def _make(folder: Path) -> None:
 
 
 def _kept_task(folder: Path, task: Task, submitter: str) -> Task:
-    """The task that a run began with; ``task`` must be the same, but for who is connected now."""
+    """The task that a run began with; ``task`` must be the same except for its parties."""
     path = folder / TASK
     if not path.exists():
         write_private(folder / SUBMITTER, submitter.encode(), durable=True)
@@ -157,7 +157,7 @@ def _kept_task(folder: Path, task: Task, submitter: str) -> Task:
 
 
 def _secret(folder: Path) -> bytes:
-    """The run's random name, which its letters are written for: the same after every restart."""
+    """The run's random name, which its sealed messages are bound to; restarts keep it."""
     path = folder / _SECRET
     if not path.exists():
         write_private(path, token_bytes(16), durable=True)

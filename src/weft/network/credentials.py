@@ -1,4 +1,4 @@
-"""Who somebody is in a federation: a certificate of its authority, and the key to it."""
+"""Identity in a federation: a certificate of its authority, and the key to it."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _HASH = hashes.SHA256()
 _PADDING = padding.PSS(padding.MGF1(_HASH), padding.PSS.DIGEST_LENGTH)
 
 
-class Stranger(ProtocolError):
-    """Somebody cannot show that it is who it should be."""
+class AuthenticationFailed(ProtocolError):
+    """The other side cannot prove that it is who it should be."""
 
 
 @dataclass(frozen=True)
 class Credential:
-    """What one end of the network shows, and whom it believes.
+    """What one side shows, and which authority it trusts.
 
     Parameters
     ----------
     certificate, key
         Its own.
     authority
-        Whose certificates it believes.
+        Whose certificates it accepts.
     """
 
     certificate: x509.Certificate
@@ -57,22 +57,22 @@ class Credential:
         )
 
     @property
-    def shown(self) -> bytes:
+    def certificate_bytes(self) -> bytes:
         """The certificate as it travels."""
         return self.certificate.public_bytes(Encoding.DER)
 
     def sign(self, content: bytes) -> bytes:
         return self.key.sign(content, _PADDING, _HASH)
 
-    def believe(self, shown: bytes, name: str, content: bytes, signature: bytes) -> None:
-        """Refuse what the holder of that name has not signed.
+    def verify(self, certificate_bytes: bytes, name: str, content: bytes, signature: bytes) -> None:
+        """Refuse content that the holder of that name has not signed.
 
         Parameters
         ----------
         shown
             The certificate that came with it.
         name
-            Who it must be.
+            Who must have signed it.
 
         Raises
         ------
@@ -81,19 +81,21 @@ class Credential:
             not its owner's.
         """
         try:
-            certificate = x509.load_der_x509_certificate(shown)
+            certificate = x509.load_der_x509_certificate(certificate_bytes)
             check_signed(certificate, self.authority)
         except (ValueError, CertificateError):
-            raise Stranger("shows no certificate of this federation") from None
+            raise AuthenticationFailed("shows no certificate of this federation") from None
         if name_of(certificate) != name:
-            raise Stranger(f"shows the certificate of '{name_of(certificate)}', not of '{name}'")
+            raise AuthenticationFailed(
+                f"shows the certificate of '{name_of(certificate)}', not of '{name}'"
+            )
         now = datetime.now(UTC)
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-            raise Stranger(f"shows a certificate of '{name}' that is not valid now")
+            raise AuthenticationFailed(f"shows a certificate of '{name}' that is not valid now")
         key = certificate.public_key()
         if not isinstance(key, RSAPublicKey):
-            raise Stranger("shows a certificate of another kind")
+            raise AuthenticationFailed("shows a certificate of another kind")
         try:
             key.verify(signature, content, _PADDING, _HASH)
         except InvalidSignature:
-            raise Stranger(f"does not have the key of '{name}'") from None
+            raise AuthenticationFailed(f"does not have the key of '{name}'") from None

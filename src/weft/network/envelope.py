@@ -67,7 +67,7 @@ class Work(_Struct, frozen=True):
 
 
 class Ping(_Struct, frozen=True):
-    """Is anybody there, and ready for this run?"""
+    """Is the site there and ready for this run?"""
 
     run: RunName
 

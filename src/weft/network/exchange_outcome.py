@@ -1,4 +1,4 @@
-"""What came of an exchange, as the coordinator's journal keeps it."""
+"""The outcome of an exchange, as the coordinator's journal keeps it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True)
     pass
 
 
-class Got(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class Answered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """A party's replies, as in :class:`weft.network.envelope.Worked`."""
 
     replies: list[bytes]
@@ -26,7 +26,7 @@ class Got(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=Tr
     worked: list[int]
 
 
-class Lacking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class NoAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """Why there is no reply.
 
     Attributes
@@ -36,7 +36,7 @@ class Lacking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_lik
     sent
         Whether the party was asked at all.
     unsure
-        Whether it may have worked on it all the same.
+        Whether it may have done the work anyway.
     """
 
     kind: Literal["refused", "failed", "late", "unknown"]
@@ -45,31 +45,33 @@ class Lacking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_lik
     unsure: bool = False
 
 
-class Greeted(_Struct, frozen=True):
-    """The run began: its plan, and what every party announced, all packed."""
+class RunStarted(_Struct, frozen=True):
+    """The run began: its plan and every party's announcement, packed."""
 
     plan: bytes
     announcements: dict[str, bytes]
 
 
-class Outcome(_Struct, frozen=True):
+class ExchangeOutcome(_Struct, frozen=True):
     """One exchange: the checksum of each party's envelope, and what came back."""
 
     number: int
     asked: dict[str, int]
     elapsed: float
-    got: dict[str, Got]
-    lacking: dict[str, Lacking]
+    got: dict[str, Answered]
+    lacking: dict[str, NoAnswer]
 
 
-_DECODER: msgspec.msgpack.Decoder[Greeted | Outcome] = msgspec.msgpack.Decoder(Greeted | Outcome)
+_DECODER: msgspec.msgpack.Decoder[RunStarted | ExchangeOutcome] = msgspec.msgpack.Decoder(
+    RunStarted | ExchangeOutcome
+)
 
 
-def write_record(record: Greeted | Outcome) -> bytes:
+def write_record(record: RunStarted | ExchangeOutcome) -> bytes:
     return msgspec.msgpack.encode(record)
 
 
-def read_record(record: bytes) -> Greeted | Outcome:
+def read_record(record: bytes) -> RunStarted | ExchangeOutcome:
     """The inverse of :func:`write_record`."""
     try:
         return _DECODER.decode(record)
@@ -81,7 +83,7 @@ def read_record(record: bytes) -> Greeted | Outcome:
 
 
 def parts_of(requests: Sequence[Request[Any, Any]]) -> dict[str, Parts]:
-    """What every party is asked, in its order."""
+    """The phases and messages for every party, in order."""
     parts: dict[str, Parts] = {}
     for request in requests:
         for party, message in request.messages.items():

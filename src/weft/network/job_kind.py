@@ -1,4 +1,4 @@
-"""What the coordinator undertakes in a run: the same steps, whatever is trained."""
+"""What the coordinator does in each kind of run: linear or neural."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weft.network.presence_trace import Presence
-from weft.network.run_progress import Kind, Told
+from weft.network.run_progress import IterationRecord, Kind
 from weft.network.task import LinearTask, NeuralTask, Task
 from weft.protocol import Channel
 
-Tell = Callable[[Told], None]
+OnIteration = Callable[[IterationRecord], None]
 
 
-class Finished(Protocol):
-    """A run that has come to its end."""
+class FinishedRun(Protocol):
+    """A run that has ended, with its results."""
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about it, to which more may be added."""
+        """Sentences about it; more may be appended."""
 
     def write(self, folder: Path, presence: Presence) -> None:
-        """Write all that the coordinator knows of it into a folder that is there."""
+        """Write everything the coordinator knows of it into an existing folder."""
 
 
-class Undertaking(Protocol):
-    """What one kind of task comes to."""
+class JobKind(Protocol):
+    """How one kind of task is run."""
 
     kind: Kind
 
-    def coordinate(self, channel: Channel, run: bytes, tell: Tell) -> Finished:
-        """Bring it to its end.
+    def coordinate(self, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
+        """Run it to its end.
 
         Parameters
         ----------
         run
             Sixteen random bytes that name the run, the same after every restart.
         tell
-            Is told of every iteration.
+            Called after every iteration.
         """
 
 
-def undertaking_of(task: Task) -> Undertaking:
-    """Loads what one kind needs, and nothing of the other."""
+def job_kind_of(task: Task) -> JobKind:
+    """The kind of a task; imports only what that kind needs."""
     if isinstance(task, NeuralTask):
         return _Neural(task)
     if isinstance(task, LinearTask):
         return _Linear(task)
-    raise TypeError(f"{type(task).__name__} is no kind of task")
+    raise TypeError(f"{type(task).__name__} is not a task")
 
 
 class _Linear:
@@ -57,13 +57,13 @@ class _Linear:
     def __init__(self, task: LinearTask) -> None:
         self._task = task
 
-    def coordinate(self, channel: Channel, run: bytes, tell: Tell) -> Finished:
+    def coordinate(self, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
         from weft.federation.coordinator import coordinate
-        from weft.network.run_results import write_parcel
+        from weft.network.run_results import write_run_results
 
         task = self._task
         outcome = coordinate(channel, task.preprocessing, task.settings, run=run, progress=tell)
-        return _Finished(outcome, outcome.result.notes, task, write_parcel)
+        return _FinishedRun(outcome, outcome.result.notes, task, write_run_results)
 
 
 class _Neural:
@@ -72,20 +72,20 @@ class _Neural:
     def __init__(self, task: NeuralTask) -> None:
         self._task = task
 
-    def coordinate(self, channel: Channel, run: bytes, tell: Tell) -> Finished:
-        from weft.network.neural_run_results import write_neural_parcel
+    def coordinate(self, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
+        from weft.network.neural_run_results import write_neural_run_results
         from weft.neural.coordinator import coordinate_neural
 
         outcome = coordinate_neural(channel, self._task.settings, run=run, progress=tell)
-        return _Finished(outcome, outcome.notes, self._task, write_neural_parcel)
+        return _FinishedRun(outcome, outcome.notes, self._task, write_neural_run_results)
 
 
-class _Finished:
+class _FinishedRun:
     def __init__(
-        self, outcome: Any, notes: list[str], task: Task, parcel: Callable[..., None]
+        self, outcome: Any, notes: list[str], task: Task, write: Callable[..., None]
     ) -> None:
-        self._outcome, self._task, self._parcel = outcome, task, parcel
+        self._outcome, self._task, self._write = outcome, task, write
         self.notes = notes
 
     def write(self, folder: Path, presence: Presence) -> None:
-        self._parcel(folder, self._outcome, self._task, presence)
+        self._write(folder, self._outcome, self._task, presence)

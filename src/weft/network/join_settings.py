@@ -1,4 +1,4 @@
-"""What a site brings along when it joins, kept in its kit so that it need be named once only."""
+"""A site's settings for joining, kept in its kit so that they are given only once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from weft.federation.messages import TAKE_MODEL
 from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.network.kits.open_kit import Kit, packed_json
-from weft.network.site import Opened, Opening, Site
+from weft.network.site import Site
 from weft.network.site_member import load_member
+from weft.network.site_run import OpenedParty, PartyRequest
 from weft.neural.messages import FINISH
 from weft.privacy.ledger.account import Ledger
 from weft.protocol import Message, Phase
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("weft.site")
 
-#: After which phases a party has which models, and how the files end that keep them.
+#: Phases after which a party has models, with their attributes and file suffixes.
 _KEPT = {
     TAKE_MODEL.name: (("model", ".npz"),),
     FINISH.name: (("own", ".npz"), ("received", ".received.npz")),
@@ -44,7 +45,7 @@ _SETTINGS = "weft.json"
 
 
 class JoinSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a site's own things lie, by full paths.
+    """A site's data, keys and policies, by full paths.
 
     Attributes
     ----------
@@ -57,7 +58,7 @@ class JoinSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     keys
         Folder that ``weft keys`` made.
     roster, policy
-        What all signed, and what the site's owner insists on.
+        The signed roster, and the terms of the site's owner.
     """
 
     party: str
@@ -74,13 +75,13 @@ def settings_file(kit: Kit) -> Path:
 
 
 def write_settings(kit: Kit, settings: JoinSettings) -> None:
-    """Keep them in the kit, for its owner's eyes."""
+    """Keep them in the kit, readable by its owner only."""
     path = settings_file(kit)
     write_private(path, packed_json(msgspec.to_builtins(settings)))
 
 
 def read_settings(kit: Kit) -> JoinSettings | None:
-    """What was kept when this site joined last; None: it never did."""
+    """The settings of the last join; None if there was none."""
     path = settings_file(kit)
     try:
         return msgspec.json.decode(path.read_bytes(), type=JoinSettings)
@@ -93,8 +94,8 @@ def read_settings(kit: Kit) -> JoinSettings | None:
 
 
 @contextmanager
-def sole_use(kit: Kit) -> Iterator[None]:
-    """Let one process at a time work with what a site keeps; the lock goes with its process."""
+def exclusive_use(kit: Kit) -> Iterator[None]:
+    """Let one process at a time use a site's files; the lock ends with its process."""
     if fcntl is None:  # pragma: no cover - Windows has none.
         yield
         return
@@ -117,12 +118,12 @@ def sole_use(kit: Kit) -> Iterator[None]:
 
 
 def open_site(settings: JoinSettings, kit: Kit) -> Site:
-    """Read everything that the site needs, and be ready to answer.
+    """Read everything the site needs; the site is then ready to answer.
 
     Raises
     ------
     WeftError
-        One sentence about what is missing or wrong.
+        Something is missing or wrong.
     """
     member = load_member(
         settings.party,
@@ -135,12 +136,12 @@ def open_site(settings: JoinSettings, kit: Kit) -> Site:
         policy=_path(settings.policy),
     )
 
-    def open_run(opening: Opening) -> Opened:
-        party = member.open_party(opening.plan, opening.memory)
-        return Opened(_Keeping(party, kit.home / "models" / f"{opening.run}.npz"))
+    def open_party(request: PartyRequest) -> OpenedParty:
+        party = member.open_party(request.plan, request.memory)
+        return OpenedParty(ModelSavingParty(party, kit.home / "models" / f"{request.run}.npz"))
 
     most_runs = None if member.policy is None else member.policy.most_runs
-    return Site(kit.home, open_run, most_runs=most_runs)
+    return Site(kit.home, open_party, most_runs=most_runs)
 
 
 def _path(name: str | None) -> Path | None:
@@ -158,13 +159,11 @@ def _writing(path: Path) -> Iterator[None]:
         ) from None
 
 
-class _Keeping:
-    """A party that keeps the model on its site, where it gets one.
+class ModelSavingParty:
+    """A party that saves the model it receives; in a neural run, its own network too.
 
-    Of a neural run it keeps its own network too, and its copy of the server's beside it.
-
-    Where the disk is full, the party is asked once more, and keeps the models then. One that is
-    brought back has kept them before: then a full disk is no obstacle.
+    If the disk is full, the party is asked again and saves the models then. A party that is rebuilt
+    has saved them before, so a full disk does not stop it.
     """
 
     def __init__(self, party: Party | NeuralParty, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who is away: a dead party costs its timeout once, and is looked for beside the run."""
+"""Parties that are away: each costs its timeout once, and is then pinged beside the run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from time import monotonic
 
 from weft.errors import ProtocolError
 from weft.network.envelope import Failed, Ping, Pong, decode_reply, encode
-from weft.network.transport import Post, Stopped
+from weft.network.transport import Stopped, Transport
 from weft.protocol import Failure
 
 log = logging.getLogger("weft.network")
 
-#: Seconds between two pings to a party that is away: at first, and at most.
+#: Seconds between two pings to an absent party: first and longest.
 _FIRST, _LONGEST = 0.5, 5.0
-#: At most, to one that answers and is not ready.
+#: The longest for a party that answers but is not ready.
 _BUSY = 2.0
 
 
@@ -28,12 +28,12 @@ class _Away:
     due: float
 
 
-class Living:
-    """The list of the parties that are away; a thread of its own brings them back.
+class Liveness:
+    """The parties that are away, and a thread that pings them until they are back.
 
     Parameters
     ----------
-    post
+    transport
         Carries the pings.
     run
         Name of the run.
@@ -41,8 +41,8 @@ class Living:
         Seconds that a party has to answer a ping.
     """
 
-    def __init__(self, post: Post, run: str, timeout: float) -> None:
-        self._post = post
+    def __init__(self, transport: Transport, run: str, timeout: float) -> None:
+        self._transport = transport
         self._ping = encode(Ping(run))
         self._timeout = timeout
         self._away: dict[str, _Away] = {}
@@ -51,30 +51,30 @@ class Living:
         self._closed = False
 
     def away(self) -> dict[str, Failure]:
-        """Parties that are not to be asked now, and why."""
+        """Parties that must not be asked now, and why."""
         with self._changed:
             return {party: found.failure for party, found in self._away.items()}
 
-    def lose(self, party: str, failure: Failure) -> None:
+    def mark_away(self, party: str, failure: Failure) -> None:
         """A party did not answer."""
         with self._changed:
             self._away[party] = _Away(failure, _FIRST, monotonic() + _FIRST)
             self._changed.notify()
 
-    def find(self, party: str) -> None:
+    def mark_back(self, party: str) -> None:
         """A party has answered."""
         with self._changed:
             self._away.pop(party, None)
 
     def watch(self) -> None:
-        """Look for those who are away from now on, until all are back."""
+        """Ping absent parties from now on, until all are back."""
         with self._changed:
             if self._away and self._thread is None and not self._closed:
                 self._thread = Thread(target=self._look, name="weft pings", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
-        """Look for nobody any more."""
+        """Stop pinging."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -85,19 +85,19 @@ class Living:
     def _look(self) -> None:
         try:
             while due := self._due():
-                answers = self._post.send(dict.fromkeys(due, self._ping), self._timeout)
+                answers = self._transport.send(dict.fromkeys(due, self._ping), self._timeout)
                 for party in due:
                     self._take(party, answers.get(party, Failure("unknown", "is not known")))
         except Stopped:
-            # The run hears it too, with its next exchange.
+            # The next exchange of the run raises it too.
             pass
         except Exception:
-            log.exception("parties that are away are not looked for any more")
+            log.exception("absent parties are not pinged any more")
             with self._changed:
                 self._closed = True
 
     def _due(self) -> Iterable[str]:
-        """Who is to be pinged now; waits until there is somebody, and ends with nobody away."""
+        """Parties to ping now; waits for the first, and returns none once all are back."""
         with self._changed:
             while self._away and not self._closed:
                 now = monotonic()

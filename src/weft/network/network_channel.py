@@ -1,4 +1,4 @@
-"""The coordinator's channel over a network: nothing is lost when it, or a party, is killed."""
+"""The coordinator's channel over a network; it survives a kill of the coordinator or a party."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from weft.errors import ProtocolError
 from weft.network.broadcast import ask, failure_of, not_there, outcome_of, reply_of
 from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.exchange_outcome import (
-    Got,
-    Greeted,
-    Lacking,
-    Outcome,
+    Answered,
+    ExchangeOutcome,
+    NoAnswer,
+    RunStarted,
     parts_of,
     read_record,
     write_record,
 )
-from weft.network.liveness import Living
-from weft.network.presence_trace import How, Missed, Presence
-from weft.network.transport import Post
+from weft.network.liveness import Liveness
+from weft.network.presence_trace import Absence, Missed, Presence
+from weft.network.transport import Transport
 from weft.protocol import (
     Channel,
     Failure,
@@ -58,15 +58,15 @@ class Timeouts:
 
 
 class NetworkChannel(Channel):
-    """Asks parties through a post, and writes down what came of it before anybody builds upon it.
+    """Asks parties over a transport, and writes each outcome to the journal before using it.
 
-    With the journal of a run that was interrupted it first repeats what is written there, without
-    sending anything. Where the journal ends it asks again, under the same number, what may have
-    been asked before; parties that worked on it give the same reply.
+    Given the journal of an interrupted run, it first repeats that without sending anything. Where
+    the journal ends it asks again, under the same number, what may have been asked before; parties
+    that did the work give the same reply.
 
     Parameters
     ----------
-    post
+    transport
         Carries envelopes.
     run
         Name of the run: letters, digits, ``.``, ``_`` and ``-``.
@@ -81,12 +81,12 @@ class NetworkChannel(Channel):
     Attributes
     ----------
     presence
-        Who was missing from which exchange.
+        Which parties missed which exchange.
     """
 
     def __init__(
         self,
-        post: Post,
+        transport: Transport,
         run: str,
         journal: Journal,
         timeouts: Timeouts | None = None,
@@ -94,35 +94,35 @@ class NetworkChannel(Channel):
         record: bool | Sink = False,
     ) -> None:
         super().__init__()
-        self._post, self._run, self._journal = post, run, journal
+        self._transport, self._run, self._journal = transport, run, journal
         self._timeouts = timeouts or Timeouts()
         self.transcript, self._sink = sink_of(record)
         self.presence = Presence()
-        self._living = Living(post, run, self._timeouts.ping)
+        self._liveness = Liveness(transport, run, self._timeouts.ping)
         self._past = iter(journal)
         self._next = self._read_on()
-        #: An exchange with somebody missing, which is written down if the run goes on after it.
-        self._unwritten: Outcome | None = None
+        #: An incomplete exchange, written to the journal only if the run continues after it.
+        self._unwritten: ExchangeOutcome | None = None
         self._number = 0
         #: The first exchange that is not in the journal.
         self._edge = 0
-        #: How many answers of each party have come, and the number of the last.
-        self._answered = dict.fromkeys(post.parties, 0)
-        self._last = dict.fromkeys(post.parties, 0)
-        #: Exchanges that a party may have worked on without being heard.
-        self._unsure: dict[str, list[int]] = {party: [] for party in post.parties}
+        #: How many replies of each party have come, and the number of the last.
+        self._answered = dict.fromkeys(transport.parties, 0)
+        self._last = dict.fromkeys(transport.parties, 0)
+        #: Exchanges that a party may have worked on although no reply came.
+        self._unsure: dict[str, list[int]] = {party: [] for party in transport.parties}
         self._now = 0.0
-        #: What the real clock is set to, and since when; None: not needed yet.
+        #: Run time at a moment of the real clock, and that moment; None until needed.
         self._set: tuple[float, float] | None = (0.0, monotonic()) if self._next is None else None
 
     @property
     def parties(self) -> tuple[str, ...]:
-        return self._post.parties
+        return self._transport.parties
 
     @property
     def away(self) -> dict[str, Failure]:
         """Parties that are not asked at the moment, and why."""
-        return self._living.away()
+        return self._liveness.away()
 
     @property
     def replaying(self) -> bool:
@@ -154,22 +154,22 @@ class NetworkChannel(Channel):
     # ── beginning and end ─────────────────────────────────────────────────────────────────
 
     def hello(self, plan: Fields, limit: float = 60.0) -> dict[str, Fields]:
-        """Wait until every party takes part; what they announce.
+        """Wait until every party takes part; their announcements.
 
         Parameters
         ----------
         plan
             What the run is about, for every party alike.
         limit
-            Seconds to wait for those who are not there.
+            Seconds to wait for absent parties.
 
         Raises
         ------
         ProtocolError
-            Somebody refuses, or is missing.
+            A party refuses or is missing.
         """
         packed = pack(plan)
-        if isinstance(self._next, Greeted):
+        if isinstance(self._next, RunStarted):
             if self._next.plan != packed:
                 raise ProtocolError(
                     f"run {self._run} was begun with another plan; resume it with the "
@@ -177,20 +177,22 @@ class NetworkChannel(Channel):
                 )
             greeted, self._next = self._next, self._read_on()
         else:
-            greeted = Greeted(packed, self._greet(packed, limit))
+            greeted = RunStarted(packed, self._greet(packed, limit))
             self._journal.append(write_record(greeted))
             self._set = 0.0, monotonic()
         return {party: unpack(said) for party, said in greeted.announcements.items()}
 
     def _greet(self, plan: bytes, limit: float) -> dict[str, bytes]:
-        letter = encode(Hello(self._run, plan))
+        envelope = encode(Hello(self._run, plan))
         until, timeout = monotonic() + limit, _FIRST_HELLO
         found: dict[str, bytes] = {}
         while True:
             left = max(0.0, until - monotonic())
-            waiting = {party: letter for party in self.parties if party not in found}
+            waiting = {party: envelope for party in self.parties if party not in found}
             missing: dict[str, Failure] = {}
-            for party, reply in ask(self._post, waiting, min(timeout, max(left, _PAUSE))).items():
+            for party, reply in ask(
+                self._transport, waiting, min(timeout, max(left, _PAUSE))
+            ).items():
                 if isinstance(reply, Welcome):
                     found[party] = reply.announcement
                 else:
@@ -199,65 +201,65 @@ class NetworkChannel(Channel):
             if not missing:
                 return {party: found[party] for party in self.parties}
             if refused or left <= _PAUSE:
-                # Nobody else: who refused may be in a run of that name with somebody else.
+                # Not those who refused: they may be in another run of that name.
                 self._tell_end(found, over=False)
                 raise not_there(refused or missing)
             sleep(_PAUSE)
-            # Those who are slow get more time, those who come later are not missed for long.
+            # Slow parties get more time; late ones are asked again soon.
             timeout *= 2.0
 
     def end(self, *, over: bool = True) -> dict[str, Failure]:
-        """Tell all parties that the run is over, or was given up; who did not hear it, and why."""
-        # From here on nothing can be asked once more.
+        """Tell all parties that the run is over or abandoned; who could not be told, and why."""
+        # From here on nothing can be asked again.
         self._write_down()
-        away = self._living.away()
-        self._living.close()
+        away = self._liveness.away()
+        self._liveness.close()
         there = [party for party in self.parties if party not in away]
-        deaf = self._tell_end(there, over=over)
-        return {**deaf, **self._tell_end(away, over=over, timeout=self._timeouts.ping)}
+        unreached = self._tell_end(there, over=over)
+        return {**unreached, **self._tell_end(away, over=over, timeout=self._timeouts.ping)}
 
     def close(self) -> None:
-        """Leave the run as it is, to be resumed."""
-        self._living.close()
+        """Leave the run as it is, so that it can be resumed."""
+        self._liveness.close()
 
     def _tell_end(
         self, parties: Iterable[str], *, over: bool, timeout: float | None = None
     ) -> dict[str, Failure]:
-        letters = {p: encode(End(self._run, over, self._last[p])) for p in parties}
-        deaf = {}
-        for party, reply in ask(self._post, letters, timeout or self._timeouts.work).items():
+        envelopes = {p: encode(End(self._run, over, self._last[p])) for p in parties}
+        unreached = {}
+        for party, reply in ask(self._transport, envelopes, timeout or self._timeouts.work).items():
             if isinstance(reply, Ended):
                 self._settle(party, reply.worked)
             else:
-                deaf[party] = failure_of(reply)
-        return deaf
+                unreached[party] = failure_of(reply)
+        return unreached
 
     # ── exchanges ─────────────────────────────────────────────────────────────────────────
 
     def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
-        number, letters, sizes = self._number + 1, {}, {}
+        number, envelopes, sizes = self._number + 1, {}, {}
         for party, parts in parts_of(requests).items():
             answered, last = self._answered.get(party, 0), self._last.get(party, 0)
-            letters[party] = encode(Work(self._run, number, answered, last, parts))
+            envelopes[party] = encode(Work(self._run, number, answered, last, parts))
             sizes[party] = len(parts)
         if self.replaying:
-            outcome = self._repeat(number, letters)
+            outcome = self._repeat(number, envelopes)
         else:
             timeout = self._timeouts.of(request.phase.name for request in requests)
-            outcome = self._carry_out(number, letters, sizes, timeout)
+            outcome = self._carry_out(number, envelopes, sizes, timeout)
         self._number = number
         self._learn(outcome)
         return self._report(requests, outcome)
 
-    def _repeat(self, number: int, letters: Mapping[str, bytes]) -> Outcome:
+    def _repeat(self, number: int, envelopes: Mapping[str, bytes]) -> ExchangeOutcome:
         """The outcome in the journal."""
         outcome = self._next
-        if not isinstance(outcome, Outcome) or outcome.number != number:
+        if not isinstance(outcome, ExchangeOutcome) or outcome.number != number:
             raise ProtocolError(
                 f"the journal of run {self._run} does not go on with exchange {number}; it is "
                 "damaged or of another run: start a new run"
             )
-        if outcome.asked != _checksums(letters):
+        if outcome.asked != _checksums(envelopes):
             raise ProtocolError(
                 f"exchange {number} of run {self._run} does not ask what it asked before; resume "
                 "the run with the configuration and the version of Weft that it began with"
@@ -265,54 +267,54 @@ class NetworkChannel(Channel):
         self._next = self._read_on()
         for party, lacking in outcome.lacking.items():
             if lacking.unsure or not lacking.sent:
-                self._living.lose(party, Failure(lacking.kind, lacking.reason))
+                self._liveness.mark_away(party, Failure(lacking.kind, lacking.reason))
         for party in outcome.got:
-            self._living.find(party)
+            self._liveness.mark_back(party)
         return outcome
 
     def _write_down(self) -> None:
-        """What came of the last exchange, since the run goes on with it."""
+        """Journal the last exchange, since the run continues after it."""
         if self._unwritten is not None:
             self._journal.append(write_record(self._unwritten))
             self._unwritten = None
 
     def _carry_out(
-        self, number: int, letters: Mapping[str, bytes], sizes: Mapping[str, int], timeout: float
-    ) -> Outcome:
+        self, number: int, envelopes: Mapping[str, bytes], sizes: Mapping[str, int], timeout: float
+    ) -> ExchangeOutcome:
         self._write_down()
         self._set_clock()
         self._edge = self._edge or number
-        self._living.watch()
-        away = self._living.away()
-        got: dict[str, Got] = {}
-        lacking: dict[str, Lacking] = {}
+        self._liveness.watch()
+        away = self._liveness.away()
+        got: dict[str, Answered] = {}
+        lacking: dict[str, NoAnswer] = {}
         there: dict[str, bytes] = {}
-        for party, letter in letters.items():
+        for party, envelope in envelopes.items():
             if party not in self._last:
-                lacking[party] = Lacking("unknown", "no such party", sent=False)
+                lacking[party] = NoAnswer("unknown", "no such party", sent=False)
             elif party in away:
                 # Where the journal ended, it may have been asked before the interruption.
                 maybe = number == self._edge
                 failure = away[party]
-                lacking[party] = Lacking(failure.kind, failure.reason, sent=maybe, unsure=maybe)
+                lacking[party] = NoAnswer(failure.kind, failure.reason, sent=maybe, unsure=maybe)
             else:
-                there[party] = letter
-        for party, reply in ask(self._post, there, timeout).items():
+                there[party] = envelope
+        for party, reply in ask(self._transport, there, timeout).items():
             read = outcome_of(reply, number, sizes[party])
-            if isinstance(read, Got):
+            if isinstance(read, Answered):
                 got[party] = read
             else:
                 lacking[party] = read
                 if isinstance(reply, Failure | Failed) and reply.kind != "refused":
-                    # Also one that answers that it cannot, as with a full disk: it is not asked
-                    # at every exchange, and whoever follows the run is told why it is missing.
-                    self._living.lose(party, Failure(reply.kind, reply.reason))
-        self._living.watch()
+                    # Also a party that answers that it cannot, as with a full disk: it is not
+                    # asked at every exchange, and the progress report says why.
+                    self._liveness.mark_away(party, Failure(reply.kind, reply.reason))
+        self._liveness.watch()
         elapsed = max(self._now, self._set_clock())
-        outcome = Outcome(number, _checksums(letters), elapsed, got, lacking)
+        outcome = ExchangeOutcome(number, _checksums(envelopes), elapsed, got, lacking)
         if lacking:
-            # Should the run stop here, then whoever resumes it has brought back who was missing,
-            # or mended what was refused: this is asked once more.
+            # If the run stops here, the cause is mended before it is resumed, and this exchange
+            # is asked again.
             self._unwritten = outcome
         else:
             self._journal.append(write_record(outcome))
@@ -320,15 +322,15 @@ class NetworkChannel(Channel):
 
     # ── what an outcome means ─────────────────────────────────────────────────────────────
 
-    def _learn(self, outcome: Outcome) -> None:
-        """Who has answered, and who was there after all."""
+    def _learn(self, outcome: ExchangeOutcome) -> None:
+        """Update who answered, and who turned out to be there."""
         for party, got in outcome.got.items():
             self._answered[party] += 1
             self._last[party] = outcome.number
             self._settle(party, got.worked)
         missing: dict[str, Missed] = {}
         for party, lacking in outcome.lacking.items():
-            how: How = "absent" if lacking.sent else "away"
+            how: Absence = "absent" if lacking.sent else "away"
             missing[party] = Missed(how, lacking.kind, lacking.reason)
             if lacking.unsure:
                 self._unsure[party].append(outcome.number)
@@ -336,14 +338,14 @@ class NetworkChannel(Channel):
         self._now = outcome.elapsed
 
     def _settle(self, party: str, worked: Sequence[int]) -> None:
-        """A party has said which exchanges it worked on without being heard."""
+        """A party has said which unanswered exchanges it did work on."""
         for number in self._unsure[party]:
             if number in worked:
                 self.presence.was_late(party, number)
         self._unsure[party].clear()
 
     def _report(
-        self, requests: Sequence[Request[Any, Any]], outcome: Outcome
+        self, requests: Sequence[Request[Any, Any]], outcome: ExchangeOutcome
     ) -> list[Replies[Any]]:
         """Replies per phase, as every channel gives and counts them."""
         place = dict.fromkeys(outcome.asked, 0)
@@ -387,10 +389,10 @@ class NetworkChannel(Channel):
             said = {} if reply is None else fields_of(reply)
             self._sink(Recorded(phase.name, party, fields_of(message), said, failure))
 
-    def _read_on(self) -> Greeted | Outcome | None:
+    def _read_on(self) -> RunStarted | ExchangeOutcome | None:
         record = next(self._past, None)
         return None if record is None else read_record(record)
 
 
-def _checksums(letters: Mapping[str, bytes]) -> dict[str, int]:
-    return {party: checksum(letter) for party, letter in letters.items()}
+def _checksums(envelopes: Mapping[str, bytes]) -> dict[str, int]:
+    return {party: checksum(envelope) for party, envelope in envelopes.items()}

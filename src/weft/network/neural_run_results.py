@@ -1,4 +1,4 @@
-"""What a neural run leaves to whoever submitted it: nothing of it is sealed to the coordinator."""
+"""The results of a neural run: written by the coordinator, read by the submitter, unsealed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from weft.report.json_values import finite
 from weft.report.neural import round_frame, summarise_neural
 
 
-def write_neural_parcel(
+def write_neural_run_results(
     folder: Path, outcome: NeuralOutcome, task: NeuralTask, presence: Presence
 ) -> None:
-    """Write all that the coordinator knows of a run that is over: also the server's model."""
+    """Write everything the coordinator knows of a finished run, including the server's model."""
     outcome.model.save(folder / MODEL)
     summary = summarise_neural(outcome, task.name)
     (folder / SUMMARY).write_text(json.dumps(finite(summary)), encoding="utf-8")
@@ -29,8 +29,8 @@ def write_neural_parcel(
     presence.save(folder / PRESENCE)
 
 
-class NeuralParcel:
-    """A parcel that came back.
+class ReturnedNeuralResults:
+    """Results that came back from the coordinator.
 
     Attributes
     ----------

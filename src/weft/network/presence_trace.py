@@ -1,4 +1,4 @@
-"""Presence: who was there in every exchange of a run, and when; and a run that repeats it."""
+"""Which parties were missing from every exchange of a run, and a channel that repeats it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from weft.errors import ProtocolError
 from weft.protocol import Channel, Failure, Replies, Request, size_of
 from weft.storage.files import StorageError, replacing
 
-#: How a party can miss an exchange: it was not asked (``away``), it never got the envelope or did
-#: not come to its end (``absent``), or it did its work and was not heard (``late``).
-How = Literal["away", "absent", "late"]
+#: How a party can miss an exchange: it was not asked (``away``), it did not get or finish the work
+#: (``absent``), or it did the work and its reply did not arrive (``late``).
+Absence = Literal["away", "absent", "late"]
 
 _VERSION = 1
 
@@ -22,7 +22,7 @@ _VERSION = 1
 class Missed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why a party was missing; kind and reason as in :class:`weft.protocol.Failure`."""
 
-    how: How
+    how: Absence
     kind: Literal["refused", "failed", "late", "unknown"]
     reason: str
 
@@ -44,7 +44,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Presence:
-    """Who was missing from the exchanges of a run, in their order. No message is in it."""
+    """Which parties missed each exchange of a run, in order. It holds no messages."""
 
     def __init__(self, moments: Sequence[Moment] = ()) -> None:
         self.moments = list(moments)
@@ -78,21 +78,21 @@ class Presence:
         self.moments.append(Moment(elapsed, dict(missing)))
 
     def was_late(self, party: str, number: int) -> None:
-        """It turned out that a party had worked on an exchange (they count from 1)."""
+        """A party turned out to have worked on an exchange (numbered from 1)."""
         moment = self.moments[number - 1]
         late = msgspec.structs.replace(moment.missing[party], how="late")
         self.moments[number - 1] = Moment(moment.elapsed, {**moment.missing, party: late})
 
 
-class Attended(Channel):
+class ReplayedPresence(Channel):
     """A channel on which the same parties are missing, at the same times, as in another run.
 
     Parameters
     ----------
     channel
-        Where everybody is there, for instance a :class:`weft.protocol.LocalChannel`.
+        One on which every party is there, such as a :class:`weft.protocol.LocalChannel`.
     presence
-        Of the run that shall be repeated.
+        Of the run to repeat.
     """
 
     def __init__(self, channel: Channel, presence: Presence) -> None:
@@ -144,7 +144,7 @@ class Attended(Channel):
 
 
 def _without(request: Request[Any, Any], moment: Moment) -> Request[Any, Any]:
-    """A request to those who worked on it."""
+    """The request without parties that did not work on it."""
     missing = moment.missing
     return Request(
         request.phase,

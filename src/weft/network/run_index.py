@@ -1,4 +1,4 @@
-"""The runs that a site has taken part in."""
+"""The index of the runs that a site has taken part in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.storage.files import StorageError, write_private
 RUNS = "runs.json"
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class IndexedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One run.
 
     Attributes
@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     how
         ``over`` or ``given up``; empty while it goes on.
     worked
-        Numbers of the exchanges that it worked on last without being heard.
+        Numbers of the last exchanges that it worked on although its reply did not arrive.
     """
 
     run: str
@@ -33,8 +33,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worked: list[int] = []
 
 
-class Register:
-    """What a site remembers of all runs, in a file that only its owner can read.
+class RunIndex:
+    """All runs of a site, in a file that only its owner can read.
 
     Raises
     ------
@@ -44,9 +44,9 @@ class Register:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / RUNS
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, IndexedRun] = {}
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=list[Entry])
+            found = msgspec.json.decode(self._path.read_bytes(), type=list[IndexedRun])
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError) as error:
@@ -59,29 +59,29 @@ class Register:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[IndexedRun]:
         """All runs, in the order in which they began."""
         return list(self._entries.values())
 
-    def get(self, run: str) -> Entry | None:
+    def get(self, run: str) -> IndexedRun | None:
         return self._entries.get(run)
 
     def begin(self, run: str) -> None:
         """A run begins here."""
-        self._save({**self._entries, run: Entry(run, _now())})
+        self._save({**self._entries, run: IndexedRun(run, _now())})
 
     def end(self, run: str, how: str, worked: list[int]) -> None:
         """A run is over here."""
-        known = self._entries.get(run) or Entry(run, _now())
-        ended = Entry(run, known.began, _now(), how, worked)
+        known = self._entries.get(run) or IndexedRun(run, _now())
+        ended = IndexedRun(run, known.began, _now(), how, worked)
         self._save({**self._entries, run: ended})
 
     def forget(self, run: str) -> None:
-        """A run did not come about."""
+        """Remove a run that never did any work."""
         self._save({name: entry for name, entry in self._entries.items() if name != run})
 
-    def _save(self, entries: dict[str, Entry]) -> None:
-        """On file first: what cannot be written has not happened."""
+    def _save(self, entries: dict[str, IndexedRun]) -> None:
+        """Write the file first: a change that cannot be written does not count."""
         content = msgspec.json.format(msgspec.json.encode(list(entries.values())))
         write_private(self._path, content, durable=True)
         self._entries = entries

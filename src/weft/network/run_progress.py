@@ -1,4 +1,4 @@
-"""How a run is getting on, for whoever asks."""
+"""The progress of a run."""
 
 from __future__ import annotations
 
@@ -14,48 +14,47 @@ import msgspec
 from weft.report.json_values import finite, rounded
 
 if TYPE_CHECKING:
-    # Whoever asks how a run gets on need not load what runs it.
+    # Reading a report must not load what runs it.
     from weft.protocol import Failure
 
 log = logging.getLogger("weft.coordinator")
 
 #: ``starting`` → ``running`` → ``over``, ``failed`` (a sentence says why) or ``stopped``; one that
-#: is given up is ``forgotten``.
+#: was abandoned is ``forgotten``.
 State = Literal["starting", "running", "over", "failed", "stopped", "forgotten"]
 #: What a run trains: a linear model, or networks.
 Kind = Literal["linear", "neural"]
-#: What a linear run tells in two digits only: exact ones are sums of sizes of parties' tables.
+#: Reported to two digits in linear runs: exact counts are sums of sizes of parties' tables.
 BYTES = ("bytes_down", "bytes_up")
-#: Seconds between two lines about iterations in the diary.
+#: Seconds between two lines about iterations in the event log.
 _LINES = 5.0
 
 
-class Told(Protocol):
-    """One iteration, as a dataclass of plain values: of either kind of run."""
+class IterationRecord(Protocol):
+    """One iteration of either kind of run, as a dataclass of plain values."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def line(self) -> str:
-        """It in a few words, for the diary."""
+        """A summary for the event log."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer to the question how a run is getting on.
+    """The state of a run when it was asked for.
 
     Attributes
     ----------
     kind
-        What it trains, on which depends what its records say.
+        What it trains; its records depend on it.
     records
-        Iterations from the one that was asked for.
+        Iterations from the requested one on.
     parties, away
-        All parties, and why some do not answer at the moment; of a run that is forgotten, why some
-        do not know it.
+        All parties, and why some do not answer now; for an abandoned run, why some do not know.
     sentence
         Why the run failed or was stopped.
     kept
-        Whether there is something to go on with, or to give up.
+        Whether there is something to resume or abandon.
     """
 
     run: str
@@ -68,13 +67,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool = True
 
     def to_plain(self) -> dict[str, Any]:
-        """As values that JSON can hold."""
+        """As JSON values."""
         plain: dict[str, Any] = finite(msgspec.to_builtins(self))
         return plain
 
 
 class Progress:
-    """Collects what happens in a run; one thread tells, others ask.
+    """Collects the progress of a run; one thread writes, others read.
 
     Parameters
     ----------
@@ -88,14 +87,14 @@ class Progress:
         self._state: State = "starting"
         self._sentence = ""
         self._kind: Kind = "linear"
-        self._records: list[Told] = []
+        self._records: list[IterationRecord] = []
         self._parties: tuple[str, ...] = ()
         self._away: dict[str, str] = {}
         self._next_line = 0.0
-        #: After how many exchanges it went on last.
+        #: After how many exchanges it was last resumed.
         self._exchanges = -1
-        #: The last iteration, if the diary does not have it yet.
-        self._untold: Told | None = None
+        #: The last iteration, if it is not logged yet.
+        self._untold: IterationRecord | None = None
 
     def begin(self, parties: tuple[str, ...], kind: Kind = "linear") -> None:
         """All parties take part."""
@@ -105,15 +104,15 @@ class Progress:
         if before != "running":
             log.info("run %s: all parties are there: %s", self.run, ", ".join(parties))
 
-    def go_on(self, exchanges: int) -> None:
-        """It is repeated from its journal, and goes on after so many exchanges."""
+    def resume(self, exchanges: int) -> None:
+        """It is repeated from its journal, and continues after so many exchanges."""
         with self._lock:
             self._records, self._untold = [], None
             before, self._exchanges = self._exchanges, exchanges
         if before != exchanges:
             log.info("run %s: goes on after %d exchanges", self.run, exchanges)
 
-    def add(self, record: Told, away: Mapping[str, Failure]) -> None:
+    def add(self, record: IterationRecord, away: Mapping[str, Failure]) -> None:
         """One more iteration is done."""
         told = {party: failure.reason for party, failure in away.items()}
         with self._lock:
@@ -129,7 +128,7 @@ class Progress:
     def end(
         self, state: State, sentence: str = "", away: Mapping[str, Failure] | None = None
     ) -> None:
-        """The run is over, for now or for good; ``away``: who does not know it, if it matters."""
+        """The run has ended or stopped; ``away``: parties that could not be told, if it matters."""
         with self._lock:
             self._state, self._sentence = state, sentence
             if away is not None:
@@ -140,13 +139,13 @@ class Progress:
             log.info("run %s: %s does not know it: it %s", self.run, party, failure.reason)
 
     def _tell(self) -> None:
-        """Let the diary have the last iteration."""
+        """Log the last iteration."""
         if self._untold is not None:
             log.info("run %s: %s", self.run, self._untold.line)
             self._untold = None
 
     def since(self, number: int = 0) -> Report:
-        """How it is getting on, with the iterations from that number."""
+        """The state now, with the iterations from that number on."""
         with self._lock:
             return Report(
                 run=self.run,
@@ -158,7 +157,7 @@ class Progress:
                 sentence=self._sentence,
             )
 
-    def _plain(self, record: Told) -> dict[str, Any]:
+    def _plain(self, record: IterationRecord) -> dict[str, Any]:
         plain = asdict(record)
         if self._kind == "linear":
             plain |= {name: rounded(plain[name]) for name in BYTES if name in plain}

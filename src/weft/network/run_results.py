@@ -1,6 +1,6 @@
-"""What a run leaves to whoever submitted it: a parcel from the coordinator, opened on its way in.
+"""The results of a linear run: written by the coordinator, read by the submitter.
 
-The coordinator knows everything of it but a linear model, whose slices are sealed to its readers.
+The coordinator knows all of them except the model, whose slices are sealed to its readers.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from weft.report.json_values import rounded
 from weft.report.path import has_path, path_frame
 from weft.report.summary import summarise
 
-#: Folder of the parcel in that of a run.
-PARCEL = "results"
-_LETTERS, SUMMARY, HISTORY, _PATH, PRESENCE = (
-    "letters.msgpack",
+#: Folder of the results in a run's folder.
+RESULTS = "results"
+_SLICES, SUMMARY, HISTORY, _PATH, PRESENCE = (
+    "sealed_slices.msgpack",
     "summary.json",
     "history.parquet",
     "path.csv",
@@ -33,19 +33,19 @@ _LETTERS, SUMMARY, HISTORY, _PATH, PRESENCE = (
 )
 #: The server's model of a neural run, which the coordinator knows.
 MODEL = "model.npz"
-#: Everything that may leave the coordinator with a parcel.
-FILES = (_LETTERS, SUMMARY, HISTORY, _PATH, PRESENCE, MODEL)
+#: Every file that may leave the coordinator.
+FILES = (_SLICES, SUMMARY, HISTORY, _PATH, PRESENCE, MODEL)
 
 
-class Letters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sealed slices by reader and writer, and what is needed to join them.
+class SealedSlices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sealed slices of the model by reader and writer, and what is needed to join them.
 
     Attributes
     ----------
     run
-        Random name of the run, which they are written for.
+        Random name of the run, which they are bound to.
     overlapping
-        Whether a party was gone, so that others answered for its features too.
+        Whether a party was gone, so others also answered for its features.
     """
 
     run: bytes
@@ -54,12 +54,12 @@ class Letters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by_reader: dict[str, dict[str, bytes]]
 
 
-def write_parcel(folder: Path, outcome: Outcome, task: LinearTask, presence: Presence) -> None:
-    """Write all that the coordinator knows of a run that is over."""
-    sealed = Letters(
+def write_run_results(folder: Path, outcome: Outcome, task: LinearTask, presence: Presence) -> None:
+    """Write everything the coordinator knows of a finished run."""
+    sealed = SealedSlices(
         outcome.run, outcome.head.to_json(), bool(outcome.result.gone), outcome.letters
     )
-    (folder / _LETTERS).write_bytes(msgspec.msgpack.encode(sealed))
+    (folder / _SLICES).write_bytes(msgspec.msgpack.encode(sealed))
     summary = for_submitter(summarise(outcome, task.settings, task.name))
     (folder / SUMMARY).write_text(json.dumps(summary), encoding="utf-8")
     history = history_frame(outcome.result.history)
@@ -73,11 +73,11 @@ def write_parcel(folder: Path, outcome: Outcome, task: LinearTask, presence: Pre
 
 
 def for_submitter(summary: dict[str, Any]) -> dict[str, Any]:
-    """A summary without what only a coordinator may know: who holds how much, with whom.
+    """A summary without what only the coordinator may know: who holds how much, with whom.
 
-    Exact bytes, and values that the coordinator added, are sums of sizes of the parties' tables: a
-    party that submits runs could work out from them how much others have in common. So bytes and
-    the phases' seconds are rounded, and of encryption only seconds are left.
+    Exact byte counts and numbers of added values are sums of sizes of the parties' tables, from
+    which a submitting party could work out how much others have in common. So bytes and seconds of
+    phases are rounded, and of encryption only seconds are left.
     """
     cost = summary["cost"]
     seconds = summary["encryption"]["coordinator"]["seconds"]
@@ -98,20 +98,20 @@ def for_submitter(summary: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class Parcel:
-    """A parcel that came back.
+class ReturnedResults:
+    """Results that came back from the coordinator.
 
     Attributes
     ----------
     summary, history, path, presence
         How the run went; ``path`` is None where there was one λ only.
-    letters
-        What is sealed of the model.
+    sealed
+        The slices of the model.
     """
 
     def __init__(self, folder: Path) -> None:
         try:
-            self.letters = msgspec.msgpack.decode((folder / _LETTERS).read_bytes(), type=Letters)
+            self.sealed = msgspec.msgpack.decode((folder / _SLICES).read_bytes(), type=SealedSlices)
             self.summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
             self.history = pd.read_parquet(folder / HISTORY)
             found = folder / _PATH
@@ -125,5 +125,5 @@ class Parcel:
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """To whom the model is sealed."""
-        return tuple(self.letters.by_reader)
+        """Parties that can open the model."""
+        return tuple(self.sealed.by_reader)

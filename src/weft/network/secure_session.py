@@ -1,10 +1,15 @@
-"""Bonds: what the coordinator and a site say to each other, nobody between them can say.
+"""Authenticated, encrypted sessions between the coordinator and each site.
 
-The engine checks certificates where its connections end. What a process hears from its own machine,
-or what was forwarded, it takes on trust. So the coordinator's process and each site's meet once,
-show their certificates and agree on a key (X25519); every letter and reply is sealed under it
-(AES-256-GCM) with a number of its own. A process that was started again knows no bond: the other
-one is told so and meets it anew.
+The engine checks certificates where its connections end, but trusts what its own machine or a
+forwarder hands it. So the coordinator's process and each site's process do a handshake of their
+own: both show certificates and agree on a key (X25519). Every envelope and reply is then encrypted
+with that key (AES-256-GCM) under a number of its own. A process that was restarted has no session;
+it says so, and the handshake is repeated.
+
+TLS 1.3 (`ssl.MemoryBIO`) does not fit here. Its records must arrive complete and in order, but
+envelopes time out, and pings overtake work: after one lost or swapped envelope every later one
+fails until a new handshake, which takes two round trips where this one takes one. DTLS would
+allow gaps; Python has none.
 """
 
 from __future__ import annotations
@@ -23,175 +28,190 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from weft.network.credentials import Credential, Stranger
+from weft.network.credentials import AuthenticationFailed, Credential
 from weft.network.site import Site
-from weft.network.transport import Post
+from weft.network.transport import Transport
 from weft.protocol import Failure
 
-_MEETING, _LETTER, _UNKNOWN = b"M", b"L", b"?"
+#: The first byte of what travels; a site without the session answers ``_UNKNOWN``.
+_HANDSHAKE, _SEALED, _UNKNOWN = b"M", b"L", b"?"
+#: What each side signs in a handshake begins with this.
 _FROM_COORDINATOR, _FROM_SITE = b"weft coordinator 1", b"weft site 1"
+#: Bytes of a session's name, and of an envelope's number.
 _NAME, _NUMBER = 16, 8
-#: Seconds that a meeting may take.
-_MEETING_TIME = 10.0
-#: Bonds that a site keeps, and numbers of letters that it remembers of each.
-_MOST_BONDS, _WINDOW = 8, 4096
+#: Seconds that a handshake may take.
+_HANDSHAKE_TIME = 10.0
+#: Sessions that a site keeps, and how far back it remembers the numbers of envelopes in each.
+_MOST_SESSIONS, _WINDOW = 8, 4096
+#: First bytes of nonces, which differ by direction.
+_DOWN, _UP = b"down", b"up  "
 
 
-class _Meeting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _Handshake(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What either side shows: its certificate and a signed X25519 key."""
+
     certificate: bytes
     public: bytes
     signature: bytes
 
+    def packed(self) -> bytes:
+        return _HANDSHAKE + msgspec.msgpack.encode(self)
 
-def _meeting(packed: bytes) -> _Meeting:
+
+def _read_handshake(packed: bytes) -> _Handshake:
     try:
-        return msgspec.msgpack.decode(packed[1:], type=_Meeting)
+        return msgspec.msgpack.decode(packed[1:], type=_Handshake)
     except msgspec.MsgspecError:
-        raise Stranger("cannot be understood") from None
+        raise AuthenticationFailed("cannot be understood") from None
 
 
 @dataclass
-class _Bond:
-    """A key between two processes; ``name`` is how the site finds it again."""
+class _Session:
+    """A key that two processes share; ``name`` is how the site finds it again.
+
+    Attributes
+    ----------
+    numbers
+        Of the envelopes that the coordinator sends.
+    seen, newest
+        Numbers of the envelopes that the site has had.
+    """
 
     name: bytes
     cipher: AESGCM
     numbers: count[int] = field(default_factory=lambda: count(1))
     seen: set[int] = field(default_factory=set)
+    newest: int = 0
 
     @classmethod
-    def of(cls, own: X25519PrivateKey, other: bytes, ours: bytes, theirs: bytes) -> _Bond:
-        """From one's own key and the other's public one; ``ours`` is the coordinator's."""
+    def agree(
+        cls, own: X25519PrivateKey, other: bytes, coordinator: bytes, site: bytes
+    ) -> _Session:
+        """From one's own key and the other's public one; both public keys enter the result."""
         try:
             shared = own.exchange(X25519PublicKey.from_public_bytes(other))
         except ValueError:
-            raise Stranger("shows a key of another kind") from None
-        key = HKDF(SHA256(), 32, None, b"weft bond 1" + ours + theirs).derive(shared)
-        return cls(_bond_name(ours), AESGCM(key))
+            raise AuthenticationFailed("shows a key of another kind") from None
+        key = HKDF(SHA256(), 32, None, b"weft bond 1" + coordinator + site).derive(shared)
+        name = blake2b(coordinator, digest_size=_NAME, person=b"weft bond").digest()
+        return cls(name, AESGCM(key))
 
     def seal(self, direction: bytes, number: int, content: bytes) -> bytes:
-        nonce = direction[:4] + number.to_bytes(_NUMBER, "big")
+        nonce = direction + number.to_bytes(_NUMBER, "big")
         return self.cipher.encrypt(nonce, content, None)
 
     def open(self, direction: bytes, number: int, sealed: bytes) -> bytes | None:
-        nonce = direction[:4] + number.to_bytes(_NUMBER, "big")
+        """The content; None if it was changed or sealed under another key or number."""
+        nonce = direction + number.to_bytes(_NUMBER, "big")
         try:
             return self.cipher.decrypt(nonce, sealed, None)
         except InvalidTag:
             return None
 
-    def is_new(self, number: int) -> bool:
-        """Whether a letter of this number has not come before; from then on it has."""
-        newest = max(self.seen, default=0)
-        if number in self.seen or number <= newest - _WINDOW:
+    def accept(self, number: int) -> bool:
+        """Whether an envelope of this number comes for the first time; remembers that it came."""
+        if number in self.seen or number <= self.newest - _WINDOW:
             return False
         self.seen.add(number)
+        self.newest = max(self.newest, number)
         if len(self.seen) > 2 * _WINDOW:
-            self.seen = {n for n in self.seen if n > newest - _WINDOW}
+            self.seen = {n for n in self.seen if n > self.newest - _WINDOW}
         return True
-
-
-#: What is sealed in which direction; the first four bytes make nonces differ.
-_DOWN, _UP = b"down", b"up  "
-
-
-def _bond_name(public: bytes) -> bytes:
-    return blake2b(public, digest_size=_NAME, person=b"weft bond").digest()
 
 
 def _public(key: X25519PrivateKey) -> bytes:
     return key.public_key().public_bytes_raw()
 
 
-class BondedPost:
-    """A post whose letters only the right party can read and answer.
+class SecureTransport:
+    """A transport whose envelopes only the right party can read and answer.
 
     Parameters
     ----------
-    post
+    transport
         Carries bytes.
     credential
         The coordinator's.
     """
 
-    def __init__(self, post: Post, credential: Credential) -> None:
-        self._post, self._credential = post, credential
-        self._bonds: dict[str, _Bond] = {}
+    def __init__(self, transport: Transport, credential: Credential) -> None:
+        self._transport, self._credential = transport, credential
+        self._sessions: dict[str, _Session] = {}
         self._lock = Lock()
 
     @property
     def parties(self) -> tuple[str, ...]:
-        return self._post.parties
+        return self._transport.parties
 
-    def send(self, letters: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
+    def send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
         """Replies as bytes, or why there is none."""
-        replies = self._send(letters, timeout)
-        # Whoever was started again since knows no bond.
+        replies = self._send(envelopes, timeout)
+        # A site that was restarted has lost the session.
         again = [party for party, reply in replies.items() if reply == _UNKNOWN]
         if again:
             with self._lock:
                 for party in again:
-                    self._bonds.pop(party, None)
-            replies |= self._send({party: letters[party] for party in again}, timeout)
-        strange = Failure("failed", "does not know the coordinator any more")
-        return {p: strange if replies[p] == _UNKNOWN else replies[p] for p in letters}
+                    self._sessions.pop(party, None)
+            replies |= self._send({party: envelopes[party] for party in again}, timeout)
+        lost = Failure("failed", "does not know the coordinator any more")
+        return {p: lost if replies[p] == _UNKNOWN else replies[p] for p in envelopes}
 
-    def _send(self, letters: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
-        replies: dict[str, bytes | Failure] = {}
-        bonds = self._met(tuple(letters), timeout, replies)
+    def _send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
+        sessions, replies = self._open_sessions(tuple(envelopes), timeout)
         sealed, numbers = {}, {}
-        for party, bond in bonds.items():
-            number = numbers[party] = next(bond.numbers)
-            content = bond.seal(_DOWN, number, letters[party])
-            sealed[party] = _LETTER + bond.name + number.to_bytes(_NUMBER, "big") + content
-        for party, reply in self._post.send(sealed, timeout).items() if sealed else ():
+        for party, session in sessions.items():
+            number = numbers[party] = next(session.numbers)
+            content = session.seal(_DOWN, number, envelopes[party])
+            sealed[party] = _SEALED + session.name + number.to_bytes(_NUMBER, "big") + content
+        for party, reply in self._transport.send(sealed, timeout).items() if sealed else ():
             if isinstance(reply, Failure) or reply == _UNKNOWN:
                 replies[party] = reply
                 continue
-            opened = bonds[party].open(_UP, numbers[party], reply[1:])
-            # Bytes that cannot be read are no message: whoever asked asks again.
+            opened = sessions[party].open(_UP, numbers[party], reply[1:])
+            # Empty bytes are no message, so the caller asks again.
             replies[party] = b"" if opened is None else opened
         return replies
 
-    def _met(
-        self, parties: tuple[str, ...], timeout: float, replies: dict[str, bytes | Failure]
-    ) -> dict[str, _Bond]:
-        """Bonds with those parties; who cannot be met gets a failure."""
+    def _open_sessions(
+        self, parties: tuple[str, ...], timeout: float
+    ) -> tuple[dict[str, _Session], dict[str, bytes | Failure]]:
+        """Sessions with parties, after handshakes where needed; and why some have none."""
+        failures: dict[str, bytes | Failure] = {}
         with self._lock:
-            bonds = {party: self._bonds[party] for party in parties if party in self._bonds}
-        keys = {party: X25519PrivateKey.generate() for party in parties if party not in bonds}
+            sessions = {p: self._sessions[p] for p in parties if p in self._sessions}
+        keys = {party: X25519PrivateKey.generate() for party in parties if party not in sessions}
         if not keys:
-            return bonds
-        wishes = {party: self._wish(party, key) for party, key in keys.items()}
-        for party, reply in self._post.send(wishes, min(timeout, _MEETING_TIME)).items():
+            return sessions, failures
+        handshakes = {party: self._handshake(party, key) for party, key in keys.items()}
+        wait = min(timeout, _HANDSHAKE_TIME)
+        for party, reply in self._transport.send(handshakes, wait).items():
             if isinstance(reply, Failure):
-                replies[party] = reply
+                failures[party] = reply
                 continue
             try:
-                bonds[party] = self._meet(party, keys[party], reply)
-            except Stranger as error:
-                replies[party] = Failure("failed", str(error))
+                sessions[party] = self._session(party, keys[party], reply)
+            except AuthenticationFailed as error:
+                failures[party] = Failure("failed", str(error))
         with self._lock:
-            self._bonds.update({party: bond for party, bond in bonds.items() if party in keys})
-        return bonds
+            self._sessions.update({p: session for p, session in sessions.items() if p in keys})
+        return sessions, failures
 
-    def _wish(self, party: str, key: X25519PrivateKey) -> bytes:
+    def _handshake(self, party: str, key: X25519PrivateKey) -> bytes:
         public = _public(key)
         signature = self._credential.sign(_FROM_COORDINATOR + public + party.encode())
-        meeting = _Meeting(self._credential.shown, public, signature)
-        return _MEETING + msgspec.msgpack.encode(meeting)
+        return _Handshake(self._credential.certificate_bytes, public, signature).packed()
 
-    def _meet(self, party: str, key: X25519PrivateKey, reply: bytes) -> _Bond:
-        if not reply.startswith(_MEETING):
-            raise Stranger("does not take the coordinator for the one of its federation")
-        ours, found = _public(key), _meeting(reply)
-        said = _FROM_SITE + ours + found.public
-        self._credential.believe(found.certificate, party, said, found.signature)
-        return _Bond.of(key, found.public, ours, found.public)
+    def _session(self, party: str, key: X25519PrivateKey, reply: bytes) -> _Session:
+        if not reply.startswith(_HANDSHAKE):
+            raise AuthenticationFailed("does not accept this coordinator as its federation's")
+        ours, found = _public(key), _read_handshake(reply)
+        signed = _FROM_SITE + ours + found.public
+        self._credential.verify(found.certificate, party, signed, found.signature)
+        return _Session.agree(key, found.public, ours, found.public)
 
 
-class BondedSite:
-    """A site that answers nobody but its coordinator.
+class SecureSite:
+    """A site that answers only its coordinator.
 
     Parameters
     ----------
@@ -208,42 +228,41 @@ class BondedSite:
     def __init__(self, site: Site, credential: Credential, name: str, host: str) -> None:
         self._site, self._credential = site, credential
         self._party, self._host = name, host
-        self._bonds: OrderedDict[bytes, _Bond] = OrderedDict()
+        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
         self._lock = Lock()
 
-    def answer(self, letter: bytes) -> bytes:
-        """The reply to a letter, or to the wish to meet; it never raises."""
-        if letter.startswith(_MEETING):
+    def answer(self, packed: bytes) -> bytes:
+        """The reply to a sealed envelope or a handshake; never raises."""
+        if packed.startswith(_HANDSHAKE):
             try:
-                return self._meet(letter)
-            except Stranger:
+                return self._shake_hands(packed)
+            except AuthenticationFailed:
                 return _UNKNOWN
         at = 1 + _NAME + _NUMBER
-        number = int.from_bytes(letter[1 + _NAME : at], "big")
+        number = int.from_bytes(packed[1 + _NAME : at], "big")
         with self._lock:
-            bond = self._bonds.get(letter[1 : 1 + _NAME])
-        content = None if bond is None else bond.open(_DOWN, number, letter[at:])
-        if bond is None or content is None or not letter.startswith(_LETTER):
+            session = self._sessions.get(packed[1 : 1 + _NAME])
+        envelope = None if session is None else session.open(_DOWN, number, packed[at:])
+        if session is None or envelope is None or not packed.startswith(_SEALED):
             return _UNKNOWN
         with self._lock:
-            if not bond.is_new(number):
+            if not session.accept(number):
                 return _UNKNOWN
-        return _LETTER + bond.seal(_UP, number, self._site.answer(content))
+        return _SEALED + session.seal(_UP, number, self._site.answer(envelope))
 
     def close(self) -> None:
         self._site.close()
 
-    def _meet(self, letter: bytes) -> bytes:
-        wish = _meeting(letter)
-        said = _FROM_COORDINATOR + wish.public + self._party.encode()
-        self._credential.believe(wish.certificate, self._host, said, wish.signature)
+    def _shake_hands(self, packed: bytes) -> bytes:
+        theirs = _read_handshake(packed)
+        signed = _FROM_COORDINATOR + theirs.public + self._party.encode()
+        self._credential.verify(theirs.certificate, self._host, signed, theirs.signature)
         key = X25519PrivateKey.generate()
         public = _public(key)
-        bond = _Bond.of(key, wish.public, wish.public, public)
+        session = _Session.agree(key, theirs.public, theirs.public, public)
         with self._lock:
-            self._bonds[bond.name] = bond
-            while len(self._bonds) > _MOST_BONDS:
-                self._bonds.popitem(last=False)
-        signature = self._credential.sign(_FROM_SITE + wish.public + public)
-        meeting = _Meeting(self._credential.shown, public, signature)
-        return _MEETING + msgspec.msgpack.encode(meeting)
+            self._sessions[session.name] = session
+            while len(self._sessions) > _MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+        signature = self._credential.sign(_FROM_SITE + theirs.public + public)
+        return _Handshake(self._credential.certificate_bytes, public, signature).packed()

@@ -1,4 +1,4 @@
-"""A site: takes part in runs by answering envelopes, and forgets nothing when it is killed."""
+"""A site: takes part in runs by answering envelopes, and survives a kill."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ from weft.network.envelope import (
     decode_envelope,
     encode,
 )
-from weft.network.run_index import Entry, Register
-from weft.network.site_run import RETURNING, Member, Opened, Opening, OpenRun, SiteRun
+from weft.network.run_index import IndexedRun, RunIndex
+from weft.network.site_run import RETURNING, OpenParty, SiteRun
 from weft.protocol import pack
 from weft.storage.files import StorageError
 
-__all__ = ["Member", "OpenRun", "Opened", "Opening", "Site"]
-
 log = logging.getLogger("weft.site")
 
-#: What others are told of troubles whose words may tell more than they should know.
+#: What others are told where the real error could reveal too much.
 _DISK = "cannot write down what it must keep; its own log says where and why"
 _DATA = "has data that do not fit this run; its own log says which"
 
@@ -41,7 +39,7 @@ _RUNS = "runs"
 
 
 class Site:
-    """One party's end of the network, whatever engine carries the envelopes.
+    """One party's side of the network, independent of the engine.
 
     Parameters
     ----------
@@ -50,7 +48,7 @@ class Site:
     open_run
         Makes the party of a run; a WeftError is a refusal.
     most_runs
-        In how many runs it takes part, all in all; None: any number.
+        In how many runs it takes part in total; None for any number.
 
     Raises
     ------
@@ -58,9 +56,11 @@ class Site:
         The folder cannot be used.
     """
 
-    def __init__(self, folder: Path, open_run: OpenRun, *, most_runs: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, open_party: OpenParty, *, most_runs: int | None = None
+    ) -> None:
         self._folder = folder
-        self._open_run = open_run
+        self._open_party = open_party
         self._most_runs = most_runs
         self._lock = Lock()
         self._runs: dict[str, SiteRun] = {}
@@ -71,15 +71,15 @@ class Site:
             raise StorageError(
                 f"{folder} cannot be made ({error.strerror or error}); check its permissions"
             ) from None
-        self._register = Register(folder)
+        self._index = RunIndex(folder)
         self._sweep()
 
-    def runs(self) -> list[Entry]:
+    def runs(self) -> list[IndexedRun]:
         """All runs that it took or takes part in."""
-        return self._register.entries()
+        return self._index.entries()
 
     def answer(self, envelope: bytes) -> bytes:
-        """The reply to an envelope; it never raises, and may be called by several threads."""
+        """The reply to an envelope; never raises, and may be called from several threads."""
         run = "?"
         try:
             content = decode_envelope(envelope)
@@ -88,7 +88,7 @@ class Site:
         except Damaged as error:
             return encode(Garbled(str(error)))
         except StorageError as error:
-            # Not a refusal: there may be room on the disk again when it is asked next.
+            # Not a refusal: the disk may have room again next time.
             log.error("run %s: %s", run, error)
             return encode(Failed("failed", self._told(error)))
         except DataError as error:
@@ -105,11 +105,11 @@ class Site:
             return encode(Failed("failed", f"broke down ({kind}); its own log says more"))
 
     def _told(self, error: StorageError) -> str:
-        """What others are told of the disk: where things lie here is not for them."""
+        """What others are told of a disk error: without local paths."""
         return _DISK if str(self._folder) in str(error) else str(error)
 
     def close(self) -> None:
-        """The process ends: its runs stay as they are, for the next one."""
+        """End this process's part; its runs stay as they are for the next process."""
         with self._lock:
             for known in self._runs.values():
                 known.leave()
@@ -131,7 +131,7 @@ class Site:
     def _hello(self, hello: Hello) -> Welcome:
         with self._lock:
             self._check_open(hello.run)
-            if self._register.get(hello.run) is None:
+            if self._index.get(hello.run) is None:
                 self._check_most(hello.run)
             known = self._known(hello.run) or self._make(hello.run)
         with known.lock:
@@ -156,8 +156,8 @@ class Site:
     def _enter(self, run: str) -> None:
         """Count a run, once."""
         with self._lock:
-            if self._register.get(run) is None:
-                self._register.begin(run)
+            if self._index.get(run) is None:
+                self._index.begin(run)
 
     def _work(self, work: Work, packed: bytes) -> bytes:
         with self._lock:
@@ -170,12 +170,12 @@ class Site:
             return known.work(work, packed)
 
     def _pong(self, run: str) -> Pong:
-        """Whether an envelope of the run would be worked on at once; without waiting."""
+        """Whether an envelope of the run would be worked on at once; does not wait."""
         with self._lock:
-            entry = self._register.get(run)
+            entry = self._index.get(run)
             known = self._known(run) if entry is None or not entry.ended else None
         if known is None or not known.begun:
-            # The next envelope is refused, which tells more.
+            # The next envelope is refused with a better reason.
             return Pong(True)
         if not known.lock.acquire(blocking=False):
             return Pong(False, known.doing)
@@ -185,13 +185,13 @@ class Site:
             doing = known.trouble or RETURNING
         finally:
             known.lock.release()
-        Thread(target=self._bring_back, args=(known,), daemon=True).start()
+        Thread(target=self._rebuild, args=(known,), daemon=True).start()
         return Pong(False, doing)
 
-    def _bring_back(self, known: SiteRun) -> None:
+    def _rebuild(self, known: SiteRun) -> None:
         with known.lock:
             try:
-                known.bring_back()
+                known.rebuild()
                 known.trouble = ""
             except StorageError as error:
                 known.trouble = self._told(error)
@@ -208,7 +208,7 @@ class Site:
 
     def _end(self, end: End) -> Ended:
         with self._lock:
-            entry = self._register.get(end.run)
+            entry = self._index.get(end.run)
             known = None if entry is not None and entry.ended else self._known(end.run)
         if known is None:
             return Ended([] if entry is None else entry.worked)
@@ -218,10 +218,10 @@ class Site:
             with self._lock:
                 if known.last:
                     how = "over" if end.over else "given up"
-                    self._register.end(end.run, how, worked)
+                    self._index.end(end.run, how, worked)
                 else:
-                    # Nothing was computed: it does not count as a run.
-                    self._register.forget(end.run)
+                    # Nothing was computed, so it does not count as a run.
+                    self._index.forget(end.run)
                 known.delete()
                 self._runs.pop(end.run, None)
         log.info("run %s: %s", end.run, "over" if end.over else "given up")
@@ -231,38 +231,38 @@ class Site:
         try:
             known.close(heard)
         except Exception as error:
-            # The ledger then keeps what was booked ahead, which is more than there was.
+            # The ledger keeps what was booked ahead, which is never too little.
             log.warning("run %s: was not closed in order (%s)", known.run, error)
 
     def _sweep(self) -> None:
-        """Delete what a kill at the end of a run has left: it holds the run's secrets."""
-        for entry in self._register.entries():
+        """Delete files that a kill at the end of a run left: they hold its secrets."""
+        for entry in self._index.entries():
             if entry.ended:
                 shutil.rmtree(self._folder / _RUNS / entry.run, ignore_errors=True)
 
     # ── runs ──────────────────────────────────────────────────────────────────────────────
 
     def _known(self, run: str) -> SiteRun | None:
-        """A run that this site has begun, maybe before a restart."""
+        """A run that this site has begun, perhaps before a restart."""
         if run not in self._runs and (self._folder / _RUNS / run).is_dir():
             self._make(run)
         return self._runs.get(run)
 
     def _make(self, run: str) -> SiteRun:
-        self._runs[run] = SiteRun(run, self._folder / _RUNS / run, self._open_run)
+        self._runs[run] = SiteRun(run, self._folder / _RUNS / run, self._open_party)
         return self._runs[run]
 
     def _check_open(self, run: str) -> None:
-        entry = self._register.get(run)
+        entry = self._index.get(run)
         if entry is not None and entry.ended:
             raise ProtocolError(
                 f"run {run} is over here since {entry.ended} ({entry.how}); start a new run"
             )
 
     def _check_most(self, run: str) -> None:
-        # Also those that are about to begin count.
-        beginning = [n for n in self._runs if n != run and self._register.get(n) is None]
-        taken = len(self._register) + len(beginning)
+        # Runs that are about to begin count too.
+        beginning = [n for n in self._runs if n != run and self._index.get(n) is None]
+        taken = len(self._index) + len(beginning)
         if self._most_runs is not None and taken >= self._most_runs:
             raise ConfigError(
                 f"takes part in {self._most_runs} run(s) at most, and has done so; ask its owner "

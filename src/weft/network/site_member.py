@@ -1,4 +1,4 @@
-"""A member of a federation on its own site: its data, its keys, what it consents to."""
+"""A member of a federation on its own site: data, keys, and what it consents to."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Member:
-    """Everything that a site brings along to every run.
+class SiteMember:
+    """Everything that a site brings to every run.
 
     Attributes
     ----------
     members
         Public keys of all members, from its own folder of keys.
     roster, policy
-        What was agreed by all, and what its owner insists on.
+        The terms all signed, and those of its owner.
     device
         Where networks are trained.
     """
@@ -53,19 +53,19 @@ class Member:
     device: Device = "auto"
 
     def open_party(self, told: Fields, memory: Memory) -> Party | NeuralParty:
-        """Take part in a run, or refuse with a reason.
+        """Make the party of a run, or refuse with a reason.
 
         Parameters
         ----------
         told
             As `Task.told` makes it.
         memory
-            The run's own, empty or from before a restart.
+            The run's random values; empty, or from before a restart.
         """
         task = Task.of_told(told)
         terms = task.terms
         if self.roster is None and self.policy is None:
-            # Nobody but the one who submits has said anything: then careful terms count.
+            # Only the submitter has set terms: add careful defaults.
             terms = Terms().stricter(terms)
         consent = Consent(self.name, terms, roster=self.roster, policy=self.policy)
         if isinstance(task, NeuralTask):
@@ -95,7 +95,7 @@ class Member:
         consent.check_neural()
         consent.check_cipher(settings.cipher)
         require_torch()
-        # PyTorch takes seconds to load, which only neural runs are worth.
+        # PyTorch takes seconds to load, so only neural runs load it.
         from weft.neural.numeric_fingerprint import network_digits
         from weft.neural.party import NeuralParty
         from weft.neural.sample_sources import TableSource
@@ -131,10 +131,10 @@ def load_member(
     ledger: Ledger,
     roster: Path | None = None,
     policy: Path | None = None,
-) -> Member:
-    """Read all that a site brings; every mistake is found here, before anything is connected."""
+) -> SiteMember:
+    """Read everything a site brings; mistakes show here, before anything is connected."""
     signed = None if roster is None else read_roster(roster)
-    # Without a roster nobody but the site says anything: then careful terms count for the rest.
+    # Without a roster, careful defaults apply to what the site's policy leaves open.
     base = Terms() if signed is None else OPEN
     own = None if policy is None else read_policy(policy, base)
     found = load_keys(keys, name)
@@ -145,6 +145,6 @@ def load_member(
     rows = sum(tile.n for tile in tiles)
     labelled = any(tile.labelled.any() for tile in tiles)
     consent.check_own(found.identity.public, rows, labels=labelled)
-    # From here on what it refuses is told to others, whom names of files are no business of.
+    # From here on refusals go to others, so they must not name local files.
     kept = None if own is None else replace(own, source="")
-    return Member(name, tiles, found, read_public(keys).members, ledger, signed, kept)
+    return SiteMember(name, tiles, found, read_public(keys).members, ledger, signed, kept)

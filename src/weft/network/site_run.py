@@ -1,4 +1,4 @@
-"""One run at a site: its journal, its party, and the party brought back from the journal."""
+"""One run at a site: its journal and its party, which can be rebuilt from the journal."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ log = logging.getLogger("weft.site")
 _ANSWERED = b"answered"
 #: Files in a run's folder.
 JOURNAL, _RANDOMNESS = "journal.weft", "randomness.weft"
-#: What a party that is not ready does.
+#: What keeps a party from being ready.
 _WORKING = "is still at work on what it was asked before"
 RETURNING = "is being brought back from its journal"
 
 
-class Member(Protocol):
+class RunParty(Protocol):
     """A party of one run, as :class:`weft.federation.party.Party` is.
 
-    One that draws at random remembers what it drew, and may have a context ``replaying()`` that
-    insists on it. The same messages must bring a new one to the same state.
+    It keeps what it draws at random, and may have a context ``replaying()`` in which everything
+    must come from there. The same messages must bring a new party to the same state.
     """
 
     def on(self, phase: Phase[Any, Any], message: Any) -> Message: ...
@@ -45,7 +45,7 @@ class Member(Protocol):
 
 
 @dataclass(frozen=True)
-class Opening:
+class PartyRequest:
     """A run that needs a party; what the party draws at random is kept in ``memory``."""
 
     run: str
@@ -54,23 +54,22 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A party, and what it tells the coordinator of itself beforehand."""
+class OpenedParty:
+    """A party, and its announcement to the coordinator."""
 
-    member: Member
+    member: RunParty
     announcement: Fields = field(default_factory=dict)
 
 
 #: Makes the party of a run; a WeftError is a refusal. Called again after every restart.
-OpenRun = Callable[[Opening], Opened]
+OpenParty = Callable[[PartyRequest], OpenedParty]
 
 
 class SiteRun:
-    """What a site knows of one run; ``lock`` must be held around every call.
+    """One run at a site; ``lock`` must be held around every call.
 
-    An envelope is written to the journal before it is worked on. One that fails is taken back, and
-    so is the party, which is then made anew from the journal: an envelope counts whole or not at
-    all.
+    An envelope is written to the journal before it is worked on. If the work fails, the envelope is
+    dropped and the party is rebuilt from the journal: an envelope counts fully or not at all.
 
     Parameters
     ----------
@@ -82,16 +81,16 @@ class SiteRun:
         Makes the party.
     """
 
-    def __init__(self, run: str, folder: Path, open_run: OpenRun) -> None:
+    def __init__(self, run: str, folder: Path, open_party: OpenParty) -> None:
         self.run = run
         self.lock = Lock()
-        #: Why the party could not be brought back when that was tried last.
+        #: Why the last attempt to rebuild the party failed.
         self.trouble = ""
-        #: What whoever has the lock does.
+        #: What the holder of the lock is doing.
         self.doing = _WORKING
         self._folder = folder
-        self._open_run = open_run
-        self._opened: Opened | None = None
+        self._open_party = open_party
+        self._opened: OpenedParty | None = None
         self._plan = b""
         #: Numbers of all envelopes in the journal.
         self._numbers: list[int] = []
@@ -132,7 +131,7 @@ class SiteRun:
 
     def begin(self, hello: Hello) -> Fields:
         """Open the party of a new run; it answers with its announcement."""
-        opened = self._open_run(Opening(self.run, unpack(hello.plan), self._memory))
+        opened = self._open_party(PartyRequest(self.run, unpack(hello.plan), self._memory))
         self._journal.append(encode(hello))
         self._plan, self._opened = hello.plan, opened
         return opened.announcement
@@ -144,24 +143,24 @@ class SiteRun:
                 f"run {self.run} was begun here with another plan; resume it with the "
                 "configuration that it began with, or start a new run"
             )
-        return self.bring_back().announcement
+        return self.rebuild().announcement
 
     def work(self, work: Work, packed: bytes) -> bytes:
         """The reply to an envelope, also given as it came; the same again to the same envelope."""
         self._check_memory(work)
         if work.number == self.last:
-            self.bring_back()
+            self.rebuild()
             self._check_same(work)
             if not self._answered:
-                # It was interrupted before, and is answered only now.
+                # The work was interrupted, and is answered only now.
                 self._journal.append(_ANSWERED, durable=False)
                 self._answered = True
             return self._reply
-        opened = self.bring_back(heard=work.last)
+        opened = self.rebuild(heard=work.last)
         self._journal.append(packed)
         self._numbers.append(work.number)
         self._answered = False
-        # Whatever interrupts the work: this party is not to be used any more.
+        # If anything interrupts the work, this party must not be used again.
         self._opened = None
         try:
             self._reply = self._answer(opened, work)
@@ -173,8 +172,8 @@ class SiteRun:
         self._work, self._opened = work, opened
         return self._reply
 
-    def bring_back(self, heard: int | None = None) -> Opened:
-        """The party, made anew from the journal where it is not in memory.
+    def rebuild(self, heard: int | None = None) -> OpenedParty:
+        """The party, rebuilt from the journal if it is not in memory.
 
         Parameters
         ----------
@@ -187,8 +186,8 @@ class SiteRun:
             try:
                 self._opened = self._replay()
             except _Unfinished as unfinished:
-                # What it has answered counts, although it may not be heard: it cannot be worked
-                # on for a passing reason, and must wait until that is gone.
+                # An answered envelope counts even if its reply was lost: the cause must pass
+                # before the run can go on.
                 if heard is None or self.last <= heard or self._answered:
                     raise unfinished.error from None
                 self._take_back()
@@ -199,7 +198,7 @@ class SiteRun:
 
     def close(self, heard: int) -> None:
         """The party's run is over."""
-        self.bring_back(heard).member.close()
+        self.rebuild(heard).member.close()
 
     def leave(self) -> None:
         """The process ends: let another one open the run's files."""
@@ -219,7 +218,7 @@ class SiteRun:
     # ── the journal ───────────────────────────────────────────────────────────────────────
 
     def _read(self) -> None:
-        """What the journal holds, without working on it."""
+        """Read the journal without doing its work."""
         for record in self._journal:
             self._answered = record == _ANSWERED
             if self._answered:
@@ -231,7 +230,7 @@ class SiteRun:
                 self._numbers.append(envelope.number)
 
     def _check_memory(self, work: Work) -> None:
-        """Who has forgotten part of the run must not go on: neither site nor coordinator."""
+        """Refuse to continue if either side has lost part of the run."""
         heard = sum(n <= work.last for n in self._numbers)
         if heard < work.answered or (work.last and work.last not in self._numbers):
             raise ProtocolError(
@@ -253,18 +252,18 @@ class SiteRun:
             )
 
     def _take_back(self) -> None:
-        """The last envelope does not count, and what it did to the party neither."""
+        """Drop the last envelope; the party it changed is not used again."""
         self._journal.drop_last()
         self._numbers.pop()
-        # All before it were answered, else they would have been taken back.
+        # All before it were answered, or they would have been dropped.
         self._answered = True
 
     # ── the party ─────────────────────────────────────────────────────────────────────────
 
-    def _replay(self) -> Opened:
-        """A new party, led through all that the last one had worked on."""
+    def _replay(self) -> OpenedParty:
+        """A new party, taken through all envelopes of the journal."""
         began = perf_counter()
-        opened = self._open_run(Opening(self.run, unpack(self._plan), self._memory))
+        opened = self._open_party(PartyRequest(self.run, unpack(self._plan), self._memory))
         strict: Callable[[], AbstractContextManager[None]]
         strict = getattr(opened.member, "replaying", nullcontext)
         self._work = None
@@ -277,7 +276,7 @@ class SiteRun:
                 envelope = decode_envelope(record)
                 self._work = envelope if isinstance(envelope, Work) else None
         if self._work is not None:
-            # It may have been interrupted in the middle of the last one.
+            # The last one may have been interrupted.
             try:
                 self._reply = self._answer(opened, self._work)
             except Exception as error:
@@ -288,7 +287,7 @@ class SiteRun:
             )  # fmt: skip
         return opened
 
-    def _answer(self, opened: Opened, work: Work) -> bytes:
+    def _answer(self, opened: OpenedParty, work: Work) -> bytes:
         replies: list[bytes] = []
         seconds: list[float] = []
         for name, packed in work.parts:
@@ -306,7 +305,7 @@ class SiteRun:
 
 
 class _Unfinished(Exception):
-    """The last envelope of a journal cannot be worked on; earlier ones could."""
+    """The last envelope of a journal cannot be worked on; all earlier ones could."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))

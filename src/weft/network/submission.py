@@ -1,4 +1,4 @@
-"""From a config to a task, and from what came back to a results folder."""
+"""From a config to a task, and from the returned files to a results folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.model import Model
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices, open_slice
-from weft.network.run_results import PRESENCE, Parcel
+from weft.network.run_results import PRESENCE, ReturnedResults
 from weft.network.task import LinearTask, NeuralTask, Task
 from weft.report.results_folder import write_files
 from weft.storage.atomic_folder import building
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def new_run(config: FederationConfig) -> str:
-    """A name for a run that no other has."""
+    """A new, unique name for a run."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", config.name).strip("-._")[:48]
     return f"{plain or 'run'}-{token_hex(4)}"
 
 
 def task_of(config: Config | NeuralConfig, connected: Sequence[str]) -> Task:
-    """What a config asks for, of the parties that it names, else of all that are connected."""
+    """The task of a config, for the parties that it names, or else all that are connected."""
     return (
         linear_task(config, connected)
         if isinstance(config, Config)
@@ -85,16 +85,16 @@ def write_out(
     *,
     command: str = "",
 ) -> tuple[dict[str, Any], list[str]]:
-    """Make a results folder of what the coordinator gave.
+    """Make a results folder from the coordinator's files.
 
     Parameters
     ----------
     returned
         Folder with the coordinator's files.
     keys, party
-        Whose keys open a linear model; None: there will be none in the folder.
+        Whose keys open a linear model; None leaves the model out.
     command
-        With which a linear model was asked for.
+        The command line that asked for a linear model.
 
     Returns
     -------
@@ -103,54 +103,60 @@ def write_out(
     """
     if not isinstance(config, Config):
         return _write_neural(returned, out, config)
-    parcel = Parcel(returned)
-    parcel.summary["command"] = command
+    results = ReturnedResults(returned)
+    results.summary["command"] = command
     model, remarks = None, []
     if keys is None or party is None:
         remarks.append(
-            f"the model is sealed to {', '.join(parcel.readers)}, who have it on their sites; "
+            f"the model is sealed to {', '.join(results.readers)}, who have it on their sites; "
             "--keys and --party bring it here too"
         )
     else:
-        model = _open(parcel, keys, party)
+        model = _open(results, keys, party)
     with building(out) as draft:
         remarks += write_files(
-            draft, model, parcel.history, parcel.path, parcel.summary, config.settings, config.path
+            draft,
+            model,
+            results.history,
+            results.path,
+            results.summary,
+            config.settings,
+            config.path,
         )
-        parcel.presence.save(draft / PRESENCE)
-    return parcel.summary, remarks
+        results.presence.save(draft / PRESENCE)
+    return results.summary, remarks
 
 
 def _write_neural(
     returned: Path, out: Path, config: NeuralConfig
 ) -> tuple[dict[str, Any], list[str]]:
-    from weft.network.neural_run_results import NeuralParcel
+    from weft.network.neural_run_results import ReturnedNeuralResults
     from weft.report.neural import write_neural_files
 
-    parcel = NeuralParcel(returned)
+    results = ReturnedNeuralResults(returned)
     with building(out) as draft:
         remarks = write_neural_files(
-            draft, parcel.model, parcel.history, parcel.summary, config=config.path
+            draft, results.model, results.history, results.summary, config=config.path
         )
-        parcel.presence.save(draft / PRESENCE)
-    return parcel.summary, remarks
+        results.presence.save(draft / PRESENCE)
+    return results.summary, remarks
 
 
-def _open(parcel: Parcel, keys: Path, party: str) -> Model:
+def _open(results: ReturnedResults, keys: Path, party: str) -> Model:
     """Open the slices that were sealed to a party, and join them."""
-    sealed = parcel.letters
+    sealed = results.sealed
     if party not in sealed.by_reader:
         raise ConfigError(
-            f"the model was not sealed to {party}, but to {', '.join(parcel.readers)}; they have "
+            f"the model was not sealed to {party}, but to {', '.join(results.readers)}; they have "
             "it on their sites"
         )
     identity, members = load_keys(keys, party).identity, read_public(keys).members
     slices = []
-    for writer, letter in sealed.by_reader[party].items():
+    for writer, packed in sealed.by_reader[party].items():
         if writer not in members:
             raise ProtocolError(
                 f"a part of the model comes from '{writer}', whose keys are not in this folder of "
                 "keys; find out who takes part in this run"
             )
-        slices.append(open_slice(letter, writer, identity, members[writer], sealed.run))
+        slices.append(open_slice(packed, writer, identity, members[writer], sealed.run))
     return join_slices(slices, Head.from_json(sealed.head), overlapping=sealed.overlapping)

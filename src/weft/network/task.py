@@ -1,4 +1,4 @@
-"""A task: what whoever submits a run asks the parties and the coordinator for."""
+"""A task: what a submitter asks the parties and the coordinator to do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     parties
         Who takes part, in the order that counts everywhere.
     terms
-        What whoever submits it insists on, besides the parties' own terms.
+        The submitter's terms, in addition to the parties' own.
     setup, timeout
         Seconds that a party may take to match and scale, and for any other phase.
     """

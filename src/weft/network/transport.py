@@ -1,4 +1,4 @@
-"""How envelopes reach the parties: all that Weft asks of a network."""
+"""How envelopes reach the parties: everything Weft needs of a network."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from weft.protocol import Failure
 
 
 class Stopped(WeftError):
-    """Somebody has stopped the run: nothing more is sent in it."""
+    """The run was stopped: nothing more is sent in it."""
 
 
-class Post(Protocol):
+class Transport(Protocol):
     """Carries one packed envelope to each of several parties at once."""
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """Names of all parties that belong to the federation, also of those that are away."""
+        """Names of all parties of the federation, including those that are away."""
 
-    def send(self, letters: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
+    def send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
         """Replies as bytes, or why there is none.
 
-        Two threads may send at once: parties that are away are looked for while others work.
+        Two threads may send at once: absent parties are pinged while others work.
 
         Parameters
         ----------
-        letters
+        envelopes
             Party to the bytes that it gets.
         timeout
             Seconds after which a party counts as late.
@@ -36,7 +36,7 @@ class Post(Protocol):
         -------
         dict
             Per party its reply, or a Failure of the kind ``late``, ``failed`` or ``unknown``
-            with one clause that says why. A party's fault is never raised.
+            with the reason. A party's fault is never raised.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Folders that are there whole or not at all."""
+"""Folders that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.storage.files import StorageError
 
 
 def refuse_existing(folder: Path) -> None:
-    """Stop before any work when the folder holds something, or cannot be a folder."""
+    """Refuse an output folder that is not empty, or a path that is not a folder."""
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists():
@@ -31,9 +31,9 @@ def building(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     Parameters
     ----------
     folder
-        Where the result shall be; parents are made as needed.
+        Where the result goes; parents are made as needed.
     replace
-        Take the place of a folder that is there already.
+        Replace a folder that exists.
     """
     if not replace:
         refuse_existing(folder)

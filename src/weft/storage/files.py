@@ -24,10 +24,10 @@ try:
 except ImportError:  # pragma: no cover - Windows has none.
     fcntl = None  # type: ignore[assignment]
 
-#: What reading damaged bytes as a zip file of arrays may raise.
+#: What reading a damaged file of arrays may raise.
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error,
            struct.error)  # fmt: skip
-#: Seconds between two tries to get a lock, and after how many a run gives up.
+#: Seconds between two attempts to get a lock, and before giving up.
 _PAUSE, _PATIENCE = 0.005, 120.0
 
 
@@ -40,7 +40,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """A temporary path beside ``path`` that takes its place when the block ends without error.
 
     A reader therefore sees the old file or the whole new one, and an interrupted write leaves
-    nothing behind. What is ``durable`` also outlives a machine that loses its power.
+    nothing behind. A ``durable`` file also survives a power cut.
     """
     if not path.parent.is_dir():
         raise StorageError(f"{path}: the folder {path.parent} does not exist; create it first")
@@ -62,7 +62,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 def _sync(path: Path) -> None:
-    """Have the system write a file, or the names in a folder, to its disk."""
+    """Flush a file, or the names in a folder, to the disk."""
     if path.is_dir() and os.name == "nt":  # pragma: no cover - Windows opens no folders.
         return
     handle = os.open(path, os.O_RDONLY)
@@ -74,10 +74,10 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let nobody else into the same block for ``path``, be it a thread or another process.
+    """Keep other threads and processes out of the same block for ``path``.
 
-    The lock lies on an empty file beside ``path``, which stays there: whoever deleted it could
-    leave two with a lock each. It goes with its process, so that none is left behind by a kill.
+    The lock is on an empty file beside ``path``, which stays there: deleting it could let two
+    holders in. The lock ends with its process, so a kill leaves none behind.
     """
     if fcntl is None:  # pragma: no cover - Windows has none.
         warnings.warn(
@@ -96,7 +96,7 @@ def locked(path: Path) -> Iterator[None]:
         _take(handle, lock)
         yield
     finally:
-        # Also where a child process has got a copy of the handle.
+        # Also if a child process inherited the handle.
         fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
@@ -137,7 +137,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except FileNotFoundError:
         raise StorageError(f"{path} does not exist; start without it") from None
     except _DAMAGE as error:
-        # numpy's own words may advise to load what nobody should trust.
+        # numpy's own text may advise loading untrusted content.
         kind = type(error).__name__
         raise StorageError(f"{path} is damaged or of another kind ({kind})") from None
 
@@ -151,6 +151,6 @@ def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, durable: bool
 
 
 def part_of(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
-    """Of arrays that were saved together, those whose names begin with ``name.``, without it."""
+    """Arrays whose names begin with ``name.``, without that prefix."""
     start = len(name) + 1
     return {key[start:]: a for key, a in arrays.items() if key.startswith(f"{name}.")}

@@ -1,4 +1,4 @@
-"""Frames: records in a file, one after the other, each with its length and a checksum.
+"""Framed records: a file of records, each with its length and a checksum.
 
 .. code-block:: text
 
@@ -25,7 +25,7 @@ class Damage(Exception):
     Attributes
     ----------
     last
-        Whether nothing comes after it, so that it may never have been written whole.
+        Whether nothing comes after it, so that it may never have been complete.
     """
 
     def __init__(self, *, last: bool) -> None:
@@ -34,19 +34,19 @@ class Damage(Exception):
 
 
 def framed(content: bytes) -> bytes:
-    """A record as it is written; it must not be empty."""
+    """The bytes of a record in a file; the record must not be empty."""
     return _PREFIX.pack(len(content), crc32(content)) + content
 
 
 def read_frames(file: IO[bytes], size: int) -> Iterator[tuple[bytes, int]]:
-    """Records from where a file stands up to ``size``, and where each ends.
+    """Records from the current position up to ``size``, and where each ends.
 
     Raises
     ------
     CutOff
-        The last one is not there as a whole.
+        The last one is incomplete.
     Damage
-        One is not what was written.
+        One does not match its checksum.
     """
     while (at := file.tell()) < size:
         prefix = file.read(_PREFIX.size)
@@ -56,7 +56,7 @@ def read_frames(file: IO[bytes], size: int) -> Iterator[tuple[bytes, int]]:
         if length > size - at - _PREFIX.size:
             raise CutOff
         if length == 0:
-            # Zeros: a file that grew before a power cut, and was not filled any more.
+            # Zeros: the file grew before a power cut, but was never filled.
             raise Damage(last=not (prefix + file.read()).strip(b"\0"))
         content = file.read(length)
         end = file.tell()

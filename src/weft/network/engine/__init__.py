@@ -3,15 +3,16 @@
 The party is a component of the client's one process, the coordinator a controller in a job process
 of the server, the submitter an admin session. Nothing else of Weft but the kits knows the engine.
 
-- `wire`: what crosses, and how the engine's answers are read;
-- `post`: the coordinator's `weft.network.transport.Post`;
-- `party`: the component that answers for a site;
-- `coordinator`: the controller that runs a task;
-- `scheduling`: lets the engine start a job that no client takes part in;
-- `doors`: is the port free, is the coordinator there, does it take the certificate;
-- `processes`: ``weft serve`` and ``weft join`` in the foreground;
-- `diary`: their readable log;
-- `session`: the submitter's side.
+- `frames`: messages in the engine's format, and how its answers are read;
+- `transport`: the coordinator's `weft.network.transport.Transport`;
+- `client_party`: the component that answers for a site;
+- `coordinator_job`: the controller that runs a task;
+- `jobs`: a run as a job of the engine;
+- `scheduling`: lets the engine start a job that has no client;
+- `preflight`: checks of port, coordinator and certificate before the engine starts;
+- `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
+- `event_log`: their readable log;
+- `admin_session`, `run_supervisor`, `abandon_request`: the submitter's side.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from weft.errors import ConfigError
 
 
 def require_engine() -> None:
-    """Refuse to go on where the engine is not installed, and load it where it is.
+    """Load the engine, or refuse if it is not installed.
 
-    The engine looks through all that was loaded before it: after the rest of Weft that takes most
-    of a second, before it next to nothing.
+    The engine inspects every module loaded before it: most of a second after the rest of Weft,
+    almost nothing before it.
     """
     if find_spec("nvflare") is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The submitter's side of giving a run up."""
+"""The submitter's side of abandoning a run."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _LOOK = 0.3
 
 
 @dataclass(frozen=True)
-class Forgetting:
-    """Stops a run where it still goes on, has it given up, and deletes its jobs at the server.
+class AbandonRequest:
+    """Stops a run if it is still running, abandons it, and deletes its jobs at the server.
 
     Parameters
     ----------
     patience
-        Seconds to wait for the coordinator, which waits for parties in its turn.
+        Seconds to wait for the coordinator, which in turn waits for parties.
     """
 
     session: Session
     run: str
     patience: float = 180.0
 
-    def do(self) -> dict[str, str]:
-        """Give the run up; the parties that do not know it, and why.
+    def send(self) -> dict[str, str]:
+        """Abandon the run; the parties that could not be told, and why.
 
         Raises
         ------
         WeftError
-            It could not be given up; one sentence says why.
+            It could not be abandoned; the text says why.
         """
         jobs = [found for found in self.session.runs() if found.run == self.run]
         if not jobs:
@@ -42,9 +42,7 @@ class Forgetting:
                 f"the coordinator knows no run '{self.run}'; weft status lists what there is"
             )
         if not self.session.connected():
-            raise ConfigError(
-                "no party is connected, so that nobody could be told; wait until there is one"
-            )
+            raise ConfigError("no party is connected, so none could be told; wait until one is")
         self._end(jobs)
         job = self.session.submit(self.run, None)
         self._wait(lambda: self._is_over(job))

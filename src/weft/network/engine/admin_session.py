@@ -1,4 +1,4 @@
-"""The submitter's side: an admin session with the engine's server, in Weft's words."""
+"""The submitter's side: an admin session with the engine's server."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ from nvflare.fuel.flare_api.api_spec import (
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from weft.errors import ConfigError, WeftError
-from weft.network.engine.job_metadata import ENDING, FORGETS
-from weft.network.engine.jobs import OUTCOME, PROGRESS, write_job
-from weft.network.engine.preflight import Unreachable, knock
+from weft.network.engine.jobs import ENDING, FORGETS, OUTCOME, PROGRESS, write_job
+from weft.network.engine.preflight import Unreachable, check_coordinator
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 
@@ -52,7 +51,7 @@ _WORDS = {
 
 
 class NoCoordinator(WeftError):
-    """The coordinator's server went away in mid-conversation."""
+    """The coordinator's server stopped answering."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,11 @@ class RunInfo:
     status
         In the engine's words, such as ``RUNNING`` or ``FINISHED:COMPLETED``.
     submitted
-        When, in words.
+        When, for people to read.
     ending
-        How the run ended; None: it goes on, or its process died.
+        How the run ended; None if it is running, or its process died.
     forgets
-        Whether it gives the run up.
+        Whether the job abandons the run.
     """
 
     run: str
@@ -84,7 +83,7 @@ class RunInfo:
 
     @property
     def words(self) -> str:
-        """The status in ours."""
+        """The status in Weft's words."""
         if self.ending is not None:
             return self.ending.state
         if self.forgets:
@@ -93,14 +92,14 @@ class RunInfo:
 
 
 def is_over(status: str) -> bool:
-    """Whether a job of that status will do no more."""
+    """Whether a job of that status has ended."""
     return status.startswith(("FINISHED", "FAILED", "ABANDONED"))
 
 
 class Session:
-    """A conversation with the coordinator's server; a context that hangs up at its end.
+    """A session with the coordinator's server; as a context, it closes at the end.
 
-    Every trouble of the engine is raised as one sentence.
+    Errors of the engine are raised as one readable sentence.
 
     Parameters
     ----------
@@ -110,7 +109,7 @@ class Session:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        knock(kit)
+        check_coordinator(kit)
         kit.prepare()
         with _worded(), _quiet():
             self._engine = new_secure_session(kit.name, str(kit.path), timeout=_LOGIN)
@@ -133,17 +132,17 @@ class Session:
             return sorted(client.name for client in self._engine.get_connected_client_list())
 
     def submit(self, run: str, task: Task | None) -> str:
-        """Hand in a run, or one that is to be gone on with; None: to be given up. The job's id."""
+        """Submit or resume a run; a task of None abandons it. Returns the job's id."""
         with tempfile.TemporaryDirectory() as folder, _worded(), _quiet():
             return str(self._engine.submit_job(str(write_job(Path(folder), run, task))))
 
     def status(self, job: str) -> str:
-        """What the engine says of a job."""
+        """The engine's status of a job."""
         with _worded(), _quiet():
             return str(self._engine.get_job_meta(job)["status"])
 
     def progress(self, job: str, since: int) -> Report | None:
-        """How a run gets on; None: its job has not begun, or is over."""
+        """The run's progress; None if its job has not begun or is over."""
         try:
             with _worded(), _quiet():
                 told = self._engine.do_app_command(job, PROGRESS, {"since": since})
@@ -163,17 +162,17 @@ class Session:
             self._engine.abort_job(job)
 
     def delete(self, job: str) -> None:
-        """Let the server forget a job that is over."""
+        """Delete a job that is over from the server."""
         with _worded(), _quiet():
             self._engine.delete_job(job)
 
     def fetch(self, job: str, names: tuple[str, ...], into: Path) -> Report | None:
-        """Bring the named files of a job that is over into a folder; how the run ended.
+        """Copy the named files of a finished job into a folder; how the run ended.
 
         Returns
         -------
         Report or None
-            None: the job's process died before it could say anything.
+            None if the job's process died before it could report.
         """
         with tempfile.TemporaryDirectory() as folder:
             with _worded(), _quiet():
@@ -189,7 +188,7 @@ class Session:
 
 
 class _Silent(WeftError):
-    """A job does not answer: it has not begun yet, or is over."""
+    """A job does not answer because it has not begun yet, or is over."""
 
 
 def _info(entry: dict[str, Any]) -> RunInfo:
@@ -211,7 +210,7 @@ def _ending(told: Any) -> Report | None:
 
 
 def _moment(stamp: Any) -> str:
-    """The engine's seconds as a time that people read."""
+    """The engine's seconds as a readable time."""
     if not isinstance(stamp, int | float | str):
         return "at an unknown time"
     try:
@@ -234,19 +233,19 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _worded() -> Iterator[None]:
-    """Turn the engine's exceptions into sentences."""
+    """Raise the engine's exceptions as readable sentences."""
     try:
         yield
     except (NoReply, JobNotRunning):
         raise _Silent("the job does not answer") from None
     except (NoConnection, SessionClosed, ConnectionError, TimeoutError) as error:
         raise NoCoordinator(
-            f"the coordinator does not answer any more ({error}); see to it that 'weft serve' runs"
+            f"the coordinator does not answer any more ({error}); check that 'weft serve' runs"
         ) from None
     except (AuthenticationError, AuthorizationError) as error:
         raise ConfigError(
-            f"the coordinator does not allow this to the kit's owner ({error}); ask whoever "
-            "organises the federation"
+            f"the coordinator does not allow this to the kit's owner ({error}); ask the "
+            "organiser of the federation"
         ) from None
     except InvalidJobDefinition as error:
         raise ConfigError(f"the coordinator refuses this run ({error})") from None
@@ -265,7 +264,7 @@ def _worded() -> Iterator[None]:
 
 def _trouble(error: Exception) -> NoCoordinator:
     return NoCoordinator(
-        f"the engine had trouble to talk to the coordinator ({type(error).__name__}: {error})"
+        f"the engine could not talk to the coordinator ({type(error).__name__}: {error})"
     )
 
 

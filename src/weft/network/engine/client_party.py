@@ -1,4 +1,4 @@
-"""A party in the engine's client process: answers letters for as long as the process lives."""
+"""A party in the engine's client process: answers envelopes as long as the process lives."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ from weft.network.engine.frames import (
     SEEN,
     YES,
     content_of,
+    envelope_id_of,
     is_from_coordinator,
-    letter_of,
     refusal,
     reply_with,
 )
-from weft.network.secure_session import BondedSite
+from weft.network.secure_session import SecureSite
 
 log = logging.getLogger("weft.federation.party")
 
-#: How many letters it can be asked after.
+#: How many ids of envelopes it remembers.
 _REMEMBERED = 1000
 
 
 class PartyComponent(FLComponent):
-    """Hands letters to the site that this process serves.
+    """Hands envelopes to the site that this process serves.
 
-    The engine makes it from ``local/resources.json``. The site comes from ``weft join``, which has
-    read all its files by then: what an engine's component raises is only logged, and a party whose
-    data cannot be read would look alive.
+    The engine makes it from ``local/resources.json``. ``weft join`` sets the site after reading all
+    its files: the engine only logs what a component raises, so a party that could not read its data
+    would look alive.
 
     Attributes
     ----------
     site
         Set before the engine starts.
     client
-        The engine's own client, to leave in order; None before it is there.
+        The engine's own client, to be closed at the end; None before it exists.
     """
 
-    site: ClassVar[BondedSite | None] = None
+    site: ClassVar[SecureSite | None] = None
     client: ClassVar[Any] = None
 
     def __init__(self) -> None:
         super().__init__()
         self._lock = Lock()
-        self._letters: OrderedDict[str, None] = OrderedDict()
+        self._envelopes: OrderedDict[str, None] = OrderedDict()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_BOOTSTRAP:
-            # Before it registers: whoever finds it connected finds it ready.
+            # Before the client registers, so that a connected party is always ready.
             PartyComponent.client = fl_ctx.get_prop(FLContextKey.SITE_OBJ)
             cell = fl_ctx.get_engine().get_cell()
             cell.register_request_cb(channel=CHANNEL, topic=ASK, cb=self.ask)
@@ -67,21 +67,21 @@ class PartyComponent(FLComponent):
             log.info("connected")
 
     def ask(self, request: Message) -> Message:
-        """Answer a letter."""
+        """Answer an envelope."""
         if self.site is None or not is_from_coordinator(request):
             return refusal()
-        self._remember(letter_of(request))
+        self._remember(envelope_id_of(request))
         return reply_with(self.site.answer(content_of(request)))
 
     def seen(self, request: Message) -> Message:
-        """Say whether a letter has come since this process began."""
+        """Say whether an envelope has arrived since this process began."""
         if not is_from_coordinator(request):
             return refusal()
         with self._lock:
-            return reply_with(YES if letter_of(request) in self._letters else NO)
+            return reply_with(YES if envelope_id_of(request) in self._envelopes else NO)
 
-    def _remember(self, letter: str) -> None:
+    def _remember(self, envelope: str) -> None:
         with self._lock:
-            self._letters[letter] = None
-            if len(self._letters) > _REMEMBERED:
-                self._letters.popitem(last=False)
+            self._envelopes[envelope] = None
+            if len(self._envelopes) > _REMEMBERED:
+                self._envelopes.popitem(last=False)

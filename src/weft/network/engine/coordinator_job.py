@@ -15,17 +15,16 @@ from nvflare.apis.workspace import Workspace
 from nvflare.fuel.f3.mpm import MainProcessMonitor
 
 from weft.errors import WeftError
-from weft.network.abandon_run import forget_run
+from weft.network.abandon_run import abandon_run
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
-from weft.network.engine.event_log import keep_diary
-from weft.network.engine.job_metadata import ending_file
-from weft.network.engine.jobs import OUTCOME, PROGRESS, task_file
-from weft.network.engine.transport import NvflarePost
+from weft.network.engine.event_log import start_event_log
+from weft.network.engine.jobs import OUTCOME, PROGRESS, ending_file, task_file
+from weft.network.engine.transport import NvflareTransport
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.run_progress import Progress, Report
-from weft.network.run_results import FILES, PARCEL
-from weft.network.secure_session import BondedPost
+from weft.network.run_results import FILES, RESULTS
+from weft.network.secure_session import SecureTransport
 from weft.network.task import Task, check_run
 from weft.network.transport import Stopped
 
@@ -36,17 +35,17 @@ _GRACE = 0.3
 
 
 class CoordinatorController(Controller):
-    """Runs one task, and tells how it gets on.
+    """Runs one task and reports its progress.
 
-    A run that fails for a reason ends its job in order, with a sentence in a file: a job that the
-    engine calls failed is one whose process died, and is worth another try.
+    A run that fails for a known reason ends its job normally, with the reason in a file. A job that
+    the engine calls failed is one whose process died, and is retried.
 
     Parameters
     ----------
     run
         Name of the run.
     forget
-        Give the run up.
+        Abandon the run.
     """
 
     def __init__(self, run: str, forget: bool = False) -> None:
@@ -65,28 +64,28 @@ class CoordinatorController(Controller):
         engine = fl_ctx.get_engine()
         workspace: Workspace = engine.get_workspace()
         job = fl_ctx.get_job_id()
-        kit = Kit.look(workspace.get_root_dir())
-        keep_diary(kit)
+        kit = Kit.inspect(workspace.get_root_dir())
+        start_event_log(kit)
         log.info("run %s: %s", self.run, "is given up" if self.forget else "begins")
         try:
             # A job's config comes from outside: its run must not name another folder.
             folder = kit.runs / check_run(self.run)
             credential = Credential.of(kit)
 
-            def open_post(parties: tuple[str, ...]) -> BondedPost:
-                carrier = NvflarePost(
+            def open_transport(parties: tuple[str, ...]) -> SecureTransport:
+                carrier = NvflareTransport(
                     engine.get_cell(), parties, lambda: bool(abort_signal.triggered)
                 )
-                return BondedPost(carrier, credential)
+                return SecureTransport(carrier, credential)
 
             submitter = _submitter(workspace, job)
             if self.forget:
-                deaf = forget_run(open_post, folder, self.run, submitter)
+                deaf = abandon_run(open_transport, folder, self.run, submitter)
                 self._progress.end("forgotten", away=deaf)
             else:
                 path = task_file(Path(workspace.get_app_dir(job)))
                 task = Task.from_json(path.read_text(encoding="utf-8"))
-                coordinate_run(open_post, folder, task, self._progress, submitter)
+                coordinate_run(open_transport, folder, task, self._progress, submitter)
                 self._progress.end("over")
         except Stopped as error:
             self._progress.end("stopped", str(error))
@@ -96,19 +95,20 @@ class CoordinatorController(Controller):
             log.exception("run %s: the coordinator broke down", self.run)
             self._progress.end(
                 "failed",
-                f"the coordinator broke down ({type(error).__name__}: {error}); its diary says why",
+                f"the coordinator broke down ({type(error).__name__}: {error}); its event log says "
+                "why",
             )
         self._hand_out(kit, job, Path(workspace.get_run_dir(job)))
 
     def process_result_of_unknown_task(self, *_: Any, **__: Any) -> None:
-        """There are no tasks in the engine's sense."""
+        """Weft uses no tasks of the engine."""
 
     def _tell(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
         since = data.get("since", 0) if isinstance(data, dict) else 0
         return self._progress.since(since).to_plain()
 
     def _hand_out(self, kit: Kit, job: str, run_dir: Path) -> None:
-        """Put what may leave into the job's folder, which the engine gives to the submitter."""
+        """Copy the results into the job's folder, which the engine sends to the submitter."""
         told = self._ended(kit)
         packed = packed_json(told.to_plain())
         (run_dir / OUTCOME).write_bytes(packed)
@@ -117,7 +117,7 @@ class CoordinatorController(Controller):
         ending.write_bytes(packed)
         if told.state == "over":
             for name in FILES:
-                found = kit.runs / self.run / PARCEL / name
+                found = kit.runs / self.run / RESULTS / name
                 if found.exists():
                     (run_dir / name).write_bytes(found.read_bytes())
 
@@ -131,7 +131,7 @@ class CoordinatorController(Controller):
 
 
 def _submitter(workspace: Workspace, job: str) -> str:
-    """Who handed this job in, by the certificate that the server has seen."""
+    """The submitter of this job, from the certificate that the server saw."""
     meta = msgspec.json.decode(Path(workspace.get_job_meta_path(job)).read_bytes())
     return str(meta.get(JobMetaKey.SUBMITTER_NAME.value, ""))
 

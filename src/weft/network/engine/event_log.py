@@ -1,4 +1,4 @@
-"""The readable log of a process: one line for an event, in a file of the kit and on the screen."""
+"""The event log of a process: one readable line per event, in the kit and on the terminal."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from threading import Event, Thread
 
 from weft.network.kits.open_kit import Kit
 
-#: Loggers below this one write for people.
+#: Loggers below this one are for people to read.
 _ROOT = "weft"
 #: Loggers that the engine makes for our components, and uses itself.
 _CHATTER = "weft.network."
 _FORMAT = "%(asctime)s %(message)s"
 _TIME = "%Y-%m-%d %H:%M:%S"
-#: Seconds between two looks at what others have written.
+#: Seconds between two looks for new lines.
 _LOOK = 0.1
 
 
-def diary_file(kit: Kit) -> Path:
-    """Where the lines lie; tracebacks of this machine's own mistakes lie there too."""
-    return kit.home / "diary.log"
+def event_log_file(kit: Kit) -> Path:
+    """The file; it also gets tracebacks of this process's own faults."""
+    return kit.home / "events.log"
 
 
-def keep_diary(kit: Kit) -> None:
-    """Let everything that Weft logs in this process end up in the kit's diary."""
-    path = diary_file(kit)
+def start_event_log(kit: Kit) -> None:
+    """Write everything that Weft logs in this process to the kit's event log."""
+    path = event_log_file(kit)
     path.touch(mode=0o600)
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter(_FORMAT, _TIME))
@@ -37,8 +37,8 @@ def keep_diary(kit: Kit) -> None:
     logger.addHandler(handler)
 
 
-class Reader:
-    """Copies what is added to a diary, by this process or by its jobs, to a terminal.
+class LogFollower:
+    """Copies new lines of an event log, by this process or its jobs, to a terminal.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Reader:
         self._thread.start()
 
     def close(self) -> None:
-        """Copy the rest, and end."""
+        """Copy the rest and stop."""
         self._over.set()
         self._thread.join(timeout=2.0)
 

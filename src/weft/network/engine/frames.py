@@ -1,8 +1,8 @@
-"""What crosses the engine between the coordinator's job and a party, and how answers are read.
+"""Frames between the coordinator's job and a party, and how the engine's answers are read.
 
-Letters go as bytes in one frame, on a channel of our own. The engine's auxiliary messages take four
-times as long for the same bytes (they are streamed, with acknowledgements), and their call for a
-message of its own to each party is broken in 2.9.0.
+An envelope travels as bytes in one frame, on a channel of our own. The engine's auxiliary messages
+take four times as long for the same bytes (they are streamed, with acknowledgements), and sending
+a different one to each party is broken in 2.9.0.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from nvflare.fuel.f3.message import Message
 
 from weft.protocol import Failure
 
-#: The channel, and its two topics: a letter, and the question whether a letter has come.
+#: The channel and its two topics: an envelope, and whether an envelope has arrived.
 CHANNEL, ASK, SEEN = "weft", "ask", "seen"
-#: Header with a letter's own number, by which the coordinator can ask after it.
-LETTER = "weft.letter"
-#: Answers to the question.
+#: Header with an envelope's id, by which the coordinator can ask whether it arrived.
+ENVELOPE_ID = "weft.envelope"
+#: Answers to that question.
 YES, NO = b"yes", b"no"
-#: Largest letter that the engine takes in one frame, with room for its headers.
+#: Largest envelope that fits into one frame of the engine, with its headers.
 MOST_BYTES = 2**31 - 2**22
 
 
 class Unconnected(Exception):
-    """This process has lost the server's: no party can be reached, and none is to blame."""
+    """This process has lost its server, so it cannot reach any party."""
 
 
-def message_to(party: str, topic: str, letter: str, content: bytes) -> dict[str, TargetMessage]:
+def message_to(party: str, topic: str, envelope: str, content: bytes) -> dict[str, TargetMessage]:
     """One party's message, as the engine's cells take it."""
-    message = Message({LETTER: letter}, content)
+    message = Message({ENVELOPE_ID: envelope}, content)
     return {party: TargetMessage(target=party, channel=CHANNEL, topic=topic, message=message)}
 
 
@@ -40,7 +40,7 @@ def reply_with(content: bytes) -> Message:
 
 
 def refusal() -> Message:
-    """What somebody gets who may not ask, or asks for nothing that there is."""
+    """The answer to a sender who may not ask, or asks for something unknown."""
     return Message({MessageHeaderKey.RETURN_CODE: ReturnCode.INVALID_REQUEST}, None)
 
 
@@ -53,8 +53,8 @@ def content_of(message: Message) -> bytes:
     return b"" if message.payload is None else bytes(message.payload)
 
 
-def letter_of(message: Message) -> str:
-    return str(message.get_header(LETTER, ""))
+def envelope_id_of(message: Message) -> str:
+    return str(message.get_header(ENVELOPE_ID, ""))
 
 
 def read_reply(message: Message | None, seconds: float) -> bytes | Failure:

@@ -1,4 +1,4 @@
-"""A job as the engine takes it: names our controller, ships no code."""
+"""A run as a job of the engine: it names our controller and ships no code."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.network.engine.job_metadata import FORGETS
+from weft.network.kits.open_kit import Kit
 
 if TYPE_CHECKING:
     from weft.network.task import Task
 
-#: Topic of the question how a run gets on, and the file that says how it ended.
+#: Topic of questions about progress, and the file that says how the run ended.
 PROGRESS, OUTCOME = "weft.progress", "outcome.json"
+#: Weft's entries in the engine's listing of a job: it abandons a run; how its run ended.
+FORGETS, ENDING = "weft_forgets", "weft_ending"
 
 _APP = "coordinator"
 _CONTROLLER = "weft.network.engine.coordinator_job.CoordinatorController"
@@ -20,10 +22,15 @@ _CONTROLLER = "weft.network.engine.coordinator_job.CoordinatorController"
 _NOBODY = "nobody"
 
 
-def task_file(app: Path) -> Path:
-    """Where the task lies in an app's folder.
+def ending_file(kit: Kit, job: str) -> Path:
+    """Where a job tells its server how its run ended."""
+    return kit.home / "endings" / f"{job}.json"
 
-    It is a file of its own because the engine looks for variables in what its settings say.
+
+def task_file(app: Path) -> Path:
+    """The task in an app's folder.
+
+    It is a file of its own because the engine expands variables in its settings.
     """
     return app / "config" / "task.json"
 
@@ -34,12 +41,12 @@ def write_job(folder: Path, run: str, task: Task | None) -> Path:
     Parameters
     ----------
     task
-        What the run does; None: the run is given up.
+        What the run does; None abandons the run.
 
     Returns
     -------
     Path
-        The job, a folder that is called like the run.
+        The job's folder, named like the run.
     """
     job = folder / run
     config = job / _APP / "config"

@@ -1,6 +1,6 @@
-"""Before the engine starts: is the port free, is the coordinator there, does it let this kit in.
+"""Checks before the engine starts: the port is free, the coordinator accepts this kit.
 
-The engine itself tries again for ever, and says so in its own log only.
+The engine itself retries for ever, and says so only in its own log.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LOOPBACK = ("localhost", "127.0.0.1")
 
 
 class Unreachable(ConfigError):
-    """Nobody listens where the coordinator should be."""
+    """Nothing listens where the coordinator should be."""
 
 
-def check_free(kit: Kit) -> None:
-    """Refuse to serve on a port that another process has."""
+def check_port_free(kit: Kit) -> None:
+    """Refuse to serve on a port that another process uses."""
     host = "127.0.0.1" if kit.host in _LOOPBACK else ""
     with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
         # As the engine does: what a killed server left behind is no obstacle.
@@ -34,22 +34,22 @@ def check_free(kit: Kit) -> None:
             probe.bind((host, kit.port))
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            why = "is taken by another process" if taken else f"is not to be had ({error.strerror})"
+            why = "is taken by another process" if taken else f"cannot be used ({error.strerror})"
             raise ConfigError(
                 f"port {kit.port}, on which {kit.path} serves, {why}; end that process, or make "
                 "kits with another port"
             ) from None
 
 
-def knock(kit: Kit) -> None:
-    """Shake hands with the coordinator once, each side showing its certificate.
+def check_coordinator(kit: Kit) -> None:
+    """Do one TLS handshake with the coordinator, each side showing its certificate.
 
     Raises
     ------
     Unreachable
-        Nobody is there.
+        Nothing listens there.
     ConfigError
-        Somebody is there, but one side does not trust the other.
+        One side does not trust the other.
     """
     where = f"the coordinator at {kit.host}:{kit.port}"
     context = ssl.create_default_context(cafile=str(kit.authority))
@@ -60,7 +60,7 @@ def knock(kit: Kit) -> None:
             closing(socket.create_connection((kit.host, kit.port), timeout=_TRY)) as raw,
             closing(context.wrap_socket(raw, server_hostname=kit.host)) as tls,
         ):
-            # Its first words come at once; a refusal of our certificate comes only here.
+            # The server speaks first; a refusal of our certificate shows only here.
             heard = tls.recv(1)
     except ssl.SSLCertVerificationError as error:
         raise ConfigError(
@@ -79,13 +79,13 @@ def knock(kit: Kit) -> None:
         raise _refused(kit, where)
 
 
-def knock_until(kit: Kit, seconds: float, told: Callable[[str], None]) -> None:
-    """Knock again while nobody is there, for so many seconds."""
+def wait_for_coordinator(kit: Kit, seconds: float, told: Callable[[str], None]) -> None:
+    """Retry for up to ``seconds`` while nothing listens there."""
     until = time.monotonic() + seconds
     first = True
     while True:
         try:
-            knock(kit)
+            check_coordinator(kit)
             return
         except Unreachable as error:
             if time.monotonic() > until:
@@ -105,6 +105,6 @@ def _absent(where: str, why: str) -> str:
 
 def _refused(kit: Kit, where: str) -> ConfigError:
     return ConfigError(
-        f"{where} refuses the certificate of {kit.path}; ask whoever organises the federation for "
+        f"{where} refuses the certificate of {kit.path}; ask the organiser of the federation for "
         "a new kit"
     )

@@ -1,4 +1,4 @@
-"""Sees a run through: follows it, and hands it in again when its coordinator died."""
+"""Follows a run to its end, and resubmits it if its coordinator died."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine.admin_session import NoCoordinator, Session, is_over
-from weft.network.engine.preflight import Unreachable, knock_until
+from weft.network.engine.preflight import Unreachable, wait_for_coordinator
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.network.run_results import FILES
 from weft.network.task import Task
 
-#: Seconds between two questions how a run gets on.
+#: Seconds between two questions about progress.
 _ASK = 0.5
 #: Seconds that a job may take to end after its run is over.
 _ENDING = 60.0
@@ -23,22 +23,22 @@ _ENDING = 60.0
 
 @dataclass
 class Supervisor:
-    """Brings a run to its end, whatever dies on the way.
+    """Brings a run to its end, even if processes die on the way.
 
     Parameters
     ----------
     kit
         A submitter's.
     say
-        Is told what happens besides the run itself.
+        Called with news about anything but the run itself.
     show
-        Is told how the run gets on, with the iterations since it was told last.
+        Called with the run's progress and the iterations since the last call.
     tries
-        How often the run is handed in at most.
+        How often the run is submitted at most.
     patience
         Seconds to wait for a coordinator that is gone.
     session
-        One that is open already, to begin with: another costs more than a second.
+        An open one to start with; a new one takes more than a second.
     """
 
     kit: Kit
@@ -49,11 +49,11 @@ class Supervisor:
     tries: int = 5
     patience: float = 300.0
     session: Session | None = None
-    #: Since when the coordinator does not answer.
+    #: When the coordinator stopped answering.
     _lost: float | None = field(default=None, init=False)
 
-    def see_through(self, into: Path) -> Report:
-        """Hand the run in, follow it, and bring its files into a folder.
+    def run_to_end(self, into: Path) -> Report:
+        """Submit the run, follow it, and bring its files into a folder.
 
         Returns
         -------
@@ -78,11 +78,11 @@ class Supervisor:
                     ended = session.fetch(job, FILES, into)
                     if ended is not None:
                         return ended
-                self.say(f"the coordinator's process died; run {self.run} is taken up again")
+                self.say(f"the coordinator's process died; run {self.run} is resumed")
             except (NoCoordinator, Unreachable) as error:
                 self._wait(error)
         raise ProtocolError(
-            f"the coordinator of run {self.run} died {self.tries} times; look into its diary, then "
+            f"the coordinator of run {self.run} died {self.tries} times; see its event log, then "
             f"go on with --resume {self.run}"
         )
 
@@ -91,24 +91,24 @@ class Supervisor:
         return Session(self.kit) if given is None else given
 
     def _wait(self, error: WeftError) -> None:
-        """Until the coordinator is back, but not for ever."""
+        """Wait for the coordinator to come back, within ``patience``."""
         now = time.monotonic()
         self._lost = now if self._lost is None else self._lost
         left = self._lost + self.patience - now
         self.say(str(error))
         try:
-            knock_until(self.kit, left, self.say)
+            wait_for_coordinator(self.kit, left, self.say)
         except Unreachable:
             left = 0.0
         if left <= 0:
             raise ProtocolError(
                 f"the coordinator stays away; when it is back, go on with --resume {self.run}"
             ) from None
-        self.say(f"the coordinator is there; run {self.run} is taken up again")
+        self.say(f"the coordinator is there; run {self.run} is resumed")
         time.sleep(_ASK)
 
     def _job(self, session: Session) -> str | None:
-        """A job of this run that is still at it."""
+        """A job of this run that has not ended."""
         for found in session.runs():
             if found.run == self.run and not found.ended:
                 if found.forgets:
@@ -117,7 +117,7 @@ class Supervisor:
         return None
 
     def _follow(self, session: Session, job: str) -> None:
-        """Show how it gets on until the job is over."""
+        """Show the progress until the job is over."""
         seen, until = 0, float("inf")
         while time.monotonic() < until:
             report = self._asked(session, job, seen)
@@ -125,7 +125,7 @@ class Supervisor:
                 if is_over(session.status(job)):
                     return
             else:
-                # An answer: not merely a session that opens.
+                # A real answer, not only a session that opens.
                 self._lost = None
                 seen += len(report.records)
                 self.show(report)

@@ -3,7 +3,7 @@
 Parties answer from their one long-lived process. A job process on every client, as the engine
 plans for, would end the whole run when one of them dies, and would not come back with a client that
 restarts. Three places of the engine (2.9.0) refuse a job without clients: its check of a job's
-description, which a client that does not exist satisfies (`session`); its scheduler; and its job
+description, which a client that does not exist satisfies (`jobs`); its scheduler; and its job
 runner. The latter two are settled here.
 """
 
@@ -27,13 +27,13 @@ from nvflare.app_common.job_schedulers.job_scheduler import (
 )
 from nvflare.private.defs import ClientType
 
-from weft.network.engine.job_metadata import ENDING, FORGETS, ending_file
+from weft.network.engine.jobs import ENDING, FORGETS, ending_file
 from weft.network.kits.open_kit import Kit
 
 log = logging.getLogger("weft.server")
 
 _SERVER = "server"
-#: Events about whoever is at the other end of a connection.
+#: Events about the other end of a connection.
 _COMING, _LIVING, _LEAVING = (
     EventType.CLIENT_REGISTER_PROCESSED,
     EventType.CLIENT_HEARTBEAT_RECEIVED,
@@ -44,13 +44,13 @@ _COMING, _LIVING, _LEAVING = (
 class RunScheduler(DefaultJobScheduler):
     """Schedules jobs for the server alone, as soon as there is room for one.
 
-    One that gives a run up need not wait until there is room. Being the server's one component of
-    ours, it also tells the diary who comes and goes, and notes how runs ended.
+    A job that abandons a run does not wait for room. As Weft's only component in the server, it
+    also logs who comes and goes, and records how runs ended.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        #: Parties that the diary knows to be connected.
+        #: Parties that were logged as connected.
         self._there: set[str] = set()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
@@ -66,7 +66,7 @@ class RunScheduler(DefaultJobScheduler):
         super().handle_event(event_type, fl_ctx)
 
     def _see(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Tell the diary who is there. Parties that outlive a server only go on to show life."""
+        """Log who is there. Parties that outlive a server only send heartbeats."""
         who = (fl_ctx.get_peer_context() or fl_ctx).get_identity_name(default="somebody")
         if event_type == _COMING and fl_ctx.get_prop(FLContextKey.CLIENT_TYPE) == ClientType.ADMIN:
             log.info("submitter %s is connected", who)
@@ -86,7 +86,7 @@ class RunScheduler(DefaultJobScheduler):
         return super()._do_schedule_job(job_candidates, fl_ctx, failed_jobs, blocked_jobs)
 
     def _exceed_max_jobs(self, fl_ctx: FLContext) -> bool:
-        """Whoever waits for room is not among the candidates."""
+        """Jobs that wait for room are not among the candidates."""
         return False
 
     def _try_job(
@@ -98,14 +98,14 @@ class RunScheduler(DefaultJobScheduler):
 
 
 def _note_ending(job: str, fl_ctx: FLContext) -> None:
-    """Put down in the engine's notes what a job has said of its run's end."""
+    """Copy how a job's run ended into the engine's listing."""
     engine = fl_ctx.get_engine()
-    path = ending_file(Kit.look(engine.get_workspace().get_root_dir()), job)
+    path = ending_file(Kit.inspect(engine.get_workspace().get_root_dir()), job)
     try:
         told = msgspec.json.decode(path.read_bytes())
         engine.job_def_manager.update_meta(job, {ENDING: told}, fl_ctx)
     except (OSError, ValueError, StorageException) as error:
-        # Its process died, or whoever gave the run up has deleted the job meanwhile.
+        # Its process died, or the job was deleted with an abandoned run.
         logging.getLogger(__name__).info("the end of job %s is not noted (%s)", job, error)
     path.unlink(missing_ok=True)
 

@@ -1,7 +1,7 @@
-"""``weft serve`` and ``weft join``: the engine in this very process, in the foreground.
+"""``weft serve`` and ``weft join``: the engine in this process, in the foreground.
 
-What the engine prints goes to a file in the kit. The terminal gets the kit's diary: one line for an
-event. Everything that is written is for the owner of this process only.
+The engine's own output goes to a file in the kit; the terminal shows the kit's event log. All files
+are readable by the owner of this process only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any, NoReturn
 
 from weft.errors import ConfigError, WeftError
 from weft.network.credentials import Credential
-from weft.network.engine.event_log import Reader, diary_file, keep_diary
-from weft.network.engine.preflight import check_free, knock_until
+from weft.network.engine.event_log import LogFollower, event_log_file, start_event_log
+from weft.network.engine.preflight import check_port_free, wait_for_coordinator
 from weft.network.kits.engine_settings import HEARTBEAT
 from weft.network.kits.open_kit import Kit
-from weft.network.secure_session import BondedSite
+from weft.network.secure_session import SecureSite
 from weft.network.site import Site
 
 log = logging.getLogger("weft.process")
@@ -32,23 +32,23 @@ log = logging.getLogger("weft.process")
 #: Seconds that a client waits at most between two tries to reach a server that went away. The
 #: engine waits up to ten, and has no setting for it.
 _RECONNECT = 2
-#: Seconds to take leave of the other side.
+#: Seconds to disconnect from the other side.
 _FAREWELL = 3.0
 
 
 class _Asked(BaseException):
-    """Somebody asked this process to end."""
+    """This process was asked to end."""
 
 
 class _Failed(Exception):
-    """The engine did not start; the text says it in a sentence."""
+    """The engine did not start; the text says why."""
 
 
 def serve(kit: Kit) -> NoReturn:
-    """Be the coordinator's server until somebody asks this process to end."""
+    """Run the coordinator's server until this process is asked to end."""
     from nvflare.private.fed.app.server import server_train
 
-    check_free(kit)
+    check_port_free(kit)
     kit.prepare()
 
     def start() -> None:
@@ -59,7 +59,7 @@ def serve(kit: Kit) -> NoReturn:
 
 
 def join(kit: Kit, site: Site, wait: float) -> NoReturn:
-    """Be a party until somebody asks this process to end.
+    """Run a party until this process is asked to end.
 
     Parameters
     ----------
@@ -73,11 +73,11 @@ def join(kit: Kit, site: Site, wait: float) -> NoReturn:
 
     kit.prepare()
     conn_manager.MAX_WAIT = _RECONNECT
-    _listen_to_nobody()
-    PartyComponent.site = BondedSite(site, Credential.of(kit), kit.name, kit.host)
+    _open_no_local_port()
+    PartyComponent.site = SecureSite(site, Credential.of(kit), kit.name, kit.host)
 
     def start() -> None:
-        knock_until(kit, wait, log.info)
+        wait_for_coordinator(kit, wait, log.info)
         options = (f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT:g}")
         arguments = _arguments(kit, *options, fed_client="fed_client.json", local_rank=0)
         try:
@@ -86,8 +86,8 @@ def join(kit: Kit, site: Site, wait: float) -> NoReturn:
             if str(error) != "Login failed.":
                 raise
             raise _Failed(
-                f"the coordinator at {kit.host}:{kit.port} does not let {kit.name} in; ask whoever "
-                "organises the federation whether this kit is still good"
+                f"the coordinator at {kit.host}:{kit.port} does not let {kit.name} in; ask the "
+                "organiser of the federation whether this kit is still valid"
             ) from None
 
     def leave() -> None:
@@ -98,11 +98,11 @@ def join(kit: Kit, site: Site, wait: float) -> NoReturn:
     _run(kit, start, leave)
 
 
-def _listen_to_nobody() -> None:
-    """Keep the engine from opening its door for job processes, of which a site has none.
+def _open_no_local_port() -> None:
+    """Keep the engine from opening its port for job processes, of which a site has none.
 
-    It is a port of the loopback, in clear text, on which any process of the machine could claim to
-    be anybody.
+    The port is on the loopback and unencrypted, so any process of the machine could impersonate
+    another through it.
     """
     from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 
@@ -122,9 +122,9 @@ def _arguments(kit: Kit, *options: str, **more: Any) -> Namespace:
 
 
 def _run(kit: Kit, start: Callable[[], None], leave: Callable[[], None]) -> NoReturn:
-    """Run the engine until it ends or is asked to, and end this process.
+    """Run the engine until it ends or is asked to, then end this process.
 
-    Its threads cannot be relied on to end; whoever comes here does not come back.
+    It never returns, because the engine's threads may never end.
     """
     code, sentence = 0, ""
     with _apart(kit) as terminal:
@@ -164,7 +164,7 @@ def _within(seconds: float, work: Callable[[], None]) -> None:
 
 @contextmanager
 def _apart(kit: Kit) -> Iterator[tuple[int, int]]:
-    """Send what the engine prints to a file; the terminal follows the diary.
+    """Send the engine's output to a file; the terminal follows the event log.
 
     Yields
     ------
@@ -176,13 +176,13 @@ def _apart(kit: Kit) -> Iterator[tuple[int, int]]:
     path = kit.home / "engine.log"
     try:
         engine = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        keep_diary(kit)
+        start_event_log(kit)
     except OSError as error:
         raise ConfigError(
             f"{kit.home} cannot be written to ({error.strerror or error}); check its owner, "
             "permissions and free space"
         ) from None
-    reader = Reader(diary_file(kit), terminal[0])
+    reader = LogFollower(event_log_file(kit), terminal[0])
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(engine, 1)

@@ -1,4 +1,4 @@
-"""The coordinator's post: letters to parties through the engine, each with its own fate."""
+"""The coordinator's transport through the engine."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from weft.network.engine.frames import (
 from weft.network.transport import Stopped
 from weft.protocol import Failure
 
-#: Seconds between two looks at whether the run was stopped, and between two questions after a
-#: letter that is not answered.
+#: Seconds between two looks at whether the run was stopped, and between two questions whether an
+#: unanswered envelope arrived.
 _LOOK, _PROBE = 0.25, 1.0
-#: Seconds that a question after a letter may take.
+#: Seconds that such a question may take.
 _PROBE_TIMEOUT = 3.0
-#: A letter may be on its way for so many seconds a byte before it counts as lost.
+#: Seconds per byte that an envelope may travel before it counts as lost.
 _SLOWEST = 1 / 5e6
 
 
 @dataclass
-class _Round:
-    """Letters that went out together."""
+class _Batch:
+    """Envelopes that were sent together, and their replies."""
 
-    letters: Mapping[str, bytes]
+    envelopes: Mapping[str, bytes]
     timeout: float
     numbers: dict[str, str]
     replies: dict[str, bytes | Failure] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class _Round:
     change: Condition = field(default_factory=Condition)
 
     def settle(self, party: str, reply: bytes | Failure) -> None:
-        """Take what came first: a reply, or the news that none will come."""
+        """Keep what came first: a reply, or a reason why none will come."""
         with self.change:
             self.replies.setdefault(party, reply)
             self.change.notify_all()
@@ -54,23 +54,24 @@ class _Round:
 
     @property
     def waiting(self) -> list[str]:
-        return [party for party in self.letters if party not in self.replies]
+        return [party for party in self.envelopes if party not in self.replies]
 
 
-class NvflarePost:
-    """Carries letters from the coordinator's job process to the parties' processes.
+class NvflareTransport:
+    """Carries envelopes from the coordinator's job process to the parties' processes.
 
-    A party that is not connected costs a few milliseconds. One that dies over a letter is found
-    out by asking after the letter every second. One that sleeps costs the whole timeout.
+    A party that is not connected costs a few milliseconds. One that dies over an envelope is
+    noticed by asking every second whether the envelope arrived. One that hangs costs the whole
+    timeout.
 
     Parameters
     ----------
     cell
-        The engine's end of the wire in this process.
+        The engine's endpoint in this process.
     parties
         Names of all parties of the run.
     stopped
-        Tells whether somebody has stopped the run.
+        Tells whether the run was stopped.
     """
 
     def __init__(self, cell: Any, parties: tuple[str, ...], stopped: Callable[[], bool]) -> None:
@@ -83,30 +84,30 @@ class NvflarePost:
     def parties(self) -> tuple[str, ...]:
         return self._parties
 
-    def send(self, letters: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
+    def send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
         """Replies as bytes, or why there is none."""
-        numbers = {party: uuid4().hex for party in letters}
-        fate = _Round(letters, timeout, numbers)
-        for party, letter in letters.items():
+        numbers = {party: uuid4().hex for party in envelopes}
+        batch = _Batch(envelopes, timeout, numbers)
+        for party, envelope in envelopes.items():
             if party not in self._parties:
-                fate.settle(party, Failure("unknown", "is no party of this run"))
-            elif len(letter) > MOST_BYTES:
-                fate.settle(party, Failure("failed", "would get a letter beyond 2 GB"))
+                batch.settle(party, Failure("unknown", "is no party of this run"))
+            elif len(envelope) > MOST_BYTES:
+                batch.settle(party, Failure("failed", "would get more than 2 GB in one envelope"))
             else:
                 # A thread for each: the engine's own call for all ends when the last one does.
-                Thread(target=self._carry, args=(fate, party), daemon=True).start()
-        self._wait(fate)
-        return {party: fate.replies[party] for party in letters}
+                Thread(target=self._carry, args=(batch, party), daemon=True).start()
+        self._wait(batch)
+        return {party: batch.replies[party] for party in envelopes}
 
-    def _carry(self, fate: _Round, party: str) -> None:
-        number, letter = fate.numbers[party], fate.letters[party]
+    def _carry(self, batch: _Batch, party: str) -> None:
+        number, envelope = batch.numbers[party], batch.envelopes[party]
         try:
-            fate.settle(party, self._request(party, ASK, number, letter, fate.timeout))
+            batch.settle(party, self._request(party, ASK, number, envelope, batch.timeout))
         except Unconnected:
-            fate.lose()
+            batch.lose()
         except Exception as error:
-            # The engine's own troubles; whoever waits must not wait for ever.
-            fate.settle(party, Failure("failed", f"could not be asked ({type(error).__name__})"))
+            # A fault of the engine must not leave the caller waiting for ever.
+            batch.settle(party, Failure("failed", f"could not be asked ({type(error).__name__})"))
 
     def _request(
         self, party: str, topic: str, number: str, content: bytes, timeout: float
@@ -116,56 +117,56 @@ class NvflarePost:
         )
         return read_reply(found.get(party), timeout)
 
-    def _wait(self, fate: _Round) -> None:
+    def _wait(self, batch: _Batch) -> None:
         began = time.monotonic()
         # The engine's own timeout ends a little later; its late thread then settles nothing.
-        until = began + fate.timeout
+        until = began + batch.timeout
         prober: Thread | None = None
         while True:
-            with fate.change:
-                if not fate.waiting:
+            with batch.change:
+                if not batch.waiting:
                     return
-                if not fate.lost:
-                    fate.change.wait(_LOOK)
-            if fate.lost:
+                if not batch.lost:
+                    batch.change.wait(_LOOK)
+            if batch.lost:
                 raise Stopped("the coordinator's job has lost its server, and ends")
             if self._stopped():
                 raise Stopped("the run was stopped")
             now = time.monotonic()
             if now > until:
-                for party in fate.waiting:
-                    late = Failure("late", f"gave no answer within {fate.timeout:g} s")
-                    fate.settle(party, late)
+                for party in batch.waiting:
+                    late = Failure("late", f"gave no answer within {batch.timeout:g} s")
+                    batch.settle(party, late)
                 return
             if prober is None and now - began > _PROBE:
-                prober = Thread(target=self._probe, args=(fate, began, until), daemon=True)
+                prober = Thread(target=self._probe, args=(batch, began, until), daemon=True)
                 prober.start()
 
-    def _probe(self, fate: _Round, began: float, until: float) -> None:
-        """Ask after the letters that are not answered, until all are or their time is over."""
+    def _probe(self, batch: _Batch, began: float, until: float) -> None:
+        """Ask after unanswered envelopes until all are answered or their time is over."""
         unseen: dict[str, int] = {}
-        while time.monotonic() < until and not fate.lost:
-            for party in fate.waiting:
-                self._ask_after(fate, party, began, unseen)
-            if not fate.waiting:
+        while time.monotonic() < until and not batch.lost:
+            for party in batch.waiting:
+                self._ask_after(batch, party, began, unseen)
+            if not batch.waiting:
                 return
             time.sleep(_PROBE)
 
-    def _ask_after(self, fate: _Round, party: str, began: float, unseen: dict[str, int]) -> None:
+    def _ask_after(self, batch: _Batch, party: str, began: float, unseen: dict[str, int]) -> None:
         try:
-            answer = self._request(party, SEEN, fate.numbers[party], b"", _PROBE_TIMEOUT)
+            answer = self._request(party, SEEN, batch.numbers[party], b"", _PROBE_TIMEOUT)
         except Unconnected:
-            fate.lose()
+            batch.lose()
             return
-        except Exception:  # as for a letter; the next question may get through
+        except Exception:  # The next question may get through.
             return
         if isinstance(answer, Failure):
             if answer.kind == "failed":
-                fate.settle(party, answer)
+                batch.settle(party, answer)
             return
-        travelling = time.monotonic() - began < len(fate.letters[party]) * _SLOWEST
+        travelling = time.monotonic() - began < len(batch.envelopes[party]) * _SLOWEST
         if answer == NO and not travelling:
-            # Twice, because a question can overtake a letter.
+            # Twice, because a question can overtake an envelope.
             unseen[party] = unseen.get(party, 0) + 1
             if unseen[party] > 1:
-                fate.settle(party, Failure("failed", "was started again and lost the letter"))
+                batch.settle(party, Failure("failed", "was restarted and lost the envelope"))

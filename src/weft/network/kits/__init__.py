@@ -5,12 +5,12 @@ A kit is a folder that the engine starts from. There are three kinds: the coordi
 holds a certificate of the federation's own authority, the key to it, and the engine's settings.
 No secret of `weft.crypto.keys` ever lies in a kit.
 
-- `plan`: reading ``federation.toml``;
+- `federation_plan`: reading ``federation.toml``;
 - `certificates`: the authority, and what it signs;
-- `settings`: what a kit tells the engine;
+- `engine_settings`: a kit's settings for the engine;
 - `provisioning`: making the kits of a federation, and of those who join later;
-- `requests`: keys that are made on a site and never leave it;
-- `reading`: opening a kit to start from it.
+- `certificate_requests`: keys that are made on a site and never leave it;
+- `open_kit`: opening a kit to start from it.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Kits without a key, as one file to send: nothing in them is secret."""
+"""Kits without a key, packed as one file to send; they hold no secret."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
 
 def read_archive(path: Path) -> dict[str, bytes]:
     """The files of an archive that `write_archive` wrote."""
-    again = "ask whoever organises the federation for it again"
+    again = "ask the organiser of the federation for it again"
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()

@@ -1,4 +1,4 @@
-"""Keys that are made where they are used, and never leave: request, and installation."""
+"""Keys that are made where they are used and never leave: signing requests, installed kits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft.network.kits.certificates import (
     read_request,
     requested_key,
 )
-from weft.network.kits.kinds import COORDINATOR
+from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit
 from weft.network.kits.provisioning import write_kit
 from weft.storage.files import StorageError, write_private
@@ -140,9 +140,9 @@ def _own_key(folder: Path) -> tuple[str, RSAPrivateKey]:
 
 
 def _check_archive(archive: Path, files: Mapping[str, bytes], name: str, key: RSAPrivateKey) -> str:
-    """Refuse a kit of somebody else; the base name of its certificate."""
+    """Refuse another owner's kit; the base name of its certificate."""
     base = "server" if "startup/fed_server.json" in files else "client"
-    again = "ask whoever organises the federation for it again"
+    again = "ask the organiser of the federation for it again"
     try:
         certificate = read_certificate(files[f"startup/{base}.crt"])
         authority = read_certificate(files["startup/rootCA.pem"])

@@ -2,7 +2,7 @@
 
 Certificates have the fields that the engine's own tools (``nvflare provision``, ``nvflare cert
 approve``) give them. Those tools themselves are not used: they end the process on a mistake, and
-keep records in the home folder of whoever calls them.
+keep records in their caller's home folder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CertificateError(ConfigError):
 
 @dataclass(frozen=True)
 class Authority:
-    """Whoever holds its key decides who takes part in the federation."""
+    """The holder of its key decides who takes part in the federation."""
 
     certificate: x509.Certificate
     key: RSAPrivateKey
@@ -90,8 +90,8 @@ class Authority:
         end = min(now + timedelta(days=KIT_DAYS), self.certificate.not_valid_after_utc)
         if end <= now:
             raise CertificateError(
-                f"the authority of '{name_of(self.certificate)}' expired on {day(end)}; provision "
-                "the federation anew in another folder"
+                f"the authority of '{name_of(self.certificate)}' expired on {format_day(end)}; "
+                "provision the federation anew in another folder"
             )
         tools = _tools()
         certificate: x509.Certificate = tools.generate_cert(
@@ -186,8 +186,8 @@ def _attribute(
     return str(found[0].value) if found else ""
 
 
-def day(moment: datetime) -> str:
-    """A day as it is printed."""
+def format_day(moment: datetime) -> str:
+    """A date for people to read."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d")
 
 

@@ -1,4 +1,4 @@
-"""What a kit tells the engine: which classes run, who may do what, where things are stored.
+"""A kit's settings for the engine: which classes run, who may do what, where things are stored.
 
 The keys are those of the engine's own templates (``nvflare/lighter/templates``, 2.9.0). What is
 not there is left out on purpose:
@@ -13,12 +13,16 @@ not there is left out on purpose:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from weft.network.kits.federation_plan import FederationPlan, Recipient
 
 Settings = dict[str, Any]
+#: The kinds of kits.
+Kind = Literal["coordinator", "site", "submitter"]
+#: The folder of the coordinator's kit, and the name of its signing request.
+COORDINATOR = "coordinator"
 
 #: The coordinator's class: the only one that a job may name.
 RUN = "weft.network.engine.coordinator_job.CoordinatorController"
@@ -144,10 +148,10 @@ def _server_resources(kit: Path) -> Settings:
             },
         ],
     }
-    return placed(resources, kit)
+    return with_storage_in(resources, kit)
 
 
-def placed(resources: Settings, kit: Path) -> Settings:
+def with_storage_in(resources: Settings, kit: Path) -> Settings:
     """The coordinator's ``resources.json`` with its storage inside the kit where it lies now."""
     home = engine_folder(kit.absolute())
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(home / "snapshots")
@@ -158,7 +162,7 @@ def placed(resources: Settings, kit: Path) -> Settings:
 
 
 def _server_rights() -> Settings:
-    """A submitter manages its own runs; nobody reads files, runs code or stops the coordinator."""
+    """A submitter manages its own runs, but cannot read files, run code or stop the server."""
     return _rights(
         {
             SUBMITTER_ROLE: {
@@ -266,7 +270,7 @@ def _admin_resources() -> Settings:
 
 
 def _rights(permissions: Settings) -> Settings:
-    # Roles that Weft gives to nobody are named all the same: what is not named is refused by the
+    # Roles that Weft does not use are named as well: what is not named is refused by the
     # engine today, and should stay so.
     others = dict.fromkeys(("project_admin", "org_admin", "member"), "none")
     return {"format_version": "1.0", "permissions": {**others, **permissions}}
@@ -287,7 +291,7 @@ def _communication() -> Settings:
 
 
 def _logging() -> Settings:
-    """Everything in a file: the screen has Weft's own diary."""
+    """Everything in a file: the terminal shows Weft's own event log."""
     text = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     return {
         "version": 1,

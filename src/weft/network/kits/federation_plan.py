@@ -28,8 +28,7 @@ from msgspec import Meta
 
 from weft.config.reader import checked, naming, read_toml
 from weft.errors import ConfigError
-from weft.network.kits.kinds import COORDINATOR as COORDINATOR
-from weft.network.kits.kinds import Kind as Kind
+from weft.network.kits.engine_settings import COORDINATOR, Kind
 from weft.privacy.agreement import read_roster
 
 #: What the engine takes as names, by kind; a name is also the common name of a certificate.
@@ -66,7 +65,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @dataclass(frozen=True)
 class Recipient:
-    """Somebody who gets a kit.
+    """A recipient of a kit.
 
     Parameters
     ----------
@@ -151,7 +150,7 @@ def _recipient(entry: _Entry, kind: Literal["site", "submitter"]) -> Recipient:
 
 
 def _check_host(head: _File, sites: tuple[Recipient, ...]) -> None:
-    """The coordinator's certificate has the name of its host: nobody else's may."""
+    """The coordinator's certificate has the name of its host: no site's may."""
     if any(site.name.lower() == head.host.lower() for site in sites):
         raise ConfigError(f"a site is called '{head.host}', as the host; rename the site")
 

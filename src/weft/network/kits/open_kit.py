@@ -1,4 +1,4 @@
-"""Opening a kit, to start from it or to say what it is."""
+"""Opening a kit, to start from it or to describe it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from weft.errors import ConfigError
 from weft.network.kits.certificates import (
     CertificateError,
     check_signed,
-    day,
     fingerprint,
+    format_day,
     name_of,
     organisation_of,
     read_certificate,
     read_key,
 )
-from weft.network.kits.engine_settings import engine_folder, placed
-from weft.network.kits.kinds import COORDINATOR, Kind
+from weft.network.kits.engine_settings import COORDINATOR, Kind, engine_folder, with_storage_in
 from weft.storage.files import write_private
 
 #: A kit's kind by its startup file, and the base name of its certificate and key.
@@ -43,12 +42,12 @@ _COMMANDS: dict[Kind, str] = {
     "site": "weft join",
     "submitter": "weft submit",
 }
-_AGAIN = "ask whoever organises the federation for it again"
+_AGAIN = "ask the organiser of the federation for it again"
 
 
 @dataclass(frozen=True)
 class Kit:
-    """A start-up kit on this machine, looked through and found whole.
+    """A start-up kit on this machine.
 
     Parameters
     ----------
@@ -90,23 +89,23 @@ class Kit:
         ConfigError
             One sentence that names the kit and says what to do.
         """
-        kit = cls.look(path)
+        kit = cls.inspect(path)
         if kind is not None and kit.kind != kind:
             raise ConfigError(
                 f"{path} is {_OWNERS[kit.kind]} kit; {_COMMANDS[kind]} needs {_OWNERS[kind]}"
             )
         if kit.expires <= datetime.now(UTC):
             raise ConfigError(
-                f"the certificate in {path} expired on {day(kit.expires)}; ask whoever organises "
-                "the federation for a new kit"
+                f"the certificate in {path} expired on {format_day(kit.expires)}; ask the "
+                "organiser of the federation for a new kit"
             )
         kit._check_closed()
         kit._check_certificate()
         return kit
 
     @classmethod
-    def look(cls, path: str | Path) -> Self:
-        """What a kit is, whether or not it can be started from."""
+    def inspect(cls, path: str | Path) -> Self:
+        """Read what a kit is, without checking that it can be started from."""
         folder = Path(path).absolute()
         names = [name for name in _KINDS if os.path.isfile(folder / "startup" / name)]
         if len(names) != 1:
@@ -143,7 +142,7 @@ class Kit:
 
     @property
     def startup(self) -> Path:
-        """What was provisioned, and changes no more."""
+        """What was provisioned; it never changes."""
         return self.path / "startup"
 
     @property
@@ -176,7 +175,7 @@ class Kit:
 
     @property
     def runs(self) -> Path:
-        """Where runs are kept, a folder for each."""
+        """One folder for each run."""
         return self.home / "runs"
 
     @property
@@ -186,10 +185,10 @@ class Kit:
     # ── starting ──────────────────────────────────────────────────────────────────────────────
 
     def prepare(self) -> None:
-        """Make ready to start: call it before the engine's process begins.
+        """Get ready to start; called before the engine's process begins.
 
-        Makes the folders that are missing, and names the coordinator's storage anew where the kit
-        was moved, because the engine takes full paths only.
+        Makes missing folders, and updates the path of the coordinator's storage if the kit was
+        moved, because the engine needs full paths.
         """
         folders = [self.home, self.runs, self.path / "transfer"]
         if self.kind == "coordinator":
@@ -209,7 +208,7 @@ class Kit:
         path = self.local / "resources.json"
         try:
             content = path.read_bytes()
-            settings = placed(msgspec.json.decode(content), self.path)
+            settings = with_storage_in(msgspec.json.decode(content), self.path)
         except (OSError, msgspec.MsgspecError, KeyError, TypeError):
             raise ConfigError(f"{path} is damaged or missing; {_AGAIN}") from None
         packed = packed_json(settings)
@@ -267,7 +266,7 @@ def refuse_at_coordinator(folder: Path) -> None:
 
 
 def packed_json(settings: dict[str, Any]) -> bytes:
-    """Settings as they are written."""
+    """Settings as bytes of a file."""
     return msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""Making kits: all of a federation's, or none; and those of recipients that come later."""
+"""Making the kits of a federation, all or none, and kits for recipients who join later."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from weft.network.kits.certificates import (
     read_certificate,
     read_key,
 )
-from weft.network.kits.engine_settings import SUBMITTER_ROLE, settings_of
-from weft.network.kits.federation_plan import FederationPlan, Kind, Recipient
+from weft.network.kits.engine_settings import SUBMITTER_ROLE, Kind, settings_of
+from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.open_kit import packed_json
 from weft.storage.files import StorageError, write_private
 
@@ -46,8 +46,8 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """What one recipient is sent.
+class IssuedKit:
+    """A kit for one recipient.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Parcel:
         A folder that is ready to start from; or, where the recipient made its own key, an archive
         without it.
     secret
-        Whether whoever reads it on its way could take the recipient's place.
+        Whether anyone who reads it in transit could impersonate the recipient.
     """
 
     kind: Kind
@@ -66,7 +66,7 @@ class Parcel:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Provisioned:
     """What `provision` or `add_to` made.
 
     Parameters
@@ -79,12 +79,12 @@ class Delivery:
 
     authority: Path
     fingerprint: str
-    parcels: tuple[Parcel, ...]
+    kits: tuple[IssuedKit, ...]
 
 
 def provision(
     plan: FederationPlan, out: Path, requested: Mapping[str, RSAPublicKey] | None = None
-) -> Delivery:
+) -> Provisioned:
     """Make a federation's authority and a kit for each recipient, all of it or nothing.
 
     Parameters
@@ -99,8 +99,8 @@ def provision(
     with _whole(out) as draft:
         authority = Authority.new(plan.name)
         _write_authority(draft / AUTHORITY, authority, plan)
-        parcels = _parcels(plan, plan.recipients, authority, draft, out, requested or {})
-    return Delivery(out / AUTHORITY, fingerprint(authority.certificate), parcels)
+        kits = _issue_all(plan, plan.recipients, authority, draft, out, requested or {})
+    return Provisioned(out / AUTHORITY, fingerprint(authority.certificate), kits)
 
 
 def add_to(
@@ -108,7 +108,7 @@ def add_to(
     out: Path,
     names: Sequence[str],
     requested: Mapping[str, RSAPublicKey] | None = None,
-) -> Delivery:
+) -> Provisioned:
     """Make kits for recipients that came later, signed by the authority of the others.
 
     Parameters
@@ -136,34 +136,34 @@ def add_to(
                     f"{path} exists already; move it away if '{one.name}' is to get a new kit"
                 )
     with _added(out) as draft:
-        parcels = _parcels(plan, chosen, authority, draft, out, requested or {})
-    return Delivery(out / AUTHORITY, fingerprint(authority.certificate), parcels)
+        kits = _issue_all(plan, chosen, authority, draft, out, requested or {})
+    return Provisioned(out / AUTHORITY, fingerprint(authority.certificate), kits)
 
 
 # ── kits ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _parcels(
+def _issue_all(
     plan: FederationPlan,
     recipients: Sequence[Recipient],
     authority: Authority,
     draft: Path,
     out: Path,
     requested: Mapping[str, RSAPublicKey],
-) -> tuple[Parcel, ...]:
+) -> tuple[IssuedKit, ...]:
     return tuple(
-        _parcel(plan, one, authority, draft, out, requested.get(one.name)) for one in recipients
+        _issue(plan, one, authority, draft, out, requested.get(one.name)) for one in recipients
     )
 
 
-def _parcel(
+def _issue(
     plan: FederationPlan,
     one: Recipient,
     authority: Authority,
     draft: Path,
     out: Path,
     public: RSAPublicKey | None,
-) -> Parcel:
+) -> IssuedKit:
     key = None
     if public is None:
         key = new_key()
@@ -179,10 +179,10 @@ def _parcel(
     expires = certificate.not_valid_after_utc
     if key is None:
         write_archive(_archive(draft, one), files)
-        return Parcel(one.kind, one.name, _archive(out, one), False, expires)
+        return IssuedKit(one.kind, one.name, _archive(out, one), False, expires)
     files[f"startup/{base}.key"] = key_bytes(key)
     write_kit(draft / one.name, files)
-    return Parcel(one.kind, one.name, out / one.name, True, expires)
+    return IssuedKit(one.kind, one.name, out / one.name, True, expires)
 
 
 def _archive(folder: Path, one: Recipient) -> Path:
