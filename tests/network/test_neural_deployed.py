@@ -30,7 +30,7 @@ from weft.config.neural_config import read_neural_config
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import OPEN, Terms
-from weft.network import liveness as living
+from weft.network import liveness
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work
 from weft.network.presence_trace import Presence, ReplayedPresence
@@ -48,7 +48,7 @@ RUN = "three-clinics-1"
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(living, name, 0.002)
+        monkeypatch.setattr(liveness, name, 0.002)
     for sync in ("fdatasync", "fsync"):
         monkeypatch.setattr(os, sync, lambda file: None)
 

@@ -12,7 +12,7 @@ from neural_sites import in_one_process, numbers, places, settings, task
 from toys import Crashed, UnreliableTransport
 
 from weft.errors import ProtocolError
-from weft.network import liveness as living
+from weft.network import liveness
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
 from weft.network.presence_trace import ReplayedPresence
@@ -41,7 +41,7 @@ SURE = {
 def _soon(monkeypatch):
     """Look for parties that are away every other millisecond, and do not wait for the disk."""
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(living, name, 0.002)
+        monkeypatch.setattr(liveness, name, 0.002)
     monkeypatch.setattr(channel, "_PAUSE", 0.002)
     monkeypatch.setattr(coordination, "_PAUSE", 0.002)
     for sync in ("fdatasync", "fsync"):

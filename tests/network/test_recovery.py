@@ -7,7 +7,7 @@ import os
 import pytest
 from toys import FATES, Crashed, Place, Toy, UnreliableTransport, coordinate
 
-from weft.network import liveness as living
+from weft.network import liveness
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
 from weft.network.presence_trace import Presence, ReplayedPresence
@@ -22,7 +22,7 @@ ROUNDS = 30
 def _soon(monkeypatch):
     """Look for parties that are away every other millisecond, and do not wait for the disk."""
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(living, name, 0.002)
+        monkeypatch.setattr(liveness, name, 0.002)
     monkeypatch.setattr(channel, "_PAUSE", 0.002)
     # Processes are killed here, not machines: what was written is there.
     monkeypatch.setattr(os, "fdatasync", lambda file: None)

@@ -20,7 +20,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
 from weft.federation.release.model_slices import join_slices, open_slice
 from weft.guards import OPEN
-from weft.network import liveness as living
+from weft.network import liveness
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
 from weft.network.presence_trace import ReplayedPresence
@@ -46,7 +46,7 @@ PATIENCE = 0.2
 def _soon(monkeypatch):
     """Look for parties that are away every other millisecond, and do not wait for the disk."""
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(living, name, 0.002)
+        monkeypatch.setattr(liveness, name, 0.002)
     monkeypatch.setattr(channel, "_PAUSE", 0.002)
     monkeypatch.setattr(coordination, "_PAUSE", 0.002)
     for sync in ("fdatasync", "fsync"):
