@@ -1,0 +1,31 @@
+"""docs/messages.md says what the declarations of messages say."""
+
+from __future__ import annotations
+
+import re
+
+from pages import DOCS
+
+from weft.declarations import declared_phases
+from weft.protocol.message import flat
+from weft.report.message_tables import page, parts
+
+
+def test_the_page_is_what_the_declarations_say():
+    written = (DOCS / "messages.md").read_text()
+    assert written == page(), "run python -m weft.report.message_tables > docs/messages.md"
+
+
+def test_every_phase_and_every_part_has_a_place_of_its_own():
+    headings = re.findall(r"^### (.+)$", page(), re.MULTILINE)
+    assert sorted(headings) == sorted([*declared_phases(), *(part.__name__ for part in parts())])
+
+
+def test_every_field_says_in_which_form_it_travels_and_what_it_is():
+    for phase in declared_phases().values():
+        for kind in (phase.request, phase.reply):
+            for name, field in flat(kind):
+                meaning = field.meaning
+                assert meaning is not None, name
+                assert meaning.what, name
+                assert meaning.form.readers, name
