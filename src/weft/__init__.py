@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.federation.preprocessing import Preprocessing
     from weft.solvers.settings import Settings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Federation",

@@ -30,14 +30,15 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss
 from weft.privacy.audit.audit import audit
-from weft.protocol import Request
+from weft.protocol import Nothing, Request
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Coordinator
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.messages import SAVE
+from weft.solvers.messages import FORGET, SAVE, ForgetRequest, SaveRequest
 from weft.solvers.registration import register_algorithm
 from weft.solvers.rounds.messages import LOCAL
 from weft.solvers.rounds.run_state import Step
+from weft.solvers.subspace.messages import SEARCH
 
 
 @pytest.fixture(autouse=True)
@@ -229,10 +230,10 @@ def test_the_cipher_of_the_page_hides_and_trains_to_the_optimum():
         def between(requests):
             for request in requests:
                 for message in request.messages.values():
-                    if not done and request.phase == "subspace.search" and "z" in message:
-                        block = bytearray(message["z"])
+                    if not done and request.phase is SEARCH and message.z is not None:
+                        block = bytearray(message.z)
                         block[-8] ^= 1
-                        message["z"] = bytes(block)
+                        message.z = bytes(block)
                         done.append(request)
             return exchange(requests)
 
@@ -355,20 +356,27 @@ def test_the_channel_of_the_page_carries_a_run_and_reports_failures():
         raise ConfigError("no")
 
     def slow(phase, message):
-        sleep(0.1 if phase == "one" else 0.0)
-        return {"phase": phase}
+        sleep(0.1 if phase is SAVE else 0.0)
+        return Nothing()
 
-    handlers = {"a": lambda p, m: {"phase": p}, "b": refuse, "c": lambda p, m: 1 / 0, "d": slow}
+    def agree(phase, message):
+        return Nothing()
+
+    handlers = {"a": agree, "b": refuse, "c": lambda p, m: 1 / 0, "d": slow}
     channel = page["Threads"](handlers, timeout=0.03)
-    first, second = channel.exchange([Request(p, {n: {} for n in "abcdx"}) for p in ("one", "two")])
+    save, forget = SaveRequest(iteration=1, ack=0), ForgetRequest(iteration=1)
+    asked = [Request(SAVE, dict.fromkeys("abcdx", save))]
+    asked.append(Request(FORGET, dict.fromkeys("abcdx", forget)))
+    first, second = channel.exchange(asked)
     assert {n: f.kind for n, f in first.missing.items()} == {
         "b": "refused", "c": "failed", "d": "late", "x": "unknown",
     }  # fmt: skip
     assert first.missing == second.missing
-    assert second.answered == {"a": {"phase": "two"}}
+    assert second.phase == FORGET.name
+    assert second.answered == {"a": Nothing()}
     # What was late is thrown away, and not taken for the answer to what comes next.
     sleep(0.15)
-    assert channel.ask("three", {"d": {}}).answered == {"d": {"phase": "three"}}
+    assert channel.ask(FORGET, {"d": forget}).answered == {"d": Nothing()}
     assert channel.meter.round_trips == 2
 
 

@@ -1,4 +1,4 @@
-"""PadLinks: 64-bit words that only the holders of a cohort can compute.
+"""Pads: 64-bit words that only the holders of a cohort can compute.
 
 F(S_c; label, kind, word) = AES_K(x ⊕ S_c) ⊕ S_c, where x names label, kind and word, K is the
 run's key and S_c the cohort's (whitening as in DESX and XTS). Whoever lacks K, the coordinator,
