@@ -13,7 +13,7 @@ from weft.federation.coordinator import coordinate
 from weft.federation.party import Party
 from weft.federation.preprocessing import Preprocessing
 from weft.guards import OPEN
-from weft.matching.messages import KEYS
+from weft.matching.messages import KEYS as COHORT_KEYS
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
 
@@ -43,7 +43,7 @@ class Repeating(LocalChannel):
 
     def exchange(self, requests):
         for request in requests:
-            if request.phase is KEYS:
+            if request.phase is COHORT_KEYS:
                 self.boxes = dict(request.messages)
                 if self.old is not None:
                     request.messages["b"] = self.old["b"]
