@@ -16,6 +16,7 @@ def flat(handler):
         phase = phase_named(name)
         return fields_of(handler(phase, phase.read_request(fields)))
 
+    answer.__self__ = getattr(handler, "__self__", None)
     return answer
 
 

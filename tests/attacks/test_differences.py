@@ -84,7 +84,7 @@ def one_a_time(table, terms=OPEN, **changes):
 def told_by(found: Run, party: str) -> tuple[np.ndarray, int]:
     """The coordinator: words of a party's feature sums, as if nothing hid them."""
     post = found.post
-    told = [post.words(r["v"], "v")[:, 0] for _, r in post.replies(party, "v", "hyfdca.weights")]
+    told = [post.words(r["v"], "v")[:, 0] for _, r in post.replies(party, "v", "hyfdca.fused")]
     return np.stack(told), found.party(party).view.bias_slot
 
 
