@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from covering import cover, every_value
 from interposed import HIDING, Middle, cut, interpose, outcome, quick, train
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secrets import Secret
@@ -94,17 +93,14 @@ CHAINS = {
 }
 
 
-@cover(
-    ("cipher", "field", "value"),
+@pytest.mark.parametrize("value", CHAINS)
+@pytest.mark.parametrize(
+    ("cipher", "field"),
     [
-        (*chain, value)
-        for chain in [
-            ("pad", "z_pads.chain"),
-            ("pad", "v_pads.chain"),
-            ("paillier", "v_pads.chain"),
-            ("bfv", "z_pads.checks"),
-        ]
-        for value in CHAINS
+        ("pad", "z_pads.chain"),
+        ("pad", "v_pads.chain"),
+        ("paillier", "v_pads.chain"),
+        ("bfv", "z_pads.checks"),
     ],
 )
 def test_a_chain_of_pads_that_is_none_is_refused(cipher, field, value):
@@ -174,7 +170,7 @@ def test_a_table_that_promises_more_than_it_holds_costs_nothing(count):
 NEWS = ("z_pads.news", "z_pads.news.lengths", "z_pads.news.marks")
 
 
-@cover(
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         *(("z_pads.news", value) for value in list(WRONG)[1:]),
@@ -187,10 +183,10 @@ NEWS = ("z_pads.news", "z_pads.news.lengths", "z_pads.news.marks")
         *(("z_pads.news.marks", value) for value in WRONG if value != "a table"),
         ("z_pads.news.marks", "of the future"),
         ("z_pads.news.marks", "not listed"),
-        *((field, "twice") for field in NEWS),
+        *(pytest.param(field, "twice") for field in NEWS),
         ("z_pads.news.sets", "bytes"),
         ("z_pads.news.sets", "text"),
-        *(("z_pads.news.sets", value) for value in ("a table", "words", "floats")),
+        *(pytest.param("z_pads.news.sets", value) for value in ("a table", "words", "floats")),
     ],
 )
 def test_news_of_pads_that_are_none_are_refused(field, value):
@@ -266,11 +262,11 @@ def test_slots_beyond_a_partys_own_do_not_reach_memory_that_is_not_its_own():
 # ── requests: the rest ────────────────────────────────────────────────────────────────────────
 
 
-@cover(
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         *(("ring.peers", value) for value in WRONG if value not in ("words", "floats")),
-        ("ring.peers", "words"),
+        pytest.param("ring.peers", "words"),
         *(("ring.keys", value) for value in WRONG),
         ("ring.keys", "weak keys"),
         ("ring.peers", "oneself"),
@@ -505,7 +501,8 @@ BOXES = {
 }  # fmt: skip
 
 
-@every_value(change=BOXES, cipher=HIDING)
+@pytest.mark.parametrize("cipher", HIDING)
+@pytest.mark.parametrize("change", BOXES)
 def test_sealed_boxes_that_were_changed_stop_the_run(cipher, change):
     if change == "longer":
         # What comes after the last box is not read: it changes nothing.
@@ -536,7 +533,8 @@ def test_boxes_that_are_given_to_another_party_do_not_open(cipher):
         train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=1))
 
 
-@every_value(change=["flipped", "cut", "missing", "without lengths"], cipher=HIDING)
+@pytest.mark.parametrize("cipher", HIDING)
+@pytest.mark.parametrize("change", ["flipped", "cut", "missing", "without lengths"])
 def test_boxes_that_were_changed_on_their_way_up_stop_the_run(cipher, change):
     with (
         interpose(Setup("match.view", "r1c1", BOXES[change], "up")),

@@ -18,7 +18,7 @@ import msgspec
 
 from weft.errors import ProtocolError
 
-_MARK, _VERSION = b"WEFT", 1
+_MARK, _VERSION = b"WEFT", 2
 _HEAD = struct.Struct("<4sHI")
 
 #: A run's name, which is also the name of its folder.
