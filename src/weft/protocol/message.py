@@ -196,7 +196,8 @@ def _read(kind: type[M], fields: Mapping[str, Value], prefix: str) -> tuple[M, i
     for field in declared(cast("type[Message]", kind)):
         name = prefix + field.name
         if issubclass(field.kind, Part):
-            if any(each.startswith(f"{name}.") for each in fields):
+            # A part whose fields may all be absent travels as nothing.
+            if field.required or any(each.startswith(f"{name}.") for each in fields):
                 values[field.attribute], more = _read(field.kind, fields, f"{name}.")
                 count += more
                 continue
