@@ -341,9 +341,9 @@ class Provoke(Middle):
 
 
 def flip_a_box(message):
-    box = bytearray(message["boxes"])
+    box = bytearray(message["seeds.content"])
     box[-1] ^= 1
-    return {**message, "boxes": bytes(box)}
+    return {**message, "seeds.content": bytes(box)}
 
 
 def change_a_total(message):
@@ -356,9 +356,10 @@ CHANGES = {
     "a request twice": ("hyfdca.weights", lambda m: {**m, "round": 1}),
     "no neighbours": ("size", lambda m: {k: v for k, v in m.items() if k != "ring.peers"}),
     "a changed box": ("match.keys", flip_a_box),
-    "a box of another": ("match.keys", lambda m: {**m, "boxes.from": np.array([0, 3, 2])}),
-    "no boxes": ("match.keys", lambda m: {**m, "boxes": b"", "boxes.lengths": m["boxes.from"][:0],
-                                          "boxes.from": m["boxes.from"][:0]}),
+    "a box of another": ("match.keys", lambda m: {**m, "seeds.makers": np.array([0, 3, 2])}),
+    "no boxes": ("match.keys", lambda m: {**m, "seeds.content": b"",
+                                          "seeds.lengths": m["seeds.lengths"][:0],
+                                          "seeds.makers": m["seeds.makers"][:0]}),
     "weak public keys": ("match.view", lambda m: {**m, "give.keys": bytes(len(m["give.keys"]))}),
 }  # fmt: skip
 LOCALS = pytest.mark.xfail(

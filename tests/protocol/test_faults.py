@@ -12,7 +12,9 @@ from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
 from weft.data import Tile
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.protocol import Request
+from weft.protocol.phase import phase_named
+from weft.solvers.hyfdca.messages import STEP
+from weft.sums.messages import FREEZE
 
 PREPARATION = Preprocessing(intercept=True, unit_rows=True)
 MOVING = ("hyfdca.weights", "hyfdca.step", "hyfdca.dual", "hyfdca.again")
@@ -564,7 +566,10 @@ def test_features_of_any_usual_size_are_certified_truly(table, simulate, quick, 
 def test_a_party_asked_too_early_or_for_an_unknown_phase_refuses(patchwork, quick):
     federation = Federation(patchwork())
     channel, *_ = federation.assemble(quick())
-    for phase in ("hyfdca.step", "certify.freeze", "no.such.phase"):
-        replies = channel.exchange([Request(phase, {"north": {"ack": 0}})])[0]
+    known = {"round": 1, "iteration": 1, "ack": 0}
+    for phase, extra in ((STEP, {"gamma": 1.0}), (FREEZE, {})):
+        replies = channel.ask(phase, {"north": phase.request(**known, **extra)})
         assert replies.missing["north"].kind == "refused"
-        assert phase in replies.missing["north"].reason
+        assert phase.name in replies.missing["north"].reason
+    with pytest.raises(ProtocolError, match=r"no\.such\.phase"):
+        phase_named("no.such.phase")

@@ -22,6 +22,8 @@ BLOCKS = tuple(KIND_CODES)
 SCALARS = ("flags", "squares", "norms", "losses", "norm_change", "estimate")
 #: Phases whose messages are names, tokens and sealed boxes.
 BOXED = ("announce", "classes", "match.", "release")
+#: Which samples have labels, and which of two cohorts each is in, look like labels.
+LIKE_LABELS = ("labelled", "view.tile_row_cohorts.places")
 LOCALS = ("safe", "practical", "theory")
 RULES = {
     "everyone": "everyone",
@@ -99,8 +101,7 @@ def test_no_message_carries_an_id_a_feature_name_or_the_labels_in_the_clear(
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.size > 4:
             flat = np.sort(value.astype(float).ravel())
             for labels in vectors:
-                # Which samples have labels, and which of two cohorts each is in, look like labels.
-                if flat.size == labels.size and field not in ("labelled", "tile_row_cohorts.0"):
+                if flat.size == labels.size and field not in LIKE_LABELS:
                     assert not np.array_equal(flat, np.sort(labels)), where
     assert seen > 100
 
@@ -156,12 +157,12 @@ def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
                 rows = kind != "v"
                 shared = party_view.n_shared_rows if rows else party_view.n_shared_columns
                 cohorts = len(party_view.shared_rows if rows else party_view.shared_columns) - 1
-                if f"{kind}.chain" in message:
-                    assert len(message[f"{kind}.chain"]) == cohorts, where
-                if f"{kind}.news" in message:
+                if f"{kind}_pads.chain" in message:
+                    assert len(message[f"{kind}_pads.chain"]) == cohorts, where
+                if f"{kind}_pads.news.slots" in message:
                     # One number stands for slots in a row.
-                    news = message[f"{kind}.news"].astype(int)
-                    count = int(message[f"{kind}.news.lengths"].sum())
+                    news = message[f"{kind}_pads.news.slots"].astype(int)
+                    count = int(message[f"{kind}_pads.news.lengths"].sum())
                     last = news[0] + count - 1 if len(news) == 1 else news.max()
                     assert len(news) in (1, count), where
                     assert 0 <= news.min() <= last < shared, where
@@ -232,8 +233,8 @@ def test_rows_only_data_needs_no_sums_over_samples(table, quick):
         for _, phase, _, field, _ in both_ways(trained):
             assert not phase.startswith("hyfdca") or field not in ("z", "alpha", "delta")
         phases = {entry.phase for entry in trained.channel.transcript}
-        assert "hyfdca.weights" in phases
-        assert not phases & {"hyfdca.step", "hyfdca.dual", "hyfdca.again"}
+        assert "hyfdca.fused" in phases
+        assert not phases & {"hyfdca.weights", "hyfdca.step", "hyfdca.dual", "hyfdca.again"}
 
 
 # ── under encryption ─────────────────────────────────────────────────────────────────────────
@@ -297,7 +298,7 @@ def test_a_coordinator_that_cannot_read_a_value_reaches_the_same_bits(
                 elif not one.phase.startswith(BOXED) and field != "settings":
                     assert same(value, veiled[field]), (one.phase, one.party, field)
             extra = {field.partition(".")[0] for field in veiled.keys() - message.keys()}
-            allowed = {*BLOCKS, "ring.peers", "context"}
+            allowed = {*(f"{kind}_pads" for kind in BLOCKS), "ring"}
             assert one.phase.startswith(BOXED) or extra <= allowed, (one.phase, extra)
     assert compared["words"] > 1000
     assert compared["scalars"] > 100
@@ -323,7 +324,8 @@ def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(
             numbers.add(field)
     assert {"z", "v", "alpha", *SCALARS} - told <= {"squares", "norm_change", "estimate", "norms"}
     # Sizes and steps that are the same for everybody.
-    common = {"unit", "label", "lam", "gamma", "omega", "scale", "share", "factor", "bias_value"}
+    common = {"unit", "label", "lam", "gamma", "omega", "scale", "factor", "bias_value"}
+    common |= {"smallest_lam", "constants.omega", "constants.share"}
     assert numbers <= common
 
 
@@ -403,7 +405,7 @@ def test_the_same_seed_run_twice_gives_no_equal_block(patchwork, quick, local, s
     assert np.array_equal(one.model.coef, two.model.coef)
     assert len(words_in(one)) == len(words_in(two))
     assert not set(words_in(one).tolist()) & set(words_in(two).tolist())
-    secret = (*BLOCKS, *SCALARS, "boxes", "run")
+    secret = (*BLOCKS, *SCALARS, "boxes.content", "seeds.content", "run")
     found = [
         {v for *_, field, v in both_ways(trained) if field in secret and v}
         for trained in (one, two)

@@ -1,0 +1,155 @@
+"""Every declared message: what decoding refuses before a party or the coordinator sees it.
+
+Messages are made from the declarations themselves, in both directions of all phases: with all
+fields, and with the required ones only. Whatever is missing, unknown, or of another type, kind of
+numbers, number of axes, or not finite is refused with one sentence that names the field.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft
+from weft.declarations import MODULES, declared_phases
+from weft.errors import ProtocolError
+from weft.protocol.forms import Form
+from weft.protocol.message import ANY, SCALAR_BYTES, Part, declared, fields_of, flat, message_of
+from weft.protocol.packing import pack, unpack
+
+#: Types of all messages of the library, by phase and direction.
+TYPES = {
+    f"{name} {way}": kind
+    for name, phase in sorted(declared_phases().items())
+    if phase.request.__module__.startswith("weft.")
+    for way, kind in (("request", phase.request), ("reply", phase.reply))
+}
+every_type = pytest.mark.parametrize("kind", TYPES.values(), ids=TYPES)
+
+OTHERS = ("i1", "i4", "i8", "u4", "u8", "f4", "f8", "?", "c16", ">u8", ">i4", ">f8")
+VALUES = {int: 3, float: 0.5, bool: True, str: "text", bytes: bytes(2 * SCALAR_BYTES)}
+
+
+def value_of(field):
+    """A value as declared."""
+    if field.kind is not np.ndarray:
+        # Another value than the default, which would not travel.
+        value = VALUES[field.kind]
+        return (not value if field.kind is bool else value + 1) if value == field.default else value
+    shape = tuple(range(1, len(field.meaning.shape) + 1))
+    if field.dtype is None:
+        return np.full(shape, "text")
+    return np.ones(shape, np.int64 if field.dtype == ANY else field.dtype)
+
+
+def whole(kind):
+    """All fields of a message, as they travel."""
+    return {name: value_of(field) for name, field in flat(kind)}
+
+
+def required(kind, prefix=""):
+    """The fields without which a message is refused."""
+    found = {}
+    for field in declared(kind):
+        name = f"{prefix}{field.name}"
+        if field.required and issubclass(field.kind, Part):
+            found |= required(field.kind, f"{name}.")
+        elif field.required:
+            found[name] = value_of(field)
+    return found
+
+
+def assert_refused(kind, fields, name):
+    with pytest.raises(ProtocolError) as caught:
+        message_of(kind, fields)
+    sentence = str(caught.value)
+    assert f"'{name}'" in sentence
+    assert "\n" not in sentence
+
+
+def wrong_values(field):
+    """Values that are not as declared."""
+    good = value_of(field)
+    for other in (7, 0.25, True, "words", b"junk", np.zeros(3), np.array(1.0), None, [1], {}):
+        fits = type(other) is field.kind and field.kind is not np.ndarray
+        if not fits and (field.kind, type(other)) != (float, int):
+            if type(other) is np.ndarray and other.ndim == 1 and field.kind is np.ndarray:
+                continue
+            yield other
+    if field.kind is float:
+        yield from (np.nan, np.inf, -np.inf, np.float64(0.5))
+    if field.meaning.form is Form.SCALARS:
+        yield from (good[:-1], good + b"0")
+    if field.kind is np.ndarray:
+        yield from (good[None], good[0], np.zeros_like(good, dtype=object))
+        others = set(map(np.dtype, OTHERS))
+        if field.dtype == ANY:
+            others = {d for d in others if d.kind not in "iufb"}
+        yield from (np.ones(good.shape, d) for d in others - {field.dtype})
+        if field.dtype not in (None, ANY):
+            yield np.full(good.shape, "text")
+        if field.dtype == np.float64:
+            yield from (np.full(good.shape, bad) for bad in (np.nan, np.inf, -np.inf))
+
+
+def test_all_modules_with_phases_are_loaded():
+    """A site that does not load them would not know what it is asked."""
+    root = Path(weft.__file__).parent
+    found = {
+        ".".join(("weft", *path.relative_to(root).with_suffix("").parts))
+        for path in root.rglob("*.py")
+        if re.search(r"^\w+(: \w+)? = Phase\(", path.read_text(), re.MULTILINE)
+    }
+    assert {module.__name__ for module in MODULES} == found
+    assert len(TYPES) > 100
+
+
+@every_type
+def test_a_message_comes_back_as_it_was_sent(kind):
+    for fields in (whole(kind), required(kind)):
+        again = fields_of(message_of(kind, unpack(pack(fields))))
+        assert list(again) == [name for name, _ in flat(kind) if name in fields]
+        for name, value in fields.items():
+            assert type(again[name]) is type(value)
+            assert np.array_equal(again[name], value)
+
+
+@every_type
+def test_a_message_without_a_required_field_is_refused(kind):
+    needed = required(kind)
+    for name in needed:
+        assert_refused(kind, {k: v for k, v in needed.items() if k != name}, name)
+
+
+@every_type
+def test_a_part_is_there_with_all_its_required_fields_or_not_at_all(kind):
+    """An optional part that lacks a field is no absent part."""
+    everything = whole(kind)
+    parts = {name.rpartition(".")[0] for name in everything} - {""}
+    for part in parts:
+        mine = {k: v for k, v in everything.items() if k.startswith(f"{part}.")}
+        owner = kind
+        for step in part.split("."):
+            owner = next(f.kind for f in declared(owner) if f.name == step)
+        for field in declared(owner):
+            name = f"{part}.{field.name}"
+            if field.required and len(mine) > 1 and not issubclass(field.kind, Part):
+                assert_refused(kind, {k: v for k, v in everything.items() if k != name}, name)
+
+
+@every_type
+def test_an_unknown_field_is_refused(kind):
+    known = whole(kind)
+    for name in ("no_such_field", "", "round.", "no.such.part", *(f"{k}.more" for k in known)):
+        assert_refused(kind, {**known, name: 1}, name)
+
+
+@every_type
+def test_a_field_that_is_not_as_declared_is_refused(kind):
+    known = whole(kind)
+    for name, field in flat(kind):
+        for wrong in wrong_values(field):
+            assert_refused(kind, {**known, name: wrong}, name)
