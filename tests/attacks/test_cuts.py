@@ -48,10 +48,10 @@ def cuts(party, phase, message, opened):
         return {}
     (total,) = (values for kind, _, values in opened if kind == "v")
     half = party._half
-    rest = total * half.party_context.view.n_samples - half._partial
+    rest = total * party.view.n_samples - half.samples.partial
     return {
         "rest": rest.reshape(len(rest), -1, CLASSES),
-        "constant": half.party_context.view.bias_slot,
+        "constant": party.view.bias_slot,
     }
 
 

@@ -44,7 +44,7 @@ def others(found: Run, attacker: str, table) -> np.ndarray:
 
 def feature_sums(party, phase, message, opened):
     """HyFDCA: the totals that a party opens, and its own part of them then."""
-    if phase != "hyfdca.weights":
+    if phase not in ("hyfdca.weights", "hyfdca.fused"):
         return {}
     (total,) = (values for kind, _, values in opened if kind == "v")
     half = party._half
@@ -84,7 +84,7 @@ def one_a_time(table, terms=OPEN, **changes):
 def told_by(found: Run, party: str) -> tuple[np.ndarray, int]:
     """The coordinator: words of a party's feature sums, as if nothing hid them."""
     post = found.post
-    told = [post.words(r["v"], "v")[:, 0] for _, r in post.replies(party, "v", "hyfdca.weights")]
+    told = [post.words(r["v"], "v")[:, 0] for _, r in post.replies(party, "v", "hyfdca.fused")]
     return np.stack(told), found.party(party).view.bias_slot
 
 
@@ -155,7 +155,7 @@ def thirty_two(table, terms=OPEN, norms="sample"):
 
 
 def own_alpha(party, phase, message, opened):
-    return {"alpha": party._half.alpha[:, 0]} if phase == "hyfdca.weights" else {}
+    return {"alpha": party._half.alpha[:, 0]} if phase in ("hyfdca.weights", "hyfdca.fused") else {}
 
 
 def test_a_guard_that_counts_drawn_samples_would_let_single_rows_through(more_digits, record):

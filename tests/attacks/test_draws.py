@@ -52,7 +52,7 @@ def rows_of_pairs(changes: list[np.ndarray], iterations: list[int], floor: float
 def told(found: Run):
     """The coordinator: changes of p1's feature sums as its messages have them, and when."""
     post = found.post
-    pairs = list(post.replies("p1", "v", "hyfdca.weights"))
+    pairs = list(post.replies("p1", "v", "hyfdca.weights", "hyfdca.fused"))
     changes = [post.words(reply["v"], "v")[:, 0] for _, reply in pairs]
     return changes, [message["iteration"] for message, _ in pairs], 1e4 * post.units("v")
 
@@ -62,7 +62,7 @@ def weights_seen(found: Run):
     post, order = found.post, {}
     weights = defaultdict(dict)
     for entry in post.entries:
-        if entry.phase == "hyfdca.weights" and "w" in entry.reply:
+        if entry.phase in ("hyfdca.weights", "hyfdca.fused") and "w" in entry.reply:
             weights[entry.message["iteration"]][entry.party] = entry.reply["w"][:, 0]
             order[entry.party] = None
     sums = [np.concatenate([at[p] for p in order]) for _, at in sorted(weights.items())]

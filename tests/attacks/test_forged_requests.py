@@ -17,8 +17,8 @@ from weft.crypto.primitives.oprf import blind, finalize, matching_key, unblind
 from weft.crypto.secrets import Identity, PublicIdentity
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
-from weft.matching.messages import EVALUATE, Cards, EvaluateRequest
 from weft.matching.oprf_party import Announcement
+from weft.protocol import fields_of
 from weft.protocol.parts import Boxes
 from weft.solvers.settings import Settings
 
@@ -109,6 +109,14 @@ def card_of(cards: list[bytes], name: str) -> Announcement:
     return next(card for card in read if card.name == name)
 
 
+def cut_out(message, field: str) -> list[bytes]:
+    return Boxes(content=message[f"{field}.content"], lengths=message[f"{field}.lengths"]).cut()
+
+
+def put_in(field: str, boxes: list[bytes]) -> dict:
+    return fields_of(Boxes.of(boxes), f"{field}.")
+
+
 class Forger:
     """Puts something else in the place of p3's letter to the first key holder."""
 
@@ -120,15 +128,14 @@ class Forger:
 
     def around(self, name, handler):
         def answer(phase, message):
-            self.run = getattr(message, "run", self.run)
-            if phase is not EVALUATE or name != HOLDER:
+            self.run = message.get("run", self.run)
+            if phase != "match.evaluate" or name != HOLDER:
                 return handler(phase, message)
-            cards, boxes = message.cards.cut(), message.boxes.cut()
+            cards, boxes = cut_out(message, "cards"), cut_out(message, "boxes")
             place = cards.index(msgspec.msgpack.encode(card_of(cards, VICTIM)))
             cards[place], boxes[place] = self.forge((self.run, cards, boxes, place))
             self.forged += 1
-            told = EvaluateRequest(hop=message.hop, cards=Cards.of(cards), boxes=Boxes.of(boxes))
-            reply = handler(phase, told)
+            reply = handler(phase, {**message, **put_in("cards", cards), **put_in("boxes", boxes)})
             self.answers.append(reply)
             return reply
 

@@ -7,6 +7,8 @@ naive protocol, made of Weft's own masks; then the parties of Weft are asked in 
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scene import by_rows, run, table_of
@@ -21,6 +23,7 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms
 from weft.protocol.message import SCALAR_BYTES
+from weft.solvers.hyfdca.messages import StepReply, StepRequest
 from weft.solvers.settings import Settings
 from weft.sums.certificate import class_sums
 from weft.sums.scalar_sums import add_scalars, pack_scalars
@@ -56,14 +59,14 @@ def masked_parties() -> tuple[Adder, dict[str, Pad]]:
 
 def asked(adder: Adder, parties, values, names) -> dict[str, dict]:
     """Everybody's answer to one request for its loss."""
-    messages = adder.open(names)
+    round_ = adder.advance()
+    messages = {name: StepRequest(round=round_, iteration=1, ack=0, gamma=1.0) for name in names}
     adder.mask(messages)
     replies = {}
     for name in names:
         parties[name].begin(messages[name])
-        replies[name] = {
-            "losses": pack_scalars(parties[name], messages[name], "losses", values[name])
-        }
+        told = pack_scalars(parties[name], messages[name], "losses", values[name])
+        replies[name] = StepReply(losses=told)
     return replies
 
 
@@ -148,15 +151,15 @@ def difference(again: Again, field: str, count: int) -> list[float] | None:
     """total(S) − total(S without p4), as far as it was told."""
     if len(again.second) < 3 or any(field not in r for r in again.second.values()):
         return None
-    whole = add_scalars(again.first, field, count, NAMES)
-    rest = add_scalars(again.second, field, count, NAMES[:3])
+    whole = add_scalars(objects(again.first), field, count, NAMES)
+    rest = add_scalars(objects(again.second), field, count, NAMES[:3])
     return None if whole is None or rest is None else np.subtract(whole, rest).tolist()
 
 
 @pytest.mark.parametrize(
     ("solver", "phase", "field"),
     [
-        ("hyfdca", "hyfdca.weights", "losses"),
+        ("hyfdca", "hyfdca.fused", "losses"),
         ("cutting-planes", "subspace.search", "losses"),
         ("cutting-planes", "subspace.spread", "gram"),
     ],
@@ -173,6 +176,11 @@ def test_parties_of_weft_do_not_tell_the_same_in_two_sums(tiles, record, solver,
     assert len(again.refusals) == 3
 
 
+def objects(replies: dict[str, dict]) -> dict[str, SimpleNamespace]:
+    """Replies with attributes, as code reads them."""
+    return {name: SimpleNamespace(**reply) for name, reply in replies.items()}
+
+
 class Turns:
     """What the coordinator reads of estimates, iteration by iteration, over who was there."""
 
@@ -183,7 +191,7 @@ class Turns:
     def around(self, name, handler):
         def answer(phase, message):
             reply = handler(phase, message)
-            if phase == "hyfdca.weights" and "estimate" in reply:
+            if phase == "hyfdca.fused" and "estimate" in reply:
                 turn = message["iteration"]
                 self.replies.setdefault(turn, {})[name] = reply
                 if name == LATE:
@@ -209,7 +217,7 @@ def told_of_p4(tiles, terms) -> list[float]:
         if turn - 1 not in turns.replies:
             continue
         with_, without = (turns.replies[t] for t in (turn, turn - 1))
-        whole, rest = (add_scalars(r, "estimate", 2, list(r)) for r in (with_, without))
+        whole, rest = (add_scalars(objects(r), "estimate", 2, list(r)) for r in (with_, without))
         offs.append(abs(whole[0] - rest[0] - turns.truth[turn]) / turns.truth[turn])
     return offs
 

@@ -22,6 +22,7 @@ from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.secrets import Secret
 from weft.data import load
 from weft.errors import WeftError
+from weft.protocol.parts import PadLinks, SumRequest
 from weft.solvers.settings import Settings
 
 
@@ -86,13 +87,10 @@ def sender(key: BfvSecret, seed: int) -> BfvCipher:
 
 def block_of(cipher: BfvCipher, round_: int, words: np.ndarray) -> bytes:
     """A contribution of feature sums as it crosses the channel: the ciphertext in it."""
-    message = {
-        "round": round_,
-        "v_pads.chain": np.zeros(1, np.uint64),
-        "v_pads.checks": np.zeros(1, np.uint64),
-    }
-    cipher.begin(message)
-    packed = cipher.contribute("v", None, words.astype(np.int64)[:, None], message)
+    nothing = np.zeros(1, np.uint64)
+    pads = PadLinks(chain=nothing, checks=nothing)
+    cipher.begin(SumRequest(round=round_))
+    packed = cipher.contribute("v", None, words.astype(np.int64)[:, None], pads)
     return bytes(read_block(packed, "v").body)[8 * CHECKS :]
 
 
@@ -137,7 +135,7 @@ class Forger:
 
     def around(self, name, handler):
         def answer(phase, message):
-            if phase == "hyfdca.weights" and name == "p1" and message["iteration"] == 3:
+            if phase == "hyfdca.fused" and name == "p1" and message["iteration"] == 3:
                 message = {**message, "v": self._crafted(message["v"])}
                 self.forged += 1
                 self.answers.append(handler(phase, message))

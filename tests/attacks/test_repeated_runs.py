@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from flat_messages import ask
 from weft.crypto.keys import ephemeral_keys
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
@@ -12,6 +13,7 @@ from weft.federation.coordinator import coordinate
 from weft.federation.party import Party
 from weft.federation.preprocessing import Preprocessing
 from weft.guards import OPEN
+from weft.matching.messages import KEYS as COHORT_KEYS
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
 
@@ -41,10 +43,10 @@ class Repeating(LocalChannel):
 
     def exchange(self, requests):
         for request in requests:
-            if request.phase == "match.keys":
-                self.boxes = {name: dict(message) for name, message in request.messages.items()}
+            if request.phase is COHORT_KEYS:
+                self.boxes = dict(request.messages)
                 if self.old is not None:
-                    request.messages["b"].update(self.old["b"])
+                    request.messages["b"] = self.old["b"]
         return super().exchange(requests)
 
 
@@ -64,30 +66,31 @@ def test_seeds_of_another_run_are_refused_also_under_the_same_name():
 
 
 def boxed(*boxes):
-    return {"boxes": b"".join(boxes), "boxes.lengths": np.array([len(box) for box in boxes])}
+    lengths = np.array([len(box) for box in boxes])
+    return {"boxes.content": b"".join(boxes), "boxes.lengths": lengths}
 
 
 def test_classes_are_joined_once_and_never_those_of_another_alone():
     parties = {name: party(name, np.resize(LABELS[name], 60)) for name in COLUMNS}
     asked = {"run": NAME, "parties": 3, "classes": True}
-    boxes = {name: p.on("announce", asked)["classes"] for name, p in parties.items()}
+    boxes = {name: ask(p, "announce", asked)["classes"] for name, p in parties.items()}
     assert len({len(box) for box in boxes.values()}) == 1
     joiner = parties["a"]
     with pytest.raises(ProtocolError, match="together with its own"):
-        joiner.on("classes", boxed(boxes["b"]))
-    joined = joiner.on("classes", boxed(*boxes.values()))["classes"]
+        ask(joiner, "classes", boxed(boxes["b"]))
+    joined = ask(joiner, "classes", boxed(*boxes.values()))["classes"]
     assert joined.tolist() == [0, 1, 2]
     with pytest.raises(ProtocolError, match="once in a run"):
-        joiner.on("classes", boxed(boxes["a"], boxes["b"]))
+        ask(joiner, "classes", boxed(boxes["a"], boxes["b"]))
     with pytest.raises(ProtocolError, match="came twice"):
-        parties["b"].on("classes", boxed(boxes["b"], boxes["b"]))
+        ask(parties["b"], "classes", boxed(boxes["b"], boxes["b"]))
 
 
 def test_a_list_of_classes_is_of_one_run():
     parties = {name: party(name, np.resize(LABELS[name], 60)) for name in COLUMNS}
-    old = parties["b"].on("announce", {"run": b"another run", "parties": 3, "classes": True})[
+    old = ask(parties["b"], "announce", {"run": b"another run", "parties": 3, "classes": True})[
         "classes"
     ]
-    own = parties["a"].on("announce", {"run": NAME, "parties": 3, "classes": True})["classes"]
+    own = ask(parties["a"], "announce", {"run": NAME, "parties": 3, "classes": True})["classes"]
     with pytest.raises(ProtocolError, match="under the run secret"):
-        parties["a"].on("classes", boxed(own, old))
+        ask(parties["a"], "classes", boxed(own, old))

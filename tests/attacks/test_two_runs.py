@@ -37,7 +37,7 @@ def vectors(party, phase, message, opened):
         return {}
     (total,) = (values for kind, _, values in opened if kind == "v")
     half = party._half
-    return {"rest": total * half.context.view.n_samples - half._partial}
+    return {"rest": total * party.view.n_samples - half.samples.partial}
 
 
 def sums_of(tiles, table, terms, solver, loss, lam=20.0, ledger=None):

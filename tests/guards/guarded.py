@@ -23,7 +23,7 @@ from weft.federation.party import Party
 from weft.guards import OPEN, Terms
 from weft.matching.build_holdings import Holding, build_holdings
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import LocalChannel
+from weft.protocol import LocalChannel, fields_of
 from weft.solvers.settings import Settings
 
 #: Careful terms, but for the cipher: sums are the same, and faster.
@@ -130,10 +130,10 @@ def watched(
     def seen(call):
         def answer(phase, message):
             if before is not None:
-                message = before(call.__self__, phase, message)
+                message = before(call.__self__, phase.name, message)
             reply = call(phase, message)
             if after is not None:
-                after(call.__self__, phase, message, reply)
+                after(call.__self__, phase.name, fields_of(message), fields_of(reply))
             return reply
 
         return answer

@@ -89,7 +89,9 @@ class Copies:
 
     def add(self, totals, replies, *rest):
         if self.run is not None and totals in (self.run.v, self.run.z):
-            new = {name for name, reply in replies.items() if totals.kind in reply}
+            new = {
+                name for name, reply in replies.items() if getattr(reply, totals.kind) is not None
+            }
             for party in self.run.holdings.parties:
                 self.since[party, totals.kind] |= new
         return ADD(totals, replies, *rest)

@@ -75,13 +75,13 @@ class Alphas:
     drawn: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
 
     def after(self, party, phase, message, reply):
-        if phase not in ("hyfdca.weights", "hyfdca.step", "hyfdca.dual"):
+        if phase not in ("hyfdca.weights", "hyfdca.fused", "hyfdca.step", "hyfdca.dual"):
             return
         half = party._half
         if "v" in reply:
             self.used[party.name].append(half.alpha.copy())
         drawn = half._turn.drawn
-        if phase == "hyfdca.weights" and party.view.labelled.any():
+        if phase in ("hyfdca.weights", "hyfdca.fused") and party.view.labelled.any():
             rows = np.arange(party.view.n_rows) if drawn is None else drawn
             self.drawn[party.name].append(rows)
 

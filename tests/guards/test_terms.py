@@ -22,6 +22,7 @@ from weft.guards import OPEN, Terms
 from weft.guards.terms import MODES
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import check_seat, check_settings
+from weft.protocol.parts import Ring
 from weft.solvers.settings import Settings
 
 BREAST = table_of("breast_cancer", 180)
@@ -300,7 +301,7 @@ def test_terms_that_mean_nothing_are_refused(wrong):
 # ── masks ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class RunState:
+class MaskingParties:
     """Parties of which only the masks matter."""
 
     def __init__(self, count, **terms):
@@ -313,19 +314,19 @@ class RunState:
 
     def ask(self, party, peers):
         keys = b"".join(self.identities[k].public.to_bytes() + self.nonces[k] for k in peers)
-        message = {"ring.peers": np.array(peers, np.int64), "ring.keys": keys, "round": 1}
-        return self.masks[party].sum("losses", 2, message, 0, party)
+        ring = Ring(peers=np.array(peers, np.int32), keys=keys)
+        return self.masks[party].sum("losses", 2, 1, ring, 0, party)
 
 
 def test_masks_of_three_cancel():
-    company = RunState(3)
+    company = MaskingParties(3)
     parts = [company.ask(k, [p for p in range(3) if p != k]) for k in range(3)]
     assert all(part.any() for part in parts)
     assert not sum(parts).any()
 
 
 @pytest.mark.parametrize(
-    ("ring.peers", "flag", "words"),
+    ("peers", "flag", "words"),
     [
         ([], "allow_lone_labels", "the coordinator would read its own; agree on allow_lone_labels"),
         ([1], "allow_pairs", "the coordinator would read a sum of two; agree on allow_pairs"),
@@ -333,16 +334,16 @@ def test_masks_of_three_cancel():
 )
 def test_scalars_of_so_few_that_one_could_read_them_are_refused(peers, flag, words):
     with pytest.raises(ConfigError, match=f"refuses to tell 'losses' .* {words} = true"):
-        RunState(3).ask(0, peers)
-    assert RunState(3, **{flag: True}).ask(0, peers).shape == (2, 3)
+        MaskingParties(3).ask(0, peers)
+    assert MaskingParties(3, **{flag: True}).ask(0, peers).shape == (2, 3)
     other = {"allow_lone_labels": "allow_pairs", "allow_pairs": "allow_lone_labels"}[flag]
     with pytest.raises(ConfigError):
-        RunState(3, **{other: True}).ask(0, peers)
+        MaskingParties(3, **{other: True}).ask(0, peers)
 
 
 def test_a_neighbour_named_twice_is_refused():
     """Two masks of one pair would make three parties out of two."""
-    company = RunState(3)
+    company = MaskingParties(3)
     with pytest.raises(ProtocolError, match="names a neighbour twice"):
         company.ask(0, [1, 1])
     with pytest.raises(ProtocolError, match="neighbours that are none"):

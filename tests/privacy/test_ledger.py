@@ -78,7 +78,7 @@ def seen_in(trained, federation):
     for entry in trained.channel.transcript:
         view = federation.parties[entry.party].view
         shared = view.n_shared_rows
-        if entry.phase == "hyfdca.weights":
+        if entry.phase in ("hyfdca.weights", "hyfdca.fused"):
             wanted[entry.party] = entry.reply.get("want", entry.reply.get("z_slots"))
         if "z" in entry.message:
             block = read_block(entry.message["z"], "z")

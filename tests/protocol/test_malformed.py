@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from covering import cover, every_value
 from interposed import HIDING, Middle, cut, interpose, outcome, quick, train
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secrets import Secret
@@ -93,14 +94,17 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize("value", CHAINS)
-@pytest.mark.parametrize(
-    ("cipher", "field"),
+@cover(
+    ("cipher", "field", "value"),
     [
-        ("pad", "z_pads.chain"),
-        ("pad", "v_pads.chain"),
-        ("paillier", "v_pads.chain"),
-        ("bfv", "z_pads.checks"),
+        (*chain, value)
+        for chain in [
+            ("pad", "z_pads.chain"),
+            ("pad", "v_pads.chain"),
+            ("paillier", "v_pads.chain"),
+            ("bfv", "z_pads.checks"),
+        ]
+        for value in CHAINS
     ],
 )
 def test_a_chain_of_pads_that_is_none_is_refused(cipher, field, value):
@@ -170,7 +174,7 @@ def test_a_table_that_promises_more_than_it_holds_costs_nothing(count):
 NEWS = ("z_pads.news", "z_pads.news.lengths", "z_pads.news.marks")
 
 
-@pytest.mark.parametrize(
+@cover(
     ("field", "value"),
     [
         *(("z_pads.news", value) for value in list(WRONG)[1:]),
@@ -183,10 +187,10 @@ NEWS = ("z_pads.news", "z_pads.news.lengths", "z_pads.news.marks")
         *(("z_pads.news.marks", value) for value in WRONG if value != "a table"),
         ("z_pads.news.marks", "of the future"),
         ("z_pads.news.marks", "not listed"),
-        *(pytest.param(field, "twice") for field in NEWS),
+        *((field, "twice") for field in NEWS),
         ("z_pads.news.sets", "bytes"),
         ("z_pads.news.sets", "text"),
-        *(pytest.param("z_pads.news.sets", value) for value in ("a table", "words", "floats")),
+        *(("z_pads.news.sets", value) for value in ("a table", "words", "floats")),
     ],
 )
 def test_news_of_pads_that_are_none_are_refused(field, value):
@@ -262,11 +266,11 @@ def test_slots_beyond_a_partys_own_do_not_reach_memory_that_is_not_its_own():
 # ── requests: the rest ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@cover(
     ("field", "value"),
     [
         *(("ring.peers", value) for value in WRONG if value not in ("words", "floats")),
-        pytest.param("ring.peers", "words"),
+        ("ring.peers", "words"),
         *(("ring.keys", value) for value in WRONG),
         ("ring.keys", "weak keys"),
         ("ring.peers", "oneself"),
@@ -501,8 +505,7 @@ BOXES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("cipher", HIDING)
-@pytest.mark.parametrize("change", BOXES)
+@every_value(change=BOXES, cipher=HIDING)
 def test_sealed_boxes_that_were_changed_stop_the_run(cipher, change):
     if change == "longer":
         # What comes after the last box is not read: it changes nothing.
@@ -533,8 +536,7 @@ def test_boxes_that_are_given_to_another_party_do_not_open(cipher):
         train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=1))
 
 
-@pytest.mark.parametrize("cipher", HIDING)
-@pytest.mark.parametrize("change", ["flipped", "cut", "missing", "without lengths"])
+@every_value(change=["flipped", "cut", "missing", "without lengths"], cipher=HIDING)
 def test_boxes_that_were_changed_on_their_way_up_stop_the_run(cipher, change):
     with (
         interpose(Setup("match.view", "r1c1", BOXES[change], "up")),

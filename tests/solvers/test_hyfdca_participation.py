@@ -39,7 +39,7 @@ def taking_part(trained: Trained) -> dict[int, list[str]]:
     """Per iteration, the parties that were sent weights, from the messages themselves."""
     seen: dict[int, list[str]] = {}
     for entry in trained.channel.transcript or []:
-        if entry.phase == "hyfdca.weights":
+        if entry.phase in ("hyfdca.weights", "hyfdca.fused"):
             seen.setdefault(int(entry.message["iteration"]), []).append(entry.party)  # type: ignore[call-overload]
     return seen
 

@@ -221,31 +221,28 @@ WRONG = [
     "text",
     7,
 ]
+QUESTIONS = [
+    ("spread", "fold.coefficients"),
+    ("spread", "by_rows"),
+    ("search", "moved"),
+    ("search", "point"),
+    ("search", "steps"),
+    ("search", "at"),
+    ("search", "ascent.weights"),
+    ("search", "of"),
+    ("gather", "moved"),
+    ("gather", "at"),
+    ("gather", "direction"),
+    ("point", "point"),
+    ("point", "model.mixture"),
+    ("point", "model.number"),
+    ("keep", "point"),
+    ("hand", "weights"),
+    ("hand", "rows"),
+]
 
 
-@pytest.mark.parametrize(
-    ("phase", "field"),
-    [
-        ("spread", "fold.coefficients"),
-        ("spread", "by_rows"),
-        ("search", "moved"),
-        ("search", "point"),
-        ("search", "steps"),
-        ("search", "at"),
-        ("search", "ascent.weights"),
-        ("search", "of"),
-        ("gather", "moved"),
-        ("gather", "at"),
-        ("gather", "direction"),
-        ("point", "point"),
-        ("point", "model.mixture"),
-        ("point", "model.number"),
-        ("keep", "point"),
-        ("hand", "weights"),
-        ("hand", "rows"),
-    ],
-)
-@pytest.mark.parametrize("wrong", WRONG, ids=[str(i) for i in range(len(WRONG))])
+@cover(("phase", "field", "wrong"), [(*asked, wrong) for asked in QUESTIONS for wrong in WRONG])
 def test_a_malformed_question_gets_a_sentence(phase, field, wrong):
     def ask(question, asked):
         with pytest.raises(ProtocolError) as caught:
