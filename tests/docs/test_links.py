@@ -10,6 +10,7 @@ from pages import DOCS, ROOT
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_PATH = re.compile(r"`((?:src|tests|docs|benchmarks|fuzz)/[\w./-]+)(?::[\w.]+)?`")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
 
@@ -30,6 +31,12 @@ def test_every_relative_link_of_a_page_resolves(page):
         assert target.exists(), f"{page.name} links to {path}, which is not there"
         if anchor:
             assert anchor in anchors(target), f"{page.name}: {target.name} has no heading {anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_of_the_repository_that_a_page_names_exists(page):
+    for path in _PATH.findall(page.read_text()):
+        assert (ROOT / path).exists(), f"{page.name} names {path}, which is not there"
 
 
 def test_every_document_can_be_reached_from_the_readme():
