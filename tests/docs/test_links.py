@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 from pages import DOCS, ROOT
@@ -14,6 +15,7 @@ _PATH = re.compile(r"`((?:src|tests|docs|benchmarks|fuzz)/[\w./-]+)(?::[\w.]+)?`
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
 
+@cache
 def anchors(page):
     """Names by which code hosts link to headings: small letters, hyphens, no other signs."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
