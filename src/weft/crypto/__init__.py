@@ -1,4 +1,4 @@
-"""Ciphers and fixed point; imports nothing else of Weft but its errors."""
+"""Ciphers, fixed point, masks and keys: everything that hides numbers."""
 
 from weft.crypto.adder import Adder
 from weft.crypto.ciphers.cipher import CIPHERS, Cipher

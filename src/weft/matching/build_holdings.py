@@ -1,4 +1,4 @@
-"""From the parties' tokens to the holding_map: cohorts, roles, and what does not fit together."""
+"""From the parties' tokens to the holding map: cohorts, roles, and what does not fit together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matching over the channel: the parties tell tokens, the coordinator seats them."""
+"""Matching over the channel: the parties tell tokens, the coordinator gives each a view."""
 
 from __future__ import annotations
 

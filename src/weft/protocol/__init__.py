@@ -1,4 +1,4 @@
-"""Channels: how messages reach parties, who answers, and what it costs."""
+"""Typed messages, channels that carry them, recordings, and what they cost."""
 
 from weft.protocol.channel import Among, Channel, Failure, Handler, Replies, Request
 from weft.protocol.local_channel import LocalChannel, Recorded, Sink
