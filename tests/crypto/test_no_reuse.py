@@ -246,7 +246,7 @@ def test_pads_and_masks_are_used_once_over_crashes_and_resumptions(
 
 @pytest.mark.parametrize("cipher", ["bfv", "paillier"])
 @settings(
-    max_examples=2,
+    max_examples=1,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.generate],
 )
