@@ -2,6 +2,9 @@
 
 A party that breaks down counts as silent, and the run goes on without it: a malformed request must
 be *refused*, which stops the run. A coordinator that breaks down shows a traceback.
+
+Fields that are missing or not as declared never get here: test_declarations has them. These are
+well-formed fields with a content that only a party, or the coordinator, can know to be wrong.
 """
 
 from __future__ import annotations
@@ -15,12 +18,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from covering import cover, every_value
 from interposed import HIDING, Middle, cut, interpose, outcome, quick, train
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secrets import Secret
 from weft.errors import WeftError
-from weft.protocol.message import fields_of
+from weft.protocol.message import SCALAR_BYTES, Message
 from weft.protocol.phase import phase_named
 
 SIGN = np.uint64(1 << 63)
@@ -48,8 +50,8 @@ class Malform(Middle):
         for field, value in self.fields.items():
             put(new, field, value(message.get(field)) if callable(value) else value)
         try:
-            asked = phase_named(phase)
-            self.answer = fields_of(self.parties[party].on(asked, asked.read_request(new)))
+            declared = phase_named(phase)
+            self.answer = self.parties[party].on(declared, declared.read_request(new))
         except Exception as error:
             self.answer = error
         raise Done
@@ -74,40 +76,24 @@ def assert_refused(answer):
     assert "\n" not in str(answer)
 
 
-WRONG = {
-    "missing": None,
-    "bytes": b"junk",
-    "text": "text",
-    "a number": 7,
-    "a table": np.zeros((2, 2), np.uint64),
-    "words": np.array(["a", "b"]),
-    "floats": np.array([0.5, 1.5]),
-    "nothing": np.zeros(0, np.uint64),
-}
-
-
 # ── requests: which pads to take off ──────────────────────────────────────────────────────────
 
 CHAINS = {
-    **WRONG,
+    "missing": None,
+    "nothing": np.zeros(0, np.uint64),
     "of the future": lambda old: np.full(len(old), 1 << 62, np.uint64),
     "one too many": lambda old: np.append(old, old[:1]),
-    "signed": lambda old: old.astype(np.int64),
-    "not native": lambda old: old.astype(">u8"),
 }
 
 
-@cover(
-    ("cipher", "field", "value"),
+@pytest.mark.parametrize("value", CHAINS)
+@pytest.mark.parametrize(
+    ("cipher", "field"),
     [
-        (*chain, value)
-        for chain in [
-            ("pad", "z_pads.chain"),
-            ("pad", "v_pads.chain"),
-            ("paillier", "v_pads.chain"),
-            ("bfv", "z_pads.checks"),
-        ]
-        for value in CHAINS
+        ("pad", "z_pads.chain"),
+        ("pad", "v_pads.chain"),
+        ("paillier", "v_pads.chain"),
+        ("bfv", "z_pads.checks"),
     ],
 )
 def test_a_chain_of_pads_that_is_none_is_refused(cipher, field, value):
@@ -145,17 +131,13 @@ def test_a_chain_that_takes_off_its_own_pad_is_refused():
 
 TABLES = [
     ("missing", None),
-    ("bytes", b"junk"),
     ("nothing", np.zeros(0, np.uint64)),
     ("of the future", np.array([1, 1 << 62], np.uint64)),
     ("signs of the future", np.array([2, 5, SIGN | np.uint64(1 << 62)], np.uint64)),
-    ("floats", np.array([1.0, 5.0])),
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [*TABLES, pytest.param("a table", np.ones((2, 2), np.uint64))]
-)
+@pytest.mark.parametrize(("name", "value"), TABLES)
 def test_tables_of_pads_that_are_none_are_refused(name, value):
     fields = {"v_pads.chain": lambda old: np.full(len(old), SIGN), "v_pads.chain_sets": value}
     assert_refused(answer_to(fields))
@@ -169,46 +151,27 @@ def test_a_table_that_promises_more_than_it_holds_costs_nothing(count):
         "v_pads.chain_sets": np.array([count, 5], np.uint64),
     }
     answer = answer_to(fields)
-    assert isinstance(answer, dict | WeftError)
+    assert isinstance(answer, Message | WeftError)
 
 
 # ── requests: news of pads ────────────────────────────────────────────────────────────────────
 
-NEWS = ("z_pads.news.slots", "z_pads.news.lengths", "z_pads.news.marks")
+NEWS = {
+    "no slots": ("slots", lambda old: old[:0]),
+    "far slots": ("slots", lambda old: old + np.int32(10**6)),
+    "negative slots": ("slots", lambda old: -1 - old),
+    "no lengths": ("lengths", lambda old: old[:0]),
+    "endless": ("lengths", lambda old: np.full(len(old), (1 << 32) - 1, np.uint32)),
+    "no marks": ("marks", lambda old: old[:0]),
+    "of the future": ("marks", lambda old: np.full(len(old), 1 << 62, np.uint64)),
+    "not listed": ("marks", lambda old: old | SIGN | np.uint64(7)),
+}
 
 
-@cover(
-    ("field", "value"),
-    [
-        *(("z_pads.news.slots", value) for value in list(WRONG)[1:]),
-        ("z_pads.news.slots", "far slots"),
-        ("z_pads.news.slots", "negative slots"),
-        ("z_pads.news.slots", "halves"),
-        *(("z_pads.news.lengths", value) for value in WRONG),
-        ("z_pads.news.lengths", "endless"),
-        ("z_pads.news.lengths", "negative"),
-        *(("z_pads.news.marks", value) for value in WRONG if value != "a table"),
-        ("z_pads.news.marks", "of the future"),
-        ("z_pads.news.marks", "not listed"),
-        *((field, "twice") for field in NEWS),
-        ("z_pads.news.sets", "bytes"),
-        ("z_pads.news.sets", "text"),
-        *(("z_pads.news.sets", value) for value in ("a table", "words", "floats")),
-    ],
-)
-def test_news_of_pads_that_are_none_are_refused(field, value):
-    values = {
-        **WRONG,
-        "far slots": lambda old: old + np.int32(10**6),
-        "negative slots": lambda old: -1 - old,
-        "halves": lambda old: old + 0.5,
-        "endless": lambda old: np.full(len(old), (1 << 32) - 1, np.uint32),
-        "negative": lambda old: -old.astype(np.int32),
-        "twice": lambda old: np.stack([old, old]),
-        "of the future": lambda old: np.full(len(old), 1 << 62, np.uint64),
-        "not listed": lambda old: old | SIGN | np.uint64(7),
-    }
-    assert_refused(answer_to({field: values[value]}, beside="z_pads.news.slots"))
+@pytest.mark.parametrize("what", NEWS)
+def test_news_of_pads_that_are_none_are_refused(what):
+    field, value = NEWS[what]
+    assert_refused(answer_to({f"z_pads.news.{field}": value}))
 
 
 # ── requests: slots of totals ─────────────────────────────────────────────────────────────────
@@ -218,20 +181,17 @@ def test_news_of_pads_that_are_none_are_refused(field, value):
     ("cipher", "value"),
     [
         ("pad", "missing"),
-        ("pad", "bytes"),
         ("pad", "one too many"),
         ("bfv", "missing"),
-        pytest.param("pad", "floats"),
-        pytest.param("pad", "far away"),
-        pytest.param("bfv", "far away"),
-        pytest.param("paillier", "far away"),
+        ("pad", "far away"),
+        ("bfv", "far away"),
+        ("paillier", "far away"),
     ],
 )
 def test_slots_of_changes_that_are_none_are_refused(cipher, value):
     values = {
-        **WRONG,
+        "missing": None,
         "one too many": lambda old: np.append(old, old[:1]),
-        "floats": lambda old: old.astype(np.float64),
         "far away": lambda old: old + np.int32(10**6),
     }
     assert_refused(answer_to({"delta_slots": values[value]}, cipher=cipher))
@@ -269,41 +229,25 @@ def test_slots_beyond_a_partys_own_do_not_reach_memory_that_is_not_its_own():
 # ── requests: the rest ────────────────────────────────────────────────────────────────────────
 
 
-@cover(
-    ("field", "value"),
-    [
-        *(("ring.peers", value) for value in WRONG if value not in ("words", "floats")),
-        ("ring.peers", "words"),
-        *(("ring.keys", value) for value in WRONG),
-        ("ring.keys", "weak keys"),
-        ("ring.peers", "oneself"),
-        *(("round", value) for value in WRONG),
-        *(("ack", value) for value in WRONG if value != "a number"),
-        *(("iteration", value) for value in WRONG if value != "a number"),
-    ],
-)
-def test_other_fields_that_are_malformed_are_refused(field, value):
-    values = {
-        **WRONG,
-        "weak keys": lambda old: bytes(len(old)),
-        "oneself": lambda old: np.zeros(len(old), np.int32),
-    }
-    answer = answer_to({field: values[value]}, beside="ring.peers")
-    # What is wrong with a number is repeated in the sentence, an array in several lines.
-    assert isinstance(answer, WeftError), repr(answer)
+REQUESTS = {
+    "weak keys": {"ring.keys": lambda old: bytes(len(old))},
+    "no keys": {"ring.keys": b""},
+    "half a key": {"ring.keys": lambda old: old[:-1]},
+    "nobody": {"ring.peers": lambda old: old[:0]},
+    "oneself": {"ring.peers": lambda old: np.zeros(len(old), np.int32)},
+    "no ring": {"ring.peers": None, "ring.keys": None},
+    "an old request": {"round": 1},
+}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "bytes",
-        "text",
-        "a number",
-        *(pytest.param(value) for value in ("words", "floats", "nothing", "a table")),
-    ],
-)
-def test_flags_of_cohorts_that_are_none_are_refused(value):
-    assert_refused(answer_to({"send": WRONG[value]}, beside="alpha_pads.chain", cipher="bfv"))
+@pytest.mark.parametrize("what", REQUESTS)
+def test_other_fields_that_make_no_sense_are_refused(what):
+    assert_refused(answer_to(REQUESTS[what], beside="ring.peers"))
+
+
+@pytest.mark.parametrize("flags", [np.zeros(0, bool), np.ones(99, bool)])
+def test_flags_of_more_or_fewer_cohorts_are_refused(flags):
+    assert_refused(answer_to({"send": flags}, beside="alpha_pads.chain", cipher="bfv"))
 
 
 # ── replies ───────────────────────────────────────────────────────────────────────────────────
@@ -328,42 +272,30 @@ class Answers(Middle):
 
 
 REPLIES = [
-    ("pad", "z_slots", "bytes"),
-    ("pad", "z_slots", "floats"),
-    ("pad", "z_slots", "a table"),
-    ("pad", "z_slots", "words"),
     ("pad", "z_slots", "far away"),
     ("pad", "z_slots", "negative"),
     ("pad", "z_slots", "one too many"),
-    ("pad", "delta_slots", "floats"),
     ("pad", "delta_slots", "far away"),
     ("pad", "alpha_slots", "far away"),
-    pytest.param("pad", "want", "bytes"),
-    pytest.param("pad", "want", "floats"),
-    pytest.param("pad", "want", "words"),
-    pytest.param("pad", "want", "a table"),
-    pytest.param("pad", "want", "far away"),
+    ("pad", "want", "far away"),
     ("pad", "sequence", "missing"),
-    ("pad", "sequence", "text"),
     ("pad", "sequence", "a number"),
     ("pad", "norm_change", "missing"),
-    ("pad", "norm_change", "bytes"),
-    ("pad", "norm_change", "floats"),
-    ("pad", "estimate", "bytes"),
-    ("pad", "losses", "bytes"),
-    ("pad", "norms", "missing"),
-    pytest.param("bfv", "delta_slots", "missing"),
-    pytest.param("bfv", "delta_slots", "floats"),
-    pytest.param("bfv", "delta_slots", "words"),
+    ("pad", "norm_change", "too long"),
+    ("pad", "estimate", "too long"),
+    ("pad", "losses", "too long"),
+    ("bfv", "delta_slots", "missing"),
     ("bfv", "delta_slots", "far away"),
-    pytest.param("bfv", "alpha_slots", "missing"),
+    ("bfv", "alpha_slots", "missing"),
 ]
 
 
 @pytest.mark.parametrize(("cipher", "field", "value"), REPLIES)
 def test_a_reply_that_is_malformed_stops_the_run_with_one_sentence(cipher, field, value):
     values = {
-        **WRONG,
+        "missing": None,
+        "a number": 7,
+        "too long": lambda old: old + bytes(SCALAR_BYTES),
         "far away": lambda old: old + np.int32(10**6),
         "negative": lambda old: -1 - old,
         "one too many": lambda old: np.append(old, old[:1]),
@@ -501,14 +433,14 @@ BOXES = {
     "zeros": lambda m: {**m, "seeds.content": bytes(len(m["seeds.content"]))},
     "from another": lambda m: {**m, "seeds.makers": m["seeds.makers"] + 1},
     "of another length": lambda m: {**m, "seeds.lengths": m["seeds.lengths"] - 1},
-    "missing": lambda m: {k: v for k, v in m.items() if k != "seeds.content"},
-    "without lengths": lambda m: {k: v for k, v in m.items() if k != "seeds.lengths"},
+    "missing": lambda m: {k: v for k, v in m.items() if not k.startswith("seeds.")},
     "none": lambda m: {**m, "seeds.content": b"", "seeds.lengths": m["seeds.lengths"][:0],
                        "seeds.makers": m["seeds.makers"][:0]},
 }  # fmt: skip
 
 
-@every_value(change=BOXES, cipher=HIDING)
+@pytest.mark.parametrize("cipher", HIDING)
+@pytest.mark.parametrize("change", BOXES)
 def test_sealed_boxes_that_were_changed_stop_the_run(cipher, change):
     with (
         interpose(Setup("match.keys", "r2c2", BOXES[change])),
@@ -534,7 +466,8 @@ def test_boxes_that_are_given_to_another_party_do_not_open(cipher):
         train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=1))
 
 
-@every_value(change=["flipped", "cut", "missing", "without lengths"], cipher=HIDING)
+@pytest.mark.parametrize("cipher", HIDING)
+@pytest.mark.parametrize("change", ["flipped", "cut", "missing"])
 def test_boxes_that_were_changed_on_their_way_up_stop_the_run(cipher, change):
     with (
         interpose(Setup("match.view", "r1c1", BOXES[change], "up")),
@@ -554,9 +487,9 @@ def test_parties_with_different_run_secrets_do_not_begin(cipher):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("field", ["mark", "public", "key"])
+@pytest.mark.parametrize("field", ["keys.mark", "keys.public", "key"])
 def test_parties_whose_keys_were_exchanged_on_the_way_do_not_begin(field):
-    values = {"mark": "0" * 16, "public": b"short", "key": 7}
+    values = {"keys.mark": "0" * 16, "keys.public": b"short", "key": 7}
     phase = "match.view" if field == "key" else "match.tokens"
     change = Setup(phase, "r2c1", lambda reply: {**reply, field: values[field]}, "up")
     with interpose(change), pytest.raises(WeftError) as caught:
