@@ -93,9 +93,9 @@ def assemble(
     settings: Settings,
     announced: Announced,
     run: bytes,
-) -> tuple[HoldingMap, Adder]:
+    adder: Adder,
+) -> HoldingMap:
     """Match the parties' samples and features, and agree on scaling."""
-    adder = Adder(settings.cipher)
     holders = announced.holders
     if holders is not None:
         holders = tuple(name for name in holders if name in channel.parties)[:_HOLDERS]
@@ -113,7 +113,7 @@ def assemble(
         run=run,
     )
     agree_on_scaling(channel, holdings, preprocessing.scaling, preprocessing.unit_rows, adder)
-    return holdings, adder
+    return holdings
 
 
 def coordinate(
@@ -125,6 +125,7 @@ def coordinate(
     progress: Callable[[Record], None] | None = None,
     checkpointing: Checkpointing | None = None,
     start_lam: float | None = None,
+    adder: Adder | None = None,
 ) -> Outcome:
     """Run an algorithm from the announcements to the sealed model.
 
@@ -135,14 +136,18 @@ def coordinate(
         it was told before must have the same.
     start_lam
         λ of the model that the parties start from; None: they start from nothing.
+    adder
+        The coordinator's half of the cipher, new, for a caller who reads its costs during the run;
+        None: one is made.
     """
+    adder = adder or Adder(settings.cipher)
     run = token_bytes(16) if run is None else run
     warm, saves = start_lam is not None, checkpointing is not None
     # What no algorithm can do is refused before anybody is asked for anything.
     resolve(settings, saves=saves, warm=warm)
     announced = announce_for(channel, preprocessing, settings, run)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
-    holdings, adder = assemble(channel, preprocessing, settings, announced, run)
+    holdings = assemble(channel, preprocessing, settings, announced, run, adder)
     check_cut(settings, holdings)
     unit, label = units_above(channel, adder, SIZE, 2).tolist()
     told = StartRequest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
@@ -109,6 +109,8 @@ class Federation:
         #: Whoever runs all parties in one process gets the model, whatever else was agreed.
         self._reader = Identity.new()
         self.parties: dict[str, Party] = {}
+        #: Of the newest run; before the first there are no costs to read from it.
+        self._adder = Adder("plain")
 
     def assemble(
         self, settings: Settings
@@ -116,11 +118,12 @@ class Federation:
         """Make the parties, match their samples and features, agree on scaling."""
         channel, run = self._open(settings), token_bytes(16)
         announced = announce_for(channel, self.preprocessing, settings, run)
-        holdings, adder = assemble(channel, self.preprocessing, settings, announced, run)
-        return channel, holdings, adder, announced.classes
+        holdings = assemble(channel, self.preprocessing, settings, announced, run, self._adder)
+        return channel, holdings, self._adder, announced.classes
 
     def _open(self, settings: Settings) -> LocalChannel:
         """Make the parties, and the channel to them."""
+        self._adder = Adder(settings.cipher)
         # Not from the seed, which the coordinator knows: keys must not be its to compute.
         keys = self._keys or ephemeral_keys(tuple(self._tiles))
         self._identities = {name: keys[name].identity.public for name in self._tiles}
@@ -186,12 +189,13 @@ class Federation:
             progress=progress,
             checkpointing=checkpointing,
             start_lam=None if start is None else start.lam,
+            adder=self._adder,
         )
         return Trained(
             **vars(outcome),
             model=self._join(outcome),
             channel=channel,
-            encryption=self._spent(outcome.adder),
+            encryption=self._spent(),
         )
 
     def _join(self, outcome: Outcome) -> Model:
@@ -202,11 +206,18 @@ class Federation:
         ]
         return join_slices(slices, outcome.head, overlapping=bool(outcome.result.gone))
 
-    def _spent(self, adder: Adder) -> Spent:
-        """What encryption has cost so far."""
-        costs = [party.encryption for party in self.parties.values()]
-        slowest = max(costs, key=lambda cost: cost.seconds)
-        return Spent(slowest, sum(costs, Cost()), adder.cost)
+    def encryption_costs(self) -> tuple[dict[str, Cost], Cost]:
+        """What encryption has cost each party and the coordinator in the newest run, up to now.
+
+        ``progress`` may call this after every iteration.
+        """
+        parties = {name: replace(party.encryption) for name, party in self.parties.items()}
+        return parties, replace(self._adder.cost)
+
+    def _spent(self) -> Spent:
+        parties, coordinator = self.encryption_costs()
+        slowest = max(parties.values(), key=lambda cost: cost.seconds)
+        return Spent(slowest, sum(parties.values(), Cost()), coordinator)
 
 
 def _check_consents(consents: Mapping[str, Consent] | None, parties: Iterable[str]) -> None:
