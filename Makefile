@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NAME ?=
+ARGS ?=
 # A newer pip than Python brings along installs in two thirds of the time.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # What is never imported need not be compiled.
@@ -44,10 +45,10 @@ check: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# All benchmarks, or one: make bench NAME=simulation
+# All benchmarks, or one: make bench NAME=simulation. ARGS=--smoke runs their code on tiny data.
 bench: $(VENV)/ready
 	@set -e; for script in $(if $(NAME),benchmarks/$(NAME).py,$(wildcard benchmarks/*.py)); do \
-		OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python $$script; done
+		OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python $$script $(ARGS); done
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,14 +14,12 @@ Needs the data directory for the last two (set WEFT_DATA), and for the peer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from importlib.util import find_spec
 from statistics import geometric_mean
 from time import perf_counter, process_time
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +27,14 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from harness import Report
-from harness.splits import dealt, find_data, mnist
-from weft.crypto import Adder
+from harness.matched import MatchedParties
+from harness.splits import DataSets
 from weft.crypto.encryption_cost import Cost
 from weft.data import Split, Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
+from weft.sums.messages import FeatureSumReply, MomentsRequest
 from weft.sums.running_totals import RunningTotals
 from weft.sums.slot_layout import Layout
 
@@ -103,26 +102,25 @@ def measure(cipher: str, count: int, rounds: int) -> Figures:
         party: [Tile.make([party], names, np.ones((1, count)), labels=[label])]
         for label, party in enumerate(("a", "b"))
     }
-    federation = Federation(tiles)
-    _, roster, adder, _ = federation.assemble(Settings(lam=1.0, cipher=cipher))
-    ciphers = {name: party._cipher for name, party in federation.parties.items()}
-    totals = RunningTotals("v", Layout(roster.columns, roster.parties), 1, adder)
+    made = MatchedParties(tiles, cipher, separate=True)
+    adder, ciphers, holdings = made.adder, made.ciphers, made.holdings
+    totals = RunningTotals("v", Layout(holdings.columns, holdings.parties), 1, adder)
     values, laps, size = some_values(count), Laps(), 0
     for number in range(rounds):
         # To and fro, so that the total stays within its range.
         part, expected = (-values, 0 * values) if number % 2 else (values, 2 * values)
-        asked = adder.open(ciphers)
+        asked = requests(adder.advance(), ciphers)
         totals.invite(asked)
-        replies: dict[str, dict[str, Any]] = {}
+        replies: dict[str, FeatureSumReply] = {}
         for name, mine in ciphers.items():
             mine.begin(asked[name])
             with laps("encrypt"):
-                sent = mine.contribute("v", None, part, asked[name])
-            replies[name] = {"v": sent}
+                sent = mine.contribute("v", None, part, asked[name].v_pads)
+            replies[name] = FeatureSumReply(v=sent)
             size = max(size, len(sent))
         with laps("add"):
             totals.add(replies)
-        asked = adder.open(ciphers)
+        asked = requests(adder.advance(), ciphers)
         for name, block in totals.blocks(ciphers).items():
             ciphers[name].begin(asked[name])
             with laps("decrypt"):
@@ -132,6 +130,10 @@ def measure(cipher: str, count: int, rounds: int) -> Figures:
     # Two parties' values were added at once.
     laps.seconds["add"] /= len(ciphers)
     return Figures.of(count, laps, size)
+
+
+def requests(number: int, parties: Iterable[str]) -> dict[str, MomentsRequest]:
+    return {party: MomentsRequest(round=number) for party in parties}
 
 
 def heu(count: int, together: int = 1) -> Figures:
@@ -182,7 +184,7 @@ def values_part(report: Report) -> None:
             add_values(report, f"values, {peer}, {COUNT:,}", figures, None, None)
     for cipher, count, rounds, ratio, size in wanted:
         name = f"values, {cipher}, {count:,}"
-        figures = measure(cipher, count, rounds)
+        figures = measure(cipher, *((min(count, 8), 2) if report.smoke else (count, rounds)))
         add_values(report, name, figures, peers.get("HEU"), size)
         if ratio is None:
             continue
@@ -229,48 +231,32 @@ class Case:
     """A data set cut in one way, and the settings that the paper tried on it."""
 
     name: str
-    cut: Callable[[], Split]
+    cut: Callable[[DataSets], Split]
     lam: float
     fractions: Fractions
     measured: int = MEASURED
 
 
 CASES = (
-    Case("MNIST 5", partial(mnist, 5), 1e-3,
+    Case("MNIST 5", lambda data: data.mnist(5), 1e-3,
          {0.1: (0.0001876, 0.1107), 0.5: (0.001564, 3.164), 0.9: (0.002816, 11.32)}),
-    Case("MNIST 500", partial(mnist, 500), 1e-3,
+    Case("MNIST 500", lambda data: data.mnist(500), 1e-3,
          {0.1: (0.03827, 7.827), 0.5: (0.002252, 13.67), 0.9: (0.08337, 431.0)}),
-    Case("MNIST 5000", partial(mnist, 5000), 1e-3,
+    Case("MNIST 5000", lambda data: data.mnist(5000), 1e-3,
          {0.1: (0.002673, 61.69), 0.5: (0.0003154, 1136), 0.9: (0.02195, 3903)}, 5),
-    Case("newsgroups 3×3", partial(dealt, "newsgroups", 3), 1e-5,
+    Case("newsgroups 3×3", lambda data: data.dealt("newsgroups", 3), 1e-5,
          {0.1: (0.01448, 0.3916), 0.5: (0.01187, 2.180), 0.9: (0.01122, 3.444)}),
-    Case("newsgroups 5×5", partial(dealt, "newsgroups", 5), 1e-5,
+    Case("newsgroups 5×5", lambda data: data.dealt("newsgroups", 5), 1e-5,
          {0.1: (0.03072, 1.095), 0.5: (0.0286, 4.360), 0.9: (0.03072, 7.671)}),
-    Case("newsgroups 12×12", partial(dealt, "newsgroups", 12), 1e-5,
+    Case("newsgroups 12×12", lambda data: data.dealt("newsgroups", 12), 1e-5,
          {0.1: (0.08568, 2.360), 0.5: (0.08504, 10.81), 0.9: (0.07564, 17.99)}, 5),
-    Case("Covertype 3×3", partial(dealt, "covtype", 3), 5e-5,
+    Case("Covertype 3×3", lambda data: data.dealt("covtype", 3), 5e-5,
          {0.1: (0.0001326, 0.07758), 0.5: (0.0002643, 1.149), 0.9: (0.00005533, 0.4694)}),
-    Case("Covertype 5×5", partial(dealt, "covtype", 5), 5e-5,
+    Case("Covertype 5×5", lambda data: data.dealt("covtype", 5), 5e-5,
          {0.1: (0.00007376, 0.09462), 0.5: (0.0008319, 2.920), 0.9: (0.0001326, 1.001)}),
-    Case("Covertype 12×12", partial(dealt, "covtype", 12), 5e-5,
+    Case("Covertype 12×12", lambda data: data.dealt("covtype", 12), 5e-5,
          {0.1: (0.0008319, 0.5975), 0.5: (0.0007434, 2.771), 0.9: (0.0007434, 5.453)}),
 )  # fmt: skip
-
-
-class Watched(Federation):
-    """A federation whose costs can be read in the middle of a run."""
-
-    adder: Adder
-
-    def assemble(self, settings: Settings) -> Any:
-        assembled = super().assemble(settings)
-        self.adder = assembled[2]
-        return assembled
-
-    def costs(self) -> list[Cost]:
-        """Of every party, then of the coordinator, as they are now."""
-        costs = [party.encryption for party in self.parties.values()]
-        return [replace(cost) for cost in (*costs, self.adder.cost)]
 
 
 class _Enough(Exception):
@@ -315,18 +301,23 @@ def watch(split: Split, settings: Settings, measured: int, warm_up: int | None =
     warm_up
         Iterations before the first look; None: as many as the first certificate takes.
     """
-    federation = Watched(split.parties, Preprocessing(overlap=split.overlap))
+    federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
     began: list[tuple[int, list[Cost], float]] = []
     ended: list[tuple[float, list[Cost]]] = []
+
+    def costs() -> list[Cost]:
+        """Of every party, then of the coordinator, as they are now."""
+        parties, coordinator = federation.encryption_costs()
+        return [*parties.values(), coordinator]
 
     def look(record: Record) -> None:
         now = perf_counter()
         if began and record.iteration == began[0][0] + measured:
-            ended.append((now, federation.costs()))
+            ended.append((now, costs()))
             raise _Enough
         warm = record.certified_at is not None if warm_up is None else record.iteration == warm_up
         if warm and not began:
-            began.append((record.iteration, federation.costs(), perf_counter()))
+            began.append((record.iteration, costs(), perf_counter()))
 
     with suppress(_Enough):
         federation.train(settings, progress=look)
@@ -350,26 +341,27 @@ def paper_settings(
     )
 
 
-def settings_part(report: Report) -> None:
+def settings_part(report: Report, data: DataSets) -> None:
     grid = Grid(title="Encryption in seconds per iteration")
     for heading in ("", "slowest party", "by value", "ratio", "all", "by value", "ratio", "paper"):
         grid.add_column(heading, justify="right" if heading else "left")
     found: list[Spell] = []
     papers: list[float] = []
-    for case in CASES:
+    cases = CASES[::3] if report.smoke else CASES
+    for case in cases:
         named = {f: f"settings, {case.name}, {f:g}" for f in case.fractions}
         wanted = [f for f, name in named.items() if report.wants(f"{name}: ")]
         if not wanted:
             continue
         if not found:
             print(HEADER, flush=True)
-        split = case.cut()
+        split, iterations = case.cut(data), 2 if report.smoke else case.measured
         for fraction in wanted:
             iic, paper = case.fractions[fraction]
             # The paper certifies nothing: the values of a certificate, all of a table at once,
             # would make value by value look slow. The run's first one is waited for.
             settings = paper_settings(case.lam, iic, fraction, "pad", certify_every=10**9)
-            spell = watch(split, settings, case.measured)
+            spell = watch(split, settings, iterations)
             found.append(spell)
             papers.append(paper)
             name = named[fraction]
@@ -385,7 +377,7 @@ def settings_part(report: Report) -> None:
     if not found:
         return
     Console(width=110).print(grid)
-    complete = len(found) == sum(len(case.fractions) for case in CASES)
+    complete = len(found) == sum(len(case.fractions) for case in cases)
     for who, pairs in (
         ("slowest party", [spell.slowest_seconds for spell in found]),
         ("all", [spell.seconds for spell in found]),
@@ -401,12 +393,12 @@ def settings_part(report: Report) -> None:
 # ── share ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def share_part(report: Report) -> None:
+def share_part(report: Report, data: DataSets) -> None:
     """Over two passes over the data, with one certificate each, as a user's run has them."""
     name = "share, MNIST 500, 0.9"
     if not report.wants(f"{name}: "):
         return
-    split, iic, every = mnist(500), 0.08337, 12
+    split, iic, every = data.mnist(500), 0.08337, 1 if report.smoke else 12
     spells = {
         cipher: watch(split, paper_settings(1e-3, iic, 0.9, cipher), 2 * every, warm_up=every)
         for cipher in ("plain", "pad")
@@ -423,12 +415,12 @@ def share_part(report: Report) -> None:
     report.add(f"{name}: with the blocks' part", booked["pad"] / padded_, "of the iteration")
 
 
-def main() -> None:
-    find_data()
-    report = Report("What encryption costs", "held against")
+def main(arguments: Sequence[str] | None = None) -> None:
+    report = Report("What encryption costs", "held against", arguments)
+    data = DataSets(report.smoke)
     values_part(report)
-    settings_part(report)
-    share_part(report)
+    settings_part(report, data)
+    share_part(report, data)
     report.close()
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import combinations
@@ -24,17 +25,11 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from harness import Report
-from weft.crypto import Adder
-from weft.crypto.keyring import Keyring
-from weft.crypto.keys import ephemeral_keys
+from harness import Number, Report
+from harness.matched import MatchedParties
 from weft.crypto.primitives.ristretto import threads
 from weft.data import Tile
 from weft.guards.terms import Matching
-from weft.matching import coordinator as meet
-from weft.matching.messages import VIEW
-from weft.matching.party import MatchingParty
-from weft.protocol import LocalChannel
 
 PARTIES = ("north", "east", "south")
 NO_PEER = (
@@ -68,40 +63,21 @@ def peak() -> float:
 
 
 def match(count: int, matching: Matching, form: str) -> Figures:
-    """From tiles in memory to seats, over the channel."""
-    keys = ephemeral_keys(PARTIES)
+    """From tiles in memory to views, over the channel."""
 
-    def run(size: int) -> tuple[LocalChannel, int]:
-        parties = {}
+    def run(size: int) -> MatchedParties:
+        tiles = {}
         for number, name in enumerate(PARTIES):
             ids = np.array(some_ids(size, number, form), dtype=object)
-            tile = Tile.make(ids, [f"x{number}"], np.zeros((size, 1)))
-            ring = Keyring(keys[name], "pad")
-            parties[name] = MatchingParty(name, [tile], keys[name], ring)
+            tiles[name] = [Tile.make(ids, [f"x{number}"], np.zeros((size, 1)))]
+        return MatchedParties(tiles, "pad", matching=matching, separate=True)
 
-        def handler(party: MatchingParty):  # type: ignore[no-untyped-def]
-            answers = party.answers()
-
-            def answer(phase, message):  # type: ignore[no-untyped-def]
-                if phase is VIEW:
-                    party.sit(message)
-                    return party.make_seeds(message)
-                return answers[phase.name].handle(message)
-
-            return answer
-
-        channel = LocalChannel({name: handler(party) for name, party in parties.items()})
-        roster = meet(
-            channel, Adder("pad"), classes=None, matching=matching, confirm_separate_ids=True
-        )
-        return channel, roster.n_samples
-
-    run(100)  # compiles
+    run(min(count, 100))  # compiles
     before, wall, processor = peak(), perf_counter(), process_time()
-    channel, samples = run(count)
+    found = run(count)
     wall, processor = perf_counter() - wall, process_time() - processor
-    assert samples == count // 2 + 3 * (count - count // 2)
-    meter = channel.meter
+    assert found.holdings.n_samples == count // 2 + 3 * (count - count // 2)
+    meter = found.channel.meter
     phases = {name: cost.total for name, cost in meter.phases.items()}
     phases["coordinator, and making tiles"] = wall - sum(phases.values())
     reading = meter.read()
@@ -139,8 +115,10 @@ WAYS = {"hmac": match, "oprf": match, "psi": psi}
 PLAIN, SIGNS = "p{}", "PT-{:09d}"
 
 
-def alone(way: str, count: int, form: str) -> Figures:
-    """Run a case in a fresh process."""
+def alone(report: Report, way: str, count: int, form: str) -> Figures:
+    """Run a case in a fresh process; a smoke run in this one, whose peak of memory may be over."""
+    if report.smoke:
+        return WAYS[way](count, way, form)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(WAYS[way], (count, way, form))
 
@@ -157,13 +135,14 @@ def add(report: Report, name: str, figures: Figures, peer: Figures | None) -> No
         report.add(f"{name}: processor over PSI", figures.processor / peer.processor, "×")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     report = Report(
         f"Matching, {len(PARTIES)} parties, {threads()} threads",
         "OpenMined PSI",
-        {"count": (100_000, "ids of each party")},
+        arguments,
+        {"count": Number(100_000, 40, "ids of each party")},
     )
-    count = int(report.options.count)
+    count = int(report.number("count"))
     sizes = (count // 2, count)
     peers: dict[int, Figures] = {}
     if find_spec("private_set_intersection") is None:
@@ -171,20 +150,22 @@ def main() -> None:
     else:
         for size in sizes:
             if report.wants(name := f"psi, {size:,}") or report.wants(f"oprf, {size:,}"):
-                peers[size] = alone("psi", size, PLAIN)
+                peers[size] = alone(report, "psi", size, PLAIN)
                 add(report, name, peers[size], None)
     for way in ("hmac", "oprf"):
         found: dict[int, Figures] = {}
         for size in sizes:
             if report.wants(name := f"{way}, {size:,}"):
-                found[size] = alone(way, size, PLAIN)
+                found[size] = alone(report, way, size, PLAIN)
                 add(report, name, found[size], peers.get(size))
         if len(found) == len(sizes):
             half, whole = (found[size] for size in sizes)
-            report.add(f"{way}: memory, twice the ids", whole.memory / half.memory, "×", bar=2.2)
+            if half.memory:
+                more = whole.memory / half.memory
+                report.add(f"{way}: memory, twice the ids", more, "×", bar=2.2)
             report.add(f"{way}: wall, twice the ids", whole.wall / half.wall, "×")
     if report.wants(name := f"oprf, {sizes[0]:,} with signs"):
-        add(report, name, alone("oprf", sizes[0], SIGNS), None)
+        add(report, name, alone(report, "oprf", sizes[0], SIGNS), None)
     report.close()
 
 

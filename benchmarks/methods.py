@@ -8,11 +8,12 @@ the other. Hyper-parameters are those of its Table 2. Needs the data directory: 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 import numpy as np
 
 from harness import Report
-from harness.splits import find_data, mnist
+from harness.splits import DataSets
 from weft.data import Split
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.settings import Settings
@@ -29,10 +30,11 @@ HYFEM = {
     0.5: ((0.00568, 0.00006007, 1.015), 6.296, 11.82),
     0.9: ((0.00568, 0.00006007, 1.015), 6.296, 20.44),
 }
-ITERATIONS = 200
 
 
-def seconds(split: Split, solver: str, participation: float, iic: float, **options: float) -> float:
+def seconds(
+    split: Split, iterations: int, solver: str, participation: float, iic: float, **options: float
+) -> float:
     """Mean seconds of an iteration, certificates aside, but for the first, which compiles."""
     settings = Settings(
         lam=1e-3,
@@ -41,8 +43,8 @@ def seconds(split: Split, solver: str, participation: float, iic: float, **optio
         iic=iic,
         participation=participation,
         gap=None,
-        iterations=ITERATIONS,
-        certify_every=10 * ITERATIONS,
+        iterations=iterations,
+        certify_every=10 * iterations,
         cipher="plain",
     )
     ends: list[float] = []
@@ -51,19 +53,19 @@ def seconds(split: Split, solver: str, participation: float, iic: float, **optio
     return statistics.fmean(np.diff(ends).tolist())
 
 
-def main() -> None:
-    find_data()
-    report = Report("The field's methods in one process", "paper, s")
-    split = mnist(500)
+def main(arguments: Sequence[str] | None = None) -> None:
+    report = Report("The field's methods in one process", "paper, s", arguments)
+    split = DataSets(report.smoke).mnist(500)
+    iterations = 3 if report.smoke else 200
     for participation, ((iic, a, b), paper) in FEDAVG.items():
         name = f"fedavg, MNIST, 500 parties, {participation:g} taking part"
         if report.wants(name):
-            value = seconds(split, "fedavg", participation, iic, a=a, b=b)
+            value = seconds(split, iterations, "fedavg", participation, iic, a=a, b=b)
             report.add(name, value, "s/iteration", anchor=paper, bar=paper / 10)
     for participation, ((iic, a, b), mu, paper) in HYFEM.items():
         name = f"hyfem, MNIST, 500 parties, {participation:g} taking part"
         if report.wants(name):
-            value = seconds(split, "hyfem", participation, iic, a=a, b=b, mu=mu)
+            value = seconds(split, iterations, "hyfem", participation, iic, a=a, b=b, mu=mu)
             report.add(name, value, "s/iteration", anchor=paper, bar=paper / 10)
     report.close()
 

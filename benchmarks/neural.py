@@ -9,13 +9,15 @@ set WEFT_DATA.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from time import process_time
+from typing import Any
 
 import torch
 
-from harness import Report
+from harness import Number, Report
 from harness.splits import find_data
 from weft.neural.baselines import train_alone, train_central, train_fedprox
 from weft.neural.local_federation import NeuralFederation, NeuralTrained
@@ -23,11 +25,25 @@ from weft.neural.server_accuracy import ServerJudge
 from weft.neural.settings import Block, NeuralSettings
 from weft_papers.hyfem.scenes import Scene, load_scene
 
-#: Scene: options of its data, features of a block, rate, rounds, steps.
-SCENES = {
-    "mfeat": ({}, 32, 0.1, 32, 16),
-    "mnist": ({"samples": 10_000}, 64, 0.1, 64, 32),
-}
+
+@dataclass(frozen=True)
+class Case:
+    """A scene, and how networks are trained on it; ``options`` are those of its data."""
+
+    scene: str
+    features: int
+    rounds: int
+    steps: int
+    rate: float = 0.1
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+CASES = (
+    Case("mfeat", features=32, rounds=32, steps=16),
+    Case("mnist", features=64, rounds=64, steps=32, options={"samples": 10_000}),
+)
+#: It comes with scikit-learn.
+SMOKE = (Case("digits", features=4, rounds=1, steps=1, options={"samples": 200}),)
 
 
 class Figures:
@@ -51,23 +67,22 @@ class Figures:
         return fmean(self._found[name])
 
 
-def settings_of(scene: Scene, name: str, seed: int) -> NeuralSettings:
-    _, features, rate, rounds, steps = SCENES[name]
-    block = Block(extractor="mlp", options={"hidden": (), "features": features})
+def settings_of(scene: Scene, case: Case, seed: int) -> NeuralSettings:
+    block = Block(extractor="mlp", options={"hidden": (), "features": case.features})
     return NeuralSettings(
         blocks=dict.fromkeys(scene.blocks, block),
         coordinator_sees="weights",
-        rate=rate,
-        rounds=rounds,
-        steps=steps,
-        evaluate_every=rounds,
+        rate=case.rate,
+        rounds=case.rounds,
+        steps=case.steps,
+        evaluate_every=case.rounds,
         seed=seed,
     )
 
 
-def measure(scene: Scene, name: str, seed: int, figures: Figures) -> None:
+def measure(scene: Scene, case: Case, seed: int, figures: Figures) -> None:
     """All runs of one seed."""
-    how = settings_of(scene, name, seed)
+    how = settings_of(scene, case, seed)
     classes = range(len(scene.class_names))
     sources, common = scene.sources(), scene.common_blocks()
     test, labels = scene.tested()
@@ -89,17 +104,18 @@ def measure(scene: Scene, name: str, seed: int, figures: Figures) -> None:
     figures.add("FedProx", prox.last.server_accuracy)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     find_data()
     torch.set_num_threads(1)
-    report = Report("HyFEM's accuracy", "central", {"seeds": (3, "seeds to take the mean over")})
-    for name, (options, *_) in SCENES.items():
+    seeds = Number(3, 1, "seeds to take the mean over")
+    report = Report("HyFEM's accuracy", "central", arguments, {"seeds": seeds})
+    for case in SMOKE if report.smoke else CASES:
+        name = case.scene
         if not report.wants(name):
             continue
         figures = Figures()
-        for seed in range(int(report.options.seeds)):
-            scene = load_scene(name, **options, seed=seed)
-            measure(scene, name, seed, figures)
+        for seed in range(int(report.number("seeds"))):
+            measure(load_scene(name, **case.options, seed=seed), case, seed, figures)
         central, prox = figures.mean("central"), figures.mean("FedProx")
         bar = max(0.95 * central, prox + 0.03)
         for what in ("server", "local", "received", "central", "alone", "FedProx"):

@@ -11,7 +11,7 @@ for one party of the smallest width: Weft's time beside it is that of the same c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import process_time
@@ -25,15 +25,34 @@ from weft.neural.neuron_matching.averaging import others_of
 from weft.neural.neuron_matching.classifiers import Classifier
 from weft.neural.neuron_matching.costs import Others, weighted_costs
 
-PARTIES, BLOCKS, HELD, FEATURES, CLASSES = 9, 12, 7, 512, 10
-N_INPUTS = BLOCKS * FEATURES
-WIDTHS = (512, 1024, 2048)
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Size:
+    """Parties, blocks of inputs and how many of them each party has, and widths to try."""
+
+    parties: int = 9
+    blocks: int = 12
+    held: int = 7
+    features: int = 512
+    widths: tuple[int, ...] = (512, 1024, 2048)
+    #: What compiles all that is timed.
+    smallest: int = 64
+
+    @property
+    def n_inputs(self) -> int:
+        return self.blocks * self.features
+
+
+SMOKE = Size(parties=3, blocks=3, held=2, features=4, widths=(4, 8), smallest=4)
 
 
 @dataclass
 class Scene:
     """Classifiers of one round, and of the next."""
 
+    n_inputs: int
     classifiers: dict[str, list[Any]] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
@@ -42,7 +61,7 @@ class Scene:
         return match_classifiers(
             self.classifiers,
             self.inputs,
-            N_INPUTS,
+            self.n_inputs,
             self.weights,
             settings=settings,
             previous=previous,
@@ -50,25 +69,29 @@ class Scene:
         )
 
 
-def make(width: int, related: bool, noise: float = 0.3) -> Scene:
+def make(size: Size, width: int, related: bool, noise: float = 0.3) -> Scene:
     random = np.random.default_rng(0)
 
     def normal(*shape: int) -> Any:
         return random.standard_normal(shape, dtype=np.float32)
 
-    net = [normal(width, N_INPUTS + 1), normal(CLASSES, width + 1)]
-    scene = Scene()
-    for number in range(PARTIES):
+    net = [normal(width, size.n_inputs + 1), normal(CLASSES, width + 1)]
+    scene = Scene(size.n_inputs)
+    for number in range(size.parties):
         name = f"party{number}"
-        blocks = np.sort(random.permutation(BLOCKS)[:HELD])
-        scene.inputs[name] = (blocks[:, None] * FEATURES + np.arange(FEATURES)).ravel()
-        scene.weights[name] = 1 + number / PARTIES
+        blocks = np.sort(random.permutation(size.blocks)[: size.held])
+        scene.inputs[name] = _columns(blocks, size.features)
+        scene.weights[name] = 1 + number / size.parties
         parts = pruned(net, scene.inputs[name], [random.permutation(width)])
         scene.classifiers[name] = [
             part + np.float32(noise) * normal(*part.shape) if related else normal(*part.shape)
             for part in parts
         ]
     return scene
+
+
+def _columns(blocks: Any, features: int) -> Any:
+    return (blocks[:, None] * features + np.arange(features)).ravel()
 
 
 @contextmanager
@@ -138,11 +161,11 @@ def compare(report: Report, scene: Scene) -> None:
     report.add("loops over ours", times[0] / times[1], "×", better="higher")
 
 
-def rounds(report: Report, kind: str, width: int) -> float | None:
+def rounds(report: Report, size: Size, kind: str, width: int) -> float | None:
     """Seconds of a round of that width, its parts told."""
     if not report.wants(name := f"{kind}, {width}"):
         return None
-    scene, settings = make(width, kind == "copies"), Matching()
+    scene, settings = make(size, width, kind == "copies"), Matching()
     begin = process_time()
     before = scene.match(settings)
     report.add(f"{name}: first round", process_time() - begin, "s")
@@ -157,16 +180,17 @@ def rounds(report: Report, kind: str, width: int) -> float | None:
     return whole
 
 
-def main() -> None:
-    report = Report(f"Matching classifiers, {PARTIES} parties, {N_INPUTS} inputs", "loops")
-    make(64, True).match(Matching())  # compiles
+def main(arguments: Sequence[str] | None = None) -> None:
+    report = Report("Matching classifiers of parties", "loops", arguments)
+    size = SMOKE if report.smoke else Size()
+    make(size, size.smallest, True).match(Matching())  # compiles
     if report.wants("loops"):
-        compare(report, make(WIDTHS[0], True))
+        compare(report, make(size, size.widths[0], True))
     for kind in ("copies", "unrelated"):
-        spent = {width: rounds(report, kind, width) for width in WIDTHS}
+        spent = {width: rounds(report, size, kind, width) for width in size.widths}
         times = [seconds for seconds in spent.values() if seconds is not None]
-        if len(times) == len(WIDTHS):
-            slope = np.polyfit(np.log(WIDTHS), np.log(times), 1)[0]
+        if len(times) == len(size.widths):
+            slope = np.polyfit(np.log(size.widths), np.log(times), 1)[0]
             report.add(f"{kind}: a round grows as width to the power", float(slope), "", bar=3)
     report.close()
 

@@ -28,8 +28,8 @@ set WEFT_DATA.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from statistics import median
 from time import perf_counter, process_time
@@ -40,14 +40,14 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table as Grid
 
-from harness import Report
+from harness import Number, Report
 from harness.optima import optimum, primal, signs, with_constant
-from harness.splits import find_data, grid
+from harness.splits import DataSets, synthetic
 from weft.data import SPLITS, Split, Table, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
 from weft.guards import OPEN, Terms
-from weft.protocol import LocalChannel
+from weft.protocol import Channel
 from weft.solvers.base import Record, Result
 from weft.solvers.settings import Settings
 
@@ -109,6 +109,32 @@ CASES = (
     Case("newsgroups", "newsgroups", 3, 3, "logistic", 1e-5, ((1e-3, 160),)),
 )
 
+#: What a smoke run is to reach, in how many round trips, and its groups in the place of ten.
+SMOKE_TARGETS, SMOKE_GROUPS = ((0.9, 15), (0.8, 15)), 2
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all parts work with."""
+
+    report: Report
+    data: DataSets
+    cases: tuple[Case, ...]
+
+    @classmethod
+    def of(cls, report: Report) -> Bench:
+        cases = CASES
+        if report.smoke:
+            # Other tables with the logistic loss run no other code than the first.
+            seldom = [c for c in CASES if c.loss == "logistic" and c.data != "mnist"]
+            cases = tuple(_small(case) for case in CASES if case not in seldom)
+        return cls(report, DataSets(report.smoke), cases)
+
+
+def _small(case: Case) -> Case:
+    targets = SMOKE_TARGETS[-len(case.targets) :]
+    return replace(case, targets=targets, groups=min(case.groups, SMOKE_GROUPS))
+
 
 # ── runs ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -128,21 +154,6 @@ class Mark:
 
     def seconds(self, latency: float) -> float:
         return self.parties + self.others + self.round_trips * latency
-
-
-class Watched(Federation):
-    """A federation whose meter can be read in the middle of a run."""
-
-    channel: LocalChannel
-
-    def assemble(self, settings: Settings) -> Any:
-        assembled = super().assemble(settings)
-        self.channel = assembled[0]
-        return assembled
-
-    def party_seconds(self) -> float:
-        """Of all parties together."""
-        return sum(cost.total for cost in self.channel.meter.phases.values())
 
 
 @dataclass(frozen=True)
@@ -198,22 +209,33 @@ def train(split: Split, settings: Settings, *, guarded: bool = True) -> Run:
         # The careful terms, but for the mode that is measured, and for two that want no cipher.
         terms = Terms(coordinator_sees=settings.coordinator_sees, ciphers=(settings.cipher,))
     preprocessing = Preprocessing(intercept=True, overlap=split.overlap)
-    federation = Watched(split.parties, preprocessing, terms=terms)
+    federation = Federation(split.parties, preprocessing, terms=terms)
+    channels: list[Channel] = []
     marks: list[Mark] = []
     ends: list[float] = []
     began = told = perf_counter()
+
+    def keep(channel: Channel) -> Channel:
+        channels.append(channel)
+        return channel
+
+    def others() -> float:
+        """Seconds that no party spent, up to now."""
+        (channel,) = channels
+        spent = sum(cost.total for cost in channel.meter.phases.values())
+        return perf_counter() - began - spent
 
     def look(record: Record) -> None:
         nonlocal told
         now = perf_counter()
         ends.append(process_time())
-        marks.append(mark(record, now - began - federation.party_seconds()))
+        marks.append(mark(record, others()))
         if now - told > 20:
             told = now
             print(f"  … {record.round_trips} round trips, gap {marks[-1].gap:.3g}", flush=True)
 
-    trained = federation.train(settings, progress=look)
-    final = mark(trained.result.history[-1], perf_counter() - began - federation.party_seconds())
+    trained = federation.train(settings, progress=look, through=keep)
+    final = mark(trained.result.history[-1], others())
     return Run(trained.model, trained.result, marks, final, ends)
 
 
@@ -245,25 +267,24 @@ def our_settings(case: Case, mode: Mode, cipher: str = "pad") -> Settings:
     )
 
 
-def problems_part(report: Report) -> None:
+def problems_part(bench: Bench) -> None:
+    report = bench.report
     summary = Grid(title="Round trips, and modelled seconds at latencies of 0 / 0.2575 / 0.8 s")
     for heading in ("", "gap", "trips + closing", "bar", "seconds", "HyFDCA", "its seconds"):
         summary.add_column(heading, justify="right" if heading else "left")
-    for problem, same in groupby(CASES, key=lambda case: case.problem):
+    for problem, same in groupby(bench.cases, key=lambda case: case.problem):
         wanted = [
             (case, mode) for case in same for mode in MODES if report.wants(f"{case.run(mode)}: ")
         ]
         if wanted:
-            one_problem(report, problem, wanted, summary)
+            one_problem(bench, problem, wanted, summary)
     if summary.row_count:
         Console(width=140).print(summary)
 
 
-def one_problem(
-    report: Report, problem: str, wanted: list[tuple[Case, Mode]], summary: Grid
-) -> None:
-    case = wanted[0][0]
-    split = grid(case.data, case.k, case.q)
+def one_problem(bench: Bench, problem: str, wanted: list[tuple[Case, Mode]], summary: Grid) -> None:
+    report, case = bench.report, wanted[0][0]
+    split = bench.data.grid(case.data, case.k, case.q)
     runs: list[tuple[Case, Mode, Run]] = []
     for case, mode in wanted:
         print(f"{case.run(mode)}: training …", flush=True)
@@ -273,10 +294,11 @@ def one_problem(
             print(f"  {note}", flush=True)
         runs.append((case, mode, run))
     peer, stopped = None, ""
-    if report.options.hyfdca_seconds > 0:
+    seconds = report.number("hyfdca-seconds")
+    if seconds > 0:
         most = TIMES * max(run.final.round_trips for _, _, run in runs)
         print(f"{problem}, HyFDCA: training for up to {most} round trips …", flush=True)
-        how = peer_settings(case, most, report.options.hyfdca_seconds)
+        how = peer_settings(case, most, seconds)
         peer = train(split, how, guarded=False)
         stopped = peer.result.stopped
         print(f"  stopped: {stopped}", flush=True)
@@ -354,7 +376,7 @@ def optimum_rows(report: Report, runs: list[tuple[Case, Mode, Run]], table: Tabl
     case, _, run = runs[0]
     classes = run.model.classes
     assert classes is not None
-    best = optimum(case.data, case.loss, case.lam, table, classes)
+    best = optimum(case.data, case.loss, case.lam, table, classes, keep=not report.smoke)
     print(f"  central: {best.how}, {best.seconds:.0f} s", flush=True)
     block, labels = with_constant(table.block), signs(table, classes)
     judged = np.array(best.primal)
@@ -399,17 +421,18 @@ def product_seconds(split: Split) -> list[float]:
     return found[1:]
 
 
-def compute_part(report: Report) -> None:
+def compute_part(bench: Bench) -> None:
     """Covertype, all parties and the coordinator in one thread.
 
     Seconds of the processor, which whatever else the machine does adds least to.
     """
-    case = next(c for c in CASES if c.data == "covtype" and c.loss == "hinge")
+    report = bench.report
+    case = next(c for c in bench.cases if c.data == "covtype" and c.loss == "hinge")
     names = {c: f"compute, {case.problem}, {c}: iteration" for c in ("plain", "pad")}
     wanted = [cipher for cipher, name in names.items() if report.wants(name)]
     if not wanted:
         return
-    split = grid(case.data, case.k, case.q)
+    split = bench.data.grid(case.data, case.k, case.q)
     for cipher in wanted:
         print(f"compute, {cipher}: training …", flush=True)
         before = product_seconds(split)
@@ -423,28 +446,20 @@ def compute_part(report: Report) -> None:
 # ── bits ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def small_split() -> Split:
-    random = np.random.default_rng(0)
-    block = random.standard_normal((600, 30)) / np.sqrt(30)
-    labels = (block @ random.standard_normal((30, 3))).argmax(axis=1)
-    ids = np.arange(600).astype(str).astype(object)
-    features = np.array([f"x{j}" for j in range(30)], dtype=object)
-    table = Table(ids, features, block, labels, task="classification", name="synthetic")
-    return SPLITS["grid"](table, k=3, q=3)
-
-
-def bits_part(report: Report) -> None:
+def bits_part(bench: Bench) -> None:
     """Whether encryption changes any bit; this also compiles what the other parts time."""
-    split = small_split()
+    report = bench.report
+    rows, groups, most = (120, SMOKE_GROUPS, 20) if report.smoke else (600, 10, None)
+    split = SPLITS["grid"](synthetic(rows, 30, classes=3), k=3, q=3)
     kinds: dict[str, dict[str, Any]] = {
         "cutting planes": {"solver": "cutting-planes"},
-        "cutting planes, 10 groups": {"solver": "cutting-planes", "groups": 10},
+        "cutting planes, 10 groups": {"solver": "cutting-planes", "groups": groups},
         "L-BFGS": {"solver": "lbfgs", "loss": "logistic"},
         "HyFDCA": {"solver": "hyfdca", "iterations": 50},
     }
     for kind, options in kinds.items():
         plain, padded = (
-            train(split, Settings(lam=1e-3, cipher=cipher, **options)).model
+            train(split, Settings(lam=1e-3, cipher=cipher, round_trips=most, **options)).model
             for cipher in ("plain", "pad")
         )
         same = all(
@@ -457,17 +472,20 @@ def bits_part(report: Report) -> None:
         assert same, f"{name}: encryption changed the model"
 
 
-PARTS: tuple[Callable[[Report], None], ...] = (bits_part, compute_part, problems_part)
+PARTS: tuple[Callable[[Bench], None], ...] = (bits_part, compute_part, problems_part)
 
 
-def main() -> None:
-    find_data()
+def main(arguments: Sequence[str] | None = None) -> None:
     seconds = "seconds after which HyFDCA stops; 0 leaves it out"
     report = Report(
-        "The solvers for full participation", "held against", {"hyfdca-seconds": (240, seconds)}
+        "The solvers for full participation",
+        "held against",
+        arguments,
+        {"hyfdca-seconds": Number(240, 0.05, seconds)},
     )
+    bench = Bench.of(report)
     for part in PARTS:
-        part(report)
+        part(bench)
     report.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,6 +35,15 @@ class Row:
         return self.value <= self.bar if self.better == "lower" else self.value >= self.bar
 
 
+@dataclass(frozen=True)
+class Number:
+    """An option that is a number: its default, its default in a smoke run, what it is for."""
+
+    default: float
+    smoke: float
+    help: str
+
+
 class Report:
     """Collects rows, prints them as they come in a table, writes them as JSON.
 
@@ -42,26 +51,49 @@ class Report:
     ----------
     anchor
         Heading of what the figures are held against.
+    arguments
+        Of the command line; None: those of this process.
     numbers
-        Further options that are numbers: what each is by default, and what it is for.
+        Further options that are numbers.
+
+    Attributes
+    ----------
+    smoke
+        Whether to run all code on tiny data, in seconds: its figures say nothing, so no bar is
+        judged.
     """
 
     def __init__(
-        self, title: str, anchor: str, numbers: Mapping[str, tuple[float, str]] | None = None
+        self,
+        title: str,
+        anchor: str,
+        arguments: Sequence[str] | None = None,
+        numbers: Mapping[str, Number] | None = None,
     ) -> None:
         parser = argparse.ArgumentParser(description=title)
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows here too")
         parser.add_argument("--only", default="", help="run only what has this in its name")
-        for name, (default, what) in (numbers or {}).items():
-            text = f"{what} (default {default:g})"
-            parser.add_argument(f"--{name}", type=float, default=default, help=text)
-        self.options = parser.parse_args()
-        self._title = title
+        parser.add_argument(
+            "--smoke", action="store_true", help="run all code on tiny data, and judge nothing"
+        )
+        for name, number in (numbers or {}).items():
+            text = f"{number.help} (default {number.default:g}, with --smoke {number.smoke:g})"
+            parser.add_argument(f"--{name}", type=float, help=text)
+        self._options = parser.parse_args(arguments)
+        self.smoke: bool = self._options.smoke
+        self._numbers = dict(numbers or {})
+        self._title = f"{title} (smoke run: the figures say nothing)" if self.smoke else title
         self._anchor = anchor
         self._rows: list[Row] = []
 
+    def number(self, name: str) -> float:
+        """What an option that is a number was set to."""
+        given: float | None = getattr(self._options, name.replace("-", "_"))
+        default = self._numbers[name].smoke if self.smoke else self._numbers[name].default
+        return default if given is None else given
+
     def wants(self, name: str) -> bool:
-        return self.options.only in name
+        return self._options.only in name
 
     def add(
         self,
@@ -73,6 +105,7 @@ class Report:
         bar: float | None = None,
         better: Literal["lower", "higher"] = "lower",
     ) -> None:
+        bar = None if self.smoke else bar
         self._rows.append(Row(name, value, unit, anchor, bar, better))
         print(f"{name}: {value:.4g} {unit}", flush=True)
 
@@ -91,6 +124,6 @@ class Report:
                 {None: "", True: "yes", False: "NO"}[row.met],
             )
         Console(width=110).print(table)
-        if self.options.json is not None:
+        if self._options.json is not None:
             rows = [{**asdict(row), "met": row.met} for row in self._rows]
-            self.options.json.write_text(json.dumps(rows, indent=1) + "\n")
+            self._options.json.write_text(json.dumps(rows, indent=1) + "\n")

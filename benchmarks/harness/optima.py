@@ -71,11 +71,13 @@ def primal(block: Any, labels: Floats, loss: str, lam: float, w: Floats) -> list
     return total
 
 
-def optimum(data: str, loss: str, lam: float, table: Table, classes: NDArray[Any]) -> Optimum:
-    """Of a pooled table of that name, from the cache where it is there."""
+def optimum(
+    data: str, loss: str, lam: float, table: Table, classes: NDArray[Any], *, keep: bool = True
+) -> Optimum:
+    """Of a pooled table of that name, with ``keep`` from the cache where it is there."""
     folder = Path(os.environ.get("WEFT_CACHE") or tempfile.gettempdir())
     name = f"weft-optimum-{data}-{table.n}x{table.m}-{loss}-{lam:g}.json"
-    if (folder / name).is_file():
+    if keep and (folder / name).is_file():
         return Optimum(**json.loads((folder / name).read_text()))
     print(f"  finding the central optimum of {data}, {loss} …", flush=True)
     began = perf_counter()
@@ -85,8 +87,9 @@ def optimum(data: str, loss: str, lam: float, table: Table, classes: NDArray[Any
     else:
         w, known, how = by_scipy(block, labels, lam)
     found = Optimum(primal(block, labels, loss, lam, w), known, how, perf_counter() - began)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(json.dumps(asdict(found)) + "\n")
+    if keep:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(asdict(found)) + "\n")
     return found
 
 
