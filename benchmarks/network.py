@@ -28,24 +28,37 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from nvflare.apis.event_type import EventType
+from nvflare.apis.signal import Signal
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from harness import Report
-from harness.splits import find_data
-from weft.data import SPLITS, Split, load
+from harness.echoes import EchoParty, RoundTrips
+from harness.played_engine import PlayedEngine, PlayedTransport
+from harness.splits import DataSets
+from weft.config.read_config import read_config
+from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation
 from weft.guards.terms import OPEN
+from weft.network.coordinator_run import coordinate_run
+from weft.network.credentials import Credential
+from weft.network.join_settings import JoinSettings, open_site
+from weft.network.kits.open_kit import Kit
+from weft.network.run_progress import Progress
+from weft.network.run_results import HISTORY, RESULTS
+from weft.network.secure_session import SecureSite, SecureTransport
+from weft.network.submission import linear_task
 from weft.solvers.settings import Settings
-from weft_examples.local_cluster import SUBMITTER, LocalCluster
+from weft_examples.local_cluster import ID, LABEL, SUBMITTER, LocalCluster
 
 #: Bytes of a message, and how many round trips are measured in each way.
 SIZES = {"1 kB": (1_000, 100), "100 kB": (100_000, 100), "5 MB": (5_000_000, 15)}
@@ -53,6 +66,8 @@ SIZES = {"1 kB": (1_000, 100), "100 kB": (100_000, 100), "5 MB": (5_000_000, 15)
 BAR = 1.3
 #: Images of MNIST, and iterations of each algorithm.
 IMAGES, ITERATIONS = 4000, {"hyfdca": 60, "cutting-planes": 40}
+#: The same of a smoke run.
+SMOKE_SIZES, SMOKE_ITERATIONS = {"1 kB": (1_000, 2)}, 2
 CIPHERS = ("plain", "pad")
 LAM = 1e-2
 #: Out of reach: every run does all its iterations.
@@ -70,25 +85,34 @@ def trial(split: Split) -> Iterator[LocalCluster]:
         yield made
 
 
-def quarters(images: int) -> Split:
+def quarters(data: DataSets, images: int) -> Split:
     """The digit 3 against the rest: halves of the samples × halves of the features."""
-    table = load("mnist")
-    table = table.rows(np.arange(images))
-    binary = replace(table, labels=np.where(table.labels == 3, 1, -1))
-    return SPLITS["grid"](binary, k=2, q=2)
+    table = data.threes()
+    return SPLITS["grid"](table.rows(np.arange(min(images, table.n))), k=2, q=2)
 
 
 # ── round trips ───────────────────────────────────────────────────────────────────────────────
 
 
-def round_trips(report: Report) -> None:
+def round_trips(report: Report, data: DataSets) -> None:
     if not report.wants("round trips"):
         return
-    with trial(quarters(100)) as made:
+    sizes = SMOKE_SIZES if report.smoke else SIZES
+    with trial(quarters(data, 100)) as made:
         let_echo(made)
-        made.start_all()
-        found = json.loads(measured(made).read_text())
-    for label, (size, _) in SIZES.items():
+        given = {
+            "folder": str(made.folder),
+            "parties": {name: str(echo_folder(made, name)) for name in made.parties},
+            "sizes": list(sizes.values()),
+        }
+        if report.smoke:
+            play(made, given)
+        else:
+            let_processes_find_echoes()
+            made.start_all()
+            submit_measuring(made, given)
+        found = json.loads(figures_of(made).read_text())
+    for label, (size, _) in sizes.items():
         times = {way: [1e3 * t for t in seconds] for way, seconds in found[str(size)].items()}
         middle = {way: median(each) for way, each in times.items()}
         worst = {way: quantiles(each, n=20)[-1] for way, each in times.items()}
@@ -100,10 +124,8 @@ def round_trips(report: Report) -> None:
 
 
 def let_echo(made: LocalCluster) -> None:
-    """Name the benchmark's classes in its own kits, and let its processes find them."""
+    """Name the benchmark's classes in its own kits."""
     coordinator = made.kit("coordinator")
-    paths = [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     for name in ("coordinator", *made.parties):
         path = made.kit(name) / "local" / "resources.json"
         resources = json.loads(path.read_text())
@@ -133,13 +155,36 @@ def component(name: str, kind: str, arguments: dict[str, Any]) -> dict[str, Any]
     return {"id": name, "path": f"{_ECHOES}.{kind}", "args": arguments}
 
 
-def measured(made: LocalCluster, patience: float = 120.0) -> Path:
-    """Submit the job that measures, as any run is submitted; the file that it writes."""
+def let_processes_find_echoes() -> None:
+    paths = [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+
+def figures_of(made: LocalCluster) -> Path:
+    """The file that the measuring job writes."""
+    return made.folder / "seconds.json"
+
+
+def play(made: LocalCluster, arguments: dict[str, Any]) -> None:
+    """Measure in this process, with the components that the kits name."""
+    engines = {name: PlayedEngine(made.kit(name)) for name in made.parties}
+    with ExitStack() as open_parties:
+        for name, engine in engines.items():
+            resources = json.loads((made.kit(name) / "local" / "resources.json").read_text())
+            (named,) = resources["components"]
+            party = open_parties.enter_context(closing(EchoParty(**named["args"])))
+            party.handle_event(EventType.SYSTEM_BOOTSTRAP, engine.context)
+        coordinator = PlayedEngine(made.kit("coordinator"), engines)
+        RoundTrips(**arguments).control_flow(Signal(), coordinator.context)
+
+
+def submit_measuring(
+    made: LocalCluster, arguments: dict[str, Any], patience: float = 120.0
+) -> None:
+    """Submit the job that measures, as any run is submitted, and wait for its figures."""
     job = made.folder / "round-trips"
     config = job / "app" / "config"
     config.mkdir(parents=True)
-    parties = {name: str(echo_folder(made, name)) for name in made.parties}
-    arguments = {"folder": str(made.folder), "parties": parties, "sizes": list(SIZES.values())}
     told = {
         # The engine's check insists on a client, which need not exist.
         job / "meta.json": {
@@ -160,7 +205,7 @@ def measured(made: LocalCluster, patience: float = 120.0) -> Path:
     }
     for path, content in told.items():
         path.write_text(json.dumps(content))
-    out = made.folder / "seconds.json"
+    out = figures_of(made)
     session = new_secure_session(SUBMITTER, str(made.kit(SUBMITTER)))
     try:
         number = session.submit_job(str(job))
@@ -176,23 +221,31 @@ def measured(made: LocalCluster, patience: float = 120.0) -> Path:
             time.sleep(2.0)
     finally:
         session.close()
-    return out
 
 
 # ── iterations ────────────────────────────────────────────────────────────────────────────────
 
 
-def iterations(report: Report) -> None:
+#: Seconds of every iteration but the first, which compiles; and the last gap.
+Course = tuple[list[float], float | None]
+
+
+def iterations(report: Report, data: DataSets) -> None:
     if not report.wants("iterations"):
         return
-    split = quarters(IMAGES)
-    with trial(split) as made:
-        made.start_all()
+    split = quarters(data, IMAGES)
+    with trial(split) as made, ExitStack() as sites:
+        deploy = deployed
+        if report.smoke:
+            deploy = partial(deployed_here, sites.enter_context(opened_sites(made)))
+        else:
+            made.start_all()
         for solver, cipher in [(s, c) for s in ITERATIONS for c in CIPHERS]:
             name = f"iterations, {solver}, {cipher}"
-            alone, gap = in_one_process(split, solver, cipher)
-            over, same = deployed(made, solver, cipher)
-            again, _ = in_one_process(split, solver, cipher)
+            count = SMOKE_ITERATIONS if report.smoke else ITERATIONS[solver]
+            alone, gap = in_one_process(split, solver, cipher, count)
+            over, same = deploy(made, solver, cipher, count)
+            again, _ = in_one_process(split, solver, cipher, count)
             if gap != same:
                 raise RuntimeError(f"{name}: gap {same} deployed, {gap} in one process")
             one, far = median([*alone, *again]), median(over)
@@ -200,14 +253,13 @@ def iterations(report: Report) -> None:
             report.add(f"{name}: over one process", far / one, "×", anchor=1)
 
 
-def in_one_process(split: Split, solver: str, cipher: str) -> tuple[list[float], float | None]:
-    """Seconds of every iteration but the first, which compiles; and the last gap."""
+def in_one_process(split: Split, solver: str, cipher: str, count: int) -> Course:
     settings = Settings(
         solver=solver,
         loss="hinge",
         lam=LAM,
         gap=GAP,
-        iterations=ITERATIONS[solver],
+        iterations=count,
         cipher=cipher,
     )
     trained = Federation(split.parties).train(settings)
@@ -215,10 +267,8 @@ def in_one_process(split: Split, solver: str, cipher: str) -> tuple[list[float],
     return np.diff([record.wall_seconds for record in history]).tolist(), history[-1].gap
 
 
-def deployed(made: LocalCluster, solver: str, cipher: str) -> tuple[list[float], float | None]:
-    """The same, over the network."""
-    name = f"{solver}-{cipher}"
-    config, out = made.folder / f"{name}.toml", made.folder / name
+def write_config(made: LocalCluster, name: str, solver: str, cipher: str, count: int) -> Path:
+    config = made.folder / f"{name}.toml"
     parties = "".join(f'[[party]]\nname = "{party}"\n' for party in made.parties)
     config.write_text(
         f"""
@@ -231,25 +281,75 @@ def deployed(made: LocalCluster, solver: str, cipher: str) -> tuple[list[float],
         name = "{solver}"
         cipher = "{cipher}"
         gap = {GAP}
-        iterations = {ITERATIONS[solver]}
+        iterations = {count}
         when_missing = "stop"
         [privacy]
         matching = "hmac"
         {parties}
         """
     )
+    return config
+
+
+def deployed(made: LocalCluster, solver: str, cipher: str, count: int) -> Course:
+    """The same, over the network."""
+    name = f"{solver}-{cipher}"
+    config, out = write_config(made, name, solver, cipher, count), made.folder / name
     made.submit(config, out, name=name)
     if made.wait(name, 90.0):
         raise RuntimeError(made.log(name))
-    history = pd.read_csv(out / "history.csv")
+    return course_of(pd.read_csv(out / "history.csv"))
+
+
+@contextmanager
+def opened_sites(made: LocalCluster) -> Iterator[dict[str, SecureSite]]:
+    """The sites of all parties, in this process."""
+    sites: dict[str, SecureSite] = {}
+    for name in made.parties:
+        kit = Kit.inspect(made.kit(name))
+        settings = JoinSettings(
+            party=name,
+            data=[str(path) for path in (made.folder / "tables").glob(f"{name}-*.parquet")],
+            id=ID,
+            label=LABEL,
+            keys=str(made.keys),
+            roster=str(made.roster),
+        )
+        site = open_site(settings, kit)
+        sites[name] = SecureSite(site, Credential.of(kit), kit.name, kit.host)
+    try:
+        yield sites
+    finally:
+        for each in sites.values():
+            each.close()
+
+
+def deployed_here(
+    sites: dict[str, SecureSite], made: LocalCluster, solver: str, cipher: str, count: int
+) -> Course:
+    """The same with all sites and the coordinator in this process, and no engine between them."""
+    name = f"{solver}-{cipher}"
+    config = read_config(write_config(made, name, solver, cipher, count), deployed=True)
+    credential = Credential.of(Kit.inspect(made.kit("coordinator")))
+    folder = made.folder / name
+    coordinate_run(
+        lambda parties: SecureTransport(PlayedTransport(sites), credential),
+        folder,
+        linear_task(config, made.parties),
+        Progress(name),
+    )
+    return course_of(pd.read_parquet(folder / RESULTS / HISTORY))
+
+
+def course_of(history: pd.DataFrame) -> Course:
     return np.diff(history["wall_seconds"]).tolist(), float(history["gap"].iloc[-1])
 
 
-def main() -> None:
-    find_data()
-    report = Report("Four parties over a network", "held against")
-    round_trips(report)
-    iterations(report)
+def main(arguments: Sequence[str] | None = None) -> None:
+    report = Report("Four parties over a network", "held against", arguments)
+    data = DataSets(report.smoke)
+    round_trips(report, data)
+    iterations(report, data)
     report.close()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import grpc
 from nvflare.apis.event_type import EventType
@@ -32,7 +32,8 @@ from weft.network.network_channel import NetworkChannel
 from weft.network.secure_session import SecureSite, SecureTransport
 from weft.network.site import Site
 from weft.network.site_run import OpenedParty, PartyRequest
-from weft.protocol import Message, Request
+from weft.protocol import Message, Phase
+from weft.protocol.forms import record
 from weft.storage.journal import Journal
 
 #: The same name in every way: a topic of the engine's, a method of gRPC.
@@ -44,10 +45,17 @@ _UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_l
 Contents = dict[str, bytes]
 
 
-class _Echo:
-    """A party of a run that does nothing."""
+class EchoMessage(Message):
+    content: Annotated[bytes, record("what comes back")]
 
-    def on(self, phase: str, message: Message) -> Message:
+
+_PHASE = Phase(ECHO, EchoMessage, EchoMessage)
+
+
+class _Echo:
+    """A party of a run that sends back what it gets."""
+
+    def on(self, phase: Phase[Any, Any], message: EchoMessage) -> EchoMessage:
         return message
 
     def close(self) -> None:
@@ -75,12 +83,18 @@ class EchoParty(PartyComponent):
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         if event_type == EventType.SYSTEM_BOOTSTRAP:
             kit, site = self._kit, Site(self._folder, _open)
-            PartyComponent.site = SecureSite(site, Credential.of(kit), kit.name, kit.host)
+            self.site = SecureSite(site, Credential.of(kit), kit.name, kit.host)
             engine = fl_ctx.get_engine()
             engine.register_aux_message_handler(ECHO, _aux)
             engine.get_cell().register_request_cb(channel=ECHO, topic=ECHO, cb=_cell)
             self._server = _grpc_server(self._coordinator, self._folder / "port")
         super().handle_event(event_type, fl_ctx)
+
+    def close(self) -> None:
+        """For a process that goes on afterwards."""
+        self._server.stop(None)
+        if self.site is not None:
+            self.site.close()
 
 
 def _open(request: PartyRequest) -> OpenedParty:
@@ -203,8 +217,9 @@ def _measure(
 
 def _through(channel: NetworkChannel) -> Callable[[Contents], Contents]:
     def ask(contents: Contents) -> Contents:
-        (replies,) = channel.exchange([Request(ECHO, {n: {ECHO: c} for n, c in contents.items()})])
-        return {name: reply[ECHO] for name, reply in replies.answered.items()}  # type: ignore[misc]
+        asked = {name: EchoMessage(content=content) for name, content in contents.items()}
+        replies = channel.ask(_PHASE, asked)
+        return {name: reply.content for name, reply in replies.answered.items()}
 
     return ask
 
