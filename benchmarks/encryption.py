@@ -349,7 +349,8 @@ def settings_part(report: Report, data: DataSets) -> None:
     papers: list[float] = []
     cases = CASES[::3] if report.smoke else CASES
     for case in cases:
-        named = {f: f"settings, {case.name}, {f:g}" for f in case.fractions}
+        fractions = [0.9] if report.smoke else list(case.fractions)
+        named = {f: f"settings, {case.name}, {f:g}" for f in fractions}
         wanted = [f for f, name in named.items() if report.wants(f"{name}: ")]
         if not wanted:
             continue
@@ -377,7 +378,7 @@ def settings_part(report: Report, data: DataSets) -> None:
     if not found:
         return
     Console(width=110).print(grid)
-    complete = len(found) == sum(len(case.fractions) for case in cases)
+    complete = len(found) == sum(len(case.fractions) for case in CASES)
     for who, pairs in (
         ("slowest party", [spell.slowest_seconds for spell in found]),
         ("all", [spell.seconds for spell in found]),
