@@ -7,6 +7,7 @@ import pytest
 from guarded import PLAIN, optimum, table_of, train, watched
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from weft.data import SPLITS
 from weft.errors import ProtocolError
@@ -68,8 +69,8 @@ class Tables:
             return message
         if self.finer is not None and party.name == "p2":
             shares = np.linspace(0.0, 1.0, self.finer).tolist()
-            message = {**message, "steps": way(shares, message["steps"].shape[2])}
-        self.asked.setdefault(party.name, []).append(len(message["steps"]))
+            message = replace(message, steps=way(shares, message.steps.shape[2]))
+        self.asked.setdefault(party.name, []).append(len(message.steps))
         return message
 
 

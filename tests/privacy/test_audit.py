@@ -161,7 +161,7 @@ def silent_now_and_then(monkeypatch, phases):
     count = {"calls": 0, "broken": 0}
 
     def broken(self, phase, party, message):
-        if phase in phases:
+        if phase.name in phases:
             count["calls"] += 1
             if count["calls"] % 7 == 3:
                 count["broken"] += 1
@@ -191,10 +191,8 @@ def test_a_field_is_known_in_its_own_direction_and_phase_only():
     assert meaning_of("up", "hyfdca.step", "v").form is Form.BLOCK
     assert meaning_of("up", "hyfdca.step", "settings") is None
     assert meaning_of("up", "hyfdca.norms", "alpha") is None
-    assert (
-        meaning_of("down", "match.view", "tile_row_cohorts.17").what
-        == "its slots, cohorts and roles"
-    )
+    cohorts = meaning_of("down", "match.view", "view.tile_row_cohorts.places")
+    assert cohorts.what == "its slots, cohorts and roles"
     assert meaning_of("up", "no such phase", "round") is None
 
 
@@ -334,7 +332,7 @@ def test_a_block_of_somebody_else_is_found(recorded):
 def test_a_seat_with_slots_of_others_is_found(recorded):
     tiles, transcript = recorded
     seats = [entry for entry in transcript if entry.phase == "match.view"]
-    for field in ("tile_row_cohorts.0", "tile_column_cohorts.0"):
+    for field in ("view.tile_row_cohorts.places", "view.tile_column_cohorts.places"):
         wrong = seats[1].message[field].copy()
         # One of its tokens is said to be of another cohort than it is.
         wrong[0] = next(c for c in wrong.tolist() if c != wrong[0])

@@ -118,7 +118,7 @@ def meanwhile(monkeypatch):
 
         def on(handler):
             def answer(phase, message):
-                if phase == at and pending:
+                if phase.name == at and pending:
                     pending.pop()()
                 return handler(phase, message)
 
