@@ -3,6 +3,7 @@
 import json
 import stat
 import struct
+from typing import Annotated
 from zlib import crc32
 
 import msgspec
@@ -11,8 +12,8 @@ import pytest
 from rich.cells import cell_len
 
 from weft.cli.console import ProgressLine
-from weft.federation.party import Party
-from weft.protocol import LocalChannel
+from weft.protocol import LocalChannel, Message, Phase, Recorded, local_channel
+from weft.protocol.forms import record
 from weft.protocol.recording import Head, Recorder, Recording, RecordingError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -154,12 +155,19 @@ def test_half_a_recording_is_refused(weft, hospitals, monkeypatch):
     assert weft("train", config, "--out", "cut", "--resume").code == 0
 
 
+class Number(Message):
+    n: Annotated[int, record("a number")]
+
+
+HELLO = Phase("toy.hello of audits", Number, Number)
+
+
 def test_what_parties_said_instead_of_answering_is_kept(tmp_path):
     def refuses(phase, message):
         raise RecordingError("it will not")
 
     def slow(phase, message):
-        return {"n": 1}
+        return Number(n=1)
 
     def broken(phase, message):
         return 1 / 0
@@ -167,7 +175,7 @@ def test_what_parties_said_instead_of_answering_is_kept(tmp_path):
     recorder = Recorder(tmp_path / "m", Head("x", ["a", "b", "c"], "pad"))
     handlers = {"a": refuses, "b": slow, "c": broken}
     channel = LocalChannel(handlers, timeout=0.0, record=recorder)
-    channel.ask("hello", {name: {"n": 7} for name in ("a", "b", "c", "nobody")})
+    channel.ask(HELLO, {name: Number(n=7) for name in ("a", "b", "c", "nobody")})
     recorder.finish()
     up = [e for e in Recording(tmp_path / "m").entries() if e.direction == "up"]
     assert [(e.party, e.message, e.failure) for e in up] == [
@@ -270,12 +278,11 @@ def test_plain_runs_are_readable(weft, hospitals, wide):
 
 
 def test_a_field_that_nobody_knows_is_loud(weft, hospitals, monkeypatch, wide):
-    start = Party._start
+    def telling(phase, party, message, reply, failure):
+        said = {**reply, "secret labels": np.zeros(3)} if phase == "start" else reply
+        return Recorded(phase, party, message, said, failure)
 
-    def telling(self, message):
-        return {**start(self, message), "secret labels": np.zeros(3)}
-
-    monkeypatch.setattr(Party, "_start", telling)
+    monkeypatch.setattr(local_channel, "Recorded", telling)
     hospitals.change("gap = 1e-2", "gap = 5e-1")
     assert weft("train", hospitals.write(), "--record", "--out", "results").code == 0
     outcome = weft("audit", "results")

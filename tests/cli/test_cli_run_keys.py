@@ -45,7 +45,8 @@ def announced(path):
         for entry in Recording(path).entries()
         if entry.phase == "match.tokens" and entry.direction == "up"
     ]
-    return {e.party: e.message["public"] for e in replies}, {e.message["mark"] for e in replies}
+    public = {entry.party: entry.message["keys.public"] for entry in replies}
+    return public, {entry.message["keys.mark"] for entry in replies}
 
 
 def test_training_uses_the_identities_and_the_secret_of_the_folder(weft, quick, keys, tmp_path):

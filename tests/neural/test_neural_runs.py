@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from small_networks import HELD, WIDTHS, Door, holdings, numbers, sources, tiny, trained
@@ -139,14 +141,14 @@ def test_losses_and_accuracies_of_single_parties_are_masked(usual):
     trained_replies = {}
     for entry in usual.channel.transcript:
         if entry.phase == "neural.train" and entry.message["turn"] == 1:
-            trained_replies[entry.party] = entry.reply
+            trained_replies[entry.party] = SimpleNamespace(**entry.reply)
     assert set(trained_replies) == set(HELD)
     whole = add_scalars(trained_replies, "sums", 7, trained_replies)
     samples = sum(len(own) for own in holdings().values())
     assert whole[0] / samples == pytest.approx(usual.history[0].loss)
     assert whole[1] == len(HELD)
     for party, reply in trained_replies.items():
-        assert len(reply["sums"]) == 7 * SCALAR_BYTES
+        assert len(reply.sums) == 7 * SCALAR_BYTES
         alone = add_scalars({party: reply}, "sums", 7, {party})
         # An accuracy is at most 1, a loss small: what is read under a mask is neither.
         assert all(abs(value) > 1e3 for value in alone)

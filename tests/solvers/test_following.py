@@ -30,7 +30,7 @@ class Watching(Among):
     def exchange(self, requests):
         replies = super().exchange(requests)
         for request in requests:
-            if request.phase == self._phase:
+            if request.phase.name == self._phase:
                 self._call(list(request.messages))
         return replies
 

@@ -12,12 +12,14 @@ from covering import before_release
 from weft.data import SPLITS, Table, Tile, load
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.messages import START, StartRequest
 from weft.protocol import LocalChannel
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import curvature
 from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
 from weft.sums.maxima import units_above
+from weft.sums.messages import SIZE
 
 
 def small_digits(rows: int = 90) -> Table:
@@ -35,7 +37,7 @@ class LosesOneAnswer(LocalChannel):
         def losing(name, call):
             def answer(asked, message):
                 reply = call(asked, message)
-                if (asked, name) == (phase, party) and self.left:
+                if (asked.name, name) == (phase, party) and self.left:
                     self.left -= 1
                     raise ConnectionError("reply lost")
                 return reply
@@ -67,9 +69,11 @@ def test_a_lost_answer_to_a_freeze_never_mixes_two_alphas(times):
     _, roster, adder, _ = federation.assemble(settings)
     handlers = {name: party.on for name, party in federation.parties.items()}
     channel = LosesOneAnswer(handlers, "certify.freeze", a, times)
-    unit, label = units_above(channel, adder, "size", 2).tolist()
-    start = {"settings": settings.to_json(), "unit": unit, "label": label, "lam": settings.lam}
-    channel.ask("start", {p: dict(start) for p in handlers}).insist("start")
+    unit, label = units_above(channel, adder, SIZE, 2).tolist()
+    start = StartRequest(
+        settings=settings.to_json(), unit=unit, label=label, smallest_lam=settings.lam
+    )
+    channel.ask(START, dict.fromkeys(handlers, start)).insist("start")
     coordinator = algorithm_of("hyfdca").coordinator()
     result = coordinator.run(channel, roster, settings, adder, unit=unit, label=label, classes=1)
     optimum = plain.result.certificate.primal[0]

@@ -23,6 +23,7 @@ from weft.federation.preprocessing import Preprocessing
 from weft.losses import Loss
 from weft.solvers.base import Record
 from weft.solvers.fedhybrid.local_function import Weighting
+from weft.solvers.messages import Constants
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -193,5 +194,5 @@ def _weights(federation: Federation) -> Floats:
 
 def _mu(federation: Federation) -> float:
     party: Any = next(iter(federation.parties.values()))
-    facts: dict[str, float] = getattr(party._half, "_facts", {})
-    return facts.get("mu", math.nan)
+    facts: Constants = getattr(party._half, "_facts", Constants())
+    return math.nan if facts.mu is None else facts.mu

@@ -70,7 +70,7 @@ class SubspaceParty:
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:
         self._context = context
-        self._settings = settings
+        self.settings = settings
         problems = self.problems = Problems(context.labels.shape[1], settings.folds)
         self._wires = Wires.of(context)
         self.rows = Rows(context, settings, problems)
@@ -184,7 +184,7 @@ class SubspaceParty:
                 "this party broke down in the middle of a phase and cannot go on; start the run "
                 "again"
             )
-        fallback = FallbackParty(self._context, self._settings, message.lam, message.number)
+        fallback = FallbackParty(self._context, self.settings, message.lam, message.number)
         if self.samples.guard is not None:
             fallback.half.earlier = self.samples.guard.batches
         vectors = self.features.vectors
@@ -218,7 +218,7 @@ class SubspaceParty:
         """Nothing is ever taken back: phases are asked again until they are answered."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        raise ProtocolError(f"solver '{self._settings.solver}' keeps no checkpoints")
+        raise ProtocolError(f"solver '{self.settings.solver}' keeps no checkpoints")
 
     def restore(self, state: Mapping[str, NDArray[Any]], constants: Constants) -> None:
-        raise ProtocolError(f"solver '{self._settings.solver}' keeps no checkpoints")
+        raise ProtocolError(f"solver '{self.settings.solver}' keeps no checkpoints")
