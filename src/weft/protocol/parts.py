@@ -24,7 +24,7 @@ _PADS = "ids of the pads to take off"
 
 
 class PadNews(Part):
-    """PadLinks under single slots that changed since the party was told."""
+    """Pads under single slots that changed since the party was told."""
 
     slots: Annotated[Slots, record(_PADS, "slots", common=True)]
     lengths: Annotated[NDArray[np.uint32], record(_PADS, "runs", common=True)]
@@ -45,7 +45,7 @@ class PadLinks(Part):
     checks, checks_sets
         The same for the check words of whole chunks.
     news
-        PadLinks under single slots, where parties contribute to some slots only.
+        Pads under single slots, where parties contribute to some slots only.
     """
 
     chain: Annotated[PadIds | None, record(_PADS, "cohorts", common=True)] = None

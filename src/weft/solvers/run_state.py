@@ -1,4 +1,4 @@
-"""Who takes part in a run that goes on without some: replies that arrived, and who fell silent."""
+"""What the coordinator keeps between iterations: who is there, what arrived, what is certified."""
 
 from __future__ import annotations
 

@@ -23,9 +23,6 @@ from weft.sums.contribution import Contribution, Wire
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
 
-#: Feature sums are kept incrementally; this often they are summed anew against drift.
-RESUM_EVERY = 1000
-_NO_SLOTS = np.zeros(0, np.int32)
 
 Flags = NDArray[np.bool_]
 
