@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.estimators import HybridClassifier, HybridRegressor
     from weft.federation.local_federation import Federation
     from weft.federation.model import Model, load_model
-    from weft.federation.preprocessing import Preprocessing
+    from weft.federation.preprocessing_settings import Preprocessing
     from weft.solvers.settings import Settings
 
 __version__ = "0.2.0"
@@ -43,7 +43,7 @@ _HOMES = {
     "HybridClassifier": "weft.estimators",
     "HybridRegressor": "weft.estimators",
     "Model": "weft.federation.model",
-    "Preprocessing": "weft.federation.preprocessing",
+    "Preprocessing": "weft.federation.preprocessing_settings",
     "Settings": "weft.solvers.settings",
     "Tile": "weft.data.tile",
     "WeftError": "weft.errors",

@@ -19,13 +19,13 @@ from weft.crypto.ciphers.cipher import check_cipher
 from weft.data import SPLITS, Split, Table, load
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation, Trained
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import Terms
 from weft.losses import get_loss
 from weft.report.holdings_picture import feature_sets
 from weft.solvers.base import Record
-from weft.solvers.registry import settled
 from weft.solvers.settings import Settings
+from weft.solvers.solver_choice import settled
 
 Floats = NDArray[np.float64]
 

@@ -28,7 +28,7 @@ def neural_demo(
     from weft.cli.console import say
     from weft.cli.neural_output import RoundLine, tell_neural
     from weft.neural.torch_requirement import require_torch
-    from weft.report.neural import summarise_neural, write_neural_results
+    from weft.report.neural_results_folder import summarise_neural, write_neural_results
     from weft.storage.atomic_folder import building, refuse_existing
 
     if out is not None:

@@ -11,7 +11,7 @@ from weft.data.tile import Tile
 from weft.errors import ProtocolError
 from weft.federation.coordinator import coordinate
 from weft.federation.party import Party
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import OPEN
 from weft.matching.messages import KEYS as COHORT_KEYS
 from weft.protocol import LocalChannel

@@ -14,7 +14,7 @@ from weft.evaluation.reference_optimum import weights_of
 from weft.evaluation.tuning.metrics import NAMES
 from weft.evaluation.tuning.run_watching import Eye, Watch, from_outside
 from weft.evaluation.tuning.tuned_config import written
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.privacy.agreement import Consent
 from weft.solvers.settings import Settings
 

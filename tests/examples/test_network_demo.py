@@ -11,7 +11,7 @@ import pytest
 
 from weft.errors import DataError
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.solvers.settings import Settings
 from weft_examples.network_demo_data import breast_example, cut
 from weft_examples.network_demo_results import figures_of, same

@@ -233,7 +233,9 @@ def test_parties_insist_on_the_careful_terms_unless_they_are_told_otherwise(monk
     monkeypatch.setattr("weft.federation.local_federation.Party", Real)
     assert train(cut("hybrid 3×3"), quick(iterations=1)).holdings.terms == Terms()
     # Also where a coordinator does not listen.
-    monkeypatch.setattr("weft.federation.setup.coordinator._terms", lambda party, reply: OPEN)
+    monkeypatch.setattr(
+        "weft.federation.announcements.coordinator._terms", lambda party, reply: OPEN
+    )
     with pytest.raises(WeftError, match="r1c1 refuses a run with min_batch = 1"):
         train(cut("hybrid 3×3"), quick())
 

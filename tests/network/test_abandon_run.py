@@ -6,7 +6,7 @@ import pytest
 from toys import MemoryTransport, Place, ToyRequest, toy
 
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.network.abandon_run import SUBMITTER, TASK, abandon_run, leave_run
 from weft.network.coordinator_run import coordinate_run
 from weft.network.engine import abandon_request as asking

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from weft.errors import PartyAway, ProtocolError
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.network import coordinator_run as running
 from weft.network.run_progress import Progress
 from weft.network.task import LinearTask

@@ -16,7 +16,7 @@ from kitted import ANNA, kit_of, refusal, sentence, write
 from weft.cli import network
 from weft.crypto.keys import new_keys
 from weft.federation.messages import RELEASE, TAKE_MODEL
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
 from weft.network.join_settings import (

@@ -9,7 +9,7 @@ from kitted import kit_of
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.network.engine import run_supervisor as supervising
 from weft.network.engine.admin_session import NoCoordinator, RunInfo
 from weft.network.engine.jobs import FORGETS, task_file, write_job

@@ -17,7 +17,7 @@ import weft
 from weft.cli import main
 from weft.errors import ConfigError, DataError
 from weft.neural.extractors.registry import read_extractor_options
-from weft.report.neural_curves import apart
+from weft.report.curve_drawing import apart
 from weft_papers.hyfem import run as hyfem_run
 from weft_papers.hyfem import training as hyfem_training
 from weft_papers.hyfem.command import EPILOG

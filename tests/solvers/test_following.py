@@ -7,7 +7,7 @@ from weft.data import SPLITS, load
 from weft.errors import ConfigError
 from weft.evaluation.model_tracking import Follower
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.protocol.channel import Among
 from weft.solvers.settings import Settings
 

@@ -16,8 +16,8 @@ from weft.federation.messages import START, StartRequest
 from weft.protocol import LocalChannel
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import curvature
-from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
+from weft.solvers.solver_choice import algorithm_of
 from weft.sums.maxima import units_above
 from weft.sums.messages import SIZE
 

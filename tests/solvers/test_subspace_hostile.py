@@ -17,7 +17,7 @@ from weft.federation.local_federation import Federation
 from weft.protocol import LocalChannel, fields_of, phase_named
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.messages import SEARCH, SPREAD
-from weft.solvers.subspace.party_rows import Rows
+from weft.solvers.subspace.party_sample_values import Rows
 
 SOLVERS = [("cutting-planes", "hinge"), ("lbfgs", "logistic"), ("newton-cg", "logistic")]
 

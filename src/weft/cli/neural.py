@@ -99,7 +99,7 @@ def run(
     from weft.config.neural_config import read_neural_config
     from weft.neural.torch_requirement import require_torch
     from weft.protocol.recording import Head
-    from weft.report.neural import write_neural_results
+    from weft.report.neural_results_folder import write_neural_results
     from weft.report.recording_files import place, recording
     from weft.storage.atomic_folder import building, refuse_existing
 

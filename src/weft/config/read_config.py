@@ -24,12 +24,12 @@ from weft.data.named import load
 from weft.data.splits import Split
 from weft.data.tile import Tile
 from weft.errors import ConfigError
-from weft.federation.preprocessing import Preprocessing, TableSettings
+from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.matching.holding_map import Overlap
 from weft.privacy.ledger.account import Ledger
 from weft.protocol.participation import participation_of
-from weft.solvers.registry import keep_going, settled
 from weft.solvers.settings import Settings, SolverSettings
+from weft.solvers.solver_choice import keep_going, settled
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from weft.data.tile import MissingPolicy
 from weft.errors import ConfigError
-from weft.federation.preprocessing import TableSettings
+from weft.federation.preprocessing_settings import TableSettings
 from weft.matching.holding_map import Overlap
 from weft.neural.settings import Block, TrainingSettings
 from weft.solvers.settings import DEFAULTS, SolverSettings

@@ -22,12 +22,12 @@ from weft.errors import ConfigError, DataError
 from weft.estimators.tiles import Tiles, tiles_of
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing import Preprocessing, TableSettings
+from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.report.history import history_frame
 from weft.report.path import path_frame
 from weft.solvers.base import Record, Result
-from weft.solvers.registry import AUTO, settled
 from weft.solvers.settings import DEFAULTS, Settings
+from weft.solvers.solver_choice import AUTO, settled
 
 T = TypeVar("T")
 

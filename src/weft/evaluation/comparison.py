@@ -26,13 +26,13 @@ from weft.evaluation.pooled_problem import (
 from weft.evaluation.reference_optimum import Floats, Optimum, Problem, score, solve, weights_of
 from weft.evaluation.solver_selection import ALONE, CENTRAL, Entry
 from weft.federation.local_federation import Federation, Trained
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.matching.class_labels import common_classes
 from weft.privacy.agreement import Consent
 from weft.solvers.base import Record
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.registry import resolve
 from weft.solvers.settings import Settings
+from weft.solvers.solver_choice import resolve
 
 #: Parties that train alone, at most: with hundreds, some tell as much as all.
 _MOST_ALONE = 50

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.crypto import Adder
 from weft.errors import ProtocolError
+from weft.federation.announcements.coordinator import Announced, announce
 from weft.federation.messages import (
     RELEASE,
     START,
@@ -23,17 +24,16 @@ from weft.federation.messages import (
     ReleaseRequest,
     StartRequest,
 )
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.model_header import Head
-from weft.federation.setup.coordinator import Announced, announce
 from weft.guards.terms import Terms
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter
 from weft.protocol.parts import Boxes
 from weft.solvers.base import Checkpointing, Record, Result
-from weft.solvers.registry import algorithm_of, check_cut, resolve
 from weft.solvers.settings import Settings
+from weft.solvers.solver_choice import algorithm_of, check_cut, resolve
 from weft.sums.maxima import units_above
 from weft.sums.messages import SIZE
 from weft.sums.scaling import agree_on_scaling

@@ -19,7 +19,7 @@ from weft.errors import ConfigError
 from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate
 from weft.federation.model import Model
 from weft.federation.party import Party
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.model_slices import join_slices, open_slice
 from weft.guards import OPEN, Terms
 from weft.matching.holding_map import HoldingMap

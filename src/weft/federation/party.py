@@ -22,6 +22,7 @@ from weft.data.scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.data.tile_digest import add_tile
 from weft.errors import ConfigError, DataError, ProtocolError
+from weft.federation.announcements.party import AnnouncingParty
 from weft.federation.messages import (
     RELEASE,
     START,
@@ -36,7 +37,6 @@ from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.release.party import ReleaseParty
 from weft.federation.resume_fingerprint import insist_on_origin
-from weft.federation.setup.party import AnnouncingParty
 from weft.guards import Terms
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
@@ -57,8 +57,8 @@ from weft.solvers.messages import (
     SaveRequest,
 )
 from weft.solvers.party_context import PartyContext
-from weft.solvers.registry import algorithm_of
 from weft.solvers.settings import Settings
+from weft.solvers.solver_choice import algorithm_of
 from weft.solvers.subspace.class_fold_problems import folds_of
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable, build_table

@@ -15,7 +15,7 @@ from weft.network.task import NeuralTask
 from weft.neural.history import NeuralOutcome
 from weft.neural.model import NeuralModel
 from weft.report.json_values import finite
-from weft.report.neural import round_frame, summarise_neural
+from weft.report.neural_results_folder import round_frame, summarise_neural
 
 
 def write_neural_run_results(

@@ -131,7 +131,7 @@ def _write_neural(
     returned: Path, out: Path, config: NeuralConfig
 ) -> tuple[dict[str, Any], list[str]]:
     from weft.network.neural_run_results import ReturnedNeuralResults
-    from weft.report.neural import write_neural_files
+    from weft.report.neural_results_folder import write_neural_files
 
     results = ReturnedNeuralResults(returned)
     with building(out) as draft:

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 import msgspec
 
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.neural.settings import NeuralSettings
 from weft.protocol import Fields, Message, fields_of
 from weft.protocol.forms import texts
 from weft.protocol.message import message_of
-from weft.solvers.registry import resolve
 from weft.solvers.settings import Settings
+from weft.solvers.solver_choice import resolve
 
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
-from weft.federation.setup.coordinator import announce
+from weft.federation.announcements.coordinator import announce
 from weft.guards.terms import Terms
 from weft.neural.block_info import MOST_COLUMNS, MOST_FEATURES, Held
 from weft.neural.history import NeuralOutcome, Round, mean_and_spread

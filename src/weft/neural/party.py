@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.randomness_log import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
-from weft.federation.setup.party import AnnouncingParty
+from weft.federation.announcements.party import AnnouncingParty
 from weft.matching.tokens import encode_labels
 from weft.neural.block_info import MOST_COLUMNS, Held
 from weft.neural.device import Device, device_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from weft.report.neural_curves import Curve, draw_curves, label_ends, per_cent, whole_rounds
+from weft.report.curve_drawing import Curve, draw_curves, label_ends, per_cent, whole_rounds
 from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, SKY, new_figure, not_drawn
 
 # Darker than the palette's pink, since it draws thin lines.
@@ -28,9 +28,10 @@ def plot_accuracy(
     Parameters
     ----------
     history
-        As `weft.report.neural.round_frame` gives it.
+        As `weft.report.neural_results_folder.round_frame` gives it.
     rivals
-        Curves of what the run is compared with, as `weft.report.neural.rivals_frame` gives them.
+        Curves of what the run is compared with, as
+        `weft.report.neural_results_folder.rivals_frame` gives them.
     path
         The PNG file to write; the SVG file lies beside it.
 

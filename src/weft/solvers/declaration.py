@@ -11,8 +11,8 @@ import msgspec
 from weft.guards.terms import Terms
 from weft.matching.party_view import PartyView
 from weft.solvers.base import Coordinator, PartyFactory
-from weft.solvers.forecast import Forecast
 from weft.solvers.settings import Settings
+from weft.solvers.sum_forecast import Forecast
 
 #: How the table may be cut: both ways, by rows or by columns only, or not at all.
 Cut = Literal["any", "rows", "columns", "whole"]

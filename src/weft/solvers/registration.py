@@ -11,10 +11,10 @@ from weft.errors import ConfigError
 from weft.solvers.base import Coordinator
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.declaration import Algorithm
-from weft.solvers.registry import AUTO
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
 from weft.solvers.settings import Settings
+from weft.solvers.solver_choice import AUTO
 
 _NAME = re.compile(r"[a-z][a-z0-9+-]*")
 #: What ``shown_alone`` is where an entry does not name it.

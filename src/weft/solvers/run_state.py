@@ -13,8 +13,8 @@ from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Replies, Request, participation_of
 from weft.protocol.parts import AcknowledgedRequest
-from weft.solvers.contributors import Contributors
 from weft.solvers.messages import Constants
+from weft.solvers.min_contributors import Contributors
 from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.certificate import Certificate

@@ -19,7 +19,7 @@ from weft.data import Split
 from weft.errors import ProtocolError
 from weft.evaluation.reference_optimum import Optimum, Problem, solve
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.losses import Loss
 from weft.solvers.base import Record
 from weft.solvers.fedhybrid.local_function import Weighting

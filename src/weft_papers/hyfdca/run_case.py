@@ -21,7 +21,7 @@ from weft.errors import ProtocolError
 from weft.evaluation.model_tracking import Follower
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
-from weft.federation.preprocessing import Preprocessing
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.matching.id_normalization import normal_features
 from weft.solvers.base import Checkpointing, Record
 from weft.solvers.checkpoints import NAME as CHECKPOINT

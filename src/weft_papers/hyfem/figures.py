@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.report.neural_curves import (
+from weft.report.curve_drawing import (
     Curve,
     draw_curves,
     label_ends,

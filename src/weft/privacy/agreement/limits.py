@@ -9,8 +9,8 @@ import msgspec
 from weft.errors import ConfigError
 from weft.losses import LOSSES
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.registry import algorithms_of
 from weft.solvers.settings import Settings
+from weft.solvers.solver_choice import algorithms_of
 
 #: Stands for all neural runs among solvers.
 NETWORKS = "hyfem"

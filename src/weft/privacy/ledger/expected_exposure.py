@@ -14,8 +14,8 @@ from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.forecast import alternatives, forecast
 from weft.privacy.ledger.holder_views import View, views_of
 from weft.privacy.ledger.ledger_file import Ints
-from weft.solvers.forecast import Forecast
 from weft.solvers.settings import Settings
+from weft.solvers.sum_forecast import Forecast
 
 #: Whether as many sums have been seen as columns are foreign: already, by the forecast, by what
 #: forecasts err, by the limits of the run, or not at all.

@@ -6,10 +6,10 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.forecast import Forecast
-from weft.solvers.registry import algorithm_of, resolve
-from weft.solvers.rounds.forecast import forecast_rounds
+from weft.solvers.rounds.sum_forecast import forecast_rounds
 from weft.solvers.settings import Settings
+from weft.solvers.solver_choice import algorithm_of, resolve
+from weft.solvers.sum_forecast import Forecast
 
 
 def forecast(

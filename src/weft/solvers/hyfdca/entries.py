@@ -11,8 +11,8 @@ from weft.guards.terms import Terms
 from weft.matching.party_view import PartyView
 from weft.solvers.declaration import Algorithm, Range
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator
-from weft.solvers.hyfdca.forecast import forecast_hyfdca
 from weft.solvers.hyfdca.party import HyfdcaParty
+from weft.solvers.hyfdca.sum_forecast import forecast_hyfdca
 from weft.solvers.settings import Settings
 
 

@@ -16,9 +16,9 @@ from weft.solvers.subspace.coordinator import (
     LbfgsCoordinator,
     NewtonCgCoordinator,
 )
-from weft.solvers.subspace.forecast import SubspaceForecast
 from weft.solvers.subspace.newton_cg import MOST_PRODUCTS
 from weft.solvers.subspace.party import SubspaceParty
+from weft.solvers.subspace.sum_forecast import SubspaceForecast
 
 
 def _stand_in(settings: Settings) -> str | None:

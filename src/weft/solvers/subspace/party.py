@@ -55,7 +55,7 @@ from weft.solvers.subspace.messages import (
 )
 from weft.solvers.subspace.party_fallback import FallbackParty, Fallbacks, renumbered
 from weft.solvers.subspace.party_features import FeatureSide
-from weft.solvers.subspace.party_rows import Rows
+from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_samples import SampleSide
 from weft.solvers.subspace.party_vectors import check_kept, padded, sized
 from weft.solvers.subspace.party_wires import Wires

@@ -28,7 +28,7 @@ from weft.solvers.subspace.messages import (
     SearchRequest,
 )
 from weft.solvers.subspace.party_features import FeatureSide
-from weft.solvers.subspace.party_rows import Rows
+from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_vectors import sized
 from weft.solvers.subspace.party_wires import Wires
 from weft.solvers.subspace.vector_guard import Guard

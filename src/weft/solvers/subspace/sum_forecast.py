@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from weft.solvers.forecast import NO_GAP, Forecast, capped, most_iterations
-from weft.solvers.hyfdca.forecast import iterating, set_up
+from weft.solvers.hyfdca.sum_forecast import iterating, set_up
 from weft.solvers.settings import Settings
+from weft.solvers.sum_forecast import NO_GAP, Forecast, capped, most_iterations
 
 #: A further λ, which starts from the last, takes this share of the sums of the first.
 _FURTHER = 0.3

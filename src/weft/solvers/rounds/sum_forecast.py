@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from weft.solvers.forecast import Forecast, first_order_iterations, most_iterations
 from weft.solvers.rounds.run_state import CERTIFY_EVERY
 from weft.solvers.settings import Settings
+from weft.solvers.sum_forecast import Forecast, first_order_iterations, most_iterations
 
 
 def forecast_rounds(
