@@ -277,7 +277,8 @@ def test_labels_are_apart_in_order_and_inside(places):
     assert (np.diff(np.array(found)[order]) >= 0.06 - 1e-9).all()
     assert max(found, default=0) <= 1 + 1e-9
     if len(places) > 1 and np.diff(np.sort(places)).min() >= 0.06:
-        np.testing.assert_allclose(found, places)
+        # Sums of numbers far below what a pixel shows lose their last digits.
+        np.testing.assert_allclose(found, places, atol=1e-12)
 
 
 def test_training_loads_nothing_of_the_command_line():
