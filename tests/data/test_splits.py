@@ -179,9 +179,9 @@ def test_quadrants_with_five_parties_span_two_quadrants_each(digits):
 
 
 def test_quadrants_of_mnist_for_five_thousand_parties_are_quick_views(mnist):
-    started = time.perf_counter()
+    started = time.process_time()
     split = quadrants(mnist, 5000)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
     assert {(tile.n, tile.m) for _, tile in split.tiles()} == {(48, 196), (48, 197)}
     first, second = split.parties["p1"][0], split.parties["p2"][0]
     assert first.block.base is second.block.base

@@ -48,6 +48,14 @@ class Browser:
 
     def open(self, path):
         self._post("url", url=path.resolve().as_uri())
+        self.wait("return document.readyState === 'complete'")
+
+    def wait(self, script, seconds=30):
+        """Wait until a script returns something true: a busy machine draws late."""
+        end = time.monotonic() + seconds
+        while not self.run(script):
+            assert time.monotonic() < end, f"still not: {script}"
+            time.sleep(0.05)
 
     def run(self, script, *arguments):
         """What a script returns."""

@@ -184,6 +184,7 @@ def test_hostile_names_are_shown_as_text(show, run):
 def test_the_picture_tells_who_holds_a_cell(show, run):
     browser = show(run)
     cohorts = json.loads((run / "summary.json").read_text())["cohorts"]
+    browser.wait("return document.querySelector('#picture svg') !== null")
     browser.run(
         """const root = document.querySelector('#picture svg');
         root.focus();
