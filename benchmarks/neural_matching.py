@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from harness import Report
-from weft.neural.neuron_matching import Matched, Matching, match_classifiers, procedure, pruned
-from weft.neural.neuron_matching.averaging import others_of
-from weft.neural.neuron_matching.classifiers import Classifier
-from weft.neural.neuron_matching.costs import Others, weighted_costs
+from weft_neural.neuron_matching import Matched, Matching, match_classifiers, procedure, pruned
+from weft_neural.neuron_matching.averaging import others_of
+from weft_neural.neuron_matching.classifiers import Classifier
+from weft_neural.neuron_matching.costs import Others, weighted_costs
 
 CLASSES = 10
 

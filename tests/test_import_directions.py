@@ -19,7 +19,7 @@ ROOT = Path(weft.__file__).parent
 #: All rooms, lowest first: a room imports only rooms before it.
 LAYERS = (
     *("errors", "plugins", "storage", "protocol", "guards", "losses", "crypto", "data"),
-    *("matching", "sums", "solvers", "privacy", "federation", "neural", "declarations"),
+    *("matching", "sums", "solvers", "privacy", "federation", "declarations"),
     *("config", "evaluation", "report", "network", "estimators", "cli"),
 )
 #: Rooms that a neighbour below them must not use, though the order would allow it.
@@ -100,7 +100,7 @@ import weft.sums.running_totals, weft.sums.posted_totals, weft.sums.certificate,
 import weft.protocol, weft.crypto
 import weft.federation.coordinator
 import weft.network.coordinator_run, weft.network.engine.coordinator_job
-import weft.neural.coordinator
+import weft_neural.coordinator
 for argument in sys.argv[1:]:
     child = os.fork()
     if child:
@@ -129,9 +129,9 @@ SECRET = {
 #: What works without PyTorch: all that is no network, and the coordinator of neural runs.
 TORCH_FREE = (
     *("weft", "weft.cli", "weft.federation.local_federation", "weft.network.coordinator_run"),
-    *("weft.neural.coordinator", "weft.neural.server", "weft.neural.weighted_means"),
-    *("weft.neural.history", "weft.neural.model", "weft.neural.neuron_matching"),
-    *("weft.neural.settings", "weft_papers.hyfem.scenes"),
+    *("weft_neural.coordinator", "weft_neural.server", "weft_neural.weighted_means"),
+    *("weft_neural.history", "weft_neural.model", "weft_neural.neuron_matching"),
+    *("weft_neural.settings", "weft_papers.hyfem.scenes"),
 )
 
 

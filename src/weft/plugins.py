@@ -55,7 +55,7 @@ class Plugin:
     splits
         Ways to cut a table, by name: functions of a `Table` that return a `Split`.
     scenes
-        `weft.neural.scenes.SceneEntry` by name.
+        `weft_neural.scenes.SceneEntry` by name.
     """
 
     commands: Callable[[], Mapping[str, Command]] = dict

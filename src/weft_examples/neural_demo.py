@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.neural.baseline_runs import Follow, Rivals, train_rivals
-from weft.neural.device import Device
-from weft.neural.local_federation import NeuralFederation, NeuralTrained
-from weft.neural.server_accuracy import ServerJudge
-from weft.neural.settings import Block, NeuralSettings
+from weft_neural.baseline_runs import Follow, Rivals, train_rivals
+from weft_neural.device import Device
+from weft_neural.local_federation import NeuralFederation, NeuralTrained
+from weft_neural.server_accuracy import ServerJudge
+from weft_neural.settings import Block, NeuralSettings
 from weft_papers.hyfem.scenes import Scene, load_scene
 
 NAME = "digits in quadrants"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.neural import Device, DeviceName
+from weft_neural.commands import Device, DeviceName
 
 
 def neural_demo(
@@ -26,10 +26,10 @@ def neural_demo(
     local steps. It needs no files, and less than a minute on one core.
     """
     from weft.cli.console import say
-    from weft.cli.neural_output import RoundLine, tell_neural
-    from weft.neural.torch_requirement import require_torch
-    from weft.report.neural_results_folder import summarise_neural, write_neural_results
     from weft.storage.atomic_folder import building, refuse_existing
+    from weft_neural.command_output import RoundLine, tell_neural
+    from weft_neural.results_folder import summarise_neural, write_neural_results
+    from weft_neural.torch_requirement import require_torch
 
     if out is not None:
         refuse_existing(out)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.config.neural_config import read_neural_config
 from weft.config.read_config import read_config
 from weft.errors import ConfigError
+from weft_neural.config import read_neural_config
 
 LINEAR = """\
 name = "two hospitals"

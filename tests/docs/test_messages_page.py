@@ -21,7 +21,10 @@ def ours():
     return {
         name: phase
         for name, phase in declared_phases().items()
-        if all(kind.__module__.startswith("weft.") for kind in (phase.request, phase.reply))
+        if all(
+            kind.__module__.startswith(("weft.", "weft_neural."))
+            for kind in (phase.request, phase.reply)
+        )
     }
 
 

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import psutil
 
-from weft.config.neural_config import read_neural_config
 from weft.config.read_config import read_config
 from weft.config.site_policy_file import read_policy
 from weft.crypto.keys import load_all, new_keys
@@ -27,12 +26,13 @@ from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
 from weft.network.presence_trace import Presence, ReplayedPresence
-from weft.neural.local_federation import NeuralFederation
-from weft.neural.sample_sources import TableSource
 from weft.privacy.agreement import Consent, read_roster
 from weft.protocol import unpack
 from weft.storage.framed_records import CutOff, Damage, read_frames
 from weft_examples.local_cluster import SUBMITTER, LocalCluster
+from weft_neural.config import read_neural_config
+from weft_neural.local_federation import NeuralFederation
+from weft_neural.sample_sources import TableSource
 
 #: Rows and columns of a real table that each party holds; the last party does not offer its last.
 CUTS = {"north": ((0, 120), (0, 6)), "south": ((0, 120), (6, 12)), "west": ((100, 180), (0, 13))}

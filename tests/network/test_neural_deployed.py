@@ -26,7 +26,6 @@ from neural_sites import (
 from toys import Crashed, MemoryTransport
 
 from weft.cli.network import report_text
-from weft.config.neural_config import read_neural_config
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import OPEN, Terms
@@ -38,9 +37,10 @@ from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
 from weft.network.submission import task_of, write_out
 from weft.network.task import Task
-from weft.neural.model import NeuralModel
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.protocol import Failure
+from weft_neural.config import read_neural_config
+from weft_neural.model import NeuralModel
 
 RUN = "three-clinics-1"
 
@@ -218,7 +218,7 @@ def test_a_site_without_pytorch_says_what_to_install(tmp_path, monkeypatch):
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
         return real(name, *rest)
 
-    monkeypatch.setattr("weft.neural.torch_requirement.import_module", without)
+    monkeypatch.setattr("weft_neural.torch_requirement.import_module", without)
     assert "pip install 'weft[neural]'" in refusal(task().told(), tmp_path)
 
 
@@ -232,7 +232,7 @@ from weft.protocol import Failure
 from weft.network.run_progress import Progress
 from weft.network.coordinator_run import coordinate_run
 from weft.network.task import Task
-import weft.network.neural_run_results, weft.neural.coordinator
+import weft_neural.run_results, weft_neural.coordinator
 
 class Nobody:
     parties = ("north", "south")

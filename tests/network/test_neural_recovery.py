@@ -16,11 +16,11 @@ from weft.network import liveness
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
 from weft.network.presence_trace import ReplayedPresence
-from weft.neural import coordinator as coordination
-from weft.neural.coordinator import coordinate_neural
-from weft.neural.model import NeuralModel
-from weft.neural.training import Trainer
 from weft.storage.journal import Journal
+from weft_neural import coordinator as coordination
+from weft_neural.coordinator import coordinate_neural
+from weft_neural.model import NeuralModel
+from weft_neural.training import Trainer
 
 RUN = "run-1"
 #: What becomes of some letters, by the phase and their number among those of that phase. In the

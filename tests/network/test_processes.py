@@ -43,8 +43,8 @@ from weft.cli import main
 from weft.federation.model import load_model
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.presence_trace import Presence
-from weft.neural.model import NeuralModel
 from weft_examples.open_sockets import look
+from weft_neural.model import NeuralModel
 
 #: In the middle of training: before it come about forty exchanges, after it more than a hundred.
 MIDDLE = 60

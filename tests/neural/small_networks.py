@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from weft.network.broadcast import reply_of
-from weft.neural.local_federation import NeuralFederation
-from weft.neural.party_samples import Holdings
-from weft.neural.sample_sources import BlockSource
-from weft.neural.settings import Block, NeuralSettings
 from weft.protocol import Channel, fields_of, pack
 from weft.protocol.channel import Failure, Replies
+from weft_neural.local_federation import NeuralFederation
+from weft_neural.party_samples import Holdings
+from weft_neural.sample_sources import BlockSource
+from weft_neural.settings import Block, NeuralSettings
 
 #: Which blocks the three parties hold.
 HELD = {"north": ("ct", "lab"), "east": ("lab", "gene"), "south": ("ct", "gene")}

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from weft.errors import ConfigError
-from weft.neural.extractors import EXTRACTORS, feature_count, make_extractor, read_extractor_options
+from weft_neural.extractors import EXTRACTORS, feature_count, make_extractor, read_extractor_options
 
 torch = pytest.importorskip("torch")
 
@@ -159,9 +159,9 @@ def test_what_does_not_fit_is_refused_in_one_sentence(name, shape, options, sent
 
 
 def test_options_are_read_without_torch_and_its_absence_is_said(monkeypatch):
-    package = sys.modules["weft.neural.extractors"]
+    package = sys.modules["weft_neural.extractors"]
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "weft.neural.extractors.simple", raising=False)
+    monkeypatch.delitem(sys.modules, "weft_neural.extractors.simple", raising=False)
     monkeypatch.delattr(package, "simple", raising=False)
     assert read_extractor_options("cnn", {"channels": [8]}).channels == (8,)
     with pytest.raises(ConfigError, match=r"needs torch.*pip install 'weft\[neural\]'"):
@@ -170,7 +170,7 @@ def test_options_are_read_without_torch_and_its_absence_is_said(monkeypatch):
 
 def test_only_files_with_networks_import_torch():
     """At the top of a file; the registry does so inside functions."""
-    neural = Path(sys.modules["weft.neural"].__file__).parent
+    neural = Path(sys.modules["weft_neural"].__file__).parent
     importing = set()
     for path in (*neural.glob("extractors/*.py"), *neural.glob("scenes/*.py")):
         for node in ast.parse(path.read_text()).body:
@@ -178,6 +178,6 @@ def test_only_files_with_networks_import_torch():
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             if any(name.split(".")[0] == "torch" for name in names):
                 importing.add(path.name)
-            inner = {"weft.neural.extractors.simple", "weft.neural.extractors.resnet"}
+            inner = {"weft_neural.extractors.simple", "weft_neural.extractors.resnet"}
             assert not inner & set(names), path.name
     assert importing == {"simple.py", "resnet.py"}

@@ -11,12 +11,12 @@ from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.messages import ANNOUNCE
 from weft.guards.terms import Terms
-from weft.neural.coordinator import coordinate_neural
-from weft.neural.messages import BUILD, FINISH, PLAN, SCALE, TRAIN
-from weft.neural.party import NeuralParty
-from weft.neural.scaling import digest_of
 from weft.privacy.agreement.consent import Consent
 from weft.sums.scalar_sums import add_scalars
+from weft_neural.coordinator import coordinate_neural
+from weft_neural.messages import BUILD, FINISH, PLAN, SCALE, TRAIN
+from weft_neural.party import NeuralParty
+from weft_neural.scaling import digest_of
 
 TERMS = Terms(allow_networks=True, coordinator_sees="weights")
 RUN = b"r" * 16

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import ConfigError, DataError
-from weft.neural.neuron_matching import Matched, Matching, match_classifiers, pruned
+from weft_neural.neuron_matching import Matched, Matching, match_classifiers, pruned
 
 SEEDS = st.integers(0, 2**32 - 1)
 COSTS = ("weighted", "squared", "pfnm")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.neural.neuron_matching.assignment import NEW, assign
-from weft.neural.neuron_matching.averaging import others_of
-from weft.neural.neuron_matching.classifiers import Classifier
-from weft.neural.neuron_matching.costs import (
+from weft_neural.neuron_matching.assignment import NEW, assign
+from weft_neural.neuron_matching.averaging import others_of
+from weft_neural.neuron_matching.classifiers import Classifier
+from weft_neural.neuron_matching.costs import (
     pfnm_costs,
     pfnm_openings,
     pfnm_steps,

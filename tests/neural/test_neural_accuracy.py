@@ -16,13 +16,13 @@ from sklearn.datasets import load_digits
 from small_networks import HELD, SEEN, WIDTHS, samples, tiny, trained
 
 from covering import before_release
-from weft.neural.baselines import train_central, train_fedprox
-from weft.neural.local_federation import NeuralFederation
-from weft.neural.neuron_matching import Matching
-from weft.neural.party_samples import Holdings
-from weft.neural.sample_sources import BlockSource
-from weft.neural.server_accuracy import ServerJudge
-from weft.neural.settings import Block, NeuralSettings
+from weft_neural.baselines import train_central, train_fedprox
+from weft_neural.local_federation import NeuralFederation
+from weft_neural.neuron_matching import Matching
+from weft_neural.party_samples import Holdings
+from weft_neural.sample_sources import BlockSource
+from weft_neural.server_accuracy import ServerJudge
+from weft_neural.settings import Block, NeuralSettings
 from weft_papers.hyfem.scenes import load_scene
 
 #: Features of a block, rate, rounds; and samples to train and to test with.

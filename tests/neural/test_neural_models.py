@@ -19,9 +19,9 @@ from scipy.special import softmax
 from small_networks import HELD, WIDTHS, numbers, samples, tiny, trained
 
 from weft.errors import ConfigError, DataError
-from weft.neural.extractors import EXTRACTORS, register_extractor
-from weft.neural.model import NeuralModel
-from weft.neural.settings import Block
+from weft_neural.extractors import EXTRACTORS, register_extractor
+from weft_neural.model import NeuralModel
+from weft_neural.settings import Block
 
 
 @cache

@@ -10,7 +10,6 @@ from small_networks import HELD, WIDTHS, Door, holdings, numbers, sources, tiny,
 
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import Terms
-from weft.neural.settings import NeuralSettings
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.audit.audit import audit
 from weft.privacy.audit.declared_fields import meaning_of
@@ -19,6 +18,7 @@ from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.packing import pack
 from weft.protocol.recording import Head, entries_of
 from weft.sums.scalar_sums import add_scalars
+from weft_neural.settings import NeuralSettings
 
 
 def told(run):

@@ -13,10 +13,10 @@ from small_networks import numbers, tiny, trained
 
 from weft.data.tile import Tile
 from weft.errors import DataError, WeftError
-from weft.neural.party_samples import Holdings
-from weft.neural.sample_sources import BlockSource, TableSource
-from weft.neural.settings import Block
 from weft.protocol.packing import pack
+from weft_neural.party_samples import Holdings
+from weft_neural.sample_sources import BlockSource, TableSource
+from weft_neural.settings import Block
 
 COLUMNS = {"ct": [f"ct_{k}" for k in range(1, 13)], "lab": ["lab.iron", "lab.salt"]}
 HELD = {"north": ("ct", "lab"), "east": ("ct",), "south": ("lab",)}

@@ -13,11 +13,11 @@ import torch
 from small_networks import HELD, SEEN, WIDTHS, holdings, tiny, trained
 from torch.nn.functional import cross_entropy, linear, relu
 
-from weft.neural.local_network import Labelled, LocalNetwork
-from weft.neural.neuron_matching import Matching
-from weft.neural.sample_sources import BlockSource
-from weft.neural.settings import Block
-from weft.neural.training import Trainer
+from weft_neural.local_network import Labelled, LocalNetwork
+from weft_neural.neuron_matching import Matching
+from weft_neural.sample_sources import BlockSource
+from weft_neural.settings import Block
+from weft_neural.training import Trainer
 
 ONE = dict.fromkeys(HELD, ("ct",))
 MU = 0.7

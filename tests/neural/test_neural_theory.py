@@ -15,14 +15,14 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from small_networks import CLASSES, HELD, WIDTHS, tiny, trained
 
-from weft.neural import local_network as local
-from weft.neural import server
-from weft.neural.network import Net
-from weft.neural.neuron_matching import Matching
-from weft.neural.party_samples import Holdings
-from weft.neural.sample_sources import BlockSource
-from weft.neural.settings import Block
-from weft.neural.training import Trainer
+from weft_neural import local_network as local
+from weft_neural import server
+from weft_neural.network import Net
+from weft_neural.neuron_matching import Matching
+from weft_neural.party_samples import Holdings
+from weft_neural.sample_sources import BlockSource
+from weft_neural.settings import Block
+from weft_neural.training import Trainer
 
 AFFINE = Block(extractor="linear", options={"features": CLASSES}, scaling="none")
 

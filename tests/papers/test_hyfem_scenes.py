@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from weft.data.data_folder import DataFolder
 from weft.errors import DataError
-from weft.neural import scenes as library_scenes
+from weft_neural import scenes as library_scenes
 from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
 from weft_papers.hyfem.scenes import party_shares as dealing

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import weft
 from weft.cli import main
 from weft.errors import ConfigError, DataError
-from weft.neural.extractors.registry import read_extractor_options
-from weft.report.curve_drawing import apart
+from weft_neural.curve_drawing import apart
+from weft_neural.extractors.registry import read_extractor_options
 from weft_papers.hyfem import run as hyfem_run
 from weft_papers.hyfem import training as hyfem_training
 from weft_papers.hyfem.command import EPILOG
@@ -290,7 +290,7 @@ def test_training_loads_nothing_of_the_command_line():
             seen.add(module)
             waiting += loaded_with(module)
     assert {
-        "weft.neural.local_federation",
+        "weft_neural.local_federation",
         "weft_papers.hyfem.scenes.colour_images",
         "torch",
     } <= seen

@@ -556,7 +556,7 @@ def test_all_keys_of_others_in_requests_are_looked_at():
     """Wherever a request of any phase names other parties by their keys."""
     parts = {}
     for phase in declared_phases().values():
-        if phase.request.__module__.startswith("weft."):
+        if phase.request.__module__.startswith(("weft.", "weft_neural.")):
             parts |= {(phase.name, n): f for n, f in flat(phase.request) if f.name == "keys"}
     assert {name for _, name in parts} == {"ring.keys", "seeds.keys"}
     for phase, name in parts:

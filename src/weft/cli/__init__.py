@@ -20,7 +20,6 @@ from weft.cli.keys import keys
 from weft.cli.kits import kits
 from weft.cli.ledger import ledger
 from weft.cli.network import join, serve, status, stop
-from weft.cli.neural import neural
 from weft.cli.plugin_commands import add_plugin_commands
 from weft.cli.predict import predict
 from weft.cli.report import report
@@ -29,6 +28,7 @@ from weft.cli.submit import submit
 from weft.cli.train import train
 from weft.cli.tune import tune
 from weft.errors import WeftError
+from weft_neural.commands import neural
 
 __all__ = ["command_line", "main"]
 

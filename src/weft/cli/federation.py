@@ -160,8 +160,8 @@ def _cards(paths: list[Path], keys: Path | None, matching: list[str]) -> list[Ca
 
 def _from_config(path: Path | None) -> tuple[str | None, Terms, list[str] | None]:
     """Name, terms and label holders that a config has."""
-    from weft.config.neural_config import read_either
     from weft.guards.terms import Terms
+    from weft_neural.config import read_either
 
     if path is None:
         return None, Terms(), None

@@ -111,7 +111,7 @@ def _members(
 
 
 def _names_in(config: Path) -> list[str]:
-    from weft.config.neural_config import read_either
+    from weft_neural.config import read_either
 
     return read_either(config).party_names()
 

@@ -308,8 +308,8 @@ def report_text(report: Report) -> str:
     """Where a deployed run stands, in one line."""
     record, parties, away = report.records[-1], report.parties, report.away
     if report.kind == "neural":
-        from weft.cli.neural_output import round_text
-        from weft.neural.history import Round
+        from weft_neural.command_output import round_text
+        from weft_neural.history import Round
 
         told = f"{round_text(Round(**record))} · {record['round_trips']} round trips"
     else:

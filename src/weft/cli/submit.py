@@ -59,12 +59,12 @@ def submit(
     from weft.network.engine import require_engine
 
     require_engine()
-    from weft.config.neural_config import read_either
     from weft.errors import ConfigError, ProtocolError
     from weft.network.kits.open_kit import Kit
     from weft.network.submission import new_run, task_of, write_out
     from weft.network.task import check_run
     from weft.storage.atomic_folder import refuse_existing
+    from weft_neural.config import read_either
 
     opened = Kit.open(kit, "submitter")
     if (keys is None) != (party is None):
@@ -110,7 +110,7 @@ def _tell(
     from weft.network.task import NeuralTask
 
     if isinstance(task, NeuralTask):
-        from weft.cli.neural_output import tell_neural
+        from weft_neural.command_output import tell_neural
 
         tell_neural(folder, summary, remarks, json=json, run=run)
         return

@@ -11,8 +11,8 @@ from weft.data.tile import MissingPolicy
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import TableSettings
 from weft.matching.holding_map import Overlap
-from weft.neural.settings import Block, TrainingSettings
 from weft.solvers.settings import DEFAULTS, SolverSettings
+from weft_neural.settings import Block, TrainingSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
 

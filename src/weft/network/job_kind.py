@@ -73,8 +73,8 @@ class _Neural:
         self._task = task
 
     def coordinate(self, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
-        from weft.network.neural_run_results import write_neural_run_results
-        from weft.neural.coordinator import coordinate_neural
+        from weft_neural.coordinator import coordinate_neural
+        from weft_neural.run_results import write_neural_run_results
 
         outcome = coordinate_neural(channel, self._task.settings, run=run, progress=tell)
         return _FinishedRun(outcome, outcome.notes, self._task, write_neural_run_results)

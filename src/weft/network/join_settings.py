@@ -19,10 +19,10 @@ from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.site import Site
 from weft.network.site_member import load_member
 from weft.network.site_run import OpenedParty, PartyRequest
-from weft.neural.messages import FINISH
 from weft.privacy.ledger.account import Ledger
 from weft.protocol import Message, Phase
 from weft.storage.files import StorageError, write_private
+from weft_neural.messages import FINISH
 
 try:
     import fcntl
@@ -30,8 +30,8 @@ except ImportError:  # pragma: no cover - Windows has none.
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from weft.neural.model import NeuralModel
-    from weft.neural.party import NeuralParty
+    from weft_neural.model import NeuralModel
+    from weft_neural.party import NeuralParty
 
 log = logging.getLogger("weft.site")
 

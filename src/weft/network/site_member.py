@@ -19,14 +19,14 @@ from weft.federation.resume_fingerprint import insist_on_origin
 from weft.guards.terms import OPEN, Terms
 from weft.network.column_filter import read_offered
 from weft.network.task import LinearTask, NeuralTask, Task
-from weft.neural.torch_requirement import require_torch
 from weft.privacy.agreement import Consent, SignedRoster, SitePolicy, read_roster
 from weft.privacy.ledger.account import Ledger
 from weft.protocol import Fields
+from weft_neural.torch_requirement import require_torch
 
 if TYPE_CHECKING:
-    from weft.neural.device import Device
-    from weft.neural.party import NeuralParty
+    from weft_neural.device import Device
+    from weft_neural.party import NeuralParty
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class SiteMember:
         consent.check_cipher(settings.cipher)
         require_torch()
         # PyTorch takes seconds to load, so only neural runs load it.
-        from weft.neural.numeric_fingerprint import network_digits
-        from weft.neural.party import NeuralParty
-        from weft.neural.sample_sources import TableSource
+        from weft_neural.numeric_fingerprint import network_digits
+        from weft_neural.party import NeuralParty
+        from weft_neural.sample_sources import TableSource
 
         tiles = self._settled(self.tiles, task.missing)
         digits = network_digits(self.device)

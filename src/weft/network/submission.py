@@ -21,7 +21,7 @@ from weft.report.results_folder import write_files
 from weft.storage.atomic_folder import building
 
 if TYPE_CHECKING:
-    from weft.config.neural_config import NeuralConfig
+    from weft_neural.config import NeuralConfig
 
 
 def new_run(config: FederationConfig) -> str:
@@ -130,8 +130,8 @@ def write_out(
 def _write_neural(
     returned: Path, out: Path, config: NeuralConfig
 ) -> tuple[dict[str, Any], list[str]]:
-    from weft.network.neural_run_results import ReturnedNeuralResults
-    from weft.report.neural_results_folder import write_neural_files
+    from weft_neural.results_folder import write_neural_files
+    from weft_neural.run_results import ReturnedNeuralResults
 
     results = ReturnedNeuralResults(returned)
     with building(out) as draft:

@@ -10,12 +10,12 @@ import msgspec
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.neural.settings import NeuralSettings
 from weft.protocol import Fields, Message, fields_of
 from weft.protocol.forms import texts
 from weft.protocol.message import message_of
 from weft.solvers.settings import Settings
 from weft.solvers.solver_choice import resolve
+from weft_neural.settings import NeuralSettings
 
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

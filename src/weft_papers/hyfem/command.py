@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.neural import Device, DeviceName
+from weft_neural.commands import Device, DeviceName
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.neural.history import Round
+    from weft_neural.history import Round
     from weft_papers.hyfem.report import Row
     from weft_papers.hyfem.run_experiments import Found
     from weft_papers.hyfem.setups import Plan

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.report.curve_drawing import (
+from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, new_figure, not_drawn
+from weft_neural.curve_drawing import (
     Curve,
     draw_curves,
     label_ends,
     per_cent,
     whole_rounds,
 )
-from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, new_figure, not_drawn
 from weft_papers.hyfem.results import RunFile
 from weft_papers.hyfem.run_experiments import Found
 

@@ -30,7 +30,7 @@ class RunFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     seconds
         Of training, data not counted.
     history
-        One entry a round; see `weft.neural.history.Round`.
+        One entry a round; see `weft_neural.history.Round`.
     """
 
     plan: Plan

@@ -15,7 +15,7 @@ from weft_papers.hyfem.setups import KINDS, Kind, Plan, Setup, setup
 from weft_papers.run_files import read_file, write_file
 
 if TYPE_CHECKING:
-    from weft.neural.device import Device
+    from weft_neural.device import Device
     from weft_papers.hyfem.scenes import Scene
     from weft_papers.hyfem.training import Progress
 

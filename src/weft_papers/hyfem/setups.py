@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from weft.errors import ConfigError
-from weft.neural.settings import NeuralSettings
+from weft_neural.settings import NeuralSettings
 
 if TYPE_CHECKING:
     from weft_papers.hyfem.scenes import Scene

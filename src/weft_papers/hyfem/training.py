@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from weft.errors import ConfigError
-from weft.neural.baselines import train_alone, train_central, train_fedprox
-from weft.neural.device import Device, device_of
-from weft.neural.history import Round
-from weft.neural.local_federation import NeuralFederation, NeuralTrained
-from weft.neural.server_accuracy import ServerJudge
-from weft.neural.settings import NeuralSettings
+from weft_neural.baselines import train_alone, train_central, train_fedprox
+from weft_neural.device import Device, device_of
+from weft_neural.history import Round
+from weft_neural.local_federation import NeuralFederation, NeuralTrained
+from weft_neural.server_accuracy import ServerJudge
+from weft_neural.settings import NeuralSettings
 from weft_papers.hyfem.results import RunFile, run_path, versions
 from weft_papers.hyfem.scenes import Scene
 from weft_papers.hyfem.setups import Plan, Setup

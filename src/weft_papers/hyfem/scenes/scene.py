@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import DataError
-from weft.neural.party_samples import Holdings
-from weft.neural.sample_sources import BlockSource
+from weft_neural.party_samples import Holdings
+from weft_neural.sample_sources import BlockSource
 
 Block = NDArray[np.uint8] | NDArray[np.float32]
 Blocks = Mapping[str, Block]
