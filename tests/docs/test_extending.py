@@ -108,6 +108,8 @@ def test_the_loss_of_the_page_trains_to_the_optimum():
         ("np.clip(alpha, -1.0, 1.0)", "np.clip(alpha, -0.5, 0.5)", "project"),
         ("lipschitz: ClassVar[float] = 1.0", "lipschitz: ClassVar[float] = 0.7", "lipschitz"),
         ("return 1 / self.g\n", "return 0.5 / self.g\n", "smoothness"),
+        ("lipschitz: ClassVar[float] = 1.0", "lipschitz: ClassVar[float] = 0.0", "above zero"),
+        ("return 1 / self.g\n", "return -1 / self.g\n", "above zero"),
         ("(d - curved / 2)", "(d - curved)", "value"),
         ("np.where((d > 0) & (d < self.g), 1 / self.g, 0.0)", "0.0 * d", "curvature"),
         ("/ (q + self.g)", "/ (q + 1.2 * self.g)", "dual_step"),

@@ -207,6 +207,20 @@ def test_weights_of_features_with_fewer_than_three_holders_are_not_shown(bias):
     check_settings(terms, settings, seat_of(grid(3, 3), bias=bias), "r1c1")
 
 
+def test_the_constant_is_none_of_the_features_with_too_few_holders():
+    """Not where it is a party's first column either: it is all that these two share."""
+    apart = {
+        "a": (tile_of(BREAST, slice(90), slice(15)),),
+        "b": (tile_of(BREAST, slice(90, None), slice(15, None)),),
+    }
+    view = seat_of(apart, bias=True)
+    assert view.bias_slot == 0
+    terms = Terms(coordinator_sees="weights", allow_pairs=True)
+    settings = Settings(lam=1e-2, norms="cohort", coordinator_sees="weights")
+    with pytest.raises(ConfigError, match="because 15 of its features have fewer"):
+        check_settings(terms, settings, view, "a")
+
+
 @pytest.mark.parametrize("solver", ["hyfdca", "cutting-planes"])
 def test_a_refusal_ends_the_run_before_any_sum(solver):
     settings = Settings(lam=1e-2, solver=solver, norms="cohort")

@@ -221,6 +221,13 @@ def test_columns_that_the_finished_model_gives_away_are_told():
         assert ("belong to the finished model" in said) == told
 
 
+def test_the_constant_column_is_none_of_those_that_are_shared():
+    """Three parties share all thirty columns; the constant one, which they share too, is theirs."""
+    roster = assembled(SPLITS["rows"](load("breast_cancer"), 3).parties)
+    look = outlook(roster, Settings(lam=1e-1), Terms(), classes=1, mean_square=0.01)
+    assert look.shared_columns == {3: 30}
+
+
 def test_what_was_spent_before_counts_against_the_columns():
     roster = assembled(TABLES["breast"]())
     settings = Settings(lam=1e-1, gap=1e-1, loss="logistic", solver="lbfgs", iterations=3)

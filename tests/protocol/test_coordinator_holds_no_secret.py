@@ -360,7 +360,7 @@ CHANGES = {
     "no boxes": ("match.keys", lambda m: {**m, "seeds.content": b"",
                                           "seeds.lengths": m["seeds.lengths"][:0],
                                           "seeds.makers": m["seeds.makers"][:0]}),
-    "weak public keys": ("match.view", lambda m: {**m, "give.keys": bytes(len(m["give.keys"]))}),
+    "weak public keys": ("match.view", lambda m: {**m, "seeds.keys": bytes(len(m["seeds.keys"]))}),
 }  # fmt: skip
 LOCALS = pytest.mark.xfail(
     strict=True,

@@ -21,7 +21,7 @@ import pytest
 from interposed import HIDING, Middle, cut, interpose, outcome, quick, train
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secrets import Secret
-from weft.errors import WeftError
+from weft.errors import ProtocolError, WeftError
 from weft.protocol.message import SCALAR_BYTES, Message
 from weft.protocol.phase import phase_named
 
@@ -437,6 +437,15 @@ BOXES = {
     "none": lambda m: {**m, "seeds.content": b"", "seeds.lengths": m["seeds.lengths"][:0],
                        "seeds.makers": m["seeds.makers"][:0]},
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("cipher", ["bfv", "paillier"])
+def test_a_run_in_which_nobody_is_told_to_deal_the_shared_key_stops(cipher):
+    with (
+        interpose(Setup("match.view", "r1c1", lambda m: {**m, "seeds.deal": False})),
+        pytest.raises(ProtocolError, match=r"nobody sent party r\dc\d the shared key"),
+    ):
+        train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=1, local="practical"))
 
 
 @pytest.mark.parametrize("cipher", HIDING)

@@ -212,5 +212,17 @@ def test_uneven_parties_reach_the_optimum_of_either_weighting(name, weigh, table
     assert certificate.dual[0] <= primal(best) * (1 + 1e-9)
 
 
+def test_a_newton_step_of_disco_takes_about_as_many_products_as_there_are_features(tables):
+    """Least squares are solved by one step, if conjugate gradients go on until it is exact."""
+    table = tables.diabetes(160)
+    split = split_of(table, _ROWS)
+    options = {"precondition": "none", "forcing": 1e-4}
+    how = {"loss": "squared", "lam": 1e-4, "gap": 1e-4, "iterations": 200, "certify_every": 1}
+    settings = Settings(solver="disco", options=options, cipher="plain", **how)
+    trained = Federation(split.parties, Preprocessing()).train(settings)
+    assert "certified" in trained.result.stopped
+    assert table.m < len(trained.result.history) <= 2 * table.m + 5
+
+
 def test_every_method_that_weighs_parties_is_tested_so():
     assert {n for n, a in ALGORITHMS.items() if a.weighs} == {*ON_ROWS, "fedprox"}

@@ -28,6 +28,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
 from weft.protocol.parts import SumRequest
 from weft.solvers.settings import Settings
+from weft.sums.certificate import FrozenPair
 from weft.sums.changed_slots import Changes
 from weft.sums.contribution import Contribution, Wire
 from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
@@ -535,6 +536,19 @@ def test_a_copy_of_a_board_stays_while_the_original_moves_on(cipher):
     assert sorted(posting.changes(0, kept)["a"].values()) == [[1.0], [2.0], [3.0]]
     assert posting.changes(1, kept) == {}
     assert set(posting.changes(1)) == set(HELD)
+
+
+def test_a_frozen_pair_is_lost_once_a_party_that_never_froze_its_part_has_moved_on():
+    posting = Posting("plain")
+    nothing = dict.fromkeys(HELD, np.zeros(0, np.int32))
+    columns, adder = posting.trio.layout("v"), posting.trio.adder
+    pair = FrozenPair(4, nothing, posting.board, columns, adder, Settings(lam=1.0))
+    here, on = dict.fromkeys(HELD, 4), {**dict.fromkeys(HELD, 4), "b": 5}
+    assert not pair.outrun(here)
+    assert pair.outrun(on)
+    # Who has frozen its part may go on.
+    pair.waiting.remove("b")
+    assert not pair.outrun(on)
 
 
 @given(
