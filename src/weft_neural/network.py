@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import chain, pairwise
+from threading import RLock
 
 import torch
 from torch import nn
@@ -18,6 +19,10 @@ from torch.nn.functional import linear
 from weft_neural.device import new_stream
 from weft_neural.extractors import feature_count, make_extractor
 from weft_neural.settings import Block
+
+#: PyTorch's layers draw from a generator of the whole process: one network at a time is made. A
+#: site may bring several runs back at once, each in a thread of its own.
+_DRAWING = RLock()
 
 
 class Net(nn.Module):
@@ -148,7 +153,7 @@ def _extractor(name: str, block: Block, seed: int) -> nn.Module:
 def _seeded(seed: int, purpose: str) -> Iterator[None]:
     """Let what is drawn depend on the seed and on what it is for, and on nothing before it."""
     digest = blake2b(f"{seed} {purpose}".encode(), digest_size=8).digest()
-    with torch.random.fork_rng(devices=[]):
+    with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(int.from_bytes(digest, "big") >> 1)
         yield
 

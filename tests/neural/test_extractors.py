@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,9 @@ from weft.errors import ConfigError
 from weft_neural.extractors import EXTRACTORS, feature_count, make_extractor, read_extractor_options
 
 torch = pytest.importorskip("torch")
+from weft_neural import network  # noqa: E402
+from weft_neural.network import Net  # noqa: E402
+from weft_neural.settings import Block  # noqa: E402
 
 IMAGE = (3, 16, 16)
 #: Each extractor on a small image, and the features it promises.
@@ -70,6 +74,35 @@ def test_counting_features_leaves_the_module_as_it_was(small_resnet):
     feature_count(module, (1, 8, 8))
     assert module.training
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_first_weights_do_not_depend_on_a_network_that_is_made_at_the_same_time(monkeypatch):
+    """As when a site brings two runs back at once: PyTorch has one generator for all threads."""
+    blocks = {"gene": Block(options={"features": 4}, shape=(6,))}
+
+    def made(seed):
+        return Net(blocks, [5], 3, seed=seed, purpose="test").state_dict()
+
+    alone, inside, done = made(1), threading.Event(), threading.Event()
+    other = threading.Thread(target=made, args=(2,))
+
+    def interleaved(*arguments):
+        if threading.current_thread() is other:
+            inside.set()
+            done.wait(5)
+            return make_extractor(*arguments)
+        other.start()
+        # The other comes in now, or waits until this one is out.
+        inside.wait(0.05)
+        try:
+            return make_extractor(*arguments)
+        finally:
+            done.set()
+
+    monkeypatch.setattr(network, "make_extractor", interleaved)
+    found = made(1)
+    other.join()
+    assert all(torch.equal(value, alone[name]) for name, value in found.items())
 
 
 def test_channels_last_gives_the_same_numbers(made):
