@@ -56,7 +56,7 @@ from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, RESULTS
 from weft.network.secure_session import SecureSite, SecureTransport
-from weft.network.submission import linear_task
+from weft.network.submission import task_of
 from weft.solvers.settings import Settings
 from weft_examples.local_cluster import ID, LABEL, SUBMITTER, LocalCluster
 
@@ -335,7 +335,7 @@ def deployed_here(
     coordinate_run(
         lambda parties: SecureTransport(PlayedTransport(sites), credential),
         folder,
-        linear_task(config, made.parties),
+        task_of(config, made.parties),
         Progress(name),
     )
     return course_of(pd.read_parquet(folder / RESULTS / HISTORY))

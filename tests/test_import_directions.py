@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -68,12 +69,24 @@ def rooms_imported(path):
     return found - {"__version__"}
 
 
-def test_the_library_names_no_plug_in():
-    """The papers and the demos add themselves by entry points, as any plug-in does."""
-    for path in ROOT.rglob("*.py"):
+#: The library and the packages beside it: each may use those before it.
+PACKAGES = ("weft", "weft_neural", "weft_papers", "weft_examples")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_names_no_plug_in_above_it(package):
+    """Networks, the papers and the demos add themselves by entry points, as any plug-in does."""
+    above = PACKAGES[PACKAGES.index(package) + 1 :]
+    files = sorted((ROOT.parent / package).rglob("*.py"))
+    assert files
+    for path in files:
         text = path.read_text()
-        assert "weft_papers" not in text, path
-        assert "weft_examples" not in text, path
+        assert not [name for name in above if re.search(rf"\b{name}\b", text)], path
+
+
+def test_all_packages_have_a_place():
+    found = {path.name for path in ROOT.parent.iterdir() if (path / "__init__.py").exists()}
+    assert found == set(PACKAGES)
 
 
 def test_every_room_has_a_layer():

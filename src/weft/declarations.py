@@ -1,6 +1,9 @@
-"""All messages that Weft declares, loaded: sites and audits must know every phase."""
+"""All messages of Weft and its plug-ins, loaded: sites and audits must know every phase."""
 
 from __future__ import annotations
+
+import logging
+from types import ModuleType
 
 import weft.federation.messages
 import weft.matching.messages
@@ -9,19 +12,27 @@ import weft.solvers.messages
 import weft.solvers.rounds.messages
 import weft.solvers.subspace.messages
 import weft.sums.messages
-import weft_neural.messages
+from weft.plugins import Registry
 from weft.protocol.phase import declared_phases
 
-#: Every module with phases. Naming them keeps the imports, which look unused otherwise.
-MODULES = (
+_OWN = (
     weft.federation.messages,
     weft.matching.messages,
-    weft_neural.messages,
     weft.solvers.hyfdca.messages,
     weft.solvers.messages,
     weft.solvers.rounds.messages,
     weft.solvers.subspace.messages,
     weft.sums.messages,
 )
+_ALL: Registry[ModuleType] = Registry(
+    "messages",
+    {module.__name__: module for module in _OWN},
+    lambda value: isinstance(value, ModuleType),
+)
+#: Every module with phases. Weft's own come first, so that no plug-in can take the name of one.
+MODULES = tuple(_ALL.values())
+
+for _problem in _ALL.problems:
+    logging.getLogger("weft").warning("%s; its messages are not known here", _problem)
 
 __all__ = ["MODULES", "declared_phases"]

@@ -1,4 +1,4 @@
-"""Plug-ins: packages beside Weft that add commands, data sets, splits and scenes.
+"""Plug-ins: packages beside Weft that add commands, data sets, splits and kinds of jobs.
 
 A package declares an entry point in the group ``weft.plugins`` that names a `Plugin`. It is
 imported when commands are built, or when a name is looked up that Weft itself does not have.
@@ -14,7 +14,7 @@ from configparser import Error as NotEntryPoints
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -22,7 +22,7 @@ from weft.errors import DataError
 
 GROUP = "weft.plugins"
 
-Kind = Literal["commands", "data_sets", "splits", "scenes"]
+Kind = Literal["commands", "data_sets", "splits", "scenes", "job_kinds", "messages"]
 T = TypeVar("T")
 
 
@@ -49,19 +49,26 @@ class Plugin:
     Attributes
     ----------
     commands
-        Commands by name; ``"neural demo"`` is ``demo`` in the group ``neural``.
+        Commands by name; ``"keys print"`` is ``print`` in the group ``keys``.
     data_sets
         `weft.data.named.DataSet` by name.
     splits
         Ways to cut a table, by name: functions of a `Table` that return a `Split`.
     scenes
-        `weft_neural.scenes.SceneEntry` by name.
+        Published data that is cut and dealt to parties, by name, for job kinds that read such.
+    job_kinds
+        `weft.network.job_kind.JobKind` by name: the ``kind`` of its tasks, and the section of a
+        config that asks for it.
+    messages
+        Modules that declare phases, by their names.
     """
 
     commands: Callable[[], Mapping[str, Command]] = dict
     data_sets: Callable[[], Mapping[str, Any]] = dict
     splits: Callable[[], Mapping[str, Callable[..., Any]]] = dict
     scenes: Callable[[], Mapping[str, Any]] = dict
+    job_kinds: Callable[[], Mapping[str, Any]] = dict
+    messages: Callable[[], Mapping[str, Any]] = dict
 
 
 @dataclass
@@ -145,6 +152,16 @@ class Registry(Mapping[str, T]):
             )
         else:
             added.values[name] = value
+
+
+def how_to_install(name: str) -> str:
+    """How to get what a plug-in that is not installed would add, as a part of a sentence."""
+    try:
+        extras = metadata.metadata("weft").get_all("Provides-Extra") or []
+    except metadata.PackageNotFoundError:
+        extras = []
+    hint = f" (pip install 'weft[{name}]')" if name in extras else ""
+    return f"install the plug-in that adds it{hint}"
 
 
 def _plugin(target: str) -> Plugin:

@@ -26,9 +26,9 @@ from weft.guards.terms import Terms
 from weft.network.engine.admin_session import Session
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit
+from weft.network.linear_job import LinearJob
 from weft.network.presence_trace import Missed, Moment, Presence, ReplayedPresence
 from weft.network.run_progress import Report
-from weft.network.submission import linear_task
 from weft.network.task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft.solvers.base import Record
@@ -263,7 +263,7 @@ def _followed(cluster: LocalCluster) -> Iterator[_Run]:
 
 
 def _task(config: Path, cluster: LocalCluster) -> LinearTask:
-    return linear_task(read_config(config, deployed=True), cluster.parties)
+    return LinearJob().make_task(read_config(config, deployed=True), cluster.parties)
 
 
 def _in_one_process(

@@ -61,29 +61,29 @@ def round_text(found: Round, rounds: int | None = None) -> str:
 
 
 def tell_neural(
-    folder: Path | None, summary: dict[str, Any], remarks: list[str], *, json: bool, **more: str
+    folder: Path | None, summary: dict[str, Any], remarks: list[str], *, json: bool
 ) -> None:
-    """Say how a run ended, beside what it is compared with, and what its folder holds.
-
-    Parameters
-    ----------
-    more
-        What the JSON object has besides the summary.
-    """
+    """Say how a run ended, beside what it is compared with, and what its folder holds."""
     if json:
-        say_json({"folder": None if folder is None else str(folder), **more, **summary})
-        return
-    _show(_grid(summary))
+        say_json({"folder": None if folder is None else str(folder), **summary})
+    else:
+        say(*ending_text(folder, summary, remarks))
+
+
+def ending_text(
+    folder: Path | None, summary: dict[str, Any], remarks: list[str]
+) -> list[str | Table]:
+    """A table of accuracies, what the run cost, notes, and what its folder holds."""
     cost = summary["cost"]
     seconds = sum(cost[f"{part}_seconds"] for part in ("training", "averaging", "matching"))
-    say(
+    return [
+        _grid(summary),
         f"{summary['name']}: {summary['rounds']} rounds, {cost['round_trips']} round trips, "
         f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {seconds:.1f} s, of which "
         f"{cost['matching_seconds']:.1f} s for matching.",
         *(f"- {note}" for note in [*summary["notes"], *remarks]),
-    )
-    if folder is not None:
-        say(f"Models, history, plot and summary are in {folder}.")
+        *([] if folder is None else [f"Models, history, plot and summary are in {folder}."]),
+    ]
 
 
 def _grid(summary: dict[str, Any]) -> Table:
@@ -115,9 +115,3 @@ def _spread(summary: dict[str, Any], path: tuple[str, ...]) -> float | None:
         holder = holder[key]
     found: float | None = holder.get(f"{last}_spread")
     return found
-
-
-def _show(grid: Table) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(grid)

@@ -36,6 +36,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -48,9 +49,7 @@ from weft.config.federation_config import (
     terms_from,
     terms_of,
 )
-from weft.config.read_config import Config, read_config
 from weft.config.reader import checked, closest, known_keys, naming
-from weft.config.schema import BlockSection, NeuralDataSection, NeuralFile
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards import OPEN
@@ -59,6 +58,7 @@ from weft_neural.extractors import read_extractor_options
 from weft_neural.party_samples import without_labels
 from weft_neural.sample_sources import BlockSource, TableSource
 from weft_neural.scenes import SCENES, Scene, load_scene
+from weft_neural.schema import BlockSection, NeuralDataSection, NeuralFile
 from weft_neural.settings import Block, NeuralSettings, TrainingSettings
 
 Source = TableSource | BlockSource
@@ -94,6 +94,7 @@ class NeuralProblem:
 class NeuralConfig(FederationConfig):
     """A config of a neural run; `read_neural_config` makes one."""
 
+    kind: ClassVar[str] = "neural"
     file: NeuralFile
 
     @property
@@ -188,13 +189,6 @@ def read_neural_config(path: str | Path, *, deployed: bool = False) -> NeuralCon
     config = NeuralConfig(path=path, file=file, roster=roster, terms=terms)
     _check_sources(config, deployed)
     return config
-
-
-def read_either(path: Path, *, deployed: bool = False) -> Config | NeuralConfig:
-    """A config of networks if it has a section ``[neural]``, else of a linear model."""
-    if "neural" in read_content(path):
-        return read_neural_config(path, deployed=deployed)
-    return read_config(path, deployed=deployed)
 
 
 # ── blocks ────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -43,7 +43,7 @@ from weft_neural.messages import (
 from weft_neural.model import NeuralModel
 from weft_neural.party_samples import Holdings
 from weft_neural.scaling import Scaling, scaled
-from weft_neural.settings import Block, NeuralSettings
+from weft_neural.settings import RUNS, Block, NeuralSettings
 from weft_neural.weighted_means import Vector, vector_of
 
 #: More than that is no loss of a network that learns.
@@ -96,6 +96,9 @@ class NeuralParty:
         Its network after its last steps, and the copy of the server's that it got at the end; None
         before.
     """
+
+    #: The phase after which it has models: their attributes, and suffixes of their files.
+    saved_models: ClassVar = {FINISH.name: (("own", ".npz"), ("received", ".received.npz"))}
 
     def __init__(
         self,
@@ -188,7 +191,7 @@ class NeuralParty:
                 "this run"
             )
         self._announcing.check_parties(message.parties)
-        self._consent.check_neural()
+        self._consent.check_networks(RUNS)
         self._consent.check_cipher(self._cipher.name)
         held = self._source.holdings(settings.blocks)
         held = held.sharing(settings.test_share, self._drawing(settings), self.name)

@@ -10,12 +10,13 @@ import pandas as pd
 
 from weft.errors import DataError, ProtocolError
 from weft.network.presence_trace import Presence
-from weft.network.run_results import HISTORY, MODEL, PRESENCE, SUMMARY
-from weft.network.task import NeuralTask
+from weft.network.run_results import HISTORY, PRESENCE, SUMMARY
 from weft.report.json_values import finite
 from weft_neural.history import NeuralOutcome
+from weft_neural.job import MODEL
 from weft_neural.model import NeuralModel
 from weft_neural.results_folder import round_frame, summarise_neural
+from weft_neural.task import NeuralTask
 
 
 def write_neural_run_results(
@@ -36,7 +37,7 @@ class ReturnedNeuralResults:
     ----------
     model
         The server's.
-    summary, history, presence
+    summary, history
         How the run went.
     """
 
@@ -50,4 +51,3 @@ class ReturnedNeuralResults:
                 f"the results of the run came back damaged ({error}); resume the run to fetch "
                 "them again"
             ) from None
-        self.presence = Presence.load(folder / PRESENCE)

@@ -11,6 +11,8 @@ import msgspec
 from weft.errors import ConfigError, ProtocolError
 from weft_neural.neuron_matching import Matching
 
+#: What these runs are called in refusals.
+RUNS = "neural runs"
 #: Layers and rows of a classifier that make sense; a message must not ask for more.
 _MOST_LAYERS, _WIDEST = 16, 65_536
 #: Weights between two hidden layers, and rounds, steps and samples of a step.

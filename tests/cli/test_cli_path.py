@@ -9,7 +9,6 @@ import pytest
 
 from covering import cover
 from weft import Federation, Preprocessing, Settings, load_model
-from weft.cli.console import progress_text
 from weft.data import SPLITS, load
 from weft.protocol import LocalChannel
 from weft.report.convergence_plot import plot_convergence
@@ -17,6 +16,7 @@ from weft.report.history import history_frame
 from weft.report.path import choice_sentence, edge_remark, path_frame
 from weft.report.path_plot import plot_path
 from weft.report.results_folder import write_results
+from weft.report.run_text import progress_text
 from weft.report.summary import shortfall, summarise, to_markdown
 
 LIST = "lambda = [1e-1, 1e-2, 1e-3]"

@@ -15,12 +15,12 @@ from weft.data import load
 from weft.guards import OPEN
 from weft.network.join_settings import ModelSavingParty
 from weft.network.site_member import SiteMember
-from weft.network.task import NeuralTask
 from weft.privacy.agreement import SitePolicy
 from weft.privacy.ledger.account import Ledger
 from weft_neural.local_federation import NeuralFederation
 from weft_neural.sample_sources import TableSource
 from weft_neural.settings import Block, NeuralSettings
+from weft_neural.task import NeuralTask
 
 # Networks of tests are too small for more.
 torch.set_num_threads(1)

@@ -16,6 +16,7 @@ from kitted import ANNA, kit_of, refusal, sentence, write
 from weft.cli import network
 from weft.crypto.keys import new_keys
 from weft.federation.messages import RELEASE, TAKE_MODEL
+from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
@@ -263,7 +264,9 @@ def test_without_a_terminal_a_run_is_followed_by_a_line_now_and_then(capsys, mon
     now = [100.0]
     monkeypatch.setattr(submitting, "monotonic", lambda: now[0])
     record = asdict(Record(3, 1, 9, 2e6, 1e6, 0.0, 0.0, primal=0.5, gap=0.01, certified_at=2))
-    quiet, line = (submitting._Line("a-1", quiet=told) for told in (True, False))
+    quiet, line = (
+        submitting._Line("a-1", "matching samples", quiet=told) for told in (True, False)
+    )
     reports = [
         Report(run="a-1", state="starting"),
         Report(run="a-1", state="running"),
@@ -338,6 +341,8 @@ def test_two_processes_do_not_work_with_one_sites_kit(place, site, weft, monkeyp
 
 class Release:
     """A party that gets the model; its disk may be full."""
+
+    saved_models = Party.saved_models
 
     def __init__(self):
         self.model, self.full, self.saved = self, False, 0

@@ -32,11 +32,11 @@ from weft.guards import OPEN, Terms
 from weft.network import liveness
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work
+from weft.network.job_registry import read_task
 from weft.network.presence_trace import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
 from weft.network.submission import task_of, write_out
-from weft.network.task import Task
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.protocol import Failure
 from weft_neural.config import read_neural_config
@@ -95,7 +95,7 @@ def test_from_a_config_to_results_also_when_the_coordinator_is_killed(config, tm
         coordinate_run(lambda parties: transport, folder, asked, progress, "anna")
     assert progress.since().state == "running"
     # The next process reads what the first was told from a file.
-    again, progress = Task.from_json(asked.to_json()), Progress(RUN)
+    again, progress = read_task(asked.to_json()), Progress(RUN)
     coordinate_run(lambda parties: transport, folder, again, progress, "anna")
     assert not (folder / "journal.weft").exists()
     summary, remarks = write_out(folder / RESULTS, tmp_path / "out", plan, None, None)
@@ -231,7 +231,7 @@ from pathlib import Path
 from weft.protocol import Failure
 from weft.network.run_progress import Progress
 from weft.network.coordinator_run import coordinate_run
-from weft.network.task import Task
+from weft.network.job_registry import read_task
 import weft_neural.run_results, weft_neural.coordinator
 
 class Nobody:
@@ -239,7 +239,7 @@ class Nobody:
     def send(self, letters, timeout):
         return {{party: Failure("unknown", "is not there") for party in letters}}
 
-task = Task.from_json(Path({str(tmp_path / "task.json")!r}).read_text())
+task = read_task(Path({str(tmp_path / "task.json")!r}).read_text())
 try:
     coordinate_run(lambda parties: Nobody(), Path({str(tmp_path / "run")!r}), task, Progress("a"))
 except Exception as error:
@@ -275,5 +275,5 @@ def test_who_takes_a_run_up_again_must_bring_the_same(other, tmp_path):
 
 def test_a_task_of_neither_kind_is_refused():
     with pytest.raises(ProtocolError, match="same version of Weft"):
-        Task.from_json('{"kind": "other", "name": "a", "parties": []}')
-    assert Task.from_json(task().to_json()) == task()
+        read_task('{"kind": "other", "name": "a", "parties": []}')
+    assert read_task(task().to_json()) == task()

@@ -14,9 +14,10 @@ from weft.network.engine import run_supervisor as supervising
 from weft.network.engine.admin_session import NoCoordinator, RunInfo
 from weft.network.engine.jobs import FORGETS, task_file, write_job
 from weft.network.engine.run_supervisor import Supervisor
+from weft.network.job_registry import read_task
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Progress, Report
-from weft.network.task import LinearTask, Task
+from weft.network.task import LinearTask
 from weft.protocol import Failure
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
@@ -178,7 +179,7 @@ def test_a_run_that_is_being_given_up_is_not_followed(supervise):
 
 def test_the_task_comes_through_a_job_as_it_was(tmp_path):
     job = write_job(tmp_path, RUN, TASK)
-    assert Task.from_json(task_file(job / "coordinator").read_text()) == TASK
+    assert read_task(task_file(job / "coordinator").read_text()) == TASK
 
 
 def record(number, gap=None):

@@ -28,7 +28,6 @@ from weft.cli.submit import submit
 from weft.cli.train import train
 from weft.cli.tune import tune
 from weft.errors import WeftError
-from weft_neural.commands import neural
 
 __all__ = ["command_line", "main"]
 
@@ -98,7 +97,6 @@ _app.add_typer(data, name="data")
 _app.add_typer(keys, name="keys")
 federation.add_typer(kits)
 _app.add_typer(federation, name="federation")
-_app.add_typer(neural, name="neural")
 
 
 @cache

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
 from rich.status import Status
+from rich.table import Table
 
 from weft.report.json_values import json_text
+from weft.report.run_text import progress_text
 from weft.solvers.base import Record
 
 
-def say(*lines: str) -> None:
+def say(*lines: str | Table) -> None:
     """Print lines to stdout as they are: names may hold brackets that rich would read."""
     console = Console(highlight=False)
     for line in lines:
-        console.print(line, markup=False, soft_wrap=not console.is_terminal)
+        wraps = console.is_terminal or not isinstance(line, str)
+        console.print(line, markup=False, soft_wrap=not wraps)
 
 
 def say_json(value: dict[str, Any]) -> None:
@@ -80,53 +82,3 @@ class ProgressLine(StatusLine):
 
     def __call__(self, record: Record) -> None:
         self.show(lambda: self._title + progress_text(record))
-
-
-def progress_text(record: Record) -> str:
-    """Where a run stands: what is certified, else what is estimated."""
-    if record.certified_at is not None:
-        known = (
-            f"loss {record.primal:.6g} · gap {record.gap:.2e} certified at iteration "
-            f"{record.certified_at}"
-        )
-    elif record.loss_estimate is not None:
-        known = f"loss about {record.loss_estimate:.6g} (estimate)"
-    else:
-        known = "no certificate yet"
-    lam = "" if record.lam is None else f"λ = {record.lam:g} · "
-    return f"{lam}iteration {record.iteration} · {known} · {record.round_trips} round trips"
-
-
-def tell_run(
-    folder: Path,
-    summary: dict[str, Any],
-    remarks: list[str],
-    *,
-    json: bool,
-    holds: str,
-    **more: str,
-) -> None:
-    """Say how a run ended, and what is in its results folder.
-
-    Parameters
-    ----------
-    holds
-        What the folder has, as the beginning of a sentence.
-    more
-        What the JSON object has besides the summary.
-    """
-    from weft.report.summary import certificate_sentence, shortfall
-
-    if json:
-        say_json({"folder": str(folder), **more, **summary})
-        return
-    cost = summary["cost"]
-    say(
-        f"{summary['name']}: {certificate_sentence(summary)}.",
-        *([] if summary["choice"] is None else [f"{summary['choice']}; see path.png."]),
-        f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
-        f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "
-        f"stopped by: {summary['stopped']}.",
-        *(f"- {note}" for note in [shortfall(summary), *summary["notes"], *remarks] if note),
-        f"{holds} are in {folder}.",
-    )

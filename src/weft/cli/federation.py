@@ -160,12 +160,12 @@ def _cards(paths: list[Path], keys: Path | None, matching: list[str]) -> list[Ca
 
 def _from_config(path: Path | None) -> tuple[str | None, Terms, list[str] | None]:
     """Name, terms and label holders that a config has."""
+    from weft.config.read_config import read_any_config
     from weft.guards.terms import Terms
-    from weft_neural.config import read_either
 
     if path is None:
         return None, Terms(), None
-    plan = read_either(path)
+    plan = read_any_config(path)
     holders = [party.name for party in plan.parties if party.label is not False]
     return plan.name, plan.terms, holders or None
 

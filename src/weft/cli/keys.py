@@ -111,9 +111,9 @@ def _members(
 
 
 def _names_in(config: Path) -> list[str]:
-    from weft_neural.config import read_either
+    from weft.config.read_config import read_any_config
 
-    return read_either(config).party_names()
+    return read_any_config(config).party_names()
 
 
 @keys.command(epilog="Example: weft keys show keys")

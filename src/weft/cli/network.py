@@ -306,17 +306,12 @@ def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
 
 def report_text(report: Report) -> str:
     """Where a deployed run stands, in one line."""
+    from weft.network.job_registry import JOB_KINDS
+
     record, parties, away = report.records[-1], report.parties, report.away
-    if report.kind == "neural":
-        from weft_neural.command_output import round_text
-        from weft_neural.history import Round
-
-        told = f"{round_text(Round(**record))} · {record['round_trips']} round trips"
-    else:
-        from weft.cli.console import progress_text
-        from weft.solvers.base import Record
-
-        told = progress_text(Record(**record))
+    kind = JOB_KINDS.get(report.kind)
+    # Others may run what is not installed here; the list of runs must not fail for it.
+    told = f"a job of kind '{report.kind}'" if kind is None else kind.progress_text(record)
     size = (record["bytes_down"] + record["bytes_up"]) / 1e6
     there = len(parties) - len(away)
     missing = f", without {', '.join(sorted(away))}" if away else ""

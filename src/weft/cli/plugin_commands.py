@@ -12,7 +12,8 @@ def add_plugin_commands(app: typer.Typer) -> list[str]:
     added = Registry[Command]("commands", {}, lambda value: isinstance(value, Command))
     groups = {group.name: group.typer_instance for group in app.registered_groups}
     problems = list(added.problems)
-    for words, command in added.items():
+    # Groups first: other plug-ins may add commands to them.
+    for words, command in sorted(added.items(), key=lambda item: item[0].count(" ")):
         group, _, name = words.rpartition(" ")
         parent = groups.get(group) if group else app
         if parent is None:
@@ -21,6 +22,7 @@ def add_plugin_commands(app: typer.Typer) -> list[str]:
             problems.append(f"a plug-in adds '{words}', which there is already")
         elif isinstance(command.run, typer.Typer):
             parent.add_typer(command.run, name=name, epilog=command.epilog)
+            groups.setdefault(words, command.run)
         else:
             parent.command(name, epilog=command.epilog)(command.run)
     return problems

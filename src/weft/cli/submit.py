@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -14,7 +14,6 @@ from weft.cli.network import KitFolder
 
 if TYPE_CHECKING:
     from weft.network.run_progress import Report
-    from weft.network.task import Task
 
 
 def submit(
@@ -42,12 +41,13 @@ def submit(
     """Train over the network, with the parties that joined.
 
     The config is that of weft train without files: [data], [model], [solver], [privacy], and
-    [[party]] with names only, to take some of the parties that are connected. With [neural] in the
-    place of [model] and [solver], as for weft neural run, networks are trained.
+    [[party]] with names only, to take some of the parties that are connected. A section of a job
+    kind that a plug-in adds, such as [neural] of weft neural run, takes the place of [model] and
+    [solver].
 
     Follows the run and brings back its history, plot, summary and report.html; and the model, if
     --keys and --party are those of a party that gets it. Parties that get the model have it on
-    their sites in any case. The server's model of a neural run is sealed to nobody, and always
+    their sites in any case. A model that is sealed to nobody, as the server's network is, always
     comes along.
 
     If the coordinator's process dies, the run is handed in again and goes on where it was. If this
@@ -59,17 +59,19 @@ def submit(
     from weft.network.engine import require_engine
 
     require_engine()
+    from weft.cli.console import say, say_json
+    from weft.config.read_config import read_any_config
     from weft.errors import ConfigError, ProtocolError
+    from weft.network.job_registry import job_kind_of
     from weft.network.kits.open_kit import Kit
     from weft.network.submission import new_run, task_of, write_out
     from weft.network.task import check_run
     from weft.storage.atomic_folder import refuse_existing
-    from weft_neural.config import read_either
 
     opened = Kit.open(kit, "submitter")
     if (keys is None) != (party is None):
         raise ConfigError("--keys and --party belong together: name both, or neither")
-    plan = read_either(config, deployed=True)
+    plan = read_any_config(config, deployed=True)
     folder = out or Path("results") / plan.folder_name
     refuse_existing(folder)
     from weft.network.engine.admin_session import Session
@@ -83,7 +85,11 @@ def submit(
             raise ConfigError(f"the coordinator knows no run '{run}'; weft status lists them")
         # From here on it is the supervisor's.
         stack.pop_all()
-    with tempfile.TemporaryDirectory() as into, _Line(run, quiet=quiet or json) as line:
+    kind = job_kind_of(task)
+    with (
+        tempfile.TemporaryDirectory() as into,
+        _Line(run, kind.beginning, quiet=quiet or json) as line,
+    ):
         line.say(f"run {run} with {', '.join(task.parties)}")
         supervisor = Supervisor(opened, run, task, line.say, line.show, session=session)
         try:
@@ -99,25 +105,10 @@ def submit(
         summary, remarks = write_out(
             Path(into), folder, plan, keys, party, command=context.obj or ""
         )
-    if not quiet or json:
-        _tell(task, folder, summary, remarks, json=json, run=run)
-
-
-def _tell(
-    task: Task, folder: Path, summary: dict[str, Any], remarks: list[str], *, json: bool, run: str
-) -> None:
-    """How the run ended."""
-    from weft.network.task import NeuralTask
-
-    if isinstance(task, NeuralTask):
-        from weft_neural.command_output import tell_neural
-
-        tell_neural(folder, summary, remarks, json=json, run=run)
-        return
-    from weft.cli.console import tell_run
-
-    holds = "History, plot, summary and report.html"
-    tell_run(folder, summary, remarks, json=json, holds=holds, run=run)
+    if json:
+        say_json({"folder": str(folder), "run": run, **summary})
+    elif not quiet:
+        say(*kind.ending_text(folder, summary, remarks))
 
 
 def _why_not(ended: Report, kit: Path) -> str:
@@ -143,9 +134,10 @@ class _Line:
     Where stderr is no terminal there is a new line now and then.
     """
 
-    def __init__(self, run: str, *, quiet: bool) -> None:
+    def __init__(self, run: str, beginning: str, *, quiet: bool) -> None:
         from rich.console import Console
 
+        self._beginning = beginning
         self._run, self._quiet = run, quiet
         self._console = Console(stderr=True, highlight=False)
         self._live = self._console.is_terminal and not quiet
@@ -179,7 +171,7 @@ class _Line:
         if report.records:
             self._told = report_text(report)
         elif report.state == "running" and self._told == "starting":
-            self._told = "matching samples" if report.kind == "linear" else "making networks"
+            self._told = self._beginning
         if self._live:
             self._status.update(f"{self._run}: {self._told}")
         elif monotonic() > self._next:

@@ -66,7 +66,7 @@ def train(
     With --record (or record = true in [solver]) the folder also holds every message as it crossed,
     for its owner's eyes only; weft audit shows what each side could read of them.
     """
-    from weft.cli.console import ProgressLine, tell_run
+    from weft.cli.console import ProgressLine, say, say_json
     from weft.config.read_config import read_config
     from weft.federation.local_federation import Federation
     from weft.privacy.ledger.exposure_text import exposure_remarks
@@ -74,6 +74,7 @@ def train(
     from weft.report.holdings_picture import feature_sets
     from weft.report.recording_files import place, recording
     from weft.report.results_folder import write_results
+    from weft.report.run_text import ending_text
     from weft.solvers.base import Checkpointing
     from weft.storage.atomic_folder import building
 
@@ -136,14 +137,11 @@ def train(
     remarks += known
     if recorder is not None:
         remarks.append(f"every message is kept too: weft audit {folder}")
-    if not quiet or json:
-        tell_run(
-            folder,
-            summary,
-            remarks,
-            json=json,
-            holds="Model, history, plot, summary and report.html",
-        )
+    if json:
+        say_json({"folder": str(folder), **summary})
+    elif not quiet:
+        holds = "Model, history, plot, summary and report.html"
+        say(*ending_text(folder, summary, remarks, holds))
 
 
 def _refuse_leftovers(folder: Path, store: Path) -> None:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -42,12 +42,15 @@ class FederationConfig(ABC):
 
     Attributes
     ----------
+    kind
+        What it trains: ``linear``, or the name of a job kind that a plug-in adds.
     file
         Its sections as they are written.
     terms
         What the parties insist on, by ``[privacy]`` and the roster.
     """
 
+    kind: ClassVar[str]
     path: Path
     file: FederationFile
     roster: SignedRoster | None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import msgspec
 
 from weft.config.compare_options import check_told
 from weft.config.cut_table import cut_table
@@ -26,10 +30,36 @@ from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.matching.holding_map import Overlap
+from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.account import Ledger
 from weft.protocol.participation import participation_of
 from weft.solvers.settings import Settings, SolverSettings
 from weft.solvers.solver_choice import keep_going, settled
+
+
+@runtime_checkable
+class ConfigKind(Protocol):
+    """What a job kind of a plug-in says of its configs; `weft.network.job_kind.JobKind` has it all.
+
+    Attributes
+    ----------
+    about
+        What its section describes: "networks".
+    command
+        What trains it in one process: "weft neural run".
+    """
+
+    about: str
+    command: str
+
+    def read_config(self, path: Path, *, deployed: bool = False) -> FederationConfig:
+        """Read and check a config, as :func:`read_config` does."""
+
+
+#: What a config can ask for besides a linear model, by the section that does.
+OTHER_KINDS: Registry[ConfigKind] = Registry(
+    "job_kinds", {}, lambda value: isinstance(value, ConfigKind)
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +75,7 @@ class Problem:
 class Config(FederationConfig):
     """A config of one linear model; `read_config` makes one."""
 
+    kind: ClassVar[str] = "linear"
     file: LinearFile
     settings: Settings
 
@@ -123,12 +154,8 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
     """
     path = Path(path)
     content = read_content(path)
-    if "neural" in content:
-        raise ConfigError(
-            f"{path.name}: has a section [neural], which describes networks; use 'weft neural "
-            "run', or take it out"
-        )
     with naming(path.name):
+        _refuse_other_kinds(content)
         file = checked(LinearFile, content, "the config")
         settings = _settings(file.model, file.solver, path.parent)
         if deployed and "when_missing" not in content.get("solver", {}):
@@ -143,6 +170,35 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
     else:
         check_sources(config)
     return config
+
+
+def read_any_config(path: Path, *, deployed: bool = False) -> FederationConfig:
+    """A config of the job kind that has a section in it, else of a linear model."""
+    for section in _foreign(read_content(path)):
+        if section in OTHER_KINDS:
+            return OTHER_KINDS[section].read_config(path, deployed=deployed)
+    return read_config(path, deployed=deployed)
+
+
+def _foreign(content: Mapping[str, Any]) -> list[str]:
+    """Sections that a config of a linear model does not have."""
+    known = {field.encode_name for field in msgspec.structs.fields(LinearFile)}
+    return [name for name, held in content.items() if name not in known and isinstance(held, dict)]
+
+
+def _refuse_other_kinds(content: Mapping[str, Any]) -> None:
+    for section in _foreign(content):
+        kind = OTHER_KINDS.get(section)
+        if kind is not None:
+            raise ConfigError(
+                f"has a section [{section}], which describes {kind.about}; use '{kind.command}', "
+                "or take it out"
+            )
+        if not get_close_matches(section, LinearFile.__struct_fields__):
+            raise ConfigError(
+                f"has a section [{section}], which nothing here reads; "
+                f"{how_to_install(section)}, or take it out{OTHER_KINDS.left_out()}"
+            )
 
 
 def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Settings:

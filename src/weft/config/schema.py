@@ -7,12 +7,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from weft.data.tile import MissingPolicy
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import TableSettings
 from weft.matching.holding_map import Overlap
 from weft.solvers.settings import DEFAULTS, SolverSettings
-from weft_neural.settings import Block, TrainingSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
 
@@ -72,9 +70,6 @@ class FederationFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     party: tuple[PartySection, ...] = ()
 
 
-# ── linear models ─────────────────────────────────────────────────────────────────────────────
-
-
 class DataSection(TableSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[data]``: how tables become one problem, and defaults for every party's file.
 
@@ -124,36 +119,3 @@ class LinearFile(FederationFile, frozen=True, kw_only=True, forbid_unknown_field
     model: ModelSection = ModelSection()
     solver: SolverSection = SolverSection()
     compare: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-
-
-# ── neural networks ───────────────────────────────────────────────────────────────────────────
-
-
-class NeuralDataSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[data]`` of a neural run: columns of all files, or a scene in the place of files."""
-
-    id: str = "id"
-    label: str | None = None
-    missing: MissingPolicy = "error"
-    scene: str | None = None
-    data_dir: str | None = None
-    options: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class BlockSection(Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[neural.blocks.NAME]``: a block; its shape chooses the extractor if none is named."""
-
-    extractor: str = ""
-
-
-class NeuralSection(TrainingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[neural]``: the networks and how they are trained; see `NeuralSettings`."""
-
-    blocks: dict[str, BlockSection] = msgspec.field(default_factory=dict)
-
-
-class NeuralFile(FederationFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A config of a neural run."""
-
-    neural: NeuralSection
-    data: NeuralDataSection = NeuralDataSection()

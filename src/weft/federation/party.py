@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -127,6 +127,9 @@ class Party:
     model
         The released model, where this party gets it.
     """
+
+    #: Phases after which it may have a model: its attribute, and the suffix of its file.
+    saved_models: ClassVar = {TAKE_MODEL.name: (("model", ".npz"),)}
 
     def __init__(
         self,

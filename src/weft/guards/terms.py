@@ -58,7 +58,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         runs: whoever sees feature sums of both can compute them. Parties know earlier runs from
         their ledgers.
     allow_networks
-        The coordinator may see the weights of this party's own neural network, as it must to match
+        The coordinator may see the weights of this party's own network, as it must to match
         it with those of others: they can tell much about its samples.
     coordinator_sees
         The most that the coordinator may see.

@@ -13,9 +13,9 @@ from pathlib import Path
 from weft.errors import ConfigError
 from weft.network.broadcast import ask, failure_of
 from weft.network.envelope import End, Ended, encode
+from weft.network.job_registry import read_task
 from weft.network.run_index import RunIndex
 from weft.network.run_results import RESULTS
-from weft.network.task import Task
 from weft.network.transport import Transport
 from weft.protocol import Failure
 from weft.storage.files import StorageError, locked
@@ -52,7 +52,7 @@ def abandon_run(
         return {}
     with locked(folder / TASK):
         _check_owner(folder, submitter)
-        task = Task.from_json((folder / TASK).read_text(encoding="utf-8"))
+        task = read_task((folder / TASK).read_text(encoding="utf-8"))
         # Some parties may not know yet that it is over.
         envelope = encode(End(run, (folder / RESULTS).is_dir(), 0))
         answers = ask(

@@ -12,7 +12,8 @@ import msgspec
 
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network.abandon_run import SUBMITTER, TASK, delete_folder
-from weft.network.job_kind import FinishedRun, job_kind_of
+from weft.network.job_kind import FinishedRun
+from weft.network.job_registry import job_kind_of, read_task
 from weft.network.network_channel import NetworkChannel, Timeouts
 from weft.network.run_progress import IterationRecord, Progress
 from weft.network.run_results import RESULTS
@@ -89,9 +90,9 @@ def _run_to_end(transport: Transport, folder: Path, task: Task, progress: Progre
 
 def _run(transport: Transport, folder: Path, task: Task, progress: Progress) -> None:
     journal = Journal(folder / _JOURNAL)
-    timeouts = Timeouts(setup=task.setup, work=task.timeout)
+    kind = job_kind_of(task)
+    timeouts = Timeouts(setup=task.setup, work=task.timeout, setup_phases=kind.setup_phases)
     channel = NetworkChannel(transport, progress.run, journal, timeouts)
-    job = job_kind_of(task)
     if len(journal):
         progress.resume(len(journal) - 1)
     begun = True
@@ -101,13 +102,13 @@ def _run(transport: Transport, folder: Path, task: Task, progress: Progress) -> 
         except ProtocolError:
             begun = len(journal) > 0
             raise
-        progress.begin(transport.parties, job.kind)
+        progress.begin(transport.parties, kind.name, exact_bytes=kind.exact_bytes)
 
         def tell(record: IterationRecord) -> None:
             # A repeated exchange says who was away then, not who is now.
             progress.add(record, {} if channel.replaying else channel.away)
 
-        finished = job.coordinate(channel, _secret(folder), tell)
+        finished = kind.coordinate(task, channel, _secret(folder), tell)
         _write_results(folder, finished, channel)
         for party, failure in channel.end().items():
             finished.notes.append(
@@ -147,7 +148,7 @@ def _kept_task(folder: Path, task: Task, submitter: str) -> Task:
         write_private(folder / SUBMITTER, submitter.encode(), durable=True)
         write_private(path, task.to_json().encode(), durable=True)
         return task
-    kept = Task.from_json(path.read_text(encoding="utf-8"))
+    kept = read_task(path.read_text(encoding="utf-8"))
     if msgspec.structs.replace(task, parties=kept.parties) != kept:
         raise ConfigError(
             f"run {folder.name} was begun with another configuration; resume it with that one, or "

@@ -1,17 +1,31 @@
-"""What the coordinator does in each kind of run: linear or neural."""
+"""A kind of job: what its tasks say, and what site, coordinator and submitter do with them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from weft.network.network_channel import SETUP_PHASES
 from weft.network.presence_trace import Presence
-from weft.network.run_progress import IterationRecord, Kind
-from weft.network.task import LinearTask, NeuralTask, Task
+from weft.network.run_progress import IterationRecord
+from weft.network.task import Task
 from weft.protocol import Channel
 
+if TYPE_CHECKING:
+    # The coordinator must load neither tables nor secrets.
+    from rich.table import Table
+
+    from weft.config.federation_config import FederationConfig
+    from weft.crypto.randomness_log import Memory
+    from weft.network.join_settings import SavingParty
+    from weft.network.site_member import SiteMember
+    from weft.privacy.agreement import Consent
+
 OnIteration = Callable[[IterationRecord], None]
+T = TypeVar("T", bound=Task)
+C = TypeVar("C", bound="FederationConfig")
 
 
 class FinishedRun(Protocol):
@@ -25,12 +39,88 @@ class FinishedRun(Protocol):
         """Write everything the coordinator knows of it into an existing folder."""
 
 
-class JobKind(Protocol):
-    """How one kind of task is run."""
+class JobKind(ABC, Generic[T, C]):
+    """How one kind of task is run; methods import what they need.
 
-    kind: Kind
+    Attributes
+    ----------
+    task
+        The type of its tasks; the tag is the name of the kind.
+    about, command
+        What its configs describe, and what trains it in one process, for sentences.
+    beginning
+        What is done before the first iteration, for the line that follows a run.
+    result_files
+        Every file that may leave the coordinator.
+    setup_phases
+        What the phases that work on whole tables begin with: they get the long timeout.
+    exact_bytes
+        Whether a submitter may know exact counts of bytes. They are sums of sizes of the parties'
+        tables in runs that match samples.
+    """
 
-    def coordinate(self, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
+    task: type[T]
+    about: str
+    command: str
+    beginning: str
+    result_files: tuple[str, ...]
+    setup_phases: tuple[str, ...] = SETUP_PHASES
+    exact_bytes: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.task.__struct_config__.tag)
+
+    # ── submitter ─────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def read_config(self, path: Path, *, deployed: bool = False) -> C:
+        """Read and check a config; ``deployed``: its parties are on sites of their own."""
+
+    @abstractmethod
+    def make_task(self, config: C, parties: tuple[str, ...]) -> T:
+        """The task of a config, for these parties."""
+
+    @abstractmethod
+    def write_results(
+        self,
+        draft: Path,
+        returned: Path,
+        config: C,
+        *,
+        keys: Path | None,
+        party: str | None,
+        command: str,
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Fill a new results folder from the coordinator's files.
+
+        Parameters
+        ----------
+        keys, party
+            Whose keys open a sealed model; None leaves it out.
+        command
+            The command line that asked for the run.
+
+        Returns
+        -------
+        summary, remarks
+            The summary as plain values, and sentences about what could not be written.
+        """
+
+    @abstractmethod
+    def progress_text(self, record: dict[str, Any]) -> str:
+        """Where a run stands, from the fields of its last record."""
+
+    @abstractmethod
+    def ending_text(
+        self, folder: Path, summary: dict[str, Any], remarks: list[str]
+    ) -> list[str | Table]:
+        """How a run ended, and what its results folder holds."""
+
+    # ── coordinator ───────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def coordinate(self, task: T, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
         """Run it to its end.
 
         Parameters
@@ -41,48 +131,28 @@ class JobKind(Protocol):
             Called after every iteration.
         """
 
+    # ── site ──────────────────────────────────────────────────────────────────────────────
 
-def job_kind_of(task: Task) -> JobKind:
-    """The kind of a task; imports only what that kind needs."""
-    if isinstance(task, NeuralTask):
-        return _Neural(task)
-    if isinstance(task, LinearTask):
-        return _Linear(task)
-    raise TypeError(f"{type(task).__name__} is not a task")
+    @abstractmethod
+    def check_consent(self, task: T, consent: Consent) -> None:
+        """Refuse a task that goes beyond what the site agreed to; nothing is opened before."""
 
-
-class _Linear:
-    kind: Kind = "linear"
-
-    def __init__(self, task: LinearTask) -> None:
-        self._task = task
-
-    def coordinate(self, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
-        from weft.federation.coordinator import coordinate
-        from weft.network.run_results import write_run_results
-
-        task = self._task
-        outcome = coordinate(channel, task.preprocessing, task.settings, run=run, progress=tell)
-        return _FinishedRun(outcome, outcome.result.notes, task, write_run_results)
+    @abstractmethod
+    def open_party(
+        self, task: T, member: SiteMember, consent: Consent, memory: Memory
+    ) -> SavingParty:
+        """Make a site's party of a run, or refuse with a reason."""
 
 
-class _Neural:
-    kind: Kind = "neural"
+class WrittenBy:
+    """A finished run whose results a function writes."""
 
-    def __init__(self, task: NeuralTask) -> None:
-        self._task = task
-
-    def coordinate(self, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
-        from weft_neural.coordinator import coordinate_neural
-        from weft_neural.run_results import write_neural_run_results
-
-        outcome = coordinate_neural(channel, self._task.settings, run=run, progress=tell)
-        return _FinishedRun(outcome, outcome.notes, self._task, write_neural_run_results)
-
-
-class _FinishedRun:
     def __init__(
-        self, outcome: Any, notes: list[str], task: Task, write: Callable[..., None]
+        self,
+        outcome: Any,
+        notes: list[str],
+        task: Task,
+        write: Callable[[Path, Any, Any, Presence], None],
     ) -> None:
         self._outcome, self._task, self._write = outcome, task, write
         self.notes = notes

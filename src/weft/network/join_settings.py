@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
 from weft.errors import ConfigError
-from weft.federation.messages import TAKE_MODEL
-from weft.federation.model import Model
-from weft.federation.party import Party
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.site import Site
 from weft.network.site_member import load_member
-from weft.network.site_run import OpenedParty, PartyRequest
+from weft.network.site_run import OpenedParty, PartyRequest, RunParty
 from weft.privacy.ledger.account import Ledger
 from weft.protocol import Message, Phase
 from weft.storage.files import StorageError, write_private
-from weft_neural.messages import FINISH
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover - Windows has none.
     fcntl = None  # type: ignore[assignment]
 
-if TYPE_CHECKING:
-    from weft_neural.model import NeuralModel
-    from weft_neural.party import NeuralParty
-
 log = logging.getLogger("weft.site")
 
-#: Phases after which a party has models, with their attributes and file suffixes.
-_KEPT = {
-    TAKE_MODEL.name: (("model", ".npz"),),
-    FINISH.name: (("own", ".npz"), ("received", ".received.npz")),
-}
 #: Name of the file in a kit's ``local``; it stays on the site.
 _SETTINGS = "weft.json"
 
@@ -159,27 +146,49 @@ def _writing(path: Path) -> Iterator[None]:
         ) from None
 
 
+class SavedModel(Protocol):
+    """A model that can be written to a file."""
+
+    def save(self, path: Path) -> None: ...
+
+
+class SavingParty(RunParty, Protocol):
+    """A party of one run whose models are saved on its site.
+
+    Attributes
+    ----------
+    saved_models
+        Names of phases after which it has models: their attributes, and suffixes of their files.
+    """
+
+    @property
+    def saved_models(self) -> Mapping[str, tuple[tuple[str, str], ...]]: ...
+
+    @property
+    def replaying(self) -> Callable[[], AbstractContextManager[None]]: ...
+
+
 class ModelSavingParty:
-    """A party that saves the model it receives; in a neural run, its own network too.
+    """A party that saves the models it has.
 
     If the disk is full, the party is asked again and saves the models then. A party that is rebuilt
     has saved them before, so a full disk does not stop it.
     """
 
-    def __init__(self, party: Party | NeuralParty, path: Path) -> None:
+    def __init__(self, party: SavingParty, path: Path) -> None:
         self._party, self._path = party, path
         self.replaying = party.replaying
         self.close = party.close
 
     def on(self, phase: Phase[Any, Any], message: Message) -> Message:
         reply = self._party.on(phase, message)
-        for name, suffix in _KEPT.get(phase.name, ()):
-            model: Model | NeuralModel | None = getattr(self._party, name)
+        for name, suffix in self._party.saved_models.get(phase.name, ()):
+            model: SavedModel | None = getattr(self._party, name)
             if model is not None:
                 self._keep(model, self._path.with_suffix(suffix))
         return reply
 
-    def _keep(self, model: Model | NeuralModel, path: Path) -> None:
+    def _keep(self, model: SavedModel, path: Path) -> None:
         try:
             with _writing(path):
                 path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -39,22 +39,24 @@ from weft.protocol.local_channel import Recorded, Sink, sink_of
 from weft.storage.journal import Journal
 
 #: What phases that work on whole tables begin with: they get the long timeout.
-_SETUP = ("match.", "scale.", "neural.plan", "neural.scale", "neural.build")
+SETUP_PHASES = ("match.", "scale.")
 #: Seconds to wait for a party's first hello, and between two.
 _FIRST_HELLO, _PAUSE = 2.0, 0.5
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds that a party may take: for matching and scaling, for other work, for a ping."""
+    """Seconds that a party may take: for phases of the set-up, for other work, for a ping."""
 
     setup: float = 600.0
     work: float = 60.0
     ping: float = 2.0
+    setup_phases: tuple[str, ...] = SETUP_PHASES
 
     def of(self, phases: Iterable[str]) -> float:
         """For an envelope with these phases."""
-        return self.setup if any(phase.startswith(_SETUP) for phase in phases) else self.work
+        long = any(phase.startswith(self.setup_phases) for phase in phases)
+        return self.setup if long else self.work
 
 
 class NetworkChannel(Channel):

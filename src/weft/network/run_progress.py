@@ -22,16 +22,15 @@ log = logging.getLogger("weft.coordinator")
 #: ``starting`` → ``running`` → ``over``, ``failed`` (a sentence says why) or ``stopped``; one that
 #: was abandoned is ``forgotten``.
 State = Literal["starting", "running", "over", "failed", "stopped", "forgotten"]
-#: What a run trains: a linear model, or networks.
-Kind = Literal["linear", "neural"]
-#: Reported to two digits in linear runs: exact counts are sums of sizes of parties' tables.
+#: Reported to two digits unless a job kind says otherwise: exact counts are sums of sizes of
+#: parties' tables.
 BYTES = ("bytes_down", "bytes_up")
 #: Seconds between two lines about iterations in the event log.
 _LINES = 5.0
 
 
 class IterationRecord(Protocol):
-    """One iteration of either kind of run, as a dataclass of plain values."""
+    """One iteration of a run of any kind, as a dataclass of plain values."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -46,7 +45,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     kind
-        What it trains; its records depend on it.
+        The name of its job kind, on which its records depend.
     records
         Iterations from the requested one on.
     parties, away
@@ -59,7 +58,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     state: State
-    kind: Kind = "linear"
+    kind: str = "linear"
     records: list[dict[str, Any]] = []
     parties: list[str] = []
     away: dict[str, str] = {}
@@ -86,7 +85,7 @@ class Progress:
         self._lock = Lock()
         self._state: State = "starting"
         self._sentence = ""
-        self._kind: Kind = "linear"
+        self._kind, self._exact_bytes = "linear", False
         self._records: list[IterationRecord] = []
         self._parties: tuple[str, ...] = ()
         self._away: dict[str, str] = {}
@@ -96,11 +95,13 @@ class Progress:
         #: The last iteration, if it is not logged yet.
         self._untold: IterationRecord | None = None
 
-    def begin(self, parties: tuple[str, ...], kind: Kind = "linear") -> None:
-        """All parties take part."""
+    def begin(
+        self, parties: tuple[str, ...], kind: str = "linear", *, exact_bytes: bool = False
+    ) -> None:
+        """All parties take part in a run of this kind."""
         with self._lock:
             before, self._state = self._state, "running"
-            self._parties, self._kind = parties, kind
+            self._parties, self._kind, self._exact_bytes = parties, kind, exact_bytes
         if before != "running":
             log.info("run %s: all parties are there: %s", self.run, ", ".join(parties))
 
@@ -159,6 +160,6 @@ class Progress:
 
     def _plain(self, record: IterationRecord) -> dict[str, Any]:
         plain = asdict(record)
-        if self._kind == "linear":
+        if not self._exact_bytes:
             plain |= {name: rounded(plain[name]) for name in BYTES if name in plain}
         return plain

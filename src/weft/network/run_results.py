@@ -31,10 +31,8 @@ _SLICES, SUMMARY, HISTORY, _PATH, PRESENCE = (
     "path.csv",
     "presence.json",
 )
-#: The server's model of a neural run, which the coordinator knows.
-MODEL = "model.npz"
 #: Every file that may leave the coordinator.
-FILES = (_SLICES, SUMMARY, HISTORY, _PATH, PRESENCE, MODEL)
+FILES = (_SLICES, SUMMARY, HISTORY, _PATH, PRESENCE)
 
 
 class SealedSlices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,7 +101,7 @@ class ReturnedResults:
 
     Attributes
     ----------
-    summary, history, path, presence
+    summary, history, path
         How the run went; ``path`` is None where there was one λ only.
     sealed
         The slices of the model.
@@ -121,7 +119,6 @@ class ReturnedResults:
                 f"the results of the run came back damaged ({error}); resume the run to fetch "
                 "them again"
             ) from None
-        self.presence = Presence.load(folder / PRESENCE)
 
     @property
     def readers(self) -> tuple[str, ...]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
-from weft.errors import ConfigError, ProtocolError
+from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.protocol import Fields, Message, fields_of
 from weft.protocol.forms import texts
-from weft.protocol.message import message_of
 from weft.solvers.settings import Settings
 from weft.solvers.solver_choice import resolve
-from weft_neural.settings import NeuralSettings
 
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -30,7 +28,7 @@ class TaskMessage(Message):
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     """What a run is to do, with nothing in it that is a secret or names a file.
 
-    It is one of two kinds, `LinearTask` and `NeuralTask`.
+    A job kind (`weft.network.job_kind.JobKind`) has a subclass whose ``tag`` is the kind's name.
 
     Attributes
     ----------
@@ -58,24 +56,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
 
-    @staticmethod
-    def from_json(text: str) -> LinearTask | NeuralTask:
-        """Read a task of either kind."""
-        try:
-            return msgspec.json.decode(text, type=LinearTask | NeuralTask)
-        except msgspec.MsgspecError as error:
-            raise ProtocolError(
-                f"a task cannot be read ({error}); use the same version of Weft everywhere"
-            ) from None
-
     def told(self) -> Fields:
         """What a party is told before it decides whether it takes part."""
         return fields_of(TaskMessage(task=self.to_json()))
-
-    @staticmethod
-    def of_told(told: Fields) -> LinearTask | NeuralTask:
-        """The inverse of :meth:`told`."""
-        return Task.from_json(message_of(TaskMessage, told).task)
 
 
 class LinearTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="linear"):
@@ -99,23 +82,6 @@ class LinearTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
         settings, _ = resolve(self.settings)
         told = msgspec.structs.replace(self, settings=settings)
         return fields_of(TaskMessage(task=told.to_json()))
-
-
-class NeuralTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="neural"):
-    """A run that trains networks by HyFEM.
-
-    Attributes
-    ----------
-    missing
-        A blank cell of a table: ``error``, ``zero``, or ``mean`` of its column.
-    """
-
-    settings: NeuralSettings
-    missing: Literal["error", "zero", "mean"] = "error"
-
-    @property
-    def patience(self) -> float:
-        return self.settings.patience
 
 
 def check_run(run: str) -> str:

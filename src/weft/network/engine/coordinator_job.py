@@ -21,11 +21,12 @@ from weft.network.credentials import Credential
 from weft.network.engine.event_log import start_event_log
 from weft.network.engine.jobs import OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.engine.transport import NvflareTransport
+from weft.network.job_registry import job_kind_of, read_task
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.run_progress import Progress, Report
-from weft.network.run_results import FILES, RESULTS
+from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureTransport
-from weft.network.task import Task, check_run
+from weft.network.task import check_run
 from weft.network.transport import Stopped
 
 log = logging.getLogger("weft.coordinator")
@@ -52,6 +53,8 @@ class CoordinatorController(Controller):
         super().__init__()
         self.run, self.forget = run, forget
         self._progress = Progress(run)
+        #: What may leave the coordinator when the run is over.
+        self._files: tuple[str, ...] = ()
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         fl_ctx.get_engine().register_app_command(PROGRESS, self._tell)
@@ -84,7 +87,8 @@ class CoordinatorController(Controller):
                 self._progress.end("forgotten", away=deaf)
             else:
                 path = task_file(Path(workspace.get_app_dir(job)))
-                task = Task.from_json(path.read_text(encoding="utf-8"))
+                task = read_task(path.read_text(encoding="utf-8"))
+                self._files = job_kind_of(task).result_files
                 coordinate_run(open_transport, folder, task, self._progress, submitter)
                 self._progress.end("over")
         except Stopped as error:
@@ -116,7 +120,7 @@ class CoordinatorController(Controller):
         ending.parent.mkdir(mode=0o700, exist_ok=True)
         ending.write_bytes(packed)
         if told.state == "over":
-            for name in FILES:
+            for name in self._files:
                 found = kit.runs / self.run / RESULTS / name
                 if found.exists():
                     (run_dir / name).write_bytes(found.read_bytes())

@@ -10,9 +10,9 @@ from pathlib import Path
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine.admin_session import NoCoordinator, Session, is_over
 from weft.network.engine.preflight import Unreachable, wait_for_coordinator
+from weft.network.job_registry import job_kind_of
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
-from weft.network.run_results import FILES
 from weft.network.task import Task
 
 #: Seconds between two questions about progress.
@@ -75,7 +75,7 @@ class Supervisor:
                         job = session.submit(self.run, self.task)
                     self._follow(session, job)
                     self._lost = None
-                    ended = session.fetch(job, FILES, into)
+                    ended = session.fetch(job, job_kind_of(self.task).result_files, into)
                     if ended is not None:
                         return ended
                 self.say(f"the coordinator's process died; run {self.run} is resumed")

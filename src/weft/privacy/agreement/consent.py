@@ -259,9 +259,15 @@ class Consent:
         self.check_limits(settings)
         self._each(lambda source: check_settings(source.terms, settings, view, self.name))
 
-    def check_neural(self) -> None:
-        """Refuse to show the coordinator the weights of its own network."""
-        self._each(lambda source: check_networks(source.terms, source.limits, self.name))
+    def check_networks(self, runs: str) -> None:
+        """Refuse to show the coordinator the weights of its own network.
+
+        Parameters
+        ----------
+        runs
+            The runs that would show them, for the refusal: "neural runs".
+        """
+        self._each(lambda source: check_networks(source.terms, source.limits, self.name, runs))
 
     def check_limits(self, settings: Settings) -> None:
         """Refuse to compute what is not allowed; this much is known before anybody is matched."""

@@ -12,7 +12,7 @@ from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import Settings
 from weft.solvers.solver_choice import algorithms_of
 
-#: Stands for all neural runs among solvers.
+#: Stands among solvers for all runs that train networks.
 NETWORKS = "hyfem"
 
 

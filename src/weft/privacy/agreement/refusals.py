@@ -143,19 +143,19 @@ def _refuse_few(terms: Terms, party: str, what: str, holders: NDArray[np.int64])
     )
 
 
-def check_networks(terms: Terms, limits: Limits, party: str) -> None:
-    """Refuse neural runs, unless it is agreed that the coordinator sees networks."""
+def check_networks(terms: Terms, limits: Limits, party: str, runs: str) -> None:
+    """Refuse runs of networks, unless it is agreed that the coordinator sees them."""
     allowed = MODES.index(terms.coordinator_sees) >= MODES.index("weights")
     if not (allowed and terms.allow_networks):
         _refuse(
             party,
-            "neural runs, which show the coordinator the weights of its own network; agree on "
+            f"{runs}, which show the coordinator the weights of its own network; agree on "
             "allow_networks = true and coordinator_sees = 'weights' if that is meant",
         )
     if limits.solvers is not None and NETWORKS not in limits.solvers:
         _refuse(
             party,
-            f"neural runs, since only {' and '.join(limits.solvers)} may be used; add "
+            f"{runs}, since only {' and '.join(limits.solvers)} may be used; add "
             f"'{NETWORKS}' to solvers if that is meant",
         )
 

@@ -1,0 +1,60 @@
+"""The kinds of jobs that are installed here: linear models, and what plug-ins add.
+
+A task from outside names its kind. Only an installed one is looked up, never imported by name; the
+site's consent is asked before that kind opens a party.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from weft.errors import ProtocolError
+from weft.network.job_kind import JobKind
+from weft.network.linear_job import LinearJob
+from weft.network.task import Task, TaskMessage
+from weft.plugins import Registry, how_to_install
+from weft.protocol import Fields
+from weft.protocol.message import message_of
+
+JOB_KINDS: Registry[JobKind[Any, Any]] = Registry(
+    "job_kinds", {"linear": LinearJob()}, lambda value: isinstance(value, JobKind)
+)
+
+
+class _Tag(msgspec.Struct):
+    """All of a task that must be known before its type is."""
+
+    kind: str
+
+
+def job_kind_of(task: Task) -> JobKind[Any, Any]:
+    """The kind of a task."""
+    kind = JOB_KINDS.get(str(task.__struct_config__.tag))
+    if kind is None or kind.task is not type(task):
+        raise TypeError(f"{type(task).__name__} is not a task of an installed job kind")
+    return kind
+
+
+def read_task(text: str) -> Task:
+    """Read a task of any kind that is installed; all others are refused."""
+    try:
+        name = msgspec.json.decode(text, type=_Tag).kind
+        kind = JOB_KINDS.get(name)
+        if kind is None:
+            raise ProtocolError(
+                f"a task is of kind '{name}', which is not installed here; use the same version "
+                f"of Weft everywhere, and {how_to_install(name)}{JOB_KINDS.left_out()}"
+            )
+        task: Task = msgspec.json.decode(text, type=kind.task)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(
+            f"a task cannot be read ({error}); use the same version of Weft everywhere"
+        ) from None
+    return task
+
+
+def told_task(told: Fields) -> Task:
+    """The inverse of `Task.told`."""
+    return read_task(message_of(TaskMessage, told).task)

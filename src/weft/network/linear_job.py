@@ -1,0 +1,156 @@
+"""Linear models as a kind of job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.network.job_kind import FinishedRun, JobKind, OnIteration, WrittenBy
+from weft.network.run_results import FILES
+from weft.network.task import LinearTask
+from weft.protocol import Channel
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from weft.config.read_config import Config
+    from weft.crypto.randomness_log import Memory
+    from weft.federation.model import Model
+    from weft.federation.party import Party
+    from weft.network.run_results import ReturnedResults
+    from weft.network.site_member import SiteMember
+    from weft.privacy.agreement import Consent
+
+
+class LinearJob(JobKind[LinearTask, "Config"]):
+    """Trains a linear model, which is sealed to its readers."""
+
+    task = LinearTask
+    about = "a linear model"
+    command = "weft train"
+    beginning = "matching samples"
+    result_files = FILES
+
+    def read_config(self, path: Path, *, deployed: bool = False) -> Config:
+        from weft.config.read_config import read_config
+
+        return read_config(path, deployed=deployed)
+
+    def make_task(self, config: Config, parties: tuple[str, ...]) -> LinearTask:
+        positive = config.data.positive
+        return LinearTask(
+            name=config.name,
+            parties=parties,
+            settings=config.settings,
+            preprocessing=config.preprocessing(),
+            terms=config.terms,
+            positive=None if positive is None else tuple(positive),
+            setup=config.network.setup,
+            timeout=config.network.timeout,
+        )
+
+    def write_results(
+        self,
+        draft: Path,
+        returned: Path,
+        config: Config,
+        *,
+        keys: Path | None,
+        party: str | None,
+        command: str,
+    ) -> tuple[dict[str, Any], list[str]]:
+        from weft.network.run_results import ReturnedResults
+        from weft.report.results_folder import write_files
+
+        results = ReturnedResults(returned)
+        results.summary["command"] = command
+        model, remarks = None, []
+        if keys is None or party is None:
+            remarks.append(
+                f"the model is sealed to {', '.join(results.readers)}, who have it on their sites; "
+                "--keys and --party bring it here too"
+            )
+        else:
+            model = _open(results, keys, party)
+        remarks += write_files(
+            draft,
+            model,
+            results.history,
+            results.path,
+            results.summary,
+            config.settings,
+            config.path,
+        )
+        return results.summary, remarks
+
+    def progress_text(self, record: dict[str, Any]) -> str:
+        from weft.report.run_text import progress_text
+        from weft.solvers.base import Record
+
+        return progress_text(Record(**record))
+
+    def ending_text(
+        self, folder: Path, summary: dict[str, Any], remarks: list[str]
+    ) -> list[str | Table]:
+        from weft.report.run_text import ending_text
+
+        return [*ending_text(folder, summary, remarks, "History, plot, summary and report.html")]
+
+    def coordinate(
+        self, task: LinearTask, channel: Channel, run: bytes, tell: OnIteration
+    ) -> FinishedRun:
+        from weft.federation.coordinator import coordinate
+        from weft.network.run_results import write_run_results
+
+        outcome = coordinate(channel, task.preprocessing, task.settings, run=run, progress=tell)
+        return WrittenBy(outcome, outcome.result.notes, task, write_run_results)
+
+    def check_consent(self, task: LinearTask, consent: Consent) -> None:
+        consent.check_limits(task.settings)
+        consent.check_cipher(task.settings.cipher)
+        consent.check_matching(task.preprocessing.matching)
+
+    def open_party(
+        self, task: LinearTask, member: SiteMember, consent: Consent, memory: Memory
+    ) -> Party:
+        from weft.data.labels import two_classes
+        from weft.federation.party import Party
+
+        tiles = member.tiles
+        if task.positive is not None:
+            tiles = tuple(two_classes(tile, task.positive) for tile in tiles)
+        return Party(
+            member.name,
+            member.settled(tiles, task.preprocessing.missing),
+            keys=member.keys,
+            cipher=task.settings.cipher,
+            consent=consent,
+            ledger=member.ledger,
+            members=member.members,
+            memory=memory,
+        )
+
+
+def _open(results: ReturnedResults, keys: Path, party: str) -> Model:
+    """Open the slices that were sealed to a party, and join them."""
+    from weft.crypto.keys import load_keys, read_public
+    from weft.errors import ConfigError, ProtocolError
+    from weft.federation.release.model_header import Head
+    from weft.federation.release.model_slices import join_slices, open_slice
+
+    sealed = results.sealed
+    if party not in sealed.by_reader:
+        raise ConfigError(
+            f"the model was not sealed to {party}, but to {', '.join(results.readers)}; they have "
+            "it on their sites"
+        )
+    identity, members = load_keys(keys, party).identity, read_public(keys).members
+    slices = []
+    for writer, packed in sealed.by_reader[party].items():
+        if writer not in members:
+            raise ProtocolError(
+                f"a part of the model comes from '{writer}', whose keys are not in this folder of "
+                "keys; find out who takes part in this run"
+            )
+        slices.append(open_slice(packed, writer, identity, members[writer], sealed.run))
+    return join_slices(slices, Head.from_json(sealed.head), overlapping=sealed.overlapping)
