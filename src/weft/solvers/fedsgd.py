@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError
 from weft.protocol import Request
+from weft.protocol.message import malformed
 from weft.solvers.declaration import Algorithm, bounds
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
@@ -270,6 +271,8 @@ class FedsgdParty(RoundParty):
         told: Floats | None = None
         if message.delta is not None:
             told = self._slopes.open(message.delta, self.classes, batch)
+        elif not _of(self._labelled, batch).all():
+            raise malformed("delta", "is missing, and labels of some samples are")
         elif self._shared:
             self._z = self._open_z(message, batch)
         else:
