@@ -29,14 +29,14 @@ from rich.table import Table as Grid
 from harness import Report
 from harness.matched import MatchedParties
 from harness.splits import DataSets
-from weft.crypto.encryption_cost import Cost
 from weft.data import Split, Tile
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.protocol.metering import EncryptionCost
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
 from weft.sums.messages import FeatureSumReply, MomentsRequest
 from weft.sums.running_totals import RunningTotals
-from weft.sums.slot_layout import Layout
+from weft.sums.shared_slots import Layout
 
 Integers = NDArray[np.int64]
 
@@ -268,9 +268,9 @@ class Spell:
     """What some iterations of a run took, each on average."""
 
     wall: float
-    slowest: Cost
-    parties: Cost
-    coordinator: Cost
+    slowest: EncryptionCost
+    parties: EncryptionCost
+    coordinator: EncryptionCost
     iterations: int
 
     @property
@@ -285,7 +285,7 @@ class Spell:
         return everybody.seconds / self.iterations, at_papers_pace(everybody, self.iterations)
 
 
-def at_papers_pace(cost: Cost, iterations: int) -> float:
+def at_papers_pace(cost: EncryptionCost, iterations: int) -> float:
     """Seconds an iteration if every value took the paper's milliseconds."""
     seconds = cost.encrypted * ENCRYPTION + cost.decrypted * DECRYPTION + cost.added * ADDITION
     return seconds / iterations
@@ -302,10 +302,10 @@ def watch(split: Split, settings: Settings, measured: int, warm_up: int | None =
         Iterations before the first look; None: as many as the first certificate takes.
     """
     federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
-    began: list[tuple[int, list[Cost], float]] = []
-    ended: list[tuple[float, list[Cost]]] = []
+    began: list[tuple[int, list[EncryptionCost], float]] = []
+    ended: list[tuple[float, list[EncryptionCost]]] = []
 
-    def costs() -> list[Cost]:
+    def costs() -> list[EncryptionCost]:
         """Of every party, then of the coordinator, as they are now."""
         parties, coordinator = federation.encryption_costs()
         return [*parties.values(), coordinator]
@@ -324,7 +324,7 @@ def watch(split: Split, settings: Settings, measured: int, warm_up: int | None =
     ((_, before, start),), ((end, after),) = began, ended
     *parties, coordinator = [b - a for a, b in zip(before, after, strict=True)]
     slowest = max(parties, key=lambda cost: cost.seconds)
-    return Spell(end - start, slowest, sum(parties, Cost()), coordinator, measured)
+    return Spell(end - start, slowest, sum(parties, EncryptionCost()), coordinator, measured)
 
 
 def paper_settings(

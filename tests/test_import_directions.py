@@ -133,8 +133,8 @@ SECRET = {
     f"weft.crypto.{name}"
     for name in (
         *("secrets", "keyring", "scalar_masks", "authenticated_messages", "pads.pad_streams"),
-        *("pads.pad_kernels", "ciphers.pad", "ciphers.homomorphic", "ciphers.bfv"),
-        *("ciphers.paillier", "primitives.aes", "primitives.oprf", "primitives.ristretto"),
+        *("ciphers.pad", "ciphers.homomorphic", "ciphers.bfv", "ciphers.paillier"),
+        *("primitives.aes", "primitives.oprf", "primitives.ristretto"),
     )
 }
 

@@ -53,7 +53,7 @@ from weft.config.reader import checked, closest, known_keys, naming
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards import OPEN
-from weft.protocol.participation import participation_of
+from weft.solvers.participation import participation_of
 from weft_neural.extractors import read_extractor_options
 from weft_neural.party_samples import without_labels
 from weft_neural.sample_sources import BlockSource, TableSource

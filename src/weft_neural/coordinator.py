@@ -19,7 +19,8 @@ from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.federation.announcements.coordinator import announce
 from weft.guards.terms import Terms
-from weft.protocol import Channel, Failure, participation_of
+from weft.protocol import Channel, Failure
+from weft.solvers.participation import participation_of
 from weft.sums.scalar_sums import add_scalars
 from weft_neural.block_info import MOST_COLUMNS, MOST_FEATURES, Held
 from weft_neural.history import NeuralOutcome, Round, mean_and_spread

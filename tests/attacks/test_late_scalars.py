@@ -14,9 +14,8 @@ import pytest
 from scene import by_rows, run, table_of
 
 from weft.crypto.adder import Adder
-from weft.crypto.ciphers.block_format import HEAD
+from weft.crypto.ciphers.block_format import HEAD, label_of
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.pads.pad_ids import label_of
 from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity
 from weft.errors import WeftError

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from weft.cli.console import ProgressLine
-from weft.protocol import LocalChannel, Message, Phase, Recorded, local_channel
+from weft.protocol import LocalChannel, Message, Phase, Recorded
 from weft.protocol.forms import record
 from weft.protocol.recording import Head, Recorder, Recording, RecordingError
 
@@ -282,7 +282,7 @@ def test_a_field_that_nobody_knows_is_loud(weft, hospitals, monkeypatch, wide):
         said = {**reply, "secret labels": np.zeros(3)} if phase == "start" else reply
         return Recorded(phase, party, message, said, failure)
 
-    monkeypatch.setattr(local_channel, "Recorded", telling)
+    monkeypatch.setattr("weft.protocol.channel.Recorded", telling)
     hospitals.change("gap = 1e-2", "gap = 5e-1")
     assert weft("train", hospitals.write(), "--record", "--out", "results").code == 0
     outcome = weft("audit", "results")

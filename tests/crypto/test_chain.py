@@ -26,7 +26,7 @@ from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution, Wire
 from weft.sums.posted_totals import PostedTotals, Proposals
 from weft.sums.running_totals import RunningTotals
-from weft.sums.slot_layout import Layout
+from weft.sums.shared_slots import Layout
 
 SIGN = 1 << 63
 BOUND = 4.0

@@ -23,14 +23,15 @@ from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
     KIND_CODES,
     Carried,
+    Knots,
     pack_block,
     read_block,
+    read_knots,
     words_of,
 )
 from weft.crypto.ciphers.cipher import check_older, linked
 from weft.crypto.ciphers.paillier import PaillierSecret, PaillierTotals
 from weft.crypto.keys import KeysError, load_keys, new_keys, read_public
-from weft.crypto.pads.pad_id_sets import Knots, read_knots
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import WeftError
 from weft.protocol.packing import pack, unpack

@@ -36,9 +36,9 @@ from interposed import (
 )
 from weft.crypto import scalar_masks as masks_module
 from weft.crypto.ciphers.bfv import _BODY, _FRESH
+from weft.crypto.ciphers.block_format import label_of
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.pads.pad_ids import label_of
 from weft.crypto.scalar_masks import Masks
 from weft.errors import ProtocolError, WeftError
 from weft.protocol import phase_named

@@ -8,9 +8,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.ciphers.block_format import Carried
+from weft.crypto.ciphers.block_format import Carried, label_of
 from weft.crypto.ciphers.chunks import MODULUS
-from weft.crypto.pads.pad_ids import label_of
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.secrets import Secret
 from weft.errors import ProtocolError

@@ -16,7 +16,7 @@ from weft.data import SPLITS
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import Terms
 from weft.solvers.hyfdca import coordinator as hyfdca
-from weft.solvers.min_contributors import Contributors
+from weft.solvers.participation import Contributors
 from weft.solvers.settings import Settings
 from weft.sums.running_totals import RunningTotals
 

@@ -21,7 +21,7 @@ from guarded import (
 
 from weft.data import SPLITS
 from weft.guards import OPEN, Terms
-from weft.solvers.hyfdca.party_sampling import CohortDrawing
+from weft.solvers.hyfdca.local_methods import CohortDrawing
 from weft.solvers.settings import Settings
 
 LEAST = PLAIN.min_batch

@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 from interposed import HIDING, Middle, cut, interpose, quick, train
 from weft.cli import command_line
 from weft.crypto import adder as adder_module
-from weft.crypto.ciphers import encrypted_totals as stores_module
 from weft.crypto.ciphers.bfv import BfvSecret, _unpack
 from weft.crypto.ciphers.paillier import PaillierSecret
 from weft.crypto.keyring import Keyring
@@ -34,9 +33,9 @@ from weft.errors import WeftError
 from weft.protocol import LocalChannel
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import run_state as run_module
-from weft.sums import pad_bookkeeping as linkage_module
 from weft.sums import posted_totals as boards_module
 from weft.sums import running_totals as totals_module
+from weft.sums import shared_slots as slots_module
 
 WINDOW = 8
 
@@ -248,11 +247,10 @@ def cohorts_of(party, axis):
 SECRETS = (Secret, Identity, Keyring, Streams, Masks, BfvSecret, PaillierSecret)
 COORDINATORS = (
     adder_module,
-    stores_module,
     chain_module,
     totals_module,
     boards_module,
-    linkage_module,
+    slots_module,
     run_module,
 )
 

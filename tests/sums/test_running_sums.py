@@ -29,13 +29,12 @@ from weft.matching.cohorts import build_axis
 from weft.protocol.parts import SumRequest
 from weft.solvers.settings import Settings
 from weft.sums.certificate import FrozenPair
-from weft.sums.changed_slots import Changes
 from weft.sums.contribution import Contribution, Wire
 from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
-from weft.sums.posted_totals import PostedTotals, Proposals
+from weft.sums.posted_totals import Changes, PostedTotals, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.slot_layout import Layout
+from weft.sums.shared_slots import Layout
 
 KINDS = sorted(WHAT)
 CIPHERS = ["plain", "pad"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.crypto.pads.pad_ids import label_of
+from weft.crypto.ciphers.block_format import label_of
 from weft.crypto.primitives.wide_integers import Limbs, unpacked
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ConfigError, ProtocolError

@@ -11,7 +11,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
-from weft.crypto.encryption_cost import Cost, Spent
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.crypto.secrets import Identity
 from weft.data.tile import Tile, settle_missing
@@ -26,6 +25,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.account import Ledger
 from weft.protocol import Channel, LocalChannel, Sink
+from weft.protocol.metering import EncryptionCost, Spent
 from weft.solvers.base import Checkpointing, Record
 from weft.solvers.settings import Settings
 
@@ -206,7 +206,7 @@ class Federation:
         ]
         return join_slices(slices, outcome.head, overlapping=bool(outcome.result.gone))
 
-    def encryption_costs(self) -> tuple[dict[str, Cost], Cost]:
+    def encryption_costs(self) -> tuple[dict[str, EncryptionCost], EncryptionCost]:
         """What encryption has cost each party and the coordinator in the newest run, up to now.
 
         ``progress`` may call this after every iteration.
@@ -217,7 +217,7 @@ class Federation:
     def _spent(self) -> Spent:
         parties, coordinator = self.encryption_costs()
         slowest = max(parties.values(), key=lambda cost: cost.seconds)
-        return Spent(slowest, sum(parties.values(), Cost()), coordinator)
+        return Spent(slowest, sum(parties.values(), EncryptionCost()), coordinator)
 
 
 def _check_consents(consents: Mapping[str, Consent] | None, parties: Iterable[str]) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.crypto.encryption_cost import Cost
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.randomness_log import Memory, RandomnessLog
 from weft.crypto.secrets import PublicIdentity
@@ -46,6 +45,7 @@ from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.account import Account, Ledger, count_sums
 from weft.privacy.ledger.attendance import attendance
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
+from weft.protocol.metering import EncryptionCost
 from weft.solvers.base import PartyHalf
 from weft.solvers.messages import (
     FORGET,
@@ -60,6 +60,7 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.solver_choice import algorithm_of
 from weft.solvers.subspace.class_fold_problems import folds_of
+from weft.sums.contribution import SumCounter
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable, build_table
 from weft.sums.maxima import answer_largest
@@ -79,7 +80,6 @@ from weft.sums.messages import (
     ScaleRowsRequest,
 )
 from weft.sums.scaling import ScalingParty
-from weft.sums.sum_counter import SumCounter
 
 Floats = NDArray[np.float64]
 
@@ -249,7 +249,7 @@ class Party:
         return self._draws.replaying()
 
     @property
-    def encryption(self) -> Cost:
+    def encryption(self) -> EncryptionCost:
         """What this party has spent on encryption."""
         return self._cipher.cost
 

@@ -35,7 +35,7 @@ from weft.protocol import (
     size_of,
     unpack,
 )
-from weft.protocol.local_channel import Recorded, Sink, sink_of
+from weft.protocol.channel import Recorded, Sink, sink_of
 from weft.storage.journal import Journal
 
 #: What phases that work on whole tables begin with: they get the long timeout.

@@ -1,16 +1,21 @@
-"""The door between the coordinator and the parties: ask, and learn who answered."""
+"""The door between the coordinator and the parties: ask, and learn who answered.
+
+`Channel` is the interface; `LocalChannel` has all parties in one process: the simulation, with the
+messages of the deployment.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic, sleep
+from time import monotonic, perf_counter, sleep
 from typing import Any, Generic, Literal
 
-from weft.errors import PartyAway, ProtocolError
-from weft.protocol.message import Message
-from weft.protocol.metering import Meter
+from weft.errors import PartyAway, ProtocolError, WeftError
+from weft.protocol.message import Fields, Message, fields_of
+from weft.protocol.metering import Meter, size_of
+from weft.protocol.packing import pack, unpack
 from weft.protocol.phase import Phase, Q, R
 
 #: What a party is to a channel: a phase and a message in, a reply out.
@@ -126,3 +131,140 @@ class Among(Channel):
 
     def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         return self._channel.exchange(requests)
+
+
+# ── all parties in one process ─────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One message and its reply, as they would have crossed the network.
+
+    ``failure`` says why there was no reply, or, of a late one, that it was not used.
+    """
+
+    phase: str
+    party: str
+    message: Fields
+    reply: Fields
+    failure: Failure | None = None
+
+
+#: Takes every message and reply when they have crossed.
+Sink = Callable[[Recorded], None]
+
+
+def sink_of(record: bool | Sink) -> tuple[list[Recorded] | None, Sink | None]:
+    """A transcript, if one is to be kept, and where messages and replies go."""
+    if not isinstance(record, bool):
+        return None, record
+    if not record:
+        return None, None
+    transcript: list[Recorded] = []
+    return transcript, transcript.append
+
+
+class LocalChannel(Channel):
+    """Calls every party's handler in turn.
+
+    Parameters
+    ----------
+    handlers
+        Party name to the function that answers for it.
+    timeout
+        Seconds a party may take for a phase; a slower reply is thrown away and the party
+        reported as late, as a network would do.
+    record
+        True: keep every message and reply in ``transcript``, which is how tests see what each
+        side sees. A function: hand it every message and reply instead.
+    packed
+        Turn every message and reply into bytes and back, as a network does: nothing but plain
+        values crosses, and no array is shared.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        *,
+        timeout: float | None = None,
+        record: bool | Sink = False,
+        packed: bool = False,
+    ) -> None:
+        super().__init__()
+        self._handlers = dict(handlers)
+        if packed:
+            self._handlers = {name: _through_bytes(call) for name, call in handlers.items()}
+        self._timeout = timeout
+        self.transcript, self._sink = sink_of(record)
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        return tuple(self._handlers)
+
+    def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
+        gone: dict[str, Failure] = {}
+        results = []
+        for request in requests:
+            phase = request.phase
+            replies: Replies[Any] = Replies(phase.name)
+            answered, missing = replies.answered, replies.missing
+            down = up = 0
+            slowest = total = 0.0
+            for party, message in request.messages.items():
+                if party in gone:
+                    missing[party] = gone[party]
+                    continue
+                down += size_of(message)
+                reply, seconds, failure = self._call(phase, party, message)
+                if failure is not None or reply is None:
+                    missing[party] = failure or _NO_MESSAGE
+                    if missing[party].kind != "unknown":
+                        gone[party] = missing[party]
+                    continue
+                total += seconds
+                if seconds > slowest:
+                    slowest = seconds
+                up += size_of(reply)
+                answered[party] = reply
+            self.meter.record(phase.name, down, up, slowest, total)
+            results.append(replies)
+        self.meter.round_trips += 1
+        return results
+
+    def _call(
+        self, phase: Phase[Any, Any], party: str, message: Message
+    ) -> tuple[Message | None, float, Failure | None]:
+        """One party's reply, the seconds it took, and why it cannot be used."""
+        handler = self._handlers.get(party)
+        if handler is None:
+            return None, 0.0, Failure("unknown", "no such party")
+        start = perf_counter()
+        reply: Message | None = None
+        failure: Failure | None = None
+        try:
+            reply = handler(phase, message)
+        except WeftError as error:
+            failure = Failure("refused", str(error))
+        except Exception as error:
+            failure = Failure("failed", f"{type(error).__name__}: {error}")
+        seconds = perf_counter() - start
+        if failure is None and type(reply) is not phase.reply:
+            reply, failure = None, _NO_MESSAGE
+        if failure is None and self._timeout is not None and seconds > self._timeout:
+            failure = Failure("late", f"no reply within {self._timeout:g} s")
+        if self._sink is not None:
+            said = {} if reply is None else fields_of(reply)
+            self._sink(Recorded(phase.name, party, fields_of(message), said, failure))
+        return reply, seconds, failure
+
+
+_NO_MESSAGE = Failure("failed", "its reply is no message of this phase")
+
+
+def _through_bytes(handler: Handler) -> Handler:
+    def answer(phase: Phase[Any, Any], message: Message) -> Message:
+        asked = phase.read_request(unpack(pack(fields_of(message))))
+        reply: Message = phase.read_reply(unpack(pack(fields_of(handler(phase, asked)))))
+        return reply
+
+    return answer

@@ -150,35 +150,6 @@ def fields_of(message: Message | Part, prefix: str = "") -> Fields:
     return said
 
 
-def size_of(message: Message | Part) -> int:
-    """Bytes of payload in a message: array buffers, byte strings, eight for a number."""
-    total = 0
-    # Exact types first: this runs for every message of thousands of parties.
-    for value, default in zip(astuple(message), _defaults(type(message)), strict=True):
-        if value is default:
-            continue
-        kind = type(value)
-        if kind is np.ndarray:
-            total += value.nbytes
-        elif kind is bytes:
-            total += len(value)
-        else:
-            total += size_of(value) if isinstance(value, Part) else size_of_value(value)
-    return total
-
-
-def size_of_value(value: Value) -> int:
-    """Bytes of payload in one field."""
-    if isinstance(value, np.ndarray | OnDevice):
-        return value.nbytes
-    return len(value) if isinstance(value, bytes | str) else 8
-
-
-@cache
-def _defaults(kind: type[Message] | type[Part]) -> tuple[object, ...]:
-    return tuple(field.default for field in declared(kind))
-
-
 def message_of(kind: type[M], fields: Mapping[str, Value]) -> M:
     """The message that travelled as these fields; anything else than declared is refused."""
     read, known = _read(kind, fields, "")

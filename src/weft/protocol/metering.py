@@ -1,13 +1,34 @@
-"""What a run costs: round trips, bytes and seconds, by phase."""
+"""What a run costs: bytes, round trips and seconds by phase, and what encryption takes of them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+from msgspec.structs import astuple
+
+from weft.protocol.message import Message, OnDevice, Part, Value, declared
 
 #: Seconds of a round trip that costs are modelled with: none, from the US to Singapore, and over a
 #: geostationary satellite.
 LATENCIES = (0.0, 0.2575, 0.8)
+
+
+class _Figures:
+    """Figures of a dataclass that are added and subtracted one by one."""
+
+    def __add__(self, other: Self) -> Self:
+        mine: Any = self
+        return type(self)(*(getattr(mine, f.name) + getattr(other, f.name) for f in fields(mine)))
+
+    def __sub__(self, other: Self) -> Self:
+        mine: Any = self
+        return type(self)(*(getattr(mine, f.name) - getattr(other, f.name) for f in fields(mine)))
 
 
 @dataclass
@@ -26,29 +47,13 @@ class PhaseCost:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(_Figures):
     """Totals of a meter at one moment; two readings subtract to the cost in between."""
 
     round_trips: int = 0
     bytes_down: int = 0
     bytes_up: int = 0
     slowest: float = 0.0
-
-    def __sub__(self, earlier: Reading) -> Reading:
-        return Reading(
-            self.round_trips - earlier.round_trips,
-            self.bytes_down - earlier.bytes_down,
-            self.bytes_up - earlier.bytes_up,
-            self.slowest - earlier.slowest,
-        )
-
-    def __add__(self, other: Reading) -> Reading:
-        return Reading(
-            self.round_trips + other.round_trips,
-            self.bytes_down + other.bytes_down,
-            self.bytes_up + other.bytes_up,
-            self.slowest + other.slowest,
-        )
 
 
 @dataclass
@@ -85,3 +90,95 @@ class Meter:
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Costs by phase, in the order in which they first came, as plain values."""
         return {phase: asdict(cost) for phase, cost in self.phases.items()}
+
+
+# ── bytes of messages ──────────────────────────────────────────────────────────────────
+
+
+def size_of(message: Message | Part) -> int:
+    """Bytes of payload in a message: array buffers, byte strings, eight for a number."""
+    total = 0
+    # Exact types first: this runs for every message of thousands of parties.
+    for value, default in zip(astuple(message), _defaults(type(message)), strict=True):
+        if value is default:
+            continue
+        kind = type(value)
+        if kind is np.ndarray:
+            total += value.nbytes
+        elif kind is bytes:
+            total += len(value)
+        else:
+            total += size_of(value) if isinstance(value, Part) else size_of_value(value)
+    return total
+
+
+def size_of_value(value: Value) -> int:
+    """Bytes of payload in one field."""
+    if isinstance(value, np.ndarray | OnDevice):
+        return value.nbytes
+    return len(value) if isinstance(value, bytes | str) else 8
+
+
+@cache
+def _defaults(kind: type[Message] | type[Part]) -> tuple[object, ...]:
+    return tuple(each.default for each in declared(kind))
+
+
+# ── encryption ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class EncryptionCost(_Figures):
+    """What encryption costs one side, added up.
+
+    Attributes
+    ----------
+    seconds
+        In the cipher, ids of pads and bytes included.
+    encrypted, decrypted, added
+        Values, as a cipher that works value by value would count them.
+    bytes
+        Of blocks and masked scalars that this side sent.
+    """
+
+    seconds: float = 0.0
+    encrypted: int = 0
+    decrypted: int = 0
+    added: int = 0
+    bytes: int = 0
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count the seconds of a block of work."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a run spent on encryption.
+
+    Attributes
+    ----------
+    slowest
+        The party that spent the most seconds.
+    parties, coordinator
+        All parties together, and the coordinator.
+    """
+
+    slowest: EncryptionCost
+    parties: EncryptionCost
+    coordinator: EncryptionCost
+
+    @property
+    def seconds(self) -> float:
+        """Of everybody together."""
+        return self.parties.seconds + self.coordinator.seconds
+
+    @property
+    def bytes(self) -> int:
+        """In both directions."""
+        return self.parties.bytes + self.coordinator.bytes

@@ -25,7 +25,7 @@ from typing import IO, Literal, Self
 import msgspec
 
 from weft.errors import ProtocolError, WeftError
-from weft.protocol.local_channel import Recorded
+from weft.protocol.channel import Recorded
 from weft.protocol.message import Fields
 from weft.protocol.packing import pack, unpack
 from weft.storage.framed_records import CutOff, Damage, framed, read_frames

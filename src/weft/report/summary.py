@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from weft import __version__
-from weft.crypto.encryption_cost import Spent
 from weft.federation.coordinator import Outcome, lost_features
 from weft.losses import get_loss
+from weft.protocol.metering import Spent
 from weft.report.holdings_picture import cohorts_of
 from weft.report.holdings_text import kind_of
 from weft.report.json_values import finite

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
-from weft.protocol import Cyclic, Request
+from weft.protocol import Request
 from weft.solvers.declaration import Algorithm, bounds
 from weft.solvers.feddcd_local_problem import LocalProblem
+from weft.solvers.participation import Cyclic
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import (

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Phase, Replies, Request
-from weft.protocol.parts import AcknowledgedRequest
-from weft.protocol.phase import R
+from weft.protocol import Channel, Replies, Request
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result
 from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
 from weft.solvers.guard_stall import GuardStall
@@ -32,7 +30,6 @@ CLOSING_ROUNDS = 10_000
 _MOST_NAMES = 5
 
 S = TypeVar("S", bound=RunState)
-A = TypeVar("A", bound=AcknowledgedRequest)
 
 
 @dataclass(frozen=True)
@@ -182,26 +179,6 @@ class Frozen(Protocol):
 
     @property
     def certificate(self) -> Certificate | None: ...
-
-
-def ask_with_riders(
-    run: RunState,
-    phase: Phase[A, R],
-    messages: Mapping[str, A],
-    riders: Sequence[Request[Any, Any]],
-    take_rider: Callable[[Replies[Any]], None],
-) -> Replies[R]:
-    """Ask a phase, with questions about a frozen model in the same envelopes."""
-    requests: list[Request[Any, Any]] = [*riders, Request(phase, messages)]
-    for request in requests:
-        run.acknowledge(request)
-    *answers, replies = run.channel.exchange(requests)
-    for answer in answers:
-        answer.stop_on_refusal()
-        run.note_missing(answer.missing)
-        take_rider(answer)
-    replies.stop_on_refusal()
-    return replies
 
 
 def wait_for_certificate(

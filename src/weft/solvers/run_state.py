@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Failure, Replies, Request, participation_of
+from weft.protocol import Channel, Failure, Phase, Replies, Request
 from weft.protocol.parts import AcknowledgedRequest
+from weft.protocol.phase import R
 from weft.solvers.messages import Constants
-from weft.solvers.min_contributors import Contributors
+from weft.solvers.participation import Contributors, participation_of
 from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.certificate import Certificate
 
 #: Iterations in a row in which nobody could take part, before a run gives up.
 MOST_SILENT = 20
+
+A = TypeVar("A", bound=AcknowledgedRequest)
 
 
 class RunState(ABC):
@@ -110,6 +113,25 @@ class RunState(ABC):
                 f"no party answered in iteration {self.iteration} ({party}: {failure.reason}); "
                 "check that the parties are running"
             )
+
+    def ask(
+        self,
+        phase: Phase[A, R],
+        messages: Mapping[str, A],
+        riders: Sequence[Request[Any, Any]],
+        take_rider: Callable[[Replies[Any]], None],
+    ) -> Replies[R]:
+        """Ask a phase, with questions about a frozen model in the same envelopes."""
+        requests: list[Request[Any, Any]] = [*riders, Request(phase, messages)]
+        for request in requests:
+            self.acknowledge(request)
+        *answers, replies = self.channel.exchange(requests)
+        for answer in answers:
+            answer.stop_on_refusal()
+            self.note_missing(answer.missing)
+            take_rider(answer)
+        replies.stop_on_refusal()
+        return replies
 
     def acknowledge(self, request: Request[Any, Any]) -> None:
         """Tell each party which of its replies arrived last, so that it can take back others."""

@@ -13,15 +13,20 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.adder import Adder
-from weft.crypto.ciphers.block_format import HEAD, NOTHING, Carried, head_of, pack_block, read_block
+from weft.crypto.adder import Adder, Part
+from weft.crypto.ciphers.block_format import (
+    HEAD,
+    NOTHING,
+    Carried,
+    head_of,
+    label_of,
+    pack_block,
+    read_block,
+)
 from weft.crypto.ciphers.cipher import WHAT
-from weft.crypto.ciphers.encrypted_totals import Part
-from weft.crypto.pads.pad_ids import label_of
 from weft.errors import ProtocolError
 from weft.protocol.message import Message
-from weft.sums.pad_bookkeeping import PadBookkeeping
-from weft.sums.slot_layout import Layout
+from weft.sums.shared_slots import Layout, PadBookkeeping
 
 Slots = NDArray[np.int32]
 Ints = NDArray[np.int64]

@@ -3,13 +3,19 @@
 The header names cipher, kind of sum, key, size and label, so that a block of another run, kind
 or time is refused before anything of it is used. Whoever opens a total needs the labels of the
 pads that it carries; they follow the header, per slot (in runs) or per cohort.
+
+A label is the number of one contribution, never used twice: it says in which epoch of a run, in
+answer to which request and by which party something was encrypted: epoch · 2^52 + round · 2^20 +
+party. Labels of later requests are larger, and so are those of later parties within a request; a
+chain of pads can therefore only point backwards. What a total carries at one place is a *mark*: a
+label, or a *knot* of several signed labels (`Knots`).
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -243,3 +249,108 @@ def words_of(block: Block, where: Where) -> NDArray[np.uint64]:
             f"{named(where)} has {len(block.body)} bytes for {block.slots} slots of {block.width}"
         )
     return np.frombuffer(block.body, np.uint64).reshape(block.slots, block.width)
+
+
+# ── ids of pads ─────────────────────────────────────────────────────────────────────────
+
+
+MOST_PARTIES = 1 << 20
+MOST_ROUNDS = 1 << 32
+MOST_EPOCHS = 1 << 11
+#: Set in a mark that stands for several labels, and in a label that is taken off.
+SIGN = np.uint64(1 << 63)
+#: The bits of a label itself.
+ID_BITS = np.uint64((1 << 63) - 1)
+
+
+def label_of(epoch: int, round_: int, party: int) -> int:
+    """The label of a party's contribution."""
+    if not (0 <= epoch < MOST_EPOCHS and 0 < round_ < MOST_ROUNDS and 0 <= party < MOST_PARTIES):
+        raise ProtocolError(
+            f"epoch {epoch}, request {round_} or party {party} is beyond what a run can count; "
+            "start a new run, with new keys"
+        )
+    return (epoch << 52) | (round_ << 20) | party
+
+
+def party_of(label: int) -> int:
+    """The party of a label."""
+    return label & (MOST_PARTIES - 1)
+
+
+def round_of(label: int) -> int:
+    """Epoch and request of a label, as one number that grows."""
+    return (label & ~int(SIGN)) >> 20
+
+
+class Knots:
+    """Marks that stand for several signed labels."""
+
+    def __init__(self) -> None:
+        self._table: list[tuple[int, ...]] = []
+        self._known: dict[tuple[int, ...], int] = {}
+
+    def mark(self, labels: Iterable[int]) -> int:
+        """One mark for a set of signed labels: the label itself, zero, or a knot."""
+        found = tuple(sorted(labels))
+        if not found:
+            return 0
+        if len(found) == 1 and not found[0] & int(SIGN):
+            return found[0]
+        if found not in self._known:
+            self._known[found] = len(self._table)
+            self._table.append(found)
+        return int(SIGN) | self._known[found]
+
+    def labels(self, mark: int) -> tuple[int, ...]:
+        """The signed labels of a mark."""
+        if not mark & int(SIGN):
+            return (mark,) if mark else ()
+        return self._table[mark & ~int(SIGN)]
+
+    def rewrite(self, marks: Labels) -> tuple[Labels, NDArray[np.uint64] | None]:
+        """Marks for a message: knots numbered from zero, and their table (None: no knots)."""
+        if not self._table:
+            return marks, None
+        several = (marks & SIGN) != 0
+        if not several.any():
+            return marks, None
+        names, inverse = np.unique(marks[several], return_inverse=True)
+        out = marks.copy()
+        out[several] = SIGN | inverse.astype(np.uint64)
+        flat: list[int] = []
+        for name in names.tolist():
+            labels = self.labels(name)
+            flat += [len(labels), *labels]
+        return out, np.array(flat, np.uint64)
+
+    def carried(
+        self, lengths: NDArray[np.uint32] | None, marks: Labels, sizes: NDArray[np.int64]
+    ) -> Carried:
+        """Marks of runs (of cohorts with ``sizes`` where ``lengths`` is None), for a block."""
+        if not self._table or not ((marks & SIGN) != 0).any():
+            return Carried(lengths, None, marks)
+        lists = [self.labels(mark) for mark in marks.tolist()]
+        return Carried(
+            sizes.astype(np.uint32) if lengths is None else lengths,
+            np.array([len(labels) for labels in lists], np.uint32),
+            np.array([label for labels in lists for label in labels], np.uint64),
+        )
+
+    def state(self) -> NDArray[np.uint64]:
+        flat = [value for labels in self._table for value in (len(labels), *labels)]
+        return np.array(flat, np.uint64)
+
+    def restore(self, state: NDArray[np.uint64]) -> None:
+        self._table = read_knots(state)
+        self._known = {labels: i for i, labels in enumerate(self._table)}
+
+
+def read_knots(flat: NDArray[np.uint64]) -> list[tuple[int, ...]]:
+    """A table of knots from its flat form."""
+    table, at, values = [], 0, flat.tolist()
+    while at < len(values):
+        count = values[at]
+        table.append(tuple(values[at + 1 : at + 1 + count]))
+        at += 1 + count
+    return table

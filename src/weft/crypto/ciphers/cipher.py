@@ -16,21 +16,22 @@ from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
+    SIGN,
     Block,
     Carried,
     Labels,
     head_of,
+    label_of,
     quick_words,
     read_block,
+    read_knots,
     words_of,
 )
-from weft.crypto.encryption_cost import Cost
-from weft.crypto.pads.pad_id_sets import read_knots
-from weft.crypto.pads.pad_ids import SIGN, label_of
 from weft.crypto.pads.pad_record import learn_marks
 from weft.crypto.primitives.wide_integers import Limbs
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.message import Message
+from weft.protocol.metering import EncryptionCost
 from weft.protocol.parts import IterationRequest, PadLinks, Ring, SumRequest
 
 Integers = NDArray[np.int64]
@@ -116,7 +117,7 @@ class Cipher(ABC):
         self._base = self.label = 0
         self._context = 0
         self._answers: dict[str, bytes] = {}
-        self.cost = Cost()
+        self.cost = EncryptionCost()
         #: What hides this party's scalars; None: nothing does.
         self.masks: Masking | None = None
         #: Counts what this party sees and shows of samples; None: nobody does.

@@ -9,10 +9,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.block_format import Carried, Labels, pack_block, read_block, words_of
+from weft.crypto.ciphers.block_format import (
+    Carried,
+    Labels,
+    label_of,
+    pack_block,
+    read_block,
+    words_of,
+)
 from weft.crypto.ciphers.cipher import Integers
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.pads.pad_ids import label_of
 from weft.crypto.secrets import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.parts import PadLinks, SumRequest

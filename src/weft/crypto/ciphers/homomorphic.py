@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.bfv import BfvSecret
-from weft.crypto.ciphers.block_format import KIND_CODES, Carried, Labels
+from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried, Labels
 from weft.crypto.ciphers.chunks import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.ciphers.cipher import (
     WHAT,
@@ -32,7 +32,6 @@ from weft.crypto.ciphers.cipher import (
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier import PaillierSecret
 from weft.crypto.ciphers.seal_library import SLOTS
-from weft.crypto.pads.pad_ids import SIGN
 from weft.crypto.pads.pad_streams import Streams, Words
 from weft.crypto.secrets import Secret
 from weft.errors import ProtocolError

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.crypto.ciphers.block_format import KIND_CODES, Labels
+from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Labels
 from weft.crypto.ciphers.cipher import (
     WHAT,
     Cipher,
@@ -24,7 +24,6 @@ from weft.crypto.ciphers.cipher import (
     linked,
     refuse_newer,
 )
-from weft.crypto.pads.pad_ids import SIGN
 from weft.crypto.pads.pad_streams import Streams, Words, signed_off
 from weft.errors import ProtocolError
 from weft.protocol.parts import PadLinks

@@ -23,14 +23,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.block_format import Labels
-from weft.crypto.pads.pad_id_sets import Knots
-from weft.crypto.pads.pad_ids import SIGN, label_of
+from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Knots, Labels, label_of
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_PLAIN_BITS = np.uint64((1 << 63) - 1)
 _NONE = np.zeros(0, np.uint64)
 
 
@@ -159,7 +156,7 @@ class CohortChain:
 
         old = self.knots.labels(carried)
         for label in old:
-            add(label & int(_PLAIN_BITS), -1 if label & int(SIGN) else 1)
+            add(label & int(ID_BITS), -1 if label & int(SIGN) else 1)
         before = -1
         for pair in range(int(self.holders.begin[unit]), int(self.holders.begin[unit + 1])):
             party = int(self.holders.party[pair])
@@ -171,7 +168,7 @@ class CohortChain:
                     add(self._base + before, -1)
                 else:
                     for label in old:
-                        add(label & int(_PLAIN_BITS), 1 if label & int(SIGN) else -1)
+                        add(label & int(ID_BITS), 1 if label & int(SIGN) else -1)
             before = party
         return {label if n > 0 else label | int(SIGN) for label, n in count.items() if n}
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.crypto.ciphers.block_format import Block, read_block
+from weft.crypto.ciphers.block_format import Block, party_of, read_block
 from weft.crypto.ciphers.cipher import WHAT
-from weft.crypto.pads.pad_ids import party_of
 from weft.errors import ProtocolError
 from weft.privacy.audit.declared_fields import field_of
 from weft.privacy.audit.evidence import Seats, Words, is_masked
 from weft.protocol.forms import Form, Meaning
-from weft.protocol.message import Field, Fields, Value, checked, size_of_value
+from weft.protocol.message import Field, Fields, Value, checked
+from weft.protocol.metering import size_of_value
 from weft.protocol.recording import Entry, Head
 
 #: What is checked: the sentence if all is well, and what to call that which is not.

@@ -30,7 +30,7 @@ from weft.matching.party_view import PartyView
 from weft.privacy.ledger.attendance import Attendance
 from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Ints, Kind, Pages, Run
 from weft.storage.files import StorageError
-from weft.sums.sum_counter import SumCounter
+from weft.sums.contribution import SumCounter
 
 #: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.
 Objection = Callable[[Callable[[int], Change | None]], None]

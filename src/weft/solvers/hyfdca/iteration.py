@@ -14,8 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft.errors import ProtocolError
-from weft.protocol import Cyclic, Replies
-from weft.solvers.hyfdca.iteration_state import Flags, IterationState, NobodyLeft, Riders
+from weft.protocol import Replies
 from weft.solvers.hyfdca.messages import (
     AGAIN,
     DUAL,
@@ -31,6 +30,8 @@ from weft.solvers.hyfdca.messages import (
     StepRequest,
     WeightsRequest,
 )
+from weft.solvers.hyfdca.run_state import Flags, IterationState, NobodyLeft, Riders
+from weft.solvers.participation import Cyclic
 from weft.sums.posted_totals import Proposals
 
 

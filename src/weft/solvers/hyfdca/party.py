@@ -12,7 +12,7 @@ from weft.errors import ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed
 from weft.protocol.parts import AcknowledgedRequest, PadLinks, Ring
-from weft.solvers.hyfdca.local_methods import Safe
+from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.messages import (
     AGAIN,
     BEGIN,
@@ -35,7 +35,6 @@ from weft.solvers.hyfdca.messages import (
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.hyfdca.party_sampling import Turn
 from weft.solvers.hyfdca.party_state import HyfdcaState
 from weft.solvers.messages import SequencedReply
 from weft.sums.contribution import own_slots

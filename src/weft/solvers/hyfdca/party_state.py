@@ -12,8 +12,14 @@ from weft.guards.min_batch import MinBatch, SeenBatches
 from weft.protocol.message import malformed
 from weft.protocol.parts import PadLinks
 from weft.solvers.hyfdca.curvature import CurvatureParty
-from weft.solvers.hyfdca.local_methods import LocalMethod, Practical, Safe, Theory
-from weft.solvers.hyfdca.party_sampling import Drawing, drawing_of
+from weft.solvers.hyfdca.local_methods import (
+    Drawing,
+    LocalMethod,
+    Practical,
+    Safe,
+    Theory,
+    drawing_of,
+)
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings

@@ -30,7 +30,7 @@ from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.message import malformed
 from weft.protocol.parts import PadLinks
-from weft.solvers.cohort_speakers import CohortSpeakers
+from weft.solvers.participation import CohortSpeakers
 from weft.solvers.rounds.messages import (
     POINT_LOSSES,
     POINT_NORMS,
@@ -56,7 +56,7 @@ from weft.sums.local_table import LocalTable
 from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.slot_layout import Layout
+from weft.sums.shared_slots import Layout
 
 Floats = NDArray[np.float64]
 Stage = Literal["products", "losses", "spread", "norms"]

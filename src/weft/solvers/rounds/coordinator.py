@@ -16,7 +16,6 @@ from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.run_loop import (
     IteratedCoordinator,
     Turn,
-    ask_with_riders,
     wait_for_certificate,
 )
 from weft.solvers.settings import Settings
@@ -126,7 +125,7 @@ class RoundCoordinator(IteratedCoordinator[RoundsState]):
         """One step, with questions about the frozen point; returns who is left."""
         scalars = self.scalars_of(run, step)
         messages = self._messages(run, step, present, measure=bool(scalars))
-        replies = ask_with_riders(run, step.phase, messages, riders, run.take_measured)
+        replies = run.ask(step.phase, messages, riders, run.take_measured)
         present = self._part_with(run, replies, present)
         for party, reply in replies.answered.items():
             run.take_sequence(party, reply.sequence)

@@ -15,7 +15,7 @@ from weft.solvers.base import Record, Result
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator, seems_done
 from weft.solvers.hyfdca.iteration import Iteration
 from weft.solvers.hyfdca.run_state import Run
-from weft.solvers.min_contributors import Contributors
+from weft.solvers.participation import Contributors
 from weft.solvers.stopping import Clock
 from weft.solvers.subspace.coefficients import Subspace
 from weft.solvers.subspace.messages import (

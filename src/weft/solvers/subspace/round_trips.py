@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message
-from weft.solvers.cohort_speakers import CohortSpeakers
+from weft.solvers.participation import CohortSpeakers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.loss_table_limits import most_steps
@@ -44,7 +44,7 @@ from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
-from weft.sums.slot_layout import Layout
+from weft.sums.shared_slots import Layout
 
 Floats = NDArray[np.float64]
 

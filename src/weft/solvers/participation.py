@@ -1,4 +1,4 @@
-"""Who takes part in which iteration."""
+"""Who takes part in an iteration, who of those may, and who speaks for a cohort of samples."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.errors import ConfigError
+from weft.matching.cohorts import Axis
+from weft.matching.holding_map import HoldingMap
+
+Ints = NDArray[np.int64]
 
 
 class Participation(ABC):
@@ -157,3 +162,98 @@ def participation_of(
         f"participation = {rule!r} is not understood; use 'everyone', a fraction such as 0.5, "
         "{cyclic = 2} or {trace = [[…], …]}"
     )
+
+
+class Contributors:
+    """Keeps parties out of an iteration in which too few would share a cohort with them.
+
+    A party sees by how much a total has changed since its last copy. So of every shared cohort
+    either nobody takes part, or as many parties as the terms ask for. Where sums of two are
+    allowed, anybody may.
+    """
+
+    def __init__(self, holdings: HoldingMap) -> None:
+        self._parties = holdings.parties
+        self._index = holdings.index
+        terms = holdings.terms
+        self._least = 1 if terms.allow_pairs else terms.min_contributors
+        pairs = [_pairs(axis) for axis in (holdings.rows, holdings.columns)]
+        cohorts = [len(axis.sizes) for axis in (holdings.rows, holdings.columns)]
+        self._cohort: Ints = np.concatenate([pairs[0][0], pairs[1][0] + cohorts[0]])
+        self._party: Ints = np.concatenate([pairs[0][1], pairs[1][1]])
+        self._cohorts = sum(cohorts)
+
+    def of(self, present: Sequence[str]) -> list[str]:
+        """Those of the parties present that may take part."""
+        if self._least <= 1:
+            return list(present)
+        here = np.zeros(len(self._parties), bool)
+        here[[self._index[party] for party in present]] = True
+        while True:
+            counts = np.bincount(self._cohort[here[self._party]], minlength=self._cohorts)
+            few = (counts > 0) & (counts < self._least)
+            alone = self._party[few[self._cohort] & here[self._party]]
+            if not len(alone):
+                return [party for party in present if here[self._index[party]]]
+            here[alone] = False
+
+
+def _pairs(axis: Axis) -> tuple[Ints, Ints]:
+    """(cohort, holder) of all cohorts that take part in sums."""
+    cohort = np.repeat(np.arange(len(axis.sizes)), axis.holders.lengths)
+    shared = axis.shared_cohort[cohort]
+    return cohort[shared], axis.holders.values[shared]
+
+
+class CohortSpeakers:
+    """Who keeps the coordinator's α current: the first of those present who move it, per cohort.
+
+    Parameters
+    ----------
+    labelled
+        Whether only the holders of labels move α, or all holders of a sample.
+    """
+
+    def __init__(self, holdings: HoldingMap, *, labelled: bool) -> None:
+        movers = holdings.rows.marked if labelled else holdings.rows.holders
+        self._holder = movers.values
+        self._start = movers.start[:-1]
+        cohort = np.repeat(np.arange(len(movers)), movers.lengths)
+        # Entries in the order of (party, cohort): a party's own cohorts are one slice.
+        order = np.lexsort((cohort, self._holder))
+        self._rank = np.empty(len(order), np.int64)
+        self._rank[order] = np.arange(len(order))
+        self._bounds = np.searchsorted(
+            self._holder[order], np.arange(len(holdings.parties) + 1)
+        ).tolist()
+        self._slot = {p: i for i, p in enumerate(holdings.parties)}
+        self._moved = [
+            None
+            if len(holdings.rows.cohorts[k]) == self._bounds[k + 1] - self._bounds[k]
+            else np.isin(
+                holdings.rows.cohorts[k], cohort[order][self._bounds[k] : self._bounds[k + 1]]
+            )
+            for k in range(len(holdings.parties))
+        ]
+
+    def of(self, present: list[str]) -> dict[str, NDArray[np.bool_]]:
+        """Per party present, a flag for each of its cohorts."""
+        here = np.zeros(len(self._slot), bool)
+        here[[self._slot[p] for p in present]] = True
+        candidate = np.where(here[self._holder], np.arange(len(self._holder)), len(self._holder))
+        first = np.minimum.reduceat(candidate, self._start)
+        chosen = np.zeros(len(self._holder) + 1, bool)
+        chosen[first] = True
+        by_party = np.empty(len(self._holder), bool)
+        by_party[self._rank] = chosen[:-1]
+        flags = {}
+        for party in present:
+            k = self._slot[party]
+            mine = by_party[self._bounds[k] : self._bounds[k + 1]]
+            moved = self._moved[k]
+            if moved is not None:
+                mine_all = np.zeros(len(moved), bool)
+                mine_all[moved] = mine
+                mine = mine_all
+            flags[party] = mine
+        return flags
