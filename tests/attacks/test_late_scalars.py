@@ -14,7 +14,7 @@ import pytest
 from scene import by_rows, run, table_of
 
 from weft.crypto.adder import Adder
-from weft.crypto.ciphers.block_format import HEAD, label_of
+from weft.crypto.ciphers.block_format import HEAD, pad_id_of
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.scalar_masks import NONCE, Masks
 from weft.crypto.secrets import Identity
@@ -141,7 +141,7 @@ class Again:
         message["ring.keys"] = b"".join(keys[size * k : size * (k + 1)] for k in keep)
         if "v" in message:
             # The label of the request stands in the last eight bytes of a block's header.
-            label = label_of(0, message["round"], 0).to_bytes(8, "little")
+            label = pad_id_of(0, message["round"], 0).to_bytes(8, "little")
             message["v"] = message["v"][: HEAD - 8] + label + message["v"][HEAD:]
         return message
 

@@ -246,7 +246,7 @@ def running_sums(cipher, kind, windows, width, steps):
             local = range(len(held)) if slots is None else slots.tolist()
             values = values_for(random, len(local), width)
             packed = parts[party].increment(values, message.pads(kind), slots)
-            record.note(party, message, here.ciphers[party].label, local)
+            record.note(party, message, here.ciphers[party].pad_id, local)
             if party in quiet:
                 parts[party].undo()
             else:
@@ -334,7 +334,7 @@ def posts(cipher, steps):
             some = None if chosen[party].all() else chosen[party]
             packed = wires[party].post(new, now[held[slots]], slots, message.alpha_pads, some)
             here_slots = np.flatnonzero(mine).tolist() if cipher == "bfv" else slots.tolist()
-            record.note(party, message, here.ciphers[party].label, here_slots)
+            record.note(party, message, here.ciphers[party].pad_id, here_slots)
             if party in names_of(here, silent):
                 continue
             replies[party] = Sent(alpha=packed, alpha_slots=slots)
@@ -399,7 +399,7 @@ def proposals(cipher, width, steps):
             values = values_for(random, len(slots), width)
             packed = wires[party].propose(values, slots, message.delta_pads)
             every = range(len(held)) if cipher == "bfv" else slots.tolist()
-            record.note(party, message, here.ciphers[party].label, every)
+            record.note(party, message, here.ciphers[party].pad_id, every)
             if party in names_of(here, silent):
                 continue
             replies[party] = Sent(delta=packed, delta_slots=slots)
@@ -472,7 +472,7 @@ def test_marks_say_what_the_totals_carry(holders, requests):
             unit, party = int(holders.unit[pair]), int(holders.party[pair])
             label = (number << 20) | party
             row = {label: 1}
-            for signed in chain.knots.labels(int(minus[pair])):
+            for signed in chain.knots.pad_ids(int(minus[pair])):
                 assert signed & ~SIGN < label, "a chain points backwards"
                 row[signed & ~SIGN] = 1 if signed & SIGN else -1
             rows[unit].append(row)
@@ -484,7 +484,7 @@ def test_marks_say_what_the_totals_carry(holders, requests):
             expected = {
                 name | SIGN if times < 0 else name for name, times in found.items() if times
             }
-            assert set(chain.knots.labels(int(chain.marks[unit]))) == expected
+            assert set(chain.knots.pad_ids(int(chain.marks[unit]))) == expected
             assert all(times in (-1, 0, 1) for times in found.values())
     for found in rows:
         assert rank_modulo_two(found) == len(found)
@@ -505,7 +505,7 @@ def test_a_chain_that_was_saved_goes_on_as_if_it_had_not_been(holders, requests,
             saved.restore(state)
         taken = [taken_off(chain, flags, number) for chain in (whole, saved)]
         for one, other in zip(*taken, strict=True):
-            assert whole.knots.labels(int(one)) == saved.knots.labels(int(other))
+            assert whole.knots.pad_ids(int(one)) == saved.knots.pad_ids(int(other))
         for chain in (whole, saved):
             chain.record(answered)
 

@@ -115,7 +115,7 @@ def test_blocks_come_back_as_they_were_packed(made):
         assert (one is None) == (other is None)
         assert one is None or one.tolist() == other.tolist()
     assert pack_block(
-        block.cipher, block.kind, block.key, block.label, block.slots, block.width,
+        block.cipher, block.kind, block.key, block.pad_id, block.slots, block.width,
         bytes(block.body), again,
     ) == packed  # fmt: skip
 
@@ -278,7 +278,7 @@ def test_knots_come_back_from_their_flat_form(sets):
     knots, again = Knots(), Knots()
     marks = [knots.mark(labels) for labels in sets]
     again.restore(knots.state())
-    assert [again.labels(mark) for mark in marks] == [tuple(sorted(labels)) for labels in sets]
+    assert [again.pad_ids(mark) for mark in marks] == [tuple(sorted(labels)) for labels in sets]
     sent, flat = knots.rewrite(np.array(marks, np.uint64))
     table = [] if flat is None else read_knots(flat)
     for mark, labels in zip(sent.tolist(), sets, strict=True):

@@ -36,7 +36,7 @@ from interposed import (
 )
 from weft.crypto import scalar_masks as masks_module
 from weft.crypto.ciphers.bfv import _BODY, _FRESH
-from weft.crypto.ciphers.block_format import label_of
+from weft.crypto.ciphers.block_format import pad_id_of
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.scalar_masks import Masks
@@ -106,8 +106,8 @@ class Watch(Middle):
             def call(cipher, kind, *arguments, **options):
                 packed = method(cipher, kind, *arguments, **options)
                 if cipher.name != "plain":
-                    watch.labels.append((cipher.key, cipher.party, kind, cipher.label))
-                    assert header_of(packed)["label"] == cipher.label
+                    watch.labels.append((cipher.key, cipher.party, kind, cipher.pad_id))
+                    assert header_of(packed)["label"] == cipher.pad_id
                 return packed
 
             return call
@@ -441,7 +441,7 @@ def test_a_request_without_a_number_is_refused():
 
 def test_labels_are_numbers_that_never_meet():
     numbers = [
-        label_of(e, r, p)
+        pad_id_of(e, r, p)
         for e in (0, 1, (1 << 11) - 1)
         for r in (1, 2, (1 << 32) - 1)
         for p in (0, 1, (1 << 20) - 1)
@@ -451,4 +451,4 @@ def test_labels_are_numbers_that_never_meet():
     assert max(numbers) < 1 << 63
     for wrong in ((1 << 11, 1, 0), (0, 1 << 32, 0), (0, 1, 1 << 20), (0, 0, 0), (-1, 1, 0)):
         with pytest.raises(ProtocolError, match="start a new run"):
-            label_of(*wrong)
+            pad_id_of(*wrong)

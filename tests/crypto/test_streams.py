@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.ciphers.block_format import Carried, label_of
+from weft.crypto.ciphers.block_format import Carried, pad_id_of
 from weft.crypto.ciphers.chunks import MODULUS
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.secrets import Secret
@@ -217,7 +217,7 @@ def pads_of(streams, kind, label, width=2):
 
 def test_labels_kinds_cohorts_slots_and_keys_all_give_other_pads():
     found = [
-        pads_of(make([3, 1, 2], seed, key)[0], kind, label_of(epoch, round_, party)).ravel()
+        pads_of(make([3, 1, 2], seed, key)[0], kind, pad_id_of(epoch, round_, party)).ravel()
         for key in (KEY, bytes(32))
         for seed in (0, 1)
         for kind in (1, 2, 3, 4)

@@ -159,7 +159,7 @@ def test_every_resumption_goes_on_in_a_later_epoch(patchwork, quick, tmp_path, c
             continue
         trained = train(patchwork(), settings, tmp_path, **arguments)
         found = {
-            read_block(value, field).label >> 52
+            read_block(value, field).pad_id >> 52
             for entry in trained.channel.transcript
             if entry.phase.startswith(("hyfdca.", "certify."))
             for message in (entry.message, entry.reply)

@@ -226,13 +226,13 @@ def as_plain_words(message):
     """Numbers in fixed point under a header that says 'pad'."""
     block = read_block(message["z"], "z")
     body = np.arange(-3, block.slots * block.width - 3, dtype=np.int64).tobytes()
-    head = ("pad", "z", block.key, block.label, block.slots, block.width)
+    head = ("pad", "z", block.key, block.pad_id, block.slots, block.width)
     return {**message, "z": pack_block(*head, body)}
 
 
 def under_another_cipher(message):
     block = read_block(message["v"], "v")
-    head = (block.kind, block.key, block.label, block.slots, block.width)
+    head = (block.kind, block.key, block.pad_id, block.slots, block.width)
     return {**message, "v": pack_block("plain", *head, bytes(block.body))}
 
 
@@ -244,7 +244,7 @@ def without_masks(message):
 
 def with_a_total_without_a_pad(message):
     block = read_block(message["z"], "z")
-    head = ("pad", "z", block.key, block.label, block.slots, block.width)
+    head = ("pad", "z", block.key, block.pad_id, block.slots, block.width)
     none = Carried(np.array([block.slots], np.uint32), None, np.zeros(1, np.uint64))
     return {**message, "z": pack_block(*head, bytes(block.body), none)}
 

@@ -360,7 +360,7 @@ def too_wide(field):
         block = read_block(reply[field], "the reply")
         words = np.repeat(words_of(block, "the reply"), 2, axis=1)
         reply[field] = pack_block(
-            block.cipher, block.kind, block.key, block.label, *words.shape, words.tobytes()
+            block.cipher, block.kind, block.key, block.pad_id, *words.shape, words.tobytes()
         )
         return reply
 
@@ -455,7 +455,9 @@ def test_a_reply_sent_twice_stops_the_run_and_names_the_party(
 ):
     plan = at(f"hyfdca.{phase}", "east", 2, 3, fault=repeated(field))
     simulation = simulate(patchwork(), quick(iic=1.0), PREPARATION, plan=plan)
-    with pytest.raises(ProtocolError, match=r"party east .*the label of another request") as caught:
+    with pytest.raises(
+        ProtocolError, match=r"party east .*the pad id of another request"
+    ) as caught:
         simulation.go()
     assert "\n" not in str(caught.value)
     assert simulation.run.iteration == 3

@@ -59,7 +59,7 @@ def words_in(trained, direction=None):
 
 def untouched(block, words):
     """Which words are of totals to which nobody has contributed yet: zero, under no pad."""
-    if block.carried.labels.all():
+    if block.carried.pad_ids.all():
         return np.zeros(words.shape, bool)
     return words == 0
 

@@ -397,8 +397,8 @@ def test_linked_sums_hold_everyones_last_contribution_whoever_falls_silent(
     for party, block in totals.blocks(HELD).items():
         carried = read_block(block, party).carried
         assert carried.counts is None
-        assert carried.labels.all()
-        assert bool(len(carried.labels)) == (cipher == "pad")
+        assert carried.pad_ids.all()
+        assert bool(len(carried.pad_ids)) == (cipher == "pad")
 
 
 def test_only_who_leads_a_cohort_is_told_of_pads_and_only_of_those_that_changed():
@@ -656,7 +656,7 @@ def assert_certified_as_centrally(simulation):
 def block_of(trio, party="a", count=3, width=1, **changes):
     """A block for the current request, well made but for ``changes``."""
     adder = trio.adder
-    made = {"cipher": adder.name, "kind": "z", "key": adder.key, "label": adder.label(party)}
+    made = {"cipher": adder.name, "kind": "z", "key": adder.key, "pad_id": adder.pad_id(party)}
     made |= {"count": count, "width": width, "body": bytes(8 * count * width)} | changes
     return pack_block(**made)
 
@@ -678,10 +678,12 @@ MALFORMED = {
     "another kind": lambda trio: {"z": block_of(trio, kind="v")},
     "another cipher": lambda trio: {"z": block_of(trio, cipher="paillier")},
     "another key": lambda trio: {"z": block_of(trio, key=(trio.adder.key + 1) % 2**32)},
-    "an older label": lambda trio: {"z": block_of(trio, label=trio.adder.label("a") - (1 << 20))},
-    "another's label": lambda trio: {"z": block_of(trio, label=trio.adder.label("b"))},
-    "another epoch's label": lambda trio: {
-        "z": block_of(trio, label=trio.adder.label("a") + (1 << 52))
+    "an older pad id": lambda trio: {
+        "z": block_of(trio, pad_id=trio.adder.pad_id("a") - (1 << 20))
+    },
+    "another's pad id": lambda trio: {"z": block_of(trio, pad_id=trio.adder.pad_id("b"))},
+    "another epoch's pad id": lambda trio: {
+        "z": block_of(trio, pad_id=trio.adder.pad_id("a") + (1 << 52))
     },
     "two values for one slot": lambda trio: {"z": block_of(trio, count=2), **slots(0)},
     "a slot beyond its own": lambda trio: {"z": block_of(trio, count=1), **slots(3)},

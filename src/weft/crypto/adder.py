@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.block_format import label_of
+from weft.crypto.ciphers.block_format import pad_id_of
 from weft.crypto.ciphers.chunks import CHECKS, MODULUS, chunks_of
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.errors import ProtocolError
@@ -96,7 +96,7 @@ class Adder:
     def fresh_context(self) -> int:
         """A number for masks that are used over several requests; no request will have it."""
         self.round += 1
-        return label_of(self.epoch, self.round, 0)
+        return pad_id_of(self.epoch, self.round, 0)
 
     def mask(self, messages: Mapping[str, Masked]) -> None:
         """Tell the parties of a request with whom they share masks under their scalars.
@@ -154,9 +154,9 @@ class Adder:
             return BfvStore(slots, width)
         return WordStore(slots, width)
 
-    def label(self, party: str) -> int:
-        """The label that a party's contribution to the current request must have."""
-        return label_of(self.epoch, self.round, self._index[party])
+    def pad_id(self, party: str) -> int:
+        """The pad id that a party's contribution to the current request must have."""
+        return pad_id_of(self.epoch, self.round, self._index[party])
 
 
 # ── totals ──────────────────────────────────────────────────────────────────────────────

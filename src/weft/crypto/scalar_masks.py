@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.crypto.ciphers.block_format import label_of
+from weft.crypto.ciphers.block_format import pad_id_of
 from weft.crypto.primitives.wide_integers import Limbs, unpacked
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ConfigError, ProtocolError
@@ -67,7 +67,7 @@ class Masks:
         # Neighbours are everybody else, or as many as terms can ask for.
         if not self._alone and not self._terms.allows_scalars(len(peers) + 1):
             self._refuse(field, len(peers) + 1)
-        name = f"request {label_of(epoch, round_, 0)} {field}".encode()
+        name = f"request {pad_id_of(epoch, round_, 0)} {field}".encode()
         if isinstance(ring, LastingRing):
             name = f"context {ring.context} {field}".encode()
         streams = [

@@ -62,7 +62,7 @@ class Wire:
         self._scale = self._format.scale * unit
         self._limit = self._format.limit
         self._cipher = cipher
-        #: Label of the last contribution, which the next total must hold.
+        #: Pad id of the last contribution, which the next total must hold.
         self._mine = 0
         self._everyone = everyone
         self._sent_news, self._opened_news = News(), News()

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.adder import Adder
-from weft.crypto.ciphers.block_format import NOTHING, Carried, Labels, label_of
+from weft.crypto.ciphers.block_format import NOTHING, Carried, pad_id_of
 from weft.crypto.pads.pad_record import runs_of
 from weft.protocol.message import Message
+from weft.protocol.parts import PadIds
 from weft.sums.running_totals import Totals, timed
 from weft.sums.shared_slots import Layout, PadBookkeeping
 
@@ -78,7 +79,7 @@ class PostedTotals(Totals):
 
     def __init__(self, kind: str, layout: Layout, width: int, adder: Adder) -> None:
         super().__init__(kind, layout, width, adder)
-        self._marks: Labels = np.zeros(layout.n_shared, np.uint64)
+        self._marks: PadIds = np.zeros(layout.n_shared, np.uint64)
         self.changed = Changes(layout.n_shared)
         if adder.whole:
             self._bookkeeping = PadBookkeeping(kind, layout, width, adder, windows=False)
@@ -102,8 +103,8 @@ class PostedTotals(Totals):
         if not parts:
             return
         self._store(slots, parts, iteration, put=True)
-        labels = [label_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
-        self._marks[slots] = np.repeat(np.array(labels, np.uint64), lengths)
+        pad_ids = [pad_id_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
+        self._marks[slots] = np.repeat(np.array(pad_ids, np.uint64), lengths)
         self.changed.mark(slots, iteration)
 
     def _named(self, names: Sequence[str], replies: Mapping[str, Message]) -> Ints:
@@ -163,7 +164,7 @@ class Proposals(Totals):
         super().__init__(kind, layout, width, adder)
         self._proposed: Ints = np.zeros(0, np.int64)
         self._count: NDArray[np.uint32] = np.zeros(0, np.uint32)
-        self._labels: Labels = np.zeros(0, np.uint64)
+        self._pad_ids: PadIds = np.zeros(0, np.uint64)
         if adder.whole:
             self._bookkeeping = PadBookkeeping(kind, layout, width, adder, windows=False)
 
@@ -187,14 +188,14 @@ class Proposals(Totals):
             }
             self._proposed = np.unique(self._slots(names, chosen, iteration))
             return
-        numbers = [label_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
-        labels = np.repeat(np.array(numbers, np.uint64), lengths)
+        numbers = [pad_id_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
+        pad_ids = np.repeat(np.array(numbers, np.uint64), lengths)
         order = np.argsort(slots, kind="stable")
         ordered = slots[order]
         first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
         self._proposed = ordered[first]
         self._count = np.diff(np.append(first, len(ordered))).astype(np.uint32)
-        self._labels = labels[order]
+        self._pad_ids = pad_ids[order]
 
     def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
         if not self._adder.linked:
@@ -203,13 +204,13 @@ class Proposals(Totals):
         counts = self._count[at].astype(np.int64)
         begin = (np.cumsum(self._count, dtype=np.int64) - self._count)[at]
         inner = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        labels = self._labels[np.repeat(begin, counts) + inner]
+        pad_ids = self._pad_ids[np.repeat(begin, counts) + inner]
         edges = np.concatenate([[0], np.cumsum(counts)])
         return [
             Carried(
                 np.ones(b - a, np.uint32),
                 counts[a:b].astype(np.uint32),
-                labels[edges[a] : edges[b]],
+                pad_ids[edges[a] : edges[b]],
             )
             for a, b in zip([0, *ends], ends, strict=False)
         ]

@@ -19,8 +19,8 @@ from weft.crypto.ciphers.block_format import (
     NOTHING,
     Carried,
     head_of,
-    label_of,
     pack_block,
+    pad_id_of,
     read_block,
 )
 from weft.crypto.ciphers.cipher import WHAT
@@ -50,7 +50,7 @@ def timed(
 
 
 class Totals:
-    """What every total has: a store, the labels in it, and blocks for the parties.
+    """What every total has: a store, the pad ids in it, and blocks for the parties.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Totals:
         parts: list[Part] = []
         chosen: dict[str, NDArray[Any]] = {}
         layout, adder, width = self.layout, self._adder, self.width
-        base = label_of(adder.epoch, round_, 0)
+        base = pad_id_of(adder.epoch, round_, 0)
         for party in sorted(replies, key=layout.index.__getitem__):
             reply = replies[party]
             packed = getattr(reply, self.kind)
@@ -105,17 +105,17 @@ class Totals:
             else:
                 chosen[party] = some
                 count = len(some)
-            label = base + layout.index[party]
-            head = head_of(self._cipher, self.kind, adder.key, label, count, width)
+            pad_id = base + layout.index[party]
+            head = head_of(self._cipher, self.kind, adder.key, pad_id, count, width)
             if packed[:HEAD] != head:
-                self._refuse(packed, self._where(party, iteration), label, count)
+                self._refuse(packed, self._where(party, iteration), pad_id, count)
             names.append(party)
             parts.append(Part(packed[HEAD:], count, party))
         slots = self._slots(names, chosen, iteration)
         adder.cost.added += width * len(slots)
         return names, parts, slots, np.array([part.slots for part in parts], np.int64)
 
-    def _refuse(self, packed: object, where: str, label: int, count: int) -> NoReturn:
+    def _refuse(self, packed: object, where: str, pad_id: int, count: int) -> NoReturn:
         """Say why a block is not the one that was asked for."""
         block = read_block(packed, where)
         if (block.cipher, block.kind) != (self._cipher, self.kind):
@@ -126,12 +126,12 @@ class Totals:
             raise ProtocolError(
                 f"{where} has {block.slots} × {block.width} values, not {count} × {self.width}"
             )
-        if block.label != label:
+        if block.pad_id != pad_id:
             raise ProtocolError(
-                f"{where} carries the label of another request: it was sent before, or belongs to "
+                f"{where} carries the pad id of another request: it was sent before, or belongs to "
                 "somebody else"
             )
-        raise ProtocolError(f"{where} carries labels of totals, which only the coordinator has")
+        raise ProtocolError(f"{where} carries pad ids of totals, which only the coordinator has")
 
     def _store(self, slots: Ints, parts: list[Part], iteration: int, *, put: bool = False) -> None:
         """Add the parts, or let them take the place of what was there."""
@@ -180,7 +180,7 @@ class Totals:
     # ── forwarding ────────────────────────────────────────────────────────────────────────
 
     def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
-        """Labels of the pads at ``slots``, in parts."""
+        """Ids of the pads at ``slots``, in parts."""
         if self._bookkeeping is None:
             return [NOTHING] * len(ends)
         return self._bookkeeping.carried(slots, ends)
@@ -196,9 +196,9 @@ class Totals:
 
     def _block(self, count: int, body: bytes, carried: Carried) -> bytes:
         adder = self._adder
-        label = label_of(adder.epoch, adder.round, 0)
+        pad_id = pad_id_of(adder.epoch, adder.round, 0)
         return pack_block(
-            self._cipher, self.kind, adder.key, label, count, self.width, body, carried
+            self._cipher, self.kind, adder.key, pad_id, count, self.width, body, carried
         )
 
     def take(self, party: str, slots: Slots | None = None) -> bytes:
@@ -237,8 +237,8 @@ class Totals:
         bodies = self.store.take(slots, ends)
         carried = self._carried(slots, ends)
         blocks = {
-            party: self._block(length, body, labels)
-            for party, length, body, labels in zip(wanted, lengths, bodies, carried, strict=True)
+            party: self._block(length, body, under)
+            for party, length, body, under in zip(wanted, lengths, bodies, carried, strict=True)
         }
         self._adder.cost.bytes += sum(map(len, blocks.values()))
         return blocks

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.adder import Adder
-from weft.crypto.ciphers.block_format import Carried, Labels
+from weft.crypto.ciphers.block_format import Carried
 from weft.crypto.ciphers.chunks import chunks_of
 from weft.crypto.pads.pad_record import CohortChain, Holders, SlotChain, runs_of
 from weft.matching.cohorts import Axis
 from weft.protocol.message import Message
-from weft.protocol.parts import PadLinks, PadNews
+from weft.protocol.parts import PadIds, PadLinks, PadNews
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -117,7 +117,7 @@ class Layout:
 
 
 class PadBookkeeping:
-    """Which labels a total carries, and what each contribution takes off.
+    """Which pad ids a total carries, and what each contribution takes off.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class PadBookkeeping:
 
     def _linked(
         self, chain: CohortChain, messages: Mapping[str, Message], asked: Flags, pairs: Flags
-    ) -> Iterator[tuple[str, Labels, Labels | None]]:
+    ) -> Iterator[tuple[str, PadIds, PadIds | None]]:
         """Per party that contributes: what it takes off, and the sets of ids in that."""
         adder, holders = self._adder, chain.holders
         minus, tied = chain.invite(asked, pairs, adder.epoch, adder.round)
@@ -230,14 +230,14 @@ class PadBookkeeping:
             self.checks.record(answered)
 
     def carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
-        """Labels of the pads at ``slots``, in parts that end at ``ends``."""
+        """Ids of the pads at ``slots``, in parts that end at ``ends``."""
         chain = self.chain
         by_slot = isinstance(chain, SlotChain)
         marks = chain.marks[slots if by_slot else self._layout.cohort_of[slots]]
         return [chain.knots.carried(n, m, _NONE) for n, m in runs_of(marks, ends)]
 
     def carried_whole(self, group: int) -> Carried:
-        """Labels of the pads in the whole block of a group of parties."""
+        """Ids of the pads in the whole block of a group of parties."""
         chain = self.chain
         if isinstance(chain, SlotChain):
             slots = self._layout.slots[group]
@@ -246,13 +246,13 @@ class PadBookkeeping:
         return chain.knots.carried(None, chain.marks[cohorts], self._layout.sizes[cohorts])
 
     def prefix(self, group: int) -> bytes:
-        """The labels under the check words of a whole block, in front of its body."""
+        """The pad ids under the check words of a whole block, in front of its body."""
         if self.checks is None:
             return b""
         marks = self.checks.marks[self._layout.chunks(group, self._width)]
-        lists = [self.checks.knots.labels(mark) for mark in marks.tolist()]
-        counts = np.array([len(labels) for labels in lists], np.uint32)
-        flat = np.array([label for labels in lists for label in labels], np.uint64)
+        lists = [self.checks.knots.pad_ids(mark) for mark in marks.tolist()]
+        counts = np.array([len(pad_ids) for pad_ids in lists], np.uint32)
+        flat = np.array([pad_id for pad_ids in lists for pad_id in pad_ids], np.uint64)
         return counts.tobytes() + flat.tobytes()
 
     def state(self) -> dict[str, NDArray[Any]]:

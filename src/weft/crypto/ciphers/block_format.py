@@ -1,14 +1,14 @@
-"""One byte string per block: a versioned header, the labels under it, and the encrypted words.
+"""One byte string per block: a versioned header, the pad ids under it, and the encrypted words.
 
-The header names cipher, kind of sum, key, size and label, so that a block of another run, kind
-or time is refused before anything of it is used. Whoever opens a total needs the labels of the
+The header names cipher, kind of sum, key, size and pad id, so that a block of another run, kind
+or time is refused before anything of it is used. Whoever opens a total needs the pad ids of the
 pads that it carries; they follow the header, per slot (in runs) or per cohort.
 
-A label is the number of one contribution, never used twice: it says in which epoch of a run, in
+A pad id is the number of one contribution, never used twice: it says in which epoch of a run, in
 answer to which request and by which party something was encrypted: epoch · 2^52 + round · 2^20 +
-party. Labels of later requests are larger, and so are those of later parties within a request; a
+party. Pad ids of later requests are larger, and so are those of later parties within a request; a
 chain of pads can therefore only point backwards. What a total carries at one place is a *mark*: a
-label, or a *knot* of several signed labels (`Knots`).
+pad id, or a *knot* of several signed pad ids (`Knots`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import admit_cipher
+from weft.protocol.parts import PadIds
 
-Labels = NDArray[np.uint64]
 #: What to call a block in an error; a function where the words cost more than the block.
 Where = str | Callable[[], str]
 
-#: magic, version, cipher, kind, flags, width, key, count, runs, labels, label
+#: magic, version, cipher, kind, flags, width, key, count, runs, pad ids, pad id
 _HEADER = struct.Struct("<2sBBBBHIIIIQ")
 _MAGIC, _VERSION = b"Wb", 1
 _PER_COHORT, _SINGLE = 1, 2
 HEAD = _HEADER.size
-#: A table of labels larger than this would be an attack on memory.
+#: A table of pad ids larger than this would be an attack on memory.
 _MOST_PADS = 1 << 20
 
 
@@ -53,37 +53,37 @@ KIND_CODES = {"z": 1, "v": 2, "alpha": 3, "delta": 4}
 
 
 class Carried(NamedTuple):
-    """Labels of the pads in a block of totals.
+    """Ids of the pads in a block of totals.
 
     Attributes
     ----------
     lengths
         Slots per run; None: one run per cohort of the receiver.
     counts
-        Labels per run; None: one each.
-    labels
+        Pad ids per run; None: one each.
+    pad_ids
         Run by run; zero is no pad, the sign bit marks a pad that was taken off.
     """
 
     lengths: NDArray[np.uint32] | None
     counts: NDArray[np.uint32] | None
-    labels: Labels
+    pad_ids: PadIds
 
-    def per_slot(self, slots: int, cohort_of: NDArray[np.int32], where: str) -> Labels:
-        """A row of labels per pad, a column per slot."""
+    def per_slot(self, slots: int, cohort_of: NDArray[np.int32], where: str) -> PadIds:
+        """A row of pad ids per pad, a column per slot."""
         if self.lengths is None:
-            if len(self.labels) <= int(cohort_of.max(initial=-1)) or len(cohort_of) != slots:
+            if len(self.pad_ids) <= int(cohort_of.max(initial=-1)) or len(cohort_of) != slots:
                 raise ProtocolError(
                     f"{named(where)} names the pads of other cohorts than it covers"
                 )
-            return self.labels[cohort_of][None]
+            return self.pad_ids[cohort_of][None]
         lengths = self.lengths.astype(np.int64)
         if int(lengths.sum()) != slots:
             raise ProtocolError(
                 f"{named(where)} names the pads of {lengths.sum()} slots, not {slots}"
             )
         if self.counts is None:
-            return np.repeat(self.labels, lengths)[None]
+            return np.repeat(self.pad_ids, lengths)[None]
         counts = self.counts.astype(np.int64)
         if int(counts.max(initial=0)) * slots > _MOST_PADS:
             raise _bad(where, "carries more pads than any run leaves open")
@@ -92,7 +92,7 @@ class Carried(NamedTuple):
         for depth in range(len(rows)):
             deep = counts > depth
             column = np.zeros(len(counts), np.uint64)
-            column[deep] = self.labels[begin[deep] + depth]
+            column[deep] = self.pad_ids[begin[deep] + depth]
             rows[depth] = np.repeat(column, lengths)
         return rows
 
@@ -101,14 +101,14 @@ NOTHING = Carried(np.zeros(0, np.uint32), None, np.zeros(0, np.uint64))
 
 
 class Block(NamedTuple):
-    """A block that was read: its header, the labels in it, and its body."""
+    """A block that was read: its header, the pad ids in it, and its body."""
 
     cipher: str
     kind: str
     width: int
     key: int
     slots: int
-    label: int
+    pad_id: int
     carried: Carried
     body: memoryview
 
@@ -117,7 +117,7 @@ def pack_block(
     cipher: str,
     kind: str,
     key: int,
-    label: int,
+    pad_id: int,
     count: int,
     width: int,
     body: bytes,
@@ -125,7 +125,7 @@ def pack_block(
 ) -> bytes:
     """A block as bytes."""
     if carried is NOTHING:
-        return head_of(cipher, kind, key, label, count, width) + body
+        return head_of(cipher, kind, key, pad_id, count, width) + body
     flags = runs = 0
     parts = []
     if carried.lengths is None:
@@ -137,19 +137,19 @@ def pack_block(
         flags |= _SINGLE
     else:
         parts.append(carried.counts.tobytes())
-    labels = carried.labels
+    pad_ids = carried.pad_ids
     head = _HEADER.pack(
         _MAGIC, _VERSION, CIPHER_CODES[cipher], KIND_CODES[kind], flags, width, key, count, runs,
-        len(labels), label,
+        len(pad_ids), pad_id,
     )  # fmt: skip
-    return b"".join((head, *parts, labels.tobytes(), body))
+    return b"".join((head, *parts, pad_ids.tobytes(), body))
 
 
-def head_of(cipher: str, kind: str, key: int, label: int, count: int, width: int) -> bytes:
-    """The header of a block that carries no labels but its own."""
+def head_of(cipher: str, kind: str, key: int, pad_id: int, count: int, width: int) -> bytes:
+    """The header of a block that carries no pad ids but its own."""
     return _HEADER.pack(
         _MAGIC, _VERSION, CIPHER_CODES[cipher], KIND_CODES[kind], _SINGLE, width, key, count, 0, 0,
-        label,
+        pad_id,
     )  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def read_block(packed: object, where: Where) -> Block:
     """The inverse of :func:`pack_block`; ``where`` names sender, block and iteration."""
     if type(packed) is not bytes or len(packed) < _HEADER.size:
         raise _bad(where, "is no block, or a truncated one")
-    magic, version, cipher, kind, flags, width, key, count, runs, labels, label = (
+    magic, version, cipher, kind, flags, width, key, count, runs, pad_ids, pad_id = (
         _HEADER.unpack_from(packed)
     )
     if magic != _MAGIC or cipher not in _CIPHERS or kind not in _KINDS:
@@ -187,9 +187,8 @@ def read_block(packed: object, where: Where) -> Block:
     if flags not in (0, _SINGLE, _PER_COHORT | _SINGLE) or (flags & _PER_COHORT and runs):
         raise _bad(where, "has flags that this version does not know")
     at = HEAD
-    need = (
-        8 * labels + (0 if flags & _PER_COHORT else 4 * runs) + (0 if flags & _SINGLE else 4 * runs)
-    )
+    # Lengths of runs unless per cohort, counts of pads unless one each.
+    need = 8 * pad_ids + 4 * runs * ((not flags & _PER_COHORT) + (not flags & _SINGLE))
     if len(packed) < at + need:
         raise _bad(where, "is truncated")
     lengths = counts = None
@@ -201,45 +200,45 @@ def read_block(packed: object, where: Where) -> Block:
             counts = np.frombuffer(packed, np.uint32, runs, at)
             at += 4 * runs
             expected = int(counts.sum(dtype=np.int64))
-        if labels != expected:
-            raise _bad(where, f"has {labels} labels for {expected} pads")
-    found = np.frombuffer(packed, np.uint64, labels, at)
+        if pad_ids != expected:
+            raise _bad(where, f"has {pad_ids} pad ids for {expected} pads")
+    found = np.frombuffer(packed, np.uint64, pad_ids, at)
     return Block(
         _CIPHERS[cipher],
         _KINDS[kind],
         width,
         key,
         count,
-        label,
+        pad_id,
         Carried(lengths, counts, found),
-        memoryview(packed)[at + 8 * labels :],
+        memoryview(packed)[at + 8 * pad_ids :],
     )
 
 
 def quick_words(
-    packed: object, cipher: str, kind: str, key: int, label: int, count: int, width: int
+    packed: object, cipher: str, kind: str, key: int, pad_id: int, count: int, width: int
 ) -> tuple[Carried, NDArray[np.uint64]] | None:
-    """Labels and words of a block that is just what was asked for; None: read it with care."""
+    """Pad ids and words of a block that is just what was asked for; None: read it with care."""
     if type(packed) is not bytes or len(packed) < HEAD:
         return None
     head = _HEADER.unpack_from(packed)
-    flags, runs, labels = head[4], head[8], head[9]
+    flags, runs, pad_ids = head[4], head[8], head[9]
     expected = (_MAGIC, _VERSION, CIPHER_CODES[cipher], KIND_CODES[kind], flags, width, key, count)
-    if head[:8] != expected or head[10] != label or flags not in (_SINGLE, _PER_COHORT | _SINGLE):
+    if head[:8] != expected or head[10] != pad_id or flags not in (_SINGLE, _PER_COHORT | _SINGLE):
         return None
-    if not runs and not labels and len(packed) == HEAD + 8 * count * width:
+    if not runs and not pad_ids and len(packed) == HEAD + 8 * count * width:
         words = np.frombuffer(packed, np.uint64, count * width, HEAD)
         return NOTHING, words.reshape(count, width)
     at = HEAD + 4 * runs
-    if len(packed) != at + 8 * (labels + count * width) or (flags & _PER_COHORT and runs):
+    if len(packed) != at + 8 * (pad_ids + count * width) or (flags & _PER_COHORT and runs):
         return None
     lengths = None
     if flags == _SINGLE:
-        if labels != runs:
+        if pad_ids != runs:
             return None
         lengths = np.frombuffer(packed, np.uint32, runs, HEAD)
-    words = np.frombuffer(packed, np.uint64, labels + count * width, at)
-    return Carried(lengths, None, words[:labels]), words[labels:].reshape(count, width)
+    words = np.frombuffer(packed, np.uint64, pad_ids + count * width, at)
+    return Carried(lengths, None, words[:pad_ids]), words[pad_ids:].reshape(count, width)
 
 
 def words_of(block: Block, where: Where) -> NDArray[np.uint64]:
@@ -257,14 +256,14 @@ def words_of(block: Block, where: Where) -> NDArray[np.uint64]:
 MOST_PARTIES = 1 << 20
 MOST_ROUNDS = 1 << 32
 MOST_EPOCHS = 1 << 11
-#: Set in a mark that stands for several labels, and in a label that is taken off.
+#: Set in a mark that stands for several pad ids, and in a pad id that is taken off.
 SIGN = np.uint64(1 << 63)
-#: The bits of a label itself.
+#: The bits of a pad id itself.
 ID_BITS = np.uint64((1 << 63) - 1)
 
 
-def label_of(epoch: int, round_: int, party: int) -> int:
-    """The label of a party's contribution."""
+def pad_id_of(epoch: int, round_: int, party: int) -> int:
+    """The pad id of a party's contribution."""
     if not (0 <= epoch < MOST_EPOCHS and 0 < round_ < MOST_ROUNDS and 0 <= party < MOST_PARTIES):
         raise ProtocolError(
             f"epoch {epoch}, request {round_} or party {party} is beyond what a run can count; "
@@ -273,26 +272,26 @@ def label_of(epoch: int, round_: int, party: int) -> int:
     return (epoch << 52) | (round_ << 20) | party
 
 
-def party_of(label: int) -> int:
-    """The party of a label."""
-    return label & (MOST_PARTIES - 1)
+def party_of(pad_id: int) -> int:
+    """The party of a pad id."""
+    return pad_id & (MOST_PARTIES - 1)
 
 
-def round_of(label: int) -> int:
-    """Epoch and request of a label, as one number that grows."""
-    return (label & ~int(SIGN)) >> 20
+def round_of(pad_id: int) -> int:
+    """Epoch and request of a pad id, as one number that grows."""
+    return (pad_id & ~int(SIGN)) >> 20
 
 
 class Knots:
-    """Marks that stand for several signed labels."""
+    """Marks that stand for several signed pad ids."""
 
     def __init__(self) -> None:
         self._table: list[tuple[int, ...]] = []
         self._known: dict[tuple[int, ...], int] = {}
 
-    def mark(self, labels: Iterable[int]) -> int:
-        """One mark for a set of signed labels: the label itself, zero, or a knot."""
-        found = tuple(sorted(labels))
+    def mark(self, pad_ids: Iterable[int]) -> int:
+        """One mark for a set of signed pad ids: the pad id itself, zero, or a knot."""
+        found = tuple(sorted(pad_ids))
         if not found:
             return 0
         if len(found) == 1 and not found[0] & int(SIGN):
@@ -302,13 +301,13 @@ class Knots:
             self._table.append(found)
         return int(SIGN) | self._known[found]
 
-    def labels(self, mark: int) -> tuple[int, ...]:
-        """The signed labels of a mark."""
+    def pad_ids(self, mark: int) -> tuple[int, ...]:
+        """The signed pad ids of a mark."""
         if not mark & int(SIGN):
             return (mark,) if mark else ()
         return self._table[mark & ~int(SIGN)]
 
-    def rewrite(self, marks: Labels) -> tuple[Labels, NDArray[np.uint64] | None]:
+    def rewrite(self, marks: PadIds) -> tuple[PadIds, NDArray[np.uint64] | None]:
         """Marks for a message: knots numbered from zero, and their table (None: no knots)."""
         if not self._table:
             return marks, None
@@ -320,30 +319,30 @@ class Knots:
         out[several] = SIGN | inverse.astype(np.uint64)
         flat: list[int] = []
         for name in names.tolist():
-            labels = self.labels(name)
-            flat += [len(labels), *labels]
+            pad_ids = self.pad_ids(name)
+            flat += [len(pad_ids), *pad_ids]
         return out, np.array(flat, np.uint64)
 
     def carried(
-        self, lengths: NDArray[np.uint32] | None, marks: Labels, sizes: NDArray[np.int64]
+        self, lengths: NDArray[np.uint32] | None, marks: PadIds, sizes: NDArray[np.int64]
     ) -> Carried:
         """Marks of runs (of cohorts with ``sizes`` where ``lengths`` is None), for a block."""
         if not self._table or not ((marks & SIGN) != 0).any():
             return Carried(lengths, None, marks)
-        lists = [self.labels(mark) for mark in marks.tolist()]
+        lists = [self.pad_ids(mark) for mark in marks.tolist()]
         return Carried(
             sizes.astype(np.uint32) if lengths is None else lengths,
-            np.array([len(labels) for labels in lists], np.uint32),
-            np.array([label for labels in lists for label in labels], np.uint64),
+            np.array([len(pad_ids) for pad_ids in lists], np.uint32),
+            np.array([pad_id for pad_ids in lists for pad_id in pad_ids], np.uint64),
         )
 
     def state(self) -> NDArray[np.uint64]:
-        flat = [value for labels in self._table for value in (len(labels), *labels)]
+        flat = [value for pad_ids in self._table for value in (len(pad_ids), *pad_ids)]
         return np.array(flat, np.uint64)
 
     def restore(self, state: NDArray[np.uint64]) -> None:
         self._table = read_knots(state)
-        self._known = {labels: i for i, labels in enumerate(self._table)}
+        self._known = {pad_ids: i for i, pad_ids in enumerate(self._table)}
 
 
 def read_knots(flat: NDArray[np.uint64]) -> list[tuple[int, ...]]:

@@ -19,9 +19,8 @@ from weft.crypto.ciphers.block_format import (
     SIGN,
     Block,
     Carried,
-    Labels,
     head_of,
-    label_of,
+    pad_id_of,
     quick_words,
     read_block,
     read_knots,
@@ -32,7 +31,7 @@ from weft.crypto.primitives.wide_integers import Limbs
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.message import Message
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.parts import IterationRequest, PadLinks, Ring, SumRequest
+from weft.protocol.parts import IterationRequest, PadIds, PadLinks, Ring, SumRequest
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -52,7 +51,7 @@ WHAT = {
 class Tails:
     """What a party knows of the pads under a running total, per local slot."""
 
-    marks: Labels
+    marks: PadIds
     knots: list[tuple[int, ...]] = field(default_factory=list)
 
     @classmethod
@@ -63,7 +62,7 @@ class Tails:
         self,
         slots: Slots,
         lengths: NDArray[np.uint32],
-        marks: Labels,
+        marks: PadIds,
         knots: list[tuple[int, ...]],
     ) -> bool:
         """Take over runs of marks that changed; false where they do not fit the slots.
@@ -101,7 +100,7 @@ class Cipher(ABC):
     key
         Public number of the run's key, in every header.
     newest
-        Label of this party's last contribution.
+        Pad id of this party's last contribution.
     """
 
     name: str
@@ -114,7 +113,7 @@ class Cipher(ABC):
         self.iteration = 0
         self.newest = 0
         self._round = 0
-        self._base = self.label = 0
+        self._base = self.pad_id = 0
         self._context = 0
         self._answers: dict[str, bytes] = {}
         self.cost = EncryptionCost()
@@ -125,14 +124,14 @@ class Cipher(ABC):
         self._clear: Plain | None = None
 
     def begin(self, message: Message) -> None:
-        """A request begins: its number must be new, since labels come from it.
+        """A request begins: its number must be new, since pad ids come from it.
 
         A request without a number may neither ask for anything encrypted nor bring it.
         """
         if self._clear is not None:
             self._clear.begin(message)
         if not isinstance(message, SumRequest):
-            self._base = self.label = 0
+            self._base = self.pad_id = 0
             return
         round_ = message.round
         if round_ <= self._round:
@@ -141,18 +140,18 @@ class Cipher(ABC):
                 "and answering it again would use a pad twice"
             )
         self._round = round_
-        self._name_labels()
+        self._name_pad()
         if isinstance(message, IterationRequest):
             self.iteration = message.iteration
 
     def raise_epoch(self, epoch: int) -> None:
-        """Go on in a later epoch: no label of an earlier one can come again."""
+        """Go on in a later epoch: no pad id of an earlier one can come again."""
         if epoch <= self.epoch:
             raise ProtocolError(
                 f"epoch {epoch} was used before; this run cannot be resumed from that checkpoint"
             )
         self.epoch = epoch
-        self._name_labels()
+        self._name_pad()
         if self._clear is not None:
             self._clear.key = self.key
             self._clear.raise_epoch(epoch)
@@ -172,13 +171,13 @@ class Cipher(ABC):
             clear = self._clear = Plain()
             clear.key, clear.party, clear.party_name = self.key, self.party, self.party_name
             clear.epoch, clear._round, clear.cost = self.epoch, self._round, self.cost
-            clear._base, clear.label = self._base, self.label
+            clear._base, clear.pad_id = self._base, self.pad_id
         return self._clear
 
-    def _name_labels(self) -> None:
-        self._base = label_of(self.epoch, self._round, 0)
-        #: The label of what this party contributes to the current request.
-        self.label = self._base + self.party
+    def _name_pad(self) -> None:
+        self._base = pad_id_of(self.epoch, self._round, 0)
+        #: The pad id of what this party contributes to the current request.
+        self.pad_id = self._base + self.party
 
     def where(self, kind: str) -> str:
         """A block from the coordinator, in words."""
@@ -279,26 +278,26 @@ class Cipher(ABC):
         unit: float,
     ) -> Floats: ...
 
-    def knots(self, flat: Labels | None, kind: str) -> list[tuple[int, ...]]:
-        """The table of marks that stand for several labels, all older than ours."""
+    def knots(self, flat: PadIds | None, kind: str) -> list[tuple[int, ...]]:
+        """The table of marks that stand for several pad ids, all older than ours."""
         if flat is None:
             return []
         knots = read_knots(flat)
-        check_older(np.zeros(0, np.uint64), knots, self.label, kind)
+        check_older(np.zeros(0, np.uint64), knots, self.pad_id, kind)
         return knots
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────
 
     def _pack(self, kind: str, shape: tuple[int, ...], body: bytes) -> bytes:
-        label = self.newest = self.label
-        if not label:
+        pad_id = self.newest = self.pad_id
+        if not pad_id:
             raise ProtocolError(f"a request for {WHAT[kind]} has no number; the run stops")
-        return head_of(self.name, kind, self.key, label, shape[0], shape[1]) + body
+        return head_of(self.name, kind, self.key, pad_id, shape[0], shape[1]) + body
 
     def _words(
         self, kind: str, count: int, width: int, packed: Any
     ) -> tuple[Carried, NDArray[np.uint64]]:
-        """Labels and words of a block of words."""
+        """Pad ids and words of a block of words."""
         found = quick_words(packed, self.name, kind, self.key, self._base, count, width)
         if found is not None:
             return found
@@ -370,7 +369,7 @@ class Plain(Cipher):
         return np.multiply(words.view(np.int64), unit, dtype=np.float64)
 
 
-def linked(minus: Labels | None, kind: str, units: int) -> Labels:
+def linked(minus: PadIds | None, kind: str, units: int) -> PadIds:
     """What a request says is to be taken off, per cohort or chunk."""
     if minus is None or minus.shape != (units,):
         raise ProtocolError(f"a request for {WHAT[kind]} does not say which pads to take off")
@@ -384,14 +383,14 @@ def refuse_newer(kind: str) -> NoReturn:
     )
 
 
-def check_older(marks: Labels, knots: list[tuple[int, ...]], label: int, kind: str) -> None:
-    """All labels that are to be taken off must be older than ``label``, and listed."""
+def check_older(marks: PadIds, knots: list[tuple[int, ...]], pad_id: int, kind: str) -> None:
+    """All pad ids that are to be taken off must be older than ``pad_id``, and listed."""
     several = (marks & SIGN) != 0
     newest = int(marks[~several].max(initial=0))
-    for labels in knots:
-        newest = max(newest, *(part & ~int(SIGN) for part in labels), 0)
+    for pad_ids in knots:
+        newest = max(newest, *(part & ~int(SIGN) for part in pad_ids), 0)
     listed = not several.any() or int((marks[several] & ~SIGN).max()) < len(knots)
-    if newest >= label or not listed:
+    if newest >= pad_id or not listed:
         refuse_newer(kind)
 
 

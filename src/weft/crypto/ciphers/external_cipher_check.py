@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import (
     Carried,
-    Labels,
-    label_of,
     pack_block,
+    pad_id_of,
     read_block,
     words_of,
 )
@@ -21,7 +20,7 @@ from weft.crypto.ciphers.cipher import Integers
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.secrets import Secret
 from weft.errors import ConfigError, ProtocolError
-from weft.protocol.parts import PadLinks, SumRequest
+from weft.protocol.parts import PadIds, PadLinks, SumRequest
 
 #: First slots of two cohorts, and where the second one ends.
 _START = np.array([0, 40, 64])
@@ -81,7 +80,7 @@ def _check_opening(kind: type[Pad]) -> None:
     mine, yours = (rng.integers(-(1 << 40), 1 << 40, _SHAPE) for _ in range(2))
     words = _sent(first, mine) + _sent(second, yours, before=first.newest)
     carried = Carried(None, None, _per_cohort(second.newest))
-    total = pack_block(first.name, "z", 0, label_of(0, 2, 0), *_SHAPE, words.tobytes(), carried)
+    total = pack_block(first.name, "z", 0, pad_id_of(0, 2, 0), *_SHAPE, words.tobytes(), carried)
     for cipher in (first, second):
         cipher.begin(SumRequest(round=2))
         opened = cipher.reveal("z", None, *_SHAPE, total, since=cipher.newest)
@@ -110,8 +109,8 @@ def _sent(
     return words_of(read_block(cipher.contribute(kind, None, values, pads), where), where)
 
 
-def _per_cohort(label: int) -> Labels:
-    return np.full(_COHORTS, label, np.uint64)
+def _per_cohort(pad_id: int) -> PadIds:
+    return np.full(_COHORTS, pad_id, np.uint64)
 
 
 def _refused(kind: type[Pad], what: str) -> ConfigError:

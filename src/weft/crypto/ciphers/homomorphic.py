@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.bfv import BfvSecret
-from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried, Labels
+from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
 from weft.crypto.ciphers.chunks import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.ciphers.cipher import (
     WHAT,
@@ -35,7 +35,7 @@ from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.pads.pad_streams import Streams, Words
 from weft.crypto.secrets import Secret
 from weft.errors import ProtocolError
-from weft.protocol.parts import PadLinks
+from weft.protocol.parts import PadIds, PadLinks
 
 Ints = NDArray[np.int64]
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class PaillierCipher(Pad):
     def take_key(self, key: PaillierSecret) -> None:
         self._key = key
 
-    def _close(self, words: Labels) -> bytes:
+    def _close(self, words: Words) -> bytes:
         return _known(self._key).seal(words.ravel())
 
     def _words(self, kind: str, count: int, width: int, packed: Any) -> tuple[Carried, Words]:
@@ -180,11 +180,11 @@ class BfvCipher(Cipher):
             whole = np.zeros((len(streams.cohort_of), values.shape[1]), np.int64)
             whole[slots] = values
         off = pads or PadLinks()
-        labels = self._linked(off.chain, off.chain_sets, kind, streams.cohorts)
+        pad_ids = self._linked(off.chain, off.chain_sets, kind, streams.cohorts)
         if speaks is not None:
-            labels[:, ~speaks] = 0
+            pad_ids[:, ~speaks] = 0
         width = whole.shape[1]
-        words = streams.residues(KIND_CODES[kind], width, labels[:, streams.cohort_of])
+        words = streams.residues(KIND_CODES[kind], width, pad_ids[:, streams.cohort_of])
         words = (words + (whole % MODULUS).astype(np.uint64)) % np.uint64(MODULUS)
         chunking = self._chunking(kind, width)
         chunks = np.zeros((len(chunking.chunks), SLOTS), np.uint64)
@@ -194,12 +194,12 @@ class BfvCipher(Cipher):
         checks = (_tags(chunks, chunking.keys, MODULUS) + hidden) % np.uint64(MODULUS)
         return self._pack(kind, whole.shape, checks.tobytes() + _known(self._key).seal(chunks))
 
-    def _linked(self, off: Labels | None, sets: Labels | None, kind: str, units: int) -> Labels:
-        """Rows of labels for links of a chain: the new pad on, what was there off."""
+    def _linked(self, off: PadIds | None, sets: PadIds | None, kind: str, units: int) -> PadIds:
+        """Rows of pad ids for links of a chain: the new pad on, what was there off."""
         minus = linked(off, kind, units)
         knots = self.knots(sets, kind)
-        check_older(minus, knots, self.label, kind)
-        rows = [np.full(units, self.label, np.uint64), np.where(minus == 0, minus, minus | SIGN)]
+        check_older(minus, knots, self.pad_id, kind)
+        rows = [np.full(units, self.pad_id, np.uint64), np.where(minus == 0, minus, minus | SIGN)]
         tied = (minus & SIGN) != 0
         rows[1][tied] = 0
         for position in np.flatnonzero(tied).tolist():
@@ -209,8 +209,8 @@ class BfvCipher(Cipher):
                 rows[depth][position] = np.uint64(part) ^ SIGN
         return np.stack(rows)
 
-    def _check_pads(self, chunking: _Chunking, kind: str, labels: Labels) -> Words:
-        every = np.repeat(labels, CHECKS, axis=1)
+    def _check_pads(self, chunking: _Chunking, kind: str, pad_ids: PadIds) -> Words:
+        every = np.repeat(pad_ids, CHECKS, axis=1)
         return chunking.streams.residues(KIND_CODES[kind], 1, every).reshape(-1, CHECKS)
 
     # ── receiving ─────────────────────────────────────────────────────────────────────────
@@ -242,30 +242,30 @@ class BfvCipher(Cipher):
                 f"{where} fails its check in chunk {wrong[0] + 1} of {len(chunks)}: the "
                 f"{WHAT[kind]} were changed, left out or added twice on their way; the run stops"
             )
-        labels = block.carried.per_slot(len(streams.cohort_of), streams.cohort_of, where)
-        if len(labels) == 1 and int(labels.min(initial=since)) < since:
+        pad_ids = block.carried.per_slot(len(streams.cohort_of), streams.cohort_of, where)
+        if len(pad_ids) == 1 and int(pad_ids.min(initial=since)) < since:
             raise ProtocolError(
                 f"{where} is older than this party's own contribution: it was sent before, or "
                 "leaves something out"
             )
-        pads = streams.residues(KIND_CODES[kind], width, labels)
+        pads = streams.residues(KIND_CODES[kind], width, pad_ids)
         words = chunks[chunking.row, chunking.column].reshape(-1, width)
         rest = ((words + np.uint64(MODULUS) - pads) % np.uint64(MODULUS)).astype(np.int64)
         values = np.where(rest > MODULUS // 2, rest - MODULUS, rest)
-        # PadLinks that were taken off by other labels than they were put on leave noise.
+        # Pads that were taken off by other pad ids than they were put on leave noise.
         bad = np.flatnonzero((np.abs(values) > _LARGEST).any(axis=1))
         if len(bad):
             raise ProtocolError(
                 f"{where} fails its check at the {bad[0] + 1}. of {len(values)} slots: it does not "
-                "fit the labels it came with; the run stops"
+                "fit the pad ids it came with; the run stops"
             )
         chosen = values if slots is None else values[slots]
         opened: Floats = np.multiply(chosen, unit, dtype=np.float64)
         return opened
 
 
-def _read_prefix(body: memoryview, chunks: int, where: str) -> tuple[Labels, Words, bytes]:
-    """Labels under the check words, a row a pad; the check words; the ciphertexts."""
+def _read_prefix(body: memoryview, chunks: int, where: str) -> tuple[PadIds, Words, bytes]:
+    """Pad ids under the check words, a row a pad; the check words; the ciphertexts."""
     if len(body) < 4 * chunks:
         raise ProtocolError(f"{where} is truncated")
     counts = np.frombuffer(body, np.uint32, chunks).astype(np.int64)

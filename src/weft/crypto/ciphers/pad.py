@@ -4,7 +4,7 @@ A value travels as value · factor + pad modulo 2^64. The coordinator adds such 
 being able to read them; the holders of a cohort take the pads off and divide by the cohort's
 secret odd factor. The result must lie within ±2^49: a word that somebody changed, sent again,
 left out or made up is one of 2^64 at random, of which one in 2^14 passes (unless the coordinator
-makes up labels that fit a part of the sum). As every slot is checked by itself, any subset of
+makes up pad ids that fit a part of the sum). As every slot is checked by itself, any subset of
 slots can be forwarded.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Labels
+from weft.crypto.ciphers.block_format import KIND_CODES, SIGN
 from weft.crypto.ciphers.cipher import (
     WHAT,
     Cipher,
@@ -26,7 +26,7 @@ from weft.crypto.ciphers.cipher import (
 )
 from weft.crypto.pads.pad_streams import Streams, Words, signed_off
 from weft.errors import ProtocolError
-from weft.protocol.parts import PadLinks
+from weft.protocol.parts import PadIds, PadLinks
 
 
 class Pad(Cipher):
@@ -53,13 +53,13 @@ class Pad(Cipher):
         tails: Tails | None,
     ) -> bytes:
         streams = self._streams[kind]
-        label = self.label
+        pad_id = self.pad_id
         minus = linked(None if pads is None else pads.chain, kind, streams.cohorts)
         code = KIND_CODES[kind]
         if tails is None:
-            words, status = streams.hide(code, slots, values, label, minus)
+            words, status = streams.hide(code, slots, values, pad_id, minus)
         else:
-            words, status = streams.hide(code, slots, values, label, minus, tails.marks)
+            words, status = streams.hide(code, slots, values, pad_id, minus, tails.marks)
         if status == 2:
             refuse_newer(kind)
         if status == 1:
@@ -82,7 +82,7 @@ class Pad(Cipher):
 
     def _fresh(self, kind: str, slots: Slots, values: Integers) -> bytes:
         """A block under a new pad alone."""
-        words, _ = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.label)
+        words, _ = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.pad_id)
         return self._pack(kind, values.shape, self._close(words))
 
     def _reveal(
@@ -105,11 +105,11 @@ class Pad(Cipher):
         words: Words,
         kind: str,
         slots: Slots | None,
-        minus: Labels,
+        minus: PadIds,
         pads: PadLinks | None,
         tails: Tails | None,
     ) -> None:
-        """Take off the pads where a mark stands for several labels."""
+        """Take off the pads where a mark stands for several pad ids."""
         streams = self._streams[kind]
         table = self.knots(None if pads is None else pads.chain_sets, kind)
         for position in range(len(words)):
@@ -124,7 +124,7 @@ class Pad(Cipher):
                 raise ProtocolError(
                     f"a request names pads under the {WHAT[kind]} that it does not list"
                 )
-            off = tuple(signed_off(label) for label in knots[number])
+            off = tuple(signed_off(pad_id) for pad_id in knots[number])
             streams.add(words, KIND_CODES[kind], position, slot, off)
 
     def _close(self, words: Words) -> bytes:

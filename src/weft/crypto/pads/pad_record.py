@@ -1,13 +1,13 @@
-"""The public record of pads: which labels the coordinator's totals carry.
+"""The public record of pads: which pad ids the coordinator's totals carry.
 
 A contribution is value + F(new) − F(before). Within a request the parties are linked in their
 order: each takes off the pad that the one before it puts on, and the first takes off what the
 total carried. The total then carries the last party's pad alone, however many contributed, so
-that opening it costs one pad. Since ``before`` is always an older label, the pads of all
-contributions are linearly independent: the coordinator, which knows every label and no key,
+that opening it costs one pad. Since ``before`` is always an older pad id, the pads of all
+contributions are linearly independent: the coordinator, which knows every pad id and no key,
 learns nothing about any value, not even if it lies about the record (a party refuses a
-``before`` that is not older than its own label). If a party falls silent in mid-request the
-links around it stay open: a *knot*, a mark that stands for several signed labels, until the
+``before`` that is not older than its own pad id). If a party falls silent in mid-request the
+links around it stay open: a *knot*, a mark that stands for several signed pad ids, until the
 next contribution takes them all off. Nothing secret is in this file.
 """
 
@@ -23,7 +23,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Knots, Labels, label_of
+from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Knots, pad_id_of
+from weft.protocol.parts import PadIds
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -101,17 +102,17 @@ class CohortChain:
     def __init__(self, holders: Holders) -> None:
         self.holders = holders
         self.knots = Knots()
-        self.marks: Labels = np.zeros(len(holders.begin) - 1, np.uint64)
+        self.marks: PadIds = np.zeros(len(holders.begin) - 1, np.uint64)
         self._links: Links | None = None
         self._base = 0
 
-    def invite(self, parties: Flags, pairs: Flags, epoch: int, round_: int) -> tuple[Labels, bool]:
+    def invite(self, parties: Flags, pairs: Flags, epoch: int, round_: int) -> tuple[PadIds, bool]:
         """Link the parties asked; with flags for ``pairs``, in those units only.
 
-        Returns what each pair takes off, in the order of parties: the label before it, or the
+        Returns what each pair takes off, in the order of parties: the pad id before it, or the
         mark of the unit; and whether a knot is among them.
         """
-        self._base = label_of(epoch, round_, 0)
+        self._base = pad_id_of(epoch, round_, 0)
         holders, units = self.holders, len(self.holders.begin) - 1
         minus = np.empty(len(holders.party), np.uint64)
         first, last = np.empty(units, np.int64), np.empty(units, np.int64)
@@ -123,7 +124,7 @@ class CohortChain:
         self._links = Links(parties, pairs, first, last)
         return minus, tied
 
-    def _leading(self) -> Labels:
+    def _leading(self) -> PadIds:
         """Marks that leading parties take off, per unit; none: they know them by slot."""
         return self.marks
 
@@ -148,15 +149,15 @@ class CohortChain:
                 self.marks[unit] = self.knots.mark(residue)
 
     def _residue(self, links: Links, unit: int, answered: Flags, carried: int) -> set[int]:
-        """Signed labels in a unit some of whose holders were asked and stayed silent."""
+        """Signed pad ids in a unit some of whose holders were asked and stayed silent."""
         count: dict[int, int] = {}
 
-        def add(label: int, sign: int) -> None:
-            count[label] = count.get(label, 0) + sign
+        def add(pad_id: int, sign: int) -> None:
+            count[pad_id] = count.get(pad_id, 0) + sign
 
-        old = self.knots.labels(carried)
-        for label in old:
-            add(label & int(ID_BITS), -1 if label & int(SIGN) else 1)
+        old = self.knots.pad_ids(carried)
+        for pad_id in old:
+            add(pad_id & int(ID_BITS), -1 if pad_id & int(SIGN) else 1)
         before = -1
         for pair in range(int(self.holders.begin[unit]), int(self.holders.begin[unit + 1])):
             party = int(self.holders.party[pair])
@@ -167,10 +168,10 @@ class CohortChain:
                 if before >= 0:
                     add(self._base + before, -1)
                 else:
-                    for label in old:
-                        add(label & int(ID_BITS), 1 if label & int(SIGN) else -1)
+                    for pad_id in old:
+                        add(pad_id & int(ID_BITS), 1 if pad_id & int(SIGN) else -1)
             before = party
-        return {label if n > 0 else label | int(SIGN) for label, n in count.items() if n}
+        return {pad_id if n > 0 else pad_id | int(SIGN) for pad_id, n in count.items() if n}
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {"marks": self.marks, "knots": self.knots.state()}
@@ -201,7 +202,7 @@ class SlotChain(CohortChain):
         self._logged = 0
         self._complete_after = 0
 
-    def _leading(self) -> Labels:
+    def _leading(self) -> PadIds:
         return _NONE
 
     def news(self) -> tuple[Ints, Ints]:
@@ -234,7 +235,7 @@ class SlotChain(CohortChain):
         links = self._taken()
         self._time += 1
         before = self.marks[slots] if (links.parties & ~answered).any() else None
-        # Parties come in their order, so that the last one's label stays.
+        # Parties come in their order, so that the last one's pad id stays.
         self.marks[slots] = np.uint64(self._base) + party.astype(np.uint64)
         if before is not None:
             silent = links.asked(self.holders) & ~answered[self.holders.party]
@@ -260,7 +261,7 @@ class SlotChain(CohortChain):
         return once
 
     def _tie(
-        self, links: Links, answered: Flags, slots: Ints, before: Labels, affected: Flags
+        self, links: Links, answered: Flags, slots: Ints, before: PadIds, affected: Flags
     ) -> None:
         """Knots in the cohorts of parties that stayed silent."""
         chosen = affected[self.cohort_of[slots]]
@@ -282,7 +283,7 @@ class SlotChain(CohortChain):
         self._log, self._logged, self._complete_after = [], 0, 1
 
 
-def runs_of(marks: Labels, bounds: Sequence[int]) -> list[tuple[NDArray[np.uint32], Labels]]:
+def runs_of(marks: PadIds, bounds: Sequence[int]) -> list[tuple[NDArray[np.uint32], PadIds]]:
     """Runs of equal marks, cut at ``bounds`` (the ends of the parts)."""
     if not len(marks):
         return [(np.zeros(0, np.uint32), marks) for _ in bounds]

@@ -1,6 +1,6 @@
 """Pads: 64-bit words that only the holders of a cohort can compute.
 
-F(S_c; label, kind, word) = AES_K(x ⊕ S_c) ⊕ S_c, where x names label, kind and word, K is the
+F(S_c; pad id, kind, word) = AES_K(x ⊕ S_c) ⊕ S_c, where x names pad id, kind and word, K is the
 run's key and S_c the cohort's (whitening as in DESX and XTS). Whoever lacks K, the coordinator,
 faces AES-256; a party that has K but does not hold the cohort faces the Even–Mansour cipher,
 whose 128-bit key S_c takes 2^128 / (blocks seen) work to find.
@@ -19,11 +19,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Labels, Where, named
+from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Where, named
 from weft.crypto.ciphers.chunks import MODULUS
 from weft.crypto.primitives.aes import encrypt_block, expand_key
 from weft.crypto.secrets import Secret
 from weft.errors import ProtocolError
+from weft.protocol.parts import PadIds
 
 Words = NDArray[np.uint64]
 Slots = NDArray[np.int32]
@@ -31,7 +32,7 @@ Floats = NDArray[np.float64]
 Number = TypeVar("Number", np.uint32, np.uint64)
 
 _NO_SLOTS = np.zeros(0, np.int32)
-_NO_LABELS = np.zeros(0, np.uint64)
+_NO_PADS = np.zeros(0, np.uint64)
 _NO_COUNTS = np.zeros(0, np.uint32)
 
 
@@ -71,15 +72,15 @@ class Streams:
         kind: int,
         slots: Slots | None,
         values: NDArray[np.int64],
-        label: int,
-        minus: Labels = _NO_LABELS,
-        tails: Labels = _NO_LABELS,
+        pad_id: int,
+        minus: PadIds = _NO_PADS,
+        tails: PadIds = _NO_PADS,
     ) -> tuple[Words, int]:
-        """Values times the cohort's factor, plus the pad of ``label``, less the one before it.
+        """Values times the cohort's factor, plus the pad of ``pad_id``, less the one before it.
 
-        ``minus`` has a label per cohort, or none for nothing to take off; where it is zero, this
+        ``minus`` has a pad id per cohort, or none for nothing to take off; where it is zero, this
         party leads and takes off what ``tails`` says for the slot. Returns also whether a mark
-        stands for several labels (1), which are then left on, or is not older than ``label`` (2).
+        stands for several pad ids (1), which are then left on, or is not older than ``pad_id`` (2).
         """
         out = np.empty(values.shape, np.uint64)
         status = _hide_words(
@@ -90,17 +91,17 @@ class Streams:
             self._book,
             self._keys,
             kind,
-            label,
+            pad_id,
             minus,
             tails,
         )
         return out, status
 
     def add(
-        self, words: Words, kind: int, position: int, slot: int, labels: tuple[int, ...]
+        self, words: Words, kind: int, position: int, slot: int, pad_ids: tuple[int, ...]
     ) -> None:
-        """Add the pads of signed labels to the words at one position."""
-        signed = np.array(labels, np.uint64)
+        """Add the pads of signed pad ids to the words at one position."""
+        signed = np.array(pad_ids, np.uint64)
         _add_pads(words, position, slot, self.cohort_of, self._book, self._keys, kind, signed)
 
     def show(
@@ -115,8 +116,8 @@ class Streams:
     ) -> Floats:
         """The inverse of :meth:`hide` for totals, times ``unit``; each slot is checked."""
         out = np.empty(words.shape, np.float64)
-        lengths, counts, labels = carried
-        if lengths is None and len(labels) != self.cohorts:
+        lengths, counts, pad_ids = carried
+        if lengths is None and len(pad_ids) != self.cohorts:
             raise ProtocolError(f"{named(where)} names the pads of other cohorts than it covers")
         status = _show_words(
             out,
@@ -128,7 +129,7 @@ class Streams:
             kind,
             _read_only(_NO_COUNTS if lengths is None else lengths),
             _read_only(_NO_COUNTS if counts is None else counts),
-            _read_only(labels),
+            _read_only(pad_ids),
             lengths is None,
             since,
             unit,
@@ -137,14 +138,14 @@ class Streams:
             _explain(status, len(words), named(where))
         return out
 
-    def residues(self, kind: int, width: int, labels: Labels) -> Words:
+    def residues(self, kind: int, width: int, pad_ids: PadIds) -> Words:
         """Sums of pads modulo :data:`weft.crypto.ciphers.chunks.MODULUS`, at all slots.
 
-        ``labels`` has a row per pad. A block of 128 bits gives one pad, so that reducing it
+        ``pad_ids`` has a row per pad. A block of 128 bits gives one pad, so that reducing it
         leaves no bias to speak of.
         """
-        out = np.zeros((labels.shape[1], width), np.uint64)
-        rows = np.ascontiguousarray(labels)
+        out = np.zeros((pad_ids.shape[1], width), np.uint64)
+        rows = np.ascontiguousarray(pad_ids)
         _sum_residues(out, rows, self.cohort_of, self._book, self._keys, kind, MODULUS)
         return out
 
@@ -170,9 +171,9 @@ def _explain(status: int, slots: int, where: str) -> None:
     )
 
 
-def signed_off(label: int) -> int:
-    """A label that is to be taken off instead of put on, and the reverse."""
-    return label ^ int(SIGN)
+def signed_off(pad_id: int) -> int:
+    """A pad id that is to be taken off instead of put on, and the reverse."""
+    return pad_id ^ int(SIGN)
 
 
 # ── compiled loops ──────────────────────────────────────────────────────────────────────
@@ -185,9 +186,9 @@ _WIDE = 64
 
 
 @numba.njit(cache=True, inline="always")
-def _pad_block(label: Any, block: Any, top: Any, c: Any, book: Any, keys: Any) -> Any:
+def _pad_block(pad_id: Any, block: Any, top: Any, c: Any, book: Any, keys: Any) -> Any:
     """The pads of words 2·block and 2·block + 1 of a cohort."""
-    low, high = encrypt_block(label ^ book[c, 0], (top | np.uint64(block)) ^ book[c, 1], keys)
+    low, high = encrypt_block(pad_id ^ book[c, 0], (top | np.uint64(block)) ^ book[c, 1], keys)
     return low ^ book[c, 0], high ^ book[c, 1]
 
 
@@ -208,10 +209,10 @@ def _multipliers(book: Any, keys: Any) -> None:
 @numba.njit(cache=True)
 def _hide_words(
     out: Any, values: Any, slots: Any, cohort_of: Any, book: Any, keys: Any, kind: int,
-    label: int, minus: Any, tails: Any,
+    pad_id: int, minus: Any, tails: Any,
 ) -> int:  # fmt: skip
-    """out = values · factor + pad(label) − pad(before); see `Streams.hide`."""
-    new = np.uint64(label)
+    """out = values · factor + pad(pad id) − pad(before); see `Streams.hide`."""
+    new = np.uint64(pad_id)
     top = np.uint64(kind) << np.uint64(56)
     width = values.shape[1]
     whole = slots.shape[0] == 0
@@ -251,36 +252,36 @@ def _hide_words(
 
 
 @numba.njit(cache=True)
-def _pad_word(label: Any, word: Any, top: Any, c: Any, book: Any, keys: Any) -> Any:
-    """The pad of one word, with its label's sign."""
-    low, high = _pad_block(label & ID_BITS, word >> 1, top, c, book, keys)
+def _pad_word(pad_id: Any, word: Any, top: Any, c: Any, book: Any, keys: Any) -> Any:
+    """The pad of one word, with its pad id's sign."""
+    low, high = _pad_block(pad_id & ID_BITS, word >> 1, top, c, book, keys)
     pad = high if word & 1 else low
-    return np.uint64(0) - pad if label & SIGN else pad
+    return np.uint64(0) - pad if pad_id & SIGN else pad
 
 
 @numba.njit(cache=True)
 def _add_pads(
     words: Any, position: int, slot: int, cohort_of: Any, book: Any, keys: Any, kind: int,
-    labels: Any,
+    pad_ids: Any,
 ) -> None:  # fmt: skip
-    """Add the pads of signed labels to the words of one slot."""
+    """Add the pads of signed pad ids to the words of one slot."""
     top = np.uint64(kind) << np.uint64(56)
     c = cohort_of[slot]
     first = (slot - np.int64(book[c, 4])) * words.shape[1]
     for j in range(words.shape[1]):
-        for i in range(labels.shape[0]):
-            words[position, j] += _pad_word(labels[i], first + j, top, c, book, keys)
+        for i in range(pad_ids.shape[0]):
+            words[position, j] += _pad_word(pad_ids[i], first + j, top, c, book, keys)
 
 
 @numba.njit(cache=True)
 def _show_words(
     out: Any, words: Any, slots: Any, cohort_of: Any, book: Any, keys: Any, kind: int,
-    lengths: Any, counts: Any, labels: Any, per_cohort: bool, since: int, unit: float,
+    lengths: Any, counts: Any, pad_ids: Any, per_cohort: bool, since: int, unit: float,
 ) -> int:  # fmt: skip
     """out = (words − pads) / factor · unit; see `Streams.show`.
 
     Returns 0, the number (from 1) of the first slot that is no small number, −1 where the runs
-    do not cover the slots, −2 where a label is older than ``since``.
+    do not cover the slots, −2 where a pad id is older than ``since``.
     """
     top = np.uint64(kind) << np.uint64(56)
     width = words.shape[1]
@@ -303,7 +304,7 @@ def _show_words(
                     return -1
                 left = np.int64(lengths[run])
                 many = int(counts[run]) if several else 1
-                if at + many > labels.shape[0]:
+                if at + many > pad_ids.shape[0]:
                     return -1
             left -= 1
         word = (s - np.int64(book[c, 4])) * width
@@ -311,20 +312,20 @@ def _show_words(
             for j in range(width):
                 pad = np.uint64(0)
                 for i in range(at, at + many):
-                    pad += _pad_word(labels[i], word + j, top, c, book, keys)
+                    pad += _pad_word(pad_ids[i], word + j, top, c, book, keys)
                 if not _write(out, r, j, (words[r, j] - pad) * book[c, 3], unit):
                     return r + 1
             continue
-        label = labels[at]
-        if label < np.uint64(since):
+        pad_id = pad_ids[at]
+        if pad_id < np.uint64(since):
             return -2
         for j in range(width):
             here = (word + j) >> 1
-            if here != block or c != cohort or label != last:
+            if here != block or c != cohort or pad_id != last:
                 a0 = a1 = np.uint64(0)
-                if label != 0:
-                    a0, a1 = _pad_block(label, here, top, c, book, keys)
-                cohort, block, last = c, here, label
+                if pad_id != 0:
+                    a0, a1 = _pad_block(pad_id, here, top, c, book, keys)
+                cohort, block, last = c, here, pad_id
             pad = a1 if (word + j) & 1 else a0
             if not _write(out, r, j, (words[r, j] - pad) * book[c, 3], unit):
                 return r + 1
@@ -346,7 +347,7 @@ def _write(out: Any, r: Any, j: Any, word: Any, unit: float) -> bool:
 
 @numba.njit(cache=True)
 def _sum_residues(
-    total: Any, labels: Any, cohort_of: Any, book: Any, keys: Any, kind: int, modulus: int
+    total: Any, pad_ids: Any, cohort_of: Any, book: Any, keys: Any, kind: int, modulus: int
 ) -> None:
     """total = Σ ± pads modulo a prime just below 2^50, one block of AES a pad."""
     prime = np.uint64(modulus)
@@ -354,16 +355,16 @@ def _sum_residues(
     # 2^64 modulo the prime: a number of 28 bits.
     carry = (np.uint64(0) - prime) % prime
     top = np.uint64(kind + _WIDE) << np.uint64(56)
-    for p in range(labels.shape[0]):
-        for s in range(labels.shape[1]):
-            label = labels[p, s] & ID_BITS
-            if label == 0:
+    for p in range(pad_ids.shape[0]):
+        for s in range(pad_ids.shape[1]):
+            pad_id = pad_ids[p, s] & ID_BITS
+            if pad_id == 0:
                 continue
             c = cohort_of[s]
             for j in range(total.shape[1]):
                 word = (s - np.int64(book[c, 4])) * total.shape[1] + j
-                high, low = _pad_block(label, word, top, c, book, keys)
+                high, low = _pad_block(pad_id, word, top, c, book, keys)
                 pad = ((high & low36) * carry % prime + low % prime) % prime
-                if labels[p, s] & SIGN:
+                if pad_ids[p, s] & SIGN:
                     pad = prime - pad
                 total[s, j] = (total[s, j] + pad) % prime

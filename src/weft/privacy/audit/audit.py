@@ -349,11 +349,11 @@ class _Auditor:
 
     def _once(self, entry: Entry, name: str, block: Block) -> None:
         """A contribution has a label and a content of its own."""
-        if party_of(block.label) != self._numbers.get(entry.party):
+        if party_of(block.pad_id) != self._numbers.get(entry.party):
             self._find("labels", entry, name)
         if block.cipher == "plain" or not block.slots:
             return
-        label = (block.key, block.kind, block.label)
+        label = (block.key, block.kind, block.pad_id)
         content = blake2b(block.body, digest_size=16).digest()
         if label in self._labels or (len(block.body) > 8 and content in self._bodies):
             self._find("once", entry, name)

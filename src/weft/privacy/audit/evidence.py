@@ -45,7 +45,7 @@ class Words:
         words = words_of(block, "a block").ravel()
         if total:
             words = words[words != 0]
-            if len(words) and not block.carried.labels.any():
+            if len(words) and not block.carried.pad_ids.any():
                 return True
         small = int((words + _SMALL < _SMALL + _SMALL).sum())
         if len(words) >= _SUSPICIOUS:
