@@ -29,6 +29,7 @@ from rich.table import Table as Grid
 from harness import Report
 from harness.matched import MatchedParties
 from harness.splits import DataSets
+from weft.crypto.ciphers.cipher import Incoming, Outgoing
 from weft.data import Split, Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.protocol.metering import EncryptionCost
@@ -115,7 +116,7 @@ def measure(cipher: str, count: int, rounds: int) -> Figures:
         for name, mine in ciphers.items():
             mine.begin(asked[name])
             with laps("encrypt"):
-                sent = mine.contribute("v", None, part, asked[name].v_pads)
+                sent = mine.contribute(Outgoing("v", None, part, asked[name].v_pads))
             replies[name] = FeatureSumReply(v=sent)
             size = max(size, len(sent))
         with laps("add"):
@@ -124,7 +125,7 @@ def measure(cipher: str, count: int, rounds: int) -> Figures:
         for name, block in totals.blocks(ciphers).items():
             ciphers[name].begin(asked[name])
             with laps("decrypt"):
-                opened = ciphers[name].reveal("v", None, count, 1, block)
+                opened = ciphers[name].reveal(Incoming("v", None, count, 1, block))
             assert np.array_equal(opened, expected)
             size = max(size, len(block))
     # Two parties' values were added at once.

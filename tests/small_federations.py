@@ -8,6 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from weft.crypto.ciphers.cipher import Incoming
 from weft.data import Split, Table, Tile, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import START, StartRequest
@@ -184,7 +185,7 @@ class Simulation:
             found[name] = np.zeros((count, totals.width), np.int64)
             if name in blocks:
                 found[name] = party._cipher.reveal(
-                    totals.kind, None, count, totals.width, blocks[name]
+                    Incoming(totals.kind, None, count, totals.width, blocks[name])
                 )
         return found
 

@@ -16,6 +16,7 @@ from scene import by_rows, run, table_of
 from weft.crypto.ciphers.bfv import BfvSecret
 from weft.crypto.ciphers.block_format import read_block
 from weft.crypto.ciphers.chunks import CHECKS, MODULUS
+from weft.crypto.ciphers.cipher import Outgoing
 from weft.crypto.ciphers.homomorphic import BfvCipher
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.pads.pad_streams import Streams
@@ -90,7 +91,7 @@ def block_of(cipher: BfvCipher, round_: int, words: np.ndarray) -> bytes:
     nothing = np.zeros(1, np.uint64)
     pads = PadLinks(chain=nothing, checks=nothing)
     cipher.begin(SumRequest(round=round_))
-    packed = cipher.contribute("v", None, words.astype(np.int64)[:, None], pads)
+    packed = cipher.contribute(Outgoing("v", None, words.astype(np.int64)[:, None], pads))
     return bytes(read_block(packed, "v").body)[8 * CHECKS :]
 
 

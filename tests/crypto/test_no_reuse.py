@@ -103,10 +103,10 @@ class Watch(Middle):
         watch, sum_ = self, Masks.sum
 
         def logged(method):
-            def call(cipher, kind, *arguments, **options):
-                packed = method(cipher, kind, *arguments, **options)
+            def call(cipher, sent, *arguments):
+                packed = method(cipher, sent, *arguments)
                 if cipher.name != "plain":
-                    watch.labels.append((cipher.key, cipher.party, kind, cipher.pad_id))
+                    watch.labels.append((cipher.key, cipher.party, sent.kind, cipher.pad_id))
                     assert header_of(packed)["label"] == cipher.pad_id
                 return packed
 

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from sum_messages import SumsReply, SumsRequest, new_request
 from weft.crypto import Adder, FixedPoint
 from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
-from weft.crypto.ciphers.cipher import WHAT, Plain
+from weft.crypto.ciphers.cipher import WHAT, Incoming, Plain
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keyring import Keyring
@@ -292,7 +292,7 @@ class Trio:
         self.ask()
         return {
             party: self.ciphers[party].reveal(
-                totals.kind, None, len(totals.layout.of(party)), totals.width, block
+                Incoming(totals.kind, None, len(totals.layout.of(party)), totals.width, block)
             )
             for party, block in totals.blocks(HELD).items()
         }

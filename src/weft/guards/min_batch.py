@@ -218,12 +218,8 @@ def _admit(
         for atom in range(len(start) - 1):
             new = values[column, start[atom] : start[atom + 1]]
             before = last[problem, start[atom] : start[atom + 1]]
-            changed = _enough(new, before, least)
-            if changed == 1 and len(marks):
-                if not apart[atom, column]:
-                    _write(marks, digests, at, atom, start, new)
-                if _too_close(marks, digests, at, apart[atom, column], at, atom, start, least):
-                    changed = -1
+            known = apart[atom, column]
+            changed = _judge(new, before, marks, digests, at, known, at, atom, start, least)
             # Loops: over an assignment of slices the compiler takes seconds.
             if changed == 1:
                 for i in range(len(new)):
@@ -255,13 +251,9 @@ def _find_lacking(
         for atom in range(len(start) - 1):
             new = values[column, start[atom] : start[atom + 1]]
             before = last[problem, start[atom] : start[atom + 1]]
-            changed = _enough(new, before, least)
+            changed = _judge(new, before, marks, digests, at, 0, count, atom, start, least)
             if changed == 1:
-                _write(marks, digests, at, atom, start, new)
-                if _too_close(marks, digests, at, 0, count, atom, start, least):
-                    changed = -1
-                else:
-                    apart[atom, column] = count
+                apart[atom, column] = count
             out[atom, column] = changed < 0
 
 
@@ -276,12 +268,36 @@ def _fits(
     least: int,
     atom: int,
 ) -> bool:
-    changed = _enough(values, before[start[atom] : start[atom + 1]], least)
-    if changed < 1:
-        return changed == 0
+    mine = before[start[atom] : start[atom + 1]]
     scratch = len(marks) - 1
-    _write(marks, digests, scratch, atom, start, values)
-    return not _too_close(marks, digests, scratch, 0, count, atom, start, least)
+    return _judge(values, mine, marks, digests, scratch, 0, count, atom, start, least) >= 0
+
+
+@numba.njit(cache=True)
+def _judge(
+    new: Floats,
+    before: Floats,
+    marks: Marks,
+    digests: Digests,
+    at: int,
+    known: int,
+    stop: int,
+    atom: int,
+    start: Ints,
+    least: int,
+) -> int:
+    """1: an atom may change so; 0: it does not change; −1: too few samples would differ.
+
+    Its marks are written at ``at``, unless it is known to be apart from the first ``known``
+    vectors seen: then they are there already. It is compared with those from there to ``stop``.
+    """
+    changed = _enough(new, before, least)
+    if changed == 1 and len(marks):
+        if not known:
+            _write(marks, digests, at, atom, start, new)
+        if _too_close(marks, digests, at, known, stop, atom, start, least):
+            return -1
+    return changed
 
 
 @numba.njit(cache=True, fastmath=_FAST)

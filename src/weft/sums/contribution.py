@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.cipher import WHAT, Cipher, Tails
+from weft.crypto.ciphers.cipher import WHAT, Cipher, Incoming, Outgoing, Tails
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
@@ -71,14 +71,14 @@ class Wire:
         """Encrypt a contribution to a new sum, at all shared slots."""
         integers = self._format.encode(values * self._unit)
         self._count_shown(None, integers)
-        packed = self._cipher.contribute(self.kind, None, integers, pads)
+        packed = self._cipher.contribute(Outgoing(self.kind, None, integers, pads))
         self._mine = self._cipher.newest
         return packed
 
     def propose(self, values: Floats, slots: Slots, pads: PadLinks | None) -> bytes:
         """Encrypt proposals for some slots."""
         integers = self._format.encode(values * self._unit)
-        return self._cipher.propose(self.kind, slots, integers, pads)
+        return self._cipher.propose(Outgoing(self.kind, slots, integers, pads))
 
     def post(
         self,
@@ -90,7 +90,8 @@ class Wire:
     ) -> bytes:
         """Encrypt values that take the place of others; ``cohorts``: those it speaks for."""
         encode = self._format.encode
-        return self._cipher.post(self.kind, slots, encode(new), encode(old), pads, cohorts)
+        sent = Outgoing(self.kind, slots, encode(new), pads)
+        return self._cipher.post(sent, encode(old), cohorts)
 
     def refuse(self) -> None:
         """Say that a value of this kind cannot be summed."""
@@ -105,7 +106,8 @@ class Wire:
         count = self._n if slots is None else len(slots)
         unit = self._format.unit
         cipher = self._cipher
-        totals = cipher.reveal(self.kind, slots, count, width, packed, self._mine, unit)
+        total = Incoming(self.kind, slots, count, width, packed, self._mine, unit)
+        totals = cipher.reveal(total)
         if self.kind == "z" and cipher.sum_counter is not None and self._opened_news(slots, totals):
             cipher.sum_counter.receive(slots, width)
         return totals
@@ -169,7 +171,7 @@ class Contribution(Wire):
         self._last = (slots, out, self._mine)
         if self._tails is not None:
             self._learn(self._tails, pads)
-        packed = self._cipher.contribute(self.kind, slots, out, pads, self._tails)
+        packed = self._cipher.contribute(Outgoing(self.kind, slots, out, pads, self._tails))
         self._mine = self._cipher.newest
         return packed
 
@@ -177,7 +179,7 @@ class Contribution(Wire):
         """Encrypt a change of the total at all shared slots, whatever was put in before."""
         integers = self._format.encode(change, self._scale)
         self._last = (_NO_SLOTS, integers[:0], self._mine)
-        packed = self._cipher.contribute(self.kind, None, integers, pads, self._tails)
+        packed = self._cipher.contribute(Outgoing(self.kind, None, integers, pads, self._tails))
         self._mine = self._cipher.newest
         return packed
 
@@ -188,7 +190,7 @@ class Contribution(Wire):
             self._learn(self._tails, pads)
         integers = self._format.encode(told * self._unit)
         self._count_shown(None, integers)
-        packed = self._cipher.contribute(self.kind, None, integers, pads, self._tails)
+        packed = self._cipher.contribute(Outgoing(self.kind, None, integers, pads, self._tails))
         self._mine = self._cipher.newest
         return packed
 

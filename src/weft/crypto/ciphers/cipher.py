@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,50 @@ class Tails:
             marks = np.where(several, marks + np.uint64(len(self.knots)), marks)
             self.knots += knots
         return bool(learn_marks(self.marks, slots, lengths, marks))
+
+
+class Outgoing(NamedTuple):
+    """A party's integers on their way into a sum.
+
+    Attributes
+    ----------
+    slots
+        Where they belong; None: all shared slots.
+    pads
+        Which pads to take off.
+    tails
+        What the party knows of pads under single slots.
+    """
+
+    kind: str
+    slots: Slots | None
+    values: Integers
+    pads: PadLinks | None
+    tails: Tails | None = None
+
+
+class Incoming(NamedTuple):
+    """Totals that a party opens.
+
+    Attributes
+    ----------
+    slots, count
+        Where they belong (None: all shared slots), and how many there must be.
+    packed
+        The block as it came.
+    since
+        Pad id of a contribution that the totals must hold.
+    unit
+        In which values come out.
+    """
+
+    kind: str
+    slots: Slots | None
+    count: int
+    width: int
+    packed: Any
+    since: int = 0
+    unit: float = 1.0
 
 
 class Masking(Protocol):
@@ -186,97 +230,47 @@ class Cipher(ABC):
             f"{self.iteration} (request {self._round})"
         )
 
-    def contribute(
-        self,
-        kind: str,
-        slots: Slots | None,
-        values: Integers,
-        pads: PadLinks | None,
-        tails: Tails | None = None,
-    ) -> bytes:
-        """Hide an increment to ``slots`` (all shared slots when None) of a linked sum."""
+    def contribute(self, sent: Outgoing) -> bytes:
+        """Hide an increment of a linked sum."""
         start = perf_counter()
-        return self._sent(start, values, self._contribute(kind, slots, values, pads, tails))
+        return self._sent(start, sent, self._contribute(sent))
 
-    def propose(self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None) -> bytes:
+    def propose(self, sent: Outgoing) -> bytes:
         """Hide a contribution to a sparse sum: at any slots that this party chooses."""
         start = perf_counter()
-        return self._sent(start, values, self._propose(kind, slots, values, pads))
+        return self._sent(start, sent, self._propose(sent))
 
-    def post(
-        self,
-        kind: str,
-        slots: Slots,
-        new: Integers,
-        old: Integers,
-        pads: PadLinks | None,
-        cohorts: Flags | None = None,
-    ) -> bytes:
+    def post(self, sent: Outgoing, old: Integers, cohorts: Flags | None = None) -> bytes:
         """Hide values that take the place of ``old`` ones; ``cohorts``: those it speaks for."""
         start = perf_counter()
-        return self._sent(start, new, self._post(kind, slots, new, old, pads, cohorts))
+        return self._sent(start, sent, self._post(sent, old, cohorts))
 
-    def reveal(
-        self,
-        kind: str,
-        slots: Slots | None,
-        count: int,
-        width: int,
-        packed: Any,
-        since: int = 0,
-        unit: float = 1.0,
-    ) -> Floats:
-        """Open totals at ``slots``, in ``unit``; they must hold the contribution ``since``."""
+    def reveal(self, total: Incoming) -> Floats:
+        """Open totals."""
         start = perf_counter()
-        values = self._reveal(kind, slots, count, width, packed, since, unit)
+        values = self._reveal(total)
         self.cost.decrypted += values.size
         self.cost.seconds += perf_counter() - start
         return values
 
-    def _sent(self, start: float, values: Integers, packed: bytes) -> bytes:
+    def _sent(self, start: float, sent: Outgoing, packed: bytes) -> bytes:
         cost = self.cost
-        cost.encrypted += values.size
+        cost.encrypted += sent.values.size
         cost.bytes += len(packed)
         cost.seconds += perf_counter() - start
         return packed
 
     @abstractmethod
-    def _contribute(
-        self,
-        kind: str,
-        slots: Slots | None,
-        values: Integers,
-        pads: PadLinks | None,
-        tails: Tails | None,
-    ) -> bytes: ...
+    def _contribute(self, sent: Outgoing) -> bytes: ...
 
     @abstractmethod
-    def _propose(
-        self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None
-    ) -> bytes: ...
+    def _propose(self, sent: Outgoing) -> bytes: ...
 
     @abstractmethod
-    def _post(
-        self,
-        kind: str,
-        slots: Slots,
-        new: Integers,
-        old: Integers,
-        pads: PadLinks | None,
-        cohorts: Flags | None,
-    ) -> bytes: ...
+    def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes: ...
 
     @abstractmethod
-    def _reveal(
-        self,
-        kind: str,
-        slots: Slots | None,
-        count: int,
-        width: int,
-        packed: Any,
-        since: int,
-        unit: float,
-    ) -> Floats: ...
+    def _reveal(self, total: Incoming) -> Floats: ...
 
     def knots(self, flat: PadIds | None, kind: str) -> list[tuple[int, ...]]:
         """The table of marks that stand for several pad ids, all older than ours."""
@@ -294,18 +288,18 @@ class Cipher(ABC):
             raise ProtocolError(f"a request for {WHAT[kind]} has no number; the run stops")
         return head_of(self.name, kind, self.key, pad_id, shape[0], shape[1]) + body
 
-    def _words(
-        self, kind: str, count: int, width: int, packed: Any
-    ) -> tuple[Carried, NDArray[np.uint64]]:
+    def _words(self, total: Incoming) -> tuple[Carried, NDArray[np.uint64]]:
         """Pad ids and words of a block of words."""
+        kind, _, count, width, packed, *_ = total
         found = quick_words(packed, self.name, kind, self.key, self._base, count, width)
         if found is not None:
             return found
-        block = self._read(kind, count, width, packed)
+        block = self._read(total)
         return block.carried, words_of(block, self.where(kind))
 
-    def _read(self, kind: str, count: int, width: int, packed: Any) -> Block:
+    def _read(self, total: Incoming) -> Block:
         """A block that is what was asked for, now."""
+        kind, _, count, width, packed, *_ = total
         block = read_block(packed, lambda: self.where(kind))
         if block[:6] != (self.name, kind, width, self.key, count, self._base):
             self._refuse(block, kind, count, width)
@@ -331,42 +325,18 @@ class Plain(Cipher):
 
     name = "plain"
 
-    def _contribute(
-        self,
-        kind: str,
-        slots: Slots | None,
-        values: Integers,
-        pads: PadLinks | None,
-        tails: Tails | None,
-    ) -> bytes:
-        return self._pack(kind, values.shape, values.tobytes())
+    def _contribute(self, sent: Outgoing) -> bytes:
+        return self._pack(sent.kind, sent.values.shape, sent.values.tobytes())
 
-    def _propose(self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None) -> bytes:
-        return self._pack(kind, values.shape, values.tobytes())
+    def _propose(self, sent: Outgoing) -> bytes:
+        return self._contribute(sent)
 
-    def _post(
-        self,
-        kind: str,
-        slots: Slots,
-        new: Integers,
-        old: Integers,
-        pads: PadLinks | None,
-        cohorts: Flags | None,
-    ) -> bytes:
-        return self._pack(kind, new.shape, new.tobytes())
+    def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes:
+        return self._contribute(sent)
 
-    def _reveal(
-        self,
-        kind: str,
-        slots: Slots | None,
-        count: int,
-        width: int,
-        packed: Any,
-        since: int,
-        unit: float,
-    ) -> Floats:
-        _, words = self._words(kind, count, width, packed)
-        return np.multiply(words.view(np.int64), unit, dtype=np.float64)
+    def _reveal(self, total: Incoming) -> Floats:
+        _, words = self._words(total)
+        return np.multiply(words.view(np.int64), total.unit, dtype=np.float64)
 
 
 def linked(minus: PadIds | None, kind: str, units: int) -> PadIds:

@@ -16,7 +16,7 @@ from weft.crypto.ciphers.block_format import (
     read_block,
     words_of,
 )
-from weft.crypto.ciphers.cipher import Integers
+from weft.crypto.ciphers.cipher import Incoming, Integers, Outgoing
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.secrets import Secret
 from weft.errors import ConfigError, ProtocolError
@@ -83,7 +83,7 @@ def _check_opening(kind: type[Pad]) -> None:
     total = pack_block(first.name, "z", 0, pad_id_of(0, 2, 0), *_SHAPE, words.tobytes(), carried)
     for cipher in (first, second):
         cipher.begin(SumRequest(round=2))
-        opened = cipher.reveal("z", None, *_SHAPE, total, since=cipher.newest)
+        opened = cipher.reveal(Incoming("z", None, *_SHAPE, total, since=cipher.newest))
         if not np.array_equal(opened, mine + yours):
             raise _refused(kind, "does not open the total of two parties rightly")
 
@@ -106,7 +106,8 @@ def _sent(
     cipher.begin(SumRequest(round=round_))
     pads = PadLinks(chain=_per_cohort(before))
     where = "its block"
-    return words_of(read_block(cipher.contribute(kind, None, values, pads), where), where)
+    packed = cipher.contribute(Outgoing(kind, None, values, pads))
+    return words_of(read_block(packed, where), where)
 
 
 def _per_cohort(pad_id: int) -> PadIds:

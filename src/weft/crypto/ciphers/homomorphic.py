@@ -23,9 +23,9 @@ from weft.crypto.ciphers.cipher import (
     Cipher,
     Flags,
     Floats,
+    Incoming,
     Integers,
-    Slots,
-    Tails,
+    Outgoing,
     check_older,
     linked,
 )
@@ -58,12 +58,12 @@ class PaillierCipher(Pad):
     def _close(self, words: Words) -> bytes:
         return _known(self._key).seal(words.ravel())
 
-    def _words(self, kind: str, count: int, width: int, packed: Any) -> tuple[Carried, Words]:
-        block = self._read(kind, count, width, packed)
+    def _words(self, total: Incoming) -> tuple[Carried, Words]:
+        block, count, width = self._read(total), total.count, total.width
         try:
             words = _known(self._key).open(bytes(block.body), count * width)
         except ProtocolError as error:
-            raise ProtocolError(f"{self.where(kind)} cannot be opened: {error}") from None
+            raise ProtocolError(f"{self.where(total.kind)} cannot be opened: {error}") from None
         return block.carried, words.reshape(count, width)
 
 
@@ -137,43 +137,22 @@ class BfvCipher(Cipher):
 
     # ── sending ───────────────────────────────────────────────────────────────────────────
 
-    def _contribute(
-        self,
-        kind: str,
-        slots: Slots | None,
-        values: Integers,
-        pads: PadLinks | None,
-        tails: Tails | None,
-    ) -> bytes:
-        return self._seal(kind, slots, values, pads, None)
+    def _contribute(self, sent: Outgoing) -> bytes:
+        return self._seal(sent, None)
 
-    def _propose(self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None) -> bytes:
-        return self._seal(kind, slots, values, pads, None)
+    def _propose(self, sent: Outgoing) -> bytes:
+        return self._seal(sent, None)
 
-    def _post(
-        self,
-        kind: str,
-        slots: Slots,
-        new: Integers,
-        old: Integers,
-        pads: PadLinks | None,
-        cohorts: Flags | None,
-    ) -> bytes:
-        count = self._axis(kind).cohorts
+    def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes:
+        count = self._axis(sent.kind).cohorts
         chosen = np.ones(count, bool) if cohorts is None else cohorts
         if len(chosen) < count:
             raise ProtocolError("a request does not say for which cohorts to post dual variables")
-        return self._seal(kind, slots, new - old, pads, chosen[:count])
+        return self._seal(sent._replace(values=sent.values - old), chosen[:count])
 
-    def _seal(
-        self,
-        kind: str,
-        slots: Slots | None,
-        values: Integers,
-        pads: PadLinks | None,
-        speaks: Flags | None,
-    ) -> bytes:
+    def _seal(self, sent: Outgoing, speaks: Flags | None) -> bytes:
         """All shared slots, zero where nothing is named; pads in the cohorts spoken for."""
+        kind, slots, values, pads, _ = sent
         streams = self._axis(kind)
         whole = values
         if slots is not None:
@@ -215,18 +194,10 @@ class BfvCipher(Cipher):
 
     # ── receiving ─────────────────────────────────────────────────────────────────────────
 
-    def _reveal(
-        self,
-        kind: str,
-        slots: Slots | None,
-        count: int,
-        width: int,
-        packed: Any,
-        since: int,
-        unit: float,
-    ) -> Floats:
+    def _reveal(self, total: Incoming) -> Floats:
+        kind, slots, _, width, _, since, unit = total
         streams = self._axis(kind)
-        block = self._read(kind, len(streams.cohort_of), width, packed)
+        block = self._read(total._replace(count=len(streams.cohort_of)))
         where = self.where(kind)
         chunking = self._chunking(kind, width)
         links, checks, body = _read_prefix(block.body, len(chunking.chunks), where)

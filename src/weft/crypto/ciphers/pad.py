@@ -10,7 +10,7 @@ slots can be forwarded.
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
 
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN
 from weft.crypto.ciphers.cipher import (
@@ -18,15 +18,17 @@ from weft.crypto.ciphers.cipher import (
     Cipher,
     Flags,
     Floats,
+    Incoming,
     Integers,
-    Slots,
-    Tails,
+    Outgoing,
     linked,
     refuse_newer,
 )
 from weft.crypto.pads.pad_streams import Streams, Words, signed_off
 from weft.errors import ProtocolError
-from weft.protocol.parts import PadIds, PadLinks
+from weft.protocol.parts import PadIds
+
+_NO_MARKS = np.zeros(0, np.uint64)
 
 
 class Pad(Cipher):
@@ -44,72 +46,43 @@ class Pad(Cipher):
         """The pads of this party's row and column cohorts."""
         self._streams = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
 
-    def _contribute(
-        self,
-        kind: str,
-        slots: Slots | None,
-        values: Integers,
-        pads: PadLinks | None,
-        tails: Tails | None,
-    ) -> bytes:
+    def _contribute(self, sent: Outgoing) -> bytes:
+        kind, slots, values, pads, tails = sent
         streams = self._streams[kind]
-        pad_id = self.pad_id
         minus = linked(None if pads is None else pads.chain, kind, streams.cohorts)
-        code = KIND_CODES[kind]
-        if tails is None:
-            words, status = streams.hide(code, slots, values, pad_id, minus)
-        else:
-            words, status = streams.hide(code, slots, values, pad_id, minus, tails.marks)
+        marks = _NO_MARKS if tails is None else tails.marks
+        words, status = streams.hide(KIND_CODES[kind], slots, values, self.pad_id, minus, marks)
         if status == 2:
             refuse_newer(kind)
         if status == 1:
-            self._untie(words, kind, slots, minus, pads, tails)
+            self._untie(words, sent, minus)
         return self._pack(kind, values.shape, self._close(words))
 
-    def _propose(self, kind: str, slots: Slots, values: Integers, pads: PadLinks | None) -> bytes:
-        return self._fresh(kind, slots, values)
-
-    def _post(
-        self,
-        kind: str,
-        slots: Slots,
-        new: Integers,
-        old: Integers,
-        pads: PadLinks | None,
-        cohorts: Flags | None,
-    ) -> bytes:
-        return self._fresh(kind, slots, new)
-
-    def _fresh(self, kind: str, slots: Slots, values: Integers) -> bytes:
+    def _propose(self, sent: Outgoing) -> bytes:
         """A block under a new pad alone."""
+        kind, slots, values = sent[:3]
         words, _ = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.pad_id)
         return self._pack(kind, values.shape, self._close(words))
 
-    def _reveal(
-        self,
-        kind: str,
-        slots: Slots | None,
-        count: int,
-        width: int,
-        packed: Any,
-        since: int,
-        unit: float,
-    ) -> Floats:
-        carried, words = self._words(kind, count, width, packed)
+    def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes:
+        return self._propose(sent)
+
+    def _reveal(self, total: Incoming) -> Floats:
+        kind = total.kind
+        carried, words = self._words(total)
         return self._streams[kind].show(
-            KIND_CODES[kind], slots, words, carried, since, unit, lambda: self.where(kind)
+            KIND_CODES[kind],
+            total.slots,
+            words,
+            carried,
+            total.since,
+            total.unit,
+            lambda: self.where(kind),
         )
 
-    def _untie(
-        self,
-        words: Words,
-        kind: str,
-        slots: Slots | None,
-        minus: PadIds,
-        pads: PadLinks | None,
-        tails: Tails | None,
-    ) -> None:
+    def _untie(self, words: Words, sent: Outgoing, minus: PadIds) -> None:
         """Take off the pads where a mark stands for several pad ids."""
+        kind, slots, _, pads, tails = sent
         streams = self._streams[kind]
         table = self.knots(None if pads is None else pads.chain_sets, kind)
         for position in range(len(words)):
