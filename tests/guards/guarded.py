@@ -154,7 +154,7 @@ def train(split, settings: Settings, terms: Terms = PLAIN, preprocessing=None, *
 def local_rows(party: Party) -> dict[str, int]:
     """The local row of every sample of a party."""
     found = {}
-    for tile, rows in zip(party._tiles, party.view.tile_rows, strict=True):
+    for tile, rows in zip(party.data.tiles, party.view.tile_rows, strict=True):
         for sample, row in zip(tile.ids.tolist(), rows.tolist(), strict=True):
             if row >= 0:
                 found[sample] = row

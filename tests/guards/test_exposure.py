@@ -223,7 +223,7 @@ def test_norms_of_single_samples_are_never_told(phase):
             words = words_of(read_block(reply["z"], "z"), "z").view(np.int64).ravel()
             unit = FixedPoint(1.5 * party.view.row_holders, "z").unit * message["unit"]
             told[party.name] = words * unit
-            true[party.name] = party.table().squares[: party.view.n_shared_rows, 0]
+            true[party.name] = party.data.table.squares[: party.view.n_shared_rows, 0]
 
     settings = Settings(lam=1e-2, gap=None, iterations=1, cipher="plain")
     how = Preprocessing(scaling="standard", unit_rows=True, intercept=True)

@@ -198,7 +198,10 @@ def test_folds_do_not_depend_on_how_an_id_is_written():
     federation = Federation(tiles)
     settings = Settings(lam=0.1, loss="squared", folds=3, path=(1.0,), solver="cutting-planes")
     federation.assemble(settings)
-    one, other = (party._folds(settings).tolist() for party in federation.parties.values())
+    one, other = (
+        party.data.folds(party._matching.ids, settings).tolist()
+        for party in federation.parties.values()
+    )
     assert one == other
     assert set(one) == {0, 1, 2}
 

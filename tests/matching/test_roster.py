@@ -243,7 +243,7 @@ def test_products_and_sums_of_all_parties_are_those_of_the_pooled_table(case, cl
     alpha = rng.normal(size=(roster.n_samples, classes))
     z, v, squares = np.zeros_like(alpha), np.zeros_like(w), np.zeros(roster.n_samples)
     for number, party in enumerate(federation.parties.values()):
-        table = party.table()
+        table = party.data.table
         rows = roster.rows.party_slots(number)
         columns = roster.columns.party_slots(number)
         z[rows] += (whole := table.products(None, w[columns]))
@@ -277,7 +277,7 @@ def test_equal_duplicates_share_exact_norms_under_mean_and_first():
         _, roster, _, _ = federation.assemble(SETTINGS)
         squares = np.zeros(3)
         for number, party in enumerate(federation.parties.values()):
-            squares[roster.rows.party_slots(number)] += party.table().squares[:, 0]
+            squares[roster.rows.party_slots(number)] += party.data.table.squares[:, 0]
         assert sorted(squares) == pytest.approx(sorted((block**2).sum(axis=1)))
 
 

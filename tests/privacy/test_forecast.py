@@ -30,7 +30,7 @@ def run(tiles, settings, preprocessing=PREPARATION):
         labelled = party_view.labelled[party_view.row_cohort[: party_view.n_shared_rows]]
         received = max(received, int(party.sum_counter.received[labelled].max(initial=0)))
         without = max(without, int(party.sum_counter.received[~labelled].max(initial=0)))
-    squares = sum(float(party.table().squares.sum()) for party in federation.parties.values())
+    squares = sum(float(party.data.table.squares.sum()) for party in federation.parties.values())
     ahead = forecast(
         trained.settings,
         classes=len(trained.model.coef),

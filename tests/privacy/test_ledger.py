@@ -56,10 +56,10 @@ def read_by_others(federation, entry):
     labelled = set()
     for name, other in federation.parties.items():
         if name != entry.party:
-            for tile in other._tiles:
+            for tile in other.data.tiles:
                 labelled.update(tile.ids[tile.labelled].tolist())
     read = np.zeros(party.view.n_rows, bool)
-    for tile, rows in zip(party._tiles, party.view.tile_rows, strict=True):
+    for tile, rows in zip(party.data.tiles, party.view.tile_rows, strict=True):
         read[rows[rows >= 0]] = [i in labelled for i in tile.ids[rows >= 0].tolist()]
     return read[: party.view.n_shared_rows]
 

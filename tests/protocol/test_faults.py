@@ -73,7 +73,7 @@ def assert_certified_as_centrally(simulation):
     certificate = simulation.result.certificate
     assert certificate is not None
     assert certificate.iteration == simulation.run.iteration
-    factor = next(iter(simulation.parties.values()))._scaler.row_factor
+    factor = next(iter(simulation.parties.values())).data._scaler.row_factor
     judge = simulation.judge()
     judge.x = judge.x * factor
     primal, dual = judge.objectives(simulation.alpha())
@@ -260,7 +260,7 @@ def test_the_certified_model_can_still_be_released_after_two_pairs_that_never_co
     assert result.certificate is not None
     assert result.model_iteration == result.certificate.iteration < 30
     judge = simulation.judge()
-    judge.x = judge.x * next(iter(simulation.parties.values()))._scaler.row_factor
+    judge.x = judge.x * next(iter(simulation.parties.values())).data._scaler.row_factor
     model = simulation.model()
     w = np.vstack([model.coef.T, model.intercept[None]])
     scores = (judge.x / judge.x[0, -1]) @ w

@@ -255,7 +255,7 @@ class AlphaReader:
         for name, party in federation.parties.items():
             found: dict[int, int] = {}
             inside: Any = party
-            for tile, slots in zip(inside._tiles, party.view.tile_rows, strict=True):
+            for tile, slots in zip(inside.data.tiles, party.view.tile_rows, strict=True):
                 for sample, slot in zip(tile.ids.tolist(), slots.tolist(), strict=True):
                     if slot >= 0:
                         found[slot] = place[sample]

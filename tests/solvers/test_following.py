@@ -63,7 +63,7 @@ class Simulation:
         found = {}
         for name in names:
             party = self.federation.parties[name]
-            for tile, places in zip(party._tiles, party.view.tile_columns, strict=True):
+            for tile, places in zip(party.data.tiles, party.view.tile_columns, strict=True):
                 for feature, local in zip(tile.features.tolist(), places.tolist(), strict=True):
                     if local < party.view.n_shared_columns:
                         found[place[feature]] = party._half.w[local].copy()

@@ -10,7 +10,7 @@ import pytest
 from covering import cover
 from weft.data import SPLITS, Split, pool
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.federation.party import INTERCEPT
+from weft.federation.training_data import INTERCEPT
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
 

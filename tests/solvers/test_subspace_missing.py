@@ -132,13 +132,13 @@ def test_the_sums_at_the_hand_over_are_still_those_of_everyone(solver, loss, aft
     alpha = np.zeros(problem.n)
     here = {n: p for n, p in federation.parties.items() if n != GONE}
     for party in here.values():
-        rows = [place[sample] for sample in party._tiles[0].ids.tolist()]
+        rows = [place[sample] for sample in party.data.tiles[0].ids.tolist()]
         alpha[rows] = party._half.fallbacks.newest.half.alpha[party.view.tile_rows[0], 0]
     w = problem.weights(alpha)
     assert np.abs(w).max() > 0.1
     z = problem.x @ w
     for name, party in here.items():
-        half, tile = party._half.fallbacks.newest.half, party._tiles[0]
+        half, tile = party._half.fallbacks.newest.half, party.data.tiles[0]
         columns = [column[feature] for feature in tile.features.tolist()]
         assert half.w[party.view.tile_columns[0], 0] == pytest.approx(w[columns], abs=1e-9)
         v_total = run.v.store.words.view(np.int64)[run.v.layout.of(name)]

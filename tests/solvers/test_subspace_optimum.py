@@ -298,7 +298,7 @@ def test_every_group_has_samples_of_every_cohort_and_all_holders_agree(
     for party in federation.parties.values():
         inside: Any = party
         group, view = inside._half.rows.group, party.view
-        for tile, slots in zip(inside._tiles, view.tile_rows, strict=True):
+        for tile, slots in zip(inside.data.tiles, view.tile_rows, strict=True):
             for sample, slot in zip(tile.ids.tolist(), slots.tolist(), strict=True):
                 assert of_sample.setdefault(sample, int(group[slot])) == group[slot]
         for cohort in np.unique(view.row_cohort):

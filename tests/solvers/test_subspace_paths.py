@@ -231,7 +231,7 @@ def test_two_holders_of_a_sample_agree_on_its_fold(tables: Any) -> None:
     for party in run.federation.parties.values():
         inside: Any = party
         folds = inside._half.rows._folds
-        for tile, slots in zip(inside._tiles, party.view.tile_rows, strict=True):
+        for tile, slots in zip(inside.data.tiles, party.view.tile_rows, strict=True):
             for sample, slot in zip(tile.ids.tolist(), slots.tolist(), strict=True):
                 assert expected[sample] == folds[slot]
                 seen[sample] = seen.get(sample, 0) + 1

@@ -22,5 +22,5 @@ def test_rows_of_many_parties_are_scaled_by_the_longest_as_a_whole(cipher):
     federation.train(Settings(lam=0.1, gap=None, iterations=1, cipher=cipher))
     longest = np.linalg.norm(block, axis=1).max()
     for party in federation.parties.values():
-        assert party._scaler.row_factor * longest == pytest.approx(1.0, rel=1e-8)
-        assert party._scaler.row_factor * longest <= 1.0
+        assert party.data._scaler.row_factor * longest == pytest.approx(1.0, rel=1e-8)
+        assert party.data._scaler.row_factor * longest <= 1.0

@@ -643,7 +643,7 @@ def test_a_party_that_shares_features_but_no_sample_is_heard(
 def assert_certified_as_centrally(simulation):
     simulation.go()
     judge = simulation.judge()
-    judge.x = judge.x * next(iter(simulation.parties.values()))._scaler.row_factor
+    judge.x = judge.x * next(iter(simulation.parties.values())).data._scaler.row_factor
     primal, dual = judge.objectives(simulation.alpha())
     assert simulation.result.certificate.iteration == simulation.run.iteration
     assert np.allclose(simulation.result.certificate.primal, primal, rtol=1e-8)

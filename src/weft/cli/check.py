@@ -69,7 +69,7 @@ def check(
     _, roster, _, classes = federation.assemble(settings)
     check_cut(settings, roster)
     holdings = describe_holdings(roster, problem.tiles, classes)
-    squares = sum(float(party.table().squares.sum()) for party in federation.parties.values())
+    squares = sum(float(party.data.table.squares.sum()) for party in federation.parties.values())
     changes = _changes(problem, federation, plan.ledger(ledger))
     small = {name: change_of(terms.min_batch) for name, change_of in changes.items()}
     look = outlook(

@@ -91,7 +91,7 @@ def _columns_of(party: Party, index: pd.Index[str], bias: int) -> Ints:
     """Pooled column of each local one."""
     view = party.view
     columns = np.full(view.n_columns, bias)
-    for tile, places in zip(party._tiles, view.tile_columns, strict=True):
+    for tile, places in zip(party.data.tiles, view.tile_columns, strict=True):
         columns[places] = index.get_indexer(pd.Index(normal_features(tile.features)))
     if (columns < 0).any():
         raise ConfigError(f"party {party.name} has a feature that the pooled table lacks")

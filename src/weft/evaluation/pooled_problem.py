@@ -50,10 +50,10 @@ class Units:
         found: dict[str, tuple[float, float]] = {}
         bias = None
         for party in parties:
-            own = party.units
+            own = party.data.units
             values = zip(own.shift.tolist(), own.factor.tolist(), strict=True)
             found.update(zip(normal_features(own.features).tolist(), values, strict=True))
-            bias = party.bias
+            bias = party.data.bias
         shift, factor = np.array(list(found.values()), np.float64).reshape(-1, 2).T
         scaling = ColumnScaling(np.array(list(found), dtype=object), shift, factor)
         return cls(scaling, bias, classes, overlap)

@@ -101,7 +101,7 @@ class Incoming(NamedTuple):
 
     Attributes
     ----------
-    slots, count
+    slots, n_slots
         Where they belong (None: all shared slots), and how many there must be.
     packed
         The block as it came.
@@ -113,7 +113,7 @@ class Incoming(NamedTuple):
 
     kind: str
     slots: Slots | None
-    count: int
+    n_slots: int
     width: int
     packed: Any
     since: int = 0

@@ -59,7 +59,7 @@ class PaillierCipher(Pad):
         return _known(self._key).seal(words.ravel())
 
     def _words(self, total: Incoming) -> tuple[Carried, Words]:
-        block, count, width = self._read(total), total.count, total.width
+        block, count, width = self._read(total), total.n_slots, total.width
         try:
             words = _known(self._key).open(bytes(block.body), count * width)
         except ProtocolError as error:
@@ -197,7 +197,7 @@ class BfvCipher(Cipher):
     def _reveal(self, total: Incoming) -> Floats:
         kind, slots, _, width, _, since, unit = total
         streams = self._axis(kind)
-        block = self._read(total._replace(count=len(streams.cohort_of)))
+        block = self._read(total._replace(n_slots=len(streams.cohort_of)))
         where = self.where(kind)
         chunking = self._chunking(kind, width)
         links, checks, body = _read_prefix(block.body, len(chunking.chunks), where)

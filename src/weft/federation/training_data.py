@@ -1,0 +1,276 @@
+"""What a party trains on: its tiles and labels as they were agreed on, scaled, by slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from weft.crypto import Cipher
+from weft.data.scaling import ColumnScaling
+from weft.data.tile import Tile
+from weft.data.tile_digest import add_tile
+from weft.errors import ConfigError
+from weft.federation.messages import ModelSlice
+from weft.federation.model import Model
+from weft.matching.party_view import PartyView
+from weft.matching.tokens import encode_labels
+from weft.protocol import Answer, Nothing, answer, answers
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.class_fold_problems import folds_of
+from weft.sums.local_table import LocalTable, build_table
+from weft.sums.maxima import answer_largest
+from weft.sums.messages import (
+    COLUMN_SPREAD,
+    COLUMN_SUMS,
+    EXTREMES,
+    FINISH_SCALING,
+    LONGEST_ROW,
+    ROW_NORMS,
+    ROW_SIZE,
+    SCALE_ROWS,
+    SIZE,
+    DigitReply,
+    DigitRequest,
+    FinishScalingRequest,
+    ScaleRowsRequest,
+)
+from weft.sums.scaling import ScalingParty
+
+Floats = NDArray[np.float64]
+
+#: Name of the constant column in models.
+INTERCEPT = "(intercept)"
+
+
+class TrainingData:
+    """The tiles of one party, on the way from its files to the table that it trains on.
+
+    Parameters
+    ----------
+    party
+        Its name.
+    view
+        Gives its view of the holdings; an error before it has one.
+    sample_norms
+        Whether it shows norms of single rows.
+
+    Attributes
+    ----------
+    tiles
+        As they are scaled now.
+    bias
+        Value of the constant column as it trains on it; None: there is none.
+    classes
+        That were agreed on; None: a regression.
+    targets
+        Labels per tile as numbers.
+    """
+
+    def __init__(
+        self,
+        party: str,
+        tiles: Sequence[Tile],
+        cipher: Cipher,
+        view: Callable[[], PartyView],
+        *,
+        sample_norms: bool,
+    ) -> None:
+        self._party = party
+        self._view = view
+        self._cipher = cipher
+        self._sample_norms = sample_norms
+        self.tiles = list(tiles)
+        self.bias: float | None = None
+        self.classes: NDArray[Any] | None = None
+        self.targets: list[Floats] = []
+        self._scaling: ScalingParty | None = None
+        self._table: LocalTable | None = None
+
+    @property
+    def view(self) -> PartyView:
+        return self._view()
+
+    def answers(self) -> dict[str, Answer]:
+        """The phases of scaling, which need nothing but the data."""
+        return answers(
+            answer(EXTREMES, lambda m: self._scaler.extremes(m)),
+            answer(COLUMN_SUMS, lambda m: self._scaler.sums(m)),
+            answer(COLUMN_SPREAD, lambda m: self._scaler.spread(m)),
+            answer(FINISH_SCALING, self._finish_scaling),
+            answer(ROW_SIZE, lambda m: self._scaler.size([t.block for t in self.tiles], m)),
+            answer(ROW_NORMS, lambda m: self._scaler.norms(m)),
+            answer(LONGEST_ROW, lambda m: self._scaler.longest(m)),
+            answer(SCALE_ROWS, self._scale_rows),
+            answer(SIZE, self._size),
+        )
+
+    # ── labels ────────────────────────────────────────────────────────────────────────────
+
+    def known_labels(self) -> list[NDArray[Any]]:
+        """The labels that it has, per tile."""
+        return [tile.labels[tile.labelled] for tile in self.tiles if tile.labels is not None]
+
+    def encode_labels(self, classes: NDArray[Any] | None) -> list[Floats]:
+        """Labels per tile as numbers, for the classes that were agreed on."""
+        self.classes = classes
+        self.targets = [self._encoded(tile) for tile in self.tiles]
+        return self.targets
+
+    def _encoded(self, tile: Tile) -> Floats:
+        if tile.labels is None:
+            return np.full(tile.n, np.nan)
+        return encode_labels(tile.labels, tile.labelled, self.classes, tile.source or "its tile")
+
+    def labels(self) -> Floats:
+        """Targets per local row: the response, ±1, or a column of ±1 per class."""
+        target = np.full(self.view.n_rows, np.nan)
+        for rows, values in zip(self.view.tile_rows, self.targets, strict=True):
+            known = (rows >= 0) & ~np.isnan(values)
+            target[rows[known]] = values[known]
+        if self.classes is None:
+            responses: Floats = np.nan_to_num(target)[:, None]
+            return responses
+        count = len(self.classes)
+        positive = np.array([1]) if count == 2 else np.arange(count)
+        signs: Floats = np.where(target[:, None] == positive, 1.0, -1.0)
+        return signs
+
+    # ── scaling ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _scaler(self) -> ScalingParty:
+        if self._scaling is None:
+            blocks = [t.block for t in self.tiles]
+            self._scaling = ScalingParty(
+                self.view,
+                blocks,
+                self.bias,
+                self._cipher,
+                sample_norms=self._sample_norms,
+            )
+        return self._scaling
+
+    def _finish_scaling(self, message: FinishScalingRequest) -> Nothing:
+        self._scaler.finish(message)
+        scaled = []
+        for tile, columns in zip(self.tiles, self.view.tile_columns, strict=True):
+            scaling = ColumnScaling(
+                tile.features, self._scaler.shift[columns], self._scaler.factor[columns]
+            )
+            scaled.append(scaling.apply(tile, self._party))
+        self.tiles = scaled
+        return Nothing()
+
+    def _scale_rows(self, message: ScaleRowsRequest) -> Nothing:
+        factor = message.factor
+        self.tiles = [replace(tile, block=tile.block * factor) for tile in self.tiles]
+        if self.bias is not None:
+            self.bias *= factor
+        self._scaler.row_factor = factor
+        return Nothing()
+
+    def _size(self, message: DigitRequest) -> DigitReply:
+        """One digit of the largest part of ‖x_i‖², and of the largest label, of any party."""
+        if message.digit == 0:
+            self._table = self._arranged()
+        largest = 0.0 if self._table is None else self._table.squares.max(initial=0.0)
+        label = np.abs(self.labels()).max(initial=0.0)
+        return answer_largest(np.array([largest, label]), message, self._cipher)
+
+    # ── training ──────────────────────────────────────────────────────────────────────────
+
+    def weights_of(self, model: Model) -> Floats:
+        """The weights of its columns in a model, in the units it was trained in."""
+        view, known = self.view, len(model.coef)
+        classes = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+        if known != classes:
+            raise ConfigError(
+                f"the model to start from has weights for {known} class(es), but this problem has "
+                f"{classes}; start without it"
+            )
+        start = np.zeros((view.n_columns, classes))
+        for tile, columns in zip(self.tiles, view.tile_columns, strict=True):
+            start[columns] = model.trained_weights(tile.features)
+        if view.bias_slot >= 0 and self.bias:
+            start[view.bias_slot] = model.centre_score / self.bias
+        return start
+
+    def folds(self, ids: Sequence[NDArray[Any]], settings: Settings) -> NDArray[np.int8]:
+        """The fold of every local row; ``ids`` of the samples, per tile."""
+        folds = np.zeros(self.view.n_rows, np.int8)
+        for own, rows in zip(ids, self.view.tile_rows, strict=True):
+            held = rows >= 0
+            folds[rows[held]] = folds_of(own[held], settings.folds, settings.seed)
+        return folds
+
+    @property
+    def table(self) -> LocalTable:
+        """Its cells, arranged for its view: anew, as long as they may still be scaled."""
+        return self._arranged() if self._table is None else self._table
+
+    def _arranged(self) -> LocalTable:
+        return build_table(self.view, [t.block for t in self.tiles], self.bias)
+
+    @property
+    def units(self) -> ColumnScaling:
+        """How its cells become those that it trains on."""
+        names = self._names()
+        columns = np.arange(self.view.n_columns) != self.view.bias_slot
+        if self._scaling is None:
+            zeros = np.zeros(int(columns.sum()))
+            return ColumnScaling(names[columns], zeros, zeros + 1.0)
+        scaler = self._scaling
+        factor = scaler.factor[columns] * scaler.row_factor
+        return ColumnScaling(names[columns], scaler.shift[columns], factor)
+
+    def _names(self) -> NDArray[np.object_]:
+        """Names of its columns."""
+        names = np.full(self.view.n_columns, INTERCEPT, dtype=object)
+        for tile, columns in zip(self.tiles, self.view.tile_columns, strict=True):
+            names[columns] = tile.features
+        return names
+
+    # ── the model ─────────────────────────────────────────────────────────────────────────
+
+    def slice_of(self, w: Floats, *, everything: bool) -> ModelSlice:
+        """The weights ``w`` of the columns this party answers for, in the order of its files.
+
+        With ``everything`` those of all its columns, for when another party is gone. Weights are
+        in the units of the scaled table.
+        """
+        view, scaler = self.view, self._scaling
+        shift = scaler.shift if scaler is not None else np.zeros(view.n_columns)
+        factor = scaler.factor if scaler is not None else np.ones(view.n_columns)
+        columns = self._columns_in_order()
+        if not everything:
+            columns = columns[view.owned[columns]]
+        return ModelSlice(
+            names=self._names()[columns].astype(str),
+            weights=w[columns],
+            shift=shift[columns],
+            factor=factor[columns],
+            row_factor=float(scaler.row_factor) if scaler is not None else 1.0,
+            constant=columns == view.bias_slot,
+            bias_value=None if self.bias is None else float(self.bias),
+        )
+
+    def _columns_in_order(self) -> NDArray[np.int64]:
+        """All its columns as its files first name them, the constant one last."""
+        slots: list[NDArray[Any]] = [*self.view.tile_columns, np.arange(self.view.n_columns)]
+        return np.asarray(pd.unique(np.concatenate(slots)), np.int64)
+
+    @cached_property
+    def content(self) -> NDArray[np.uint8]:
+        """A hash of all that this party trains on, to know it again."""
+        digest = blake2b(f"{self.view.overlap} {self.bias!r}".encode())
+        for tile, target in zip(self.tiles, self.targets, strict=True):
+            add_tile(digest.update, tile)
+            digest.update(np.ascontiguousarray(target).tobytes())
+        return np.frombuffer(digest.digest(), np.uint8)
