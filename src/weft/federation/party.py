@@ -202,6 +202,7 @@ class Party:
         self._consent.check_company(message)
         self._cipher.begin(message)
         reply = found.handle(message)
+        # Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`).
         if self._account is not None and getattr(reply, "v", None) is not None:
             self._account.note_attendance()
         return reply

@@ -98,7 +98,7 @@ class PostedTotals(Totals):
             self._bookkeeping.record(names, slots, lengths)
             if parts:
                 self._store(slots, parts, iteration)
-                self.changed.mark(self._named(names, replies), iteration)
+                self.changed.mark(self._named(names, replies, iteration), iteration)
             return
         if not parts:
             return
@@ -106,13 +106,6 @@ class PostedTotals(Totals):
         pad_ids = [pad_id_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
         self._marks[slots] = np.repeat(np.array(pad_ids, np.uint64), lengths)
         self.changed.mark(slots, iteration)
-
-    def _named(self, names: Sequence[str], replies: Mapping[str, Message]) -> Ints:
-        """The slots that the parties say they changed."""
-        chosen = {
-            p: self.checked_slots(p, getattr(replies[p], self._slots_field), 0) for p in names
-        }
-        return self._slots(list(names), chosen, 0)
 
     def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
         if not self._adder.linked:
@@ -182,11 +175,7 @@ class Proposals(Totals):
             self._store(slots, parts, iteration)
         if self._bookkeeping is not None:
             self._bookkeeping.record(names, slots, lengths)
-            chosen = {
-                p: self.checked_slots(p, getattr(replies[p], self._slots_field), iteration)
-                for p in names
-            }
-            self._proposed = np.unique(self._slots(names, chosen, iteration))
+            self._proposed = np.unique(self._named(names, replies, iteration))
             return
         numbers = [pad_id_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
         pad_ids = np.repeat(np.array(numbers, np.uint64), lengths)

@@ -52,10 +52,14 @@ def timed(
 class Totals:
     """What every total has: a store, the pad ids in it, and blocks for the parties.
 
+    A sum has the same fields in all messages that declare it. Those of ``v`` are ``v``, the block;
+    ``v_slots``, which slots a block is of, where it is not of all; and ``v_pads``, which pads a
+    contribution takes off. Here and in `PadBookkeeping` they are read and set by these names.
+
     Parameters
     ----------
     kind
-        Name of the sum, which is also the field of the block in messages.
+        Name of the sum.
     width
         Values per slot (classes).
     clear
@@ -163,6 +167,14 @@ class Totals:
             )
         slots: Ints = layout.flat[at]
         return slots
+
+    def _named(self, names: list[str], replies: Mapping[str, Message], iteration: int) -> Ints:
+        """The slots that replies of whole chunks say they are about."""
+        chosen = {
+            party: self.checked_slots(party, getattr(replies[party], self._slots_field), iteration)
+            for party in names
+        }
+        return self._slots(names, chosen, iteration)
 
     def checked_slots(self, party: str, slots: Slots | None, iteration: int) -> Slots:
         """Local slots that a party names, if they are its own."""
