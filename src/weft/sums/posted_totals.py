@@ -128,25 +128,18 @@ class PostedTotals(Totals):
     def copy(self) -> PostedTotals:
         """This board as it is now, to be kept while the original moves on."""
         other = PostedTotals(self.kind, self.layout, self.width, self._adder)
-        other.store = self.store.copy()
+        other._take_copy(self)
         other._marks = self._marks.copy()
         other.changed = self.changed.copy()
-        if other._bookkeeping is not None and self._bookkeeping is not None:
-            other._bookkeeping.restore({n: a.copy() for n, a in self._bookkeeping.state().items()})
         return other
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """For a checkpoint."""
-        links = {} if self._bookkeeping is None else self._bookkeeping.state()
-        own: dict[str, NDArray[Any]] = {"marks": self._marks, "stamp": self.changed.stamp}
-        return {**self.store.state(), **own, **links}
+        return {**super().state(), "marks": self._marks, "stamp": self.changed.stamp}
 
     def restore(self, state: Mapping[str, NDArray[Any]], iteration: int) -> None:
-        self._fresh_store()
-        self.store.restore(dict(state))
+        """The inverse of :meth:`state`, at an iteration."""
+        self._take_state(state)
         self._marks = state["marks"]
-        if self._bookkeeping is not None:
-            self._bookkeeping.restore(state)
         self.changed.restore(state["stamp"], iteration)
 
 

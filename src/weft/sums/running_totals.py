@@ -255,6 +255,25 @@ class Totals:
         self._adder.cost.bytes += sum(map(len, blocks.values()))
         return blocks
 
+    # ── keeping ───────────────────────────────────────────────────────────────────────────
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """For a checkpoint."""
+        links = {} if self._bookkeeping is None else self._bookkeeping.state()
+        return {**self.store.state(), **links}
+
+    def _take_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._fresh_store()
+        self.store.restore(dict(state))
+        if self._bookkeeping is not None:
+            self._bookkeeping.restore(state)
+
+    def _take_copy(self, other: Totals) -> None:
+        """Take over what another one holds now."""
+        self.store = other.store.copy()
+        if self._bookkeeping is not None and other._bookkeeping is not None:
+            self._bookkeeping.restore({n: a.copy() for n, a in other._bookkeeping.state().items()})
+
 
 class RunningTotals(Totals):
     """Totals of increments.
@@ -292,9 +311,7 @@ class RunningTotals(Totals):
             windows=self._windows,
             clear=self._clear,
         )
-        other.store = self.store.copy()
-        if other._bookkeeping is not None and self._bookkeeping is not None:
-            other._bookkeeping.restore({n: a.copy() for n, a in self._bookkeeping.state().items()})
+        other._take_copy(self)
         return other
 
     @timed
@@ -319,13 +336,6 @@ class RunningTotals(Totals):
         if self._bookkeeping is not None:
             self._bookkeeping.record(names, slots, lengths)
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """For a checkpoint."""
-        links = {} if self._bookkeeping is None else self._bookkeeping.state()
-        return {**self.store.state(), **links}
-
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self._fresh_store()
-        self.store.restore(dict(state))
-        if self._bookkeeping is not None:
-            self._bookkeeping.restore(state)
+        """The inverse of :meth:`state`."""
+        self._take_state(state)
