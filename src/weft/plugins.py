@@ -14,7 +14,7 @@ from configparser import Error as NotEntryPoints
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -156,6 +156,8 @@ class Registry(Mapping[str, T]):
 
 def how_to_install(name: str) -> str:
     """How to get what a plug-in that is not installed would add, as a part of a sentence."""
+    from importlib import metadata  # Slow to import, and nothing else here needs it.
+
     try:
         extras = metadata.metadata("weft").get_all("Provides-Extra") or []
     except metadata.PackageNotFoundError:
