@@ -16,7 +16,7 @@ import msgspec
 
 from weft.config.reader import checked
 from weft.errors import ConfigError
-from weft.solvers.declaration import Algorithm
+from weft.solvers.algorithm import Algorithm
 from weft.solvers.settings import SolverSettings
 from weft.solvers.solver_choice import algorithm_of
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError
 from weft.losses import Loss
-from weft.solvers.declaration import Algorithm, bounds
+from weft.solvers.algorithm import Algorithm, bounds
 from weft.solvers.graph_projection import Graph
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from weft.solvers.admm import ADMM
+from weft.solvers.algorithm import Algorithm
 from weft.solvers.cocoa import COCOA, COCOA_PLUS, SDCA
 from weft.solvers.d3ca import D3CA
-from weft.solvers.declaration import Algorithm
 from weft.solvers.disco import DISCO
 from weft.solvers.fedavg import FEDAVG, FEDPROX, HYFEM
 from weft.solvers.feddcd import FEDDCD

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from weft.solvers.declaration import Algorithm
+from weft.solvers.algorithm import Algorithm
 from weft.solvers.dual_ascent import DualParty
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator

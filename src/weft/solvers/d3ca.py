@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.solvers.declaration import Algorithm
+from weft.solvers.algorithm import Algorithm
 from weft.solvers.dual_ascent import DualParty
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator

@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from weft.errors import ConfigError, ProtocolError
 from weft.losses import Squared
 from weft.protocol.message import malformed
-from weft.solvers.declaration import Algorithm, bounds
+from weft.solvers.algorithm import Algorithm, bounds
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars

@@ -20,7 +20,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
 from weft.protocol.message import malformed
-from weft.solvers.declaration import Algorithm, Range
+from weft.solvers.algorithm import Algorithm, Range
 from weft.solvers.fedavg_kernels import sample_steps, shared_change, whole_turn
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Request
-from weft.solvers.declaration import Algorithm, bounds
+from weft.solvers.algorithm import Algorithm, bounds
 from weft.solvers.feddcd_local_problem import LocalProblem
 from weft.solvers.participation import Cyclic
 from weft.solvers.party_context import PartyContext

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from weft.errors import ConfigError
 from weft.protocol import Request
 from weft.protocol.message import malformed
-from weft.solvers.declaration import Algorithm, bounds
+from weft.solvers.algorithm import Algorithm, bounds
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator

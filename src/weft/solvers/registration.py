@@ -8,9 +8,9 @@ from dataclasses import fields
 import msgspec
 
 from weft.errors import ConfigError
+from weft.solvers.algorithm import Algorithm
 from weft.solvers.base import Coordinator
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.declaration import Algorithm
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
 from weft.solvers.settings import Settings

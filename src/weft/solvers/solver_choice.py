@@ -10,8 +10,8 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
+from weft.solvers.algorithm import Algorithm
 from weft.solvers.catalogue import ALGORITHMS
-from weft.solvers.declaration import Algorithm
 from weft.solvers.settings import DEFAULTS, Settings
 from weft.solvers.subspace.settings import GO_ON
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from weft.errors import ConfigError
-from weft.solvers.declaration import Range
+from weft.solvers.algorithm import Range
 from weft.solvers.settings import Settings
 from weft.solvers.solver_choice import algorithm_of
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import malformed
-from weft.solvers.declaration import Algorithm, Range
+from weft.solvers.algorithm import Algorithm, Range
 from weft.solvers.fedhybrid.local_function import Curvature, LocalFunction, sample_weight
 from weft.solvers.fedhybrid.steps import Auto, Fixed, Pair, Rule, Safeguard, Theory
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand

@@ -8,7 +8,7 @@ import msgspec
 
 from weft.guards.terms import Terms
 from weft.matching.party_view import PartyView
-from weft.solvers.declaration import Algorithm, bounds
+from weft.solvers.algorithm import Algorithm, bounds
 from weft.solvers.hyfdca.entries import HYFDCA, norms_beyond_terms, settle_norms
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.coordinator import (
