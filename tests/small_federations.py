@@ -16,9 +16,9 @@ from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices
 from weft.protocol import LocalChannel, fields_of
 from weft.protocol.parts import SumRequest
+from weft.solvers.catalogue import algorithm_of
 from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import algorithm_of
 from weft.sums.maxima import units_above
 from weft.sums.messages import SIZE
 

@@ -107,7 +107,7 @@ def test_a_room_imports_only_what_lies_below_it(room):
 COORDINATORS = """
 import os, sys
 import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator
-import weft.solvers.solver_choice, weft.solvers.settings
+import weft.solvers.catalogue, weft.solvers.settings
 import weft.matching.coordinator, weft.matching.holding_map
 import weft.sums.running_totals, weft.sums.posted_totals, weft.sums.certificate, weft.sums.scaling
 import weft.protocol, weft.crypto

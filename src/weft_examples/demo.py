@@ -24,8 +24,8 @@ from weft.guards import Terms
 from weft.losses import get_loss
 from weft.report.holdings_picture import feature_sets
 from weft.solvers.base import Record
+from weft.solvers.catalogue import settled
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import settled
 
 Floats = NDArray[np.float64]
 

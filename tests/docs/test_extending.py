@@ -33,9 +33,8 @@ from weft.privacy.audit.audit import audit
 from weft.protocol import Nothing, Request
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Coordinator
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.catalogue import ALGORITHMS, register_algorithm
 from weft.solvers.messages import FORGET, SAVE, ForgetRequest, SaveRequest
-from weft.solvers.registration import register_algorithm
 from weft.solvers.rounds.messages import LOCAL
 from weft.solvers.rounds.run_state import Step
 from weft.solvers.subspace.messages import SEARCH

@@ -13,9 +13,8 @@ from weft.privacy.ledger.expected_exposure import outlook
 from weft.privacy.ledger.exposure_text import paragraphs
 from weft.privacy.ledger.forecast import alternatives, forecast
 from weft.privacy.ledger.holder_views import views_of
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.catalogue import ALGORITHMS, resolve
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import resolve
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 

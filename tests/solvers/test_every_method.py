@@ -14,9 +14,8 @@ import pytest
 from weft.data import SPLITS
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.catalogue import ALGORITHMS, check_cut
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import check_cut
 
 
 class Case(NamedTuple):

@@ -9,9 +9,8 @@ from weft.data import SPLITS
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.catalogue import ALGORITHMS, resolve
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import resolve
 
 KINKS = ("hinge", "absolute", "epsilon_insensitive")
 

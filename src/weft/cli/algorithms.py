@@ -35,8 +35,7 @@ def algorithms(
 
     from weft.cli.console import say_json
     from weft.report.solver_table import describe, markdown_table
-    from weft.solvers.catalogue import ALGORITHMS
-    from weft.solvers.solver_choice import algorithm_of
+    from weft.solvers.catalogue import ALGORITHMS, algorithm_of
 
     chosen = None if name is None else algorithm_of(name)
     if json:

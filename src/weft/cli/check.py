@@ -54,7 +54,7 @@ def check(
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.exposure_text import item, paragraphs
     from weft.report.holdings_text import describe_holdings
-    from weft.solvers.solver_choice import check_cut, settled
+    from weft.solvers.catalogue import check_cut, settled
 
     plan = read_config(config)
     problem = plan.problem()

@@ -141,7 +141,7 @@ def tune(
 
 def _names(given: Sequence[str] | None, settings: Settings) -> list[str]:
     """Algorithms to tune, each once."""
-    from weft.solvers.solver_choice import AUTO, algorithm_of, for_any_parties
+    from weft.solvers.catalogue import AUTO, algorithm_of, for_any_parties
 
     if not given:
         return [for_any_parties().name if settings.solver == AUTO else settings.solver]
@@ -187,7 +187,7 @@ def _searches(
     from weft.evaluation.tuning.random_search import Search
     from weft.evaluation.tuning.run_watching import Eye
     from weft.evaluation.tuning.search_space import read_bounds, space_of
-    from weft.solvers.solver_choice import settled
+    from weft.solvers.catalogue import settled
 
     given = read_bounds(bounds, names)
     eye, found = Eye(arena), []

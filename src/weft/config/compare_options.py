@@ -17,8 +17,8 @@ import msgspec
 from weft.config.reader import checked
 from weft.errors import ConfigError
 from weft.solvers.algorithm import Algorithm
+from weft.solvers.catalogue import algorithm_of
 from weft.solvers.settings import SolverSettings
-from weft.solvers.solver_choice import algorithm_of
 
 #: Algorithm to what it is told.
 Told = dict[str, dict[str, Any]]

@@ -32,9 +32,9 @@ from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.matching.holding_map import Overlap
 from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.account import Ledger
+from weft.solvers.catalogue import keep_going, settled
 from weft.solvers.participation import participation_of
 from weft.solvers.settings import Settings, SolverSettings
-from weft.solvers.solver_choice import keep_going, settled
 
 
 @runtime_checkable

@@ -26,8 +26,8 @@ from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.report.history import history_frame
 from weft.report.path import path_frame
 from weft.solvers.base import Record, Result
+from weft.solvers.catalogue import AUTO, settled
 from weft.solvers.settings import DEFAULTS, Settings
-from weft.solvers.solver_choice import AUTO, settled
 
 T = TypeVar("T")
 

@@ -30,9 +30,8 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.matching.class_labels import common_classes
 from weft.privacy.agreement import Consent
 from weft.solvers.base import Record
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.catalogue import ALGORITHMS, resolve
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import resolve
 
 #: Parties that train alone, at most: with hundreds, some tell as much as all.
 _MOST_ALONE = 50

@@ -12,9 +12,8 @@ import msgspec
 from weft.config.compare_options import Told, divided
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.catalogue import ALGORITHMS, AUTO, check_cut, resolve, settled
 from weft.solvers.settings import DEFAULTS, Settings
-from weft.solvers.solver_choice import AUTO, check_cut, resolve, settled
 
 CENTRAL, ALONE = "central", "alone"
 #: What is no algorithm of the registry: the judge, and every party by itself.

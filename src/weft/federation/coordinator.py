@@ -32,8 +32,8 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter
 from weft.protocol.parts import Boxes
 from weft.solvers.base import Checkpointing, Record, Result
+from weft.solvers.catalogue import algorithm_of, check_cut, resolve
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import algorithm_of, check_cut, resolve
 from weft.sums.maxima import units_above
 from weft.sums.messages import SIZE
 from weft.sums.scaling import agree_on_scaling

@@ -41,6 +41,7 @@ from weft.privacy.ledger.attendance import attendance
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
 from weft.solvers.base import PartyHalf
+from weft.solvers.catalogue import algorithm_of
 from weft.solvers.messages import (
     FORGET,
     RESTORE,
@@ -52,7 +53,6 @@ from weft.solvers.messages import (
 )
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import algorithm_of
 from weft.sums.contribution import SumCounter
 from weft.sums.fixed_point_bounds import Bounds
 

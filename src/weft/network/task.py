@@ -12,8 +12,8 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.protocol import Fields, Message, fields_of
 from weft.protocol.forms import texts
+from weft.solvers.catalogue import resolve
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import resolve
 
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

@@ -1,9 +1,20 @@
-"""All algorithms, each with what it needs and what it guarantees."""
+"""All algorithms: the list, how one from outside gets onto it, and which of them a run uses."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from difflib import get_close_matches
+
+import msgspec
+
+from weft.errors import ConfigError
+from weft.matching.holding_map import HoldingMap
 from weft.solvers.admm import ADMM
 from weft.solvers.algorithm import Algorithm
+from weft.solvers.base import Coordinator
 from weft.solvers.cocoa import COCOA, COCOA_PLUS, SDCA
 from weft.solvers.d3ca import D3CA
 from weft.solvers.disco import DISCO
@@ -12,7 +23,11 @@ from weft.solvers.feddcd import FEDDCD
 from weft.solvers.fedhybrid.method import FEDHYBRID
 from weft.solvers.fedsgd import FEDBCD, FEDSGD
 from weft.solvers.hyfdca.entries import HYFDCA
+from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
+from weft.solvers.settings import DEFAULTS, Settings
 from weft.solvers.subspace.entries import SUBSPACE
+from weft.solvers.subspace.settings import GO_ON
 
 #: By name, in the order in which they are listed and recommended.
 ALGORITHMS: dict[str, Algorithm] = {
@@ -22,3 +37,327 @@ ALGORITHMS: dict[str, Algorithm] = {
         *(COCOA, COCOA_PLUS, SDCA, D3CA, FEDDCD, ADMM),
     )
 }
+
+# ── which of them will run ────────────────────────────────────────────────────────────────────────
+
+
+#: Lets loss and participation choose.
+AUTO = "auto"
+
+
+def algorithm_of(name: str) -> Algorithm:
+    """The algorithm of that name."""
+    if name == AUTO:
+        raise ConfigError("'auto' is no algorithm: it lets loss and participation choose one")
+    if name not in ALGORITHMS:
+        known = sorted((AUTO, *ALGORITHMS))
+        close = get_close_matches(name, known, 1)
+        hint = f" (the closest is '{close[0]}')" if close else ""
+        raise ConfigError(f"unknown solver '{name}'{hint}; choose one of {', '.join(known)}")
+    return ALGORITHMS[name]
+
+
+def recommended(fits: Callable[[Algorithm], bool]) -> Algorithm:
+    """The first algorithm that Weft recommends and that fits."""
+    return next(a for a in ALGORITHMS.values() if a.ours and fits(a))
+
+
+def for_any_parties() -> Algorithm:
+    """The recommended algorithm for parties that come and go."""
+    return recommended(lambda algorithm: not algorithm.everyone)
+
+
+def resolve(settings: Settings, *, saves: bool = False, warm: bool = False) -> tuple[Settings, str]:
+    """Settings with a solver that can do what they ask for, and why it was chosen.
+
+    Parameters
+    ----------
+    saves
+        Whether the run shall save checkpoints.
+    warm
+        Whether the run shall start from a model.
+
+    Returns
+    -------
+    settings, reason
+        The reason is empty where the settings name a solver themselves.
+    """
+    reason = ""
+    if settings.solver == AUTO:
+        name, reason = _choice(settings, saves)
+        settings = msgspec.structs.replace(settings, solver=name)
+    _check(algorithm_of(settings.solver), settings, saves, warm)
+    return settings, reason
+
+
+def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> tuple[Settings, str]:
+    """As `resolve`, but a setting that the solver does not read is refused rather than ignored.
+
+    Settings at their default are not refused: they may not have been given at all.
+    """
+    chosen, reason = resolve(settings, saves=saves, warm=warm)
+    for name, readers in _readers().items():
+        value = getattr(chosen, name)
+        if value != DEFAULTS[name] and chosen.solver not in readers:
+            known = " and ".join([", ".join(readers[:-1]), readers[-1]] if readers[1:] else readers)
+            raise ConfigError(
+                f"{name} = {value!r} is for solver {known}, but this run's is '{chosen.solver}', "
+                "which does not know it; leave it out, or change the solver"
+            )
+    return chosen, reason
+
+
+def keep_going(settings: Settings) -> Settings:
+    """Let the other parties go on while one is away, for it may come back.
+
+    Algorithms that do not read ``when_missing`` go on anyway, or have nothing that could.
+    """
+    chosen, _ = resolve(settings)
+    if "when_missing" not in algorithm_of(chosen.solver).reads:
+        return settings
+    return msgspec.structs.replace(settings, when_missing=GO_ON)
+
+
+def algorithms_of(settings: Settings) -> tuple[Algorithm, ...]:
+    """The algorithm of a run, and the one that stands in for it when a party stays away."""
+    algorithm = algorithm_of(settings.solver)
+    other = algorithm.stand_in(settings)
+    return (algorithm,) if other is None else (algorithm, algorithm_of(other))
+
+
+def _readers() -> dict[str, tuple[str, ...]]:
+    """Settings that not every solver reads, and those that do."""
+    return {
+        name: tuple(a.name for a in ALGORITHMS.values() if name in a.reads)
+        for name in sorted({name for a in ALGORITHMS.values() for name in a.reads})
+    }
+
+
+def _choice(settings: Settings, saves: bool) -> tuple[str, str]:
+    """By participation, by what else only one can, then by the loss."""
+    flexible = for_any_parties()
+    changed = [n for n in flexible.reads if getattr(settings, n) != DEFAULTS[n]]
+    why = ""
+    if not _complete(settings):
+        why = "parties come and go"
+    elif settings.coordinator_sees == "papers":
+        why = "coordinator_sees = 'papers' is its protocol"
+    elif changed:
+        why = f"{changed[0]} is set"
+    elif saves:
+        why = "the run saves checkpoints"
+    if why:
+        return flexible.name, f"solver: {flexible.name}, since {why}"
+    smooth = math.isfinite(settings.make_loss().smoothness)
+    losses, kind = ("smooth", "is smooth") if smooth else ("kinks", "has kinks")
+    name = recommended(lambda algorithm: algorithm.losses == losses).name
+    return name, f"solver: {name}, since everyone takes part and loss '{settings.loss}' {kind}"
+
+
+def _complete(settings: Settings) -> bool:
+    """Whether everyone takes part in every iteration."""
+    return settings.participation in ("everyone", 1)
+
+
+def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) -> None:
+    """Refuse early what an algorithm cannot do, and name one that can."""
+    settings.read_options(algorithm.options)
+    algorithm.check(settings)
+    _check_loss(algorithm, settings)
+    name = algorithm.name
+    if algorithm.everyone and not _complete(settings):
+        raise ConfigError(
+            f"solver '{name}' needs every party in every iteration, but participation is "
+            f"{settings.participation!r}; use '{for_any_parties().name}'"
+        )
+    if settings.coordinator_sees == "papers" and not algorithm.papers:
+        able = recommended(lambda other: other.papers).name
+        raise ConfigError(
+            f"coordinator_sees = 'papers' is the protocol of '{able}', not of '{name}'; use that "
+            "solver, or 'weights'"
+        )
+    if settings.weigh == "parties" and not algorithm.weighs:
+        able = ", ".join(other.name for other in ALGORITHMS.values() if other.weighs)
+        raise ConfigError(
+            f"solver '{name}' lets all samples weigh the same, but weigh is 'parties'; use one of "
+            f"{able}, or leave it out"
+        )
+    if settings.groups > 1 and "groups" not in algorithm.reads:
+        raise ConfigError(
+            f"groups is {settings.groups}, but solver '{name}' has no cuts to group; leave it out"
+        )
+    if saves and not algorithm.saves:
+        able = recommended(lambda other: other.saves).name
+        raise ConfigError(
+            f"solver '{name}' keeps no checkpoints, its runs being short; leave them out, or use "
+            f"solver '{able}'"
+        )
+    if algorithm.spans:
+        return
+    for wanted, what in (
+        (len(settings.lambdas) > 1, "several values of lambda"),
+        (settings.folds, "folds"),
+        (warm, "a model to start from"),
+    ):
+        if wanted:
+            raise ConfigError(
+                f"solver '{name}' does not take {what}; let everyone take part and use solver "
+                "'auto'"
+            )
+
+
+def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
+    name, smooth = algorithm.name, math.isfinite(settings.make_loss().smoothness)
+    if algorithm.losses == "smooth" and not smooth:
+        able = recommended(lambda other: other.losses == "kinks").name
+        raise ConfigError(
+            f"solver '{name}' needs a smooth loss, but '{settings.loss}' has a kink; use "
+            f"'{able}', or let solver = 'auto' choose"
+        )
+    if algorithm.losses == "kinks" and smooth:
+        able = recommended(lambda other: other.losses == "smooth").name
+        raise ConfigError(
+            f"solver '{name}' is for losses with kinks, but '{settings.loss}' is smooth; use "
+            f"'{able}', or let solver = 'auto' choose"
+        )
+
+
+def check_cut(settings: Settings, holdings: HoldingMap) -> None:
+    """Refuse a table that is cut in a way that the algorithm cannot train on."""
+    algorithm = algorithm_of(settings.solver)
+    if settings.weigh == "parties" and holdings.rows.n_shared:
+        raise ConfigError(
+            f"weigh = 'parties' needs every sample at one party, but {holdings.rows.n_shared} are "
+            "at several; use 'samples'"
+        )
+    rows = holdings.horizontal and holdings.rows.n_shared == 0
+    columns = holdings.vertical and holdings.columns.n_shared == 0
+    fits = {
+        "any": True,
+        "rows": rows,
+        "columns": columns,
+        "whole": len(holdings.parties) == 1,
+    }[algorithm.cut]
+    if fits:
+        return
+    needs = {
+        "rows": "every party to have all features, and every sample at one party",
+        "columns": "every party to have all samples, and every feature at one party",
+        "whole": "the whole table at one party",
+    }[algorithm.cut]
+    raise ConfigError(
+        f"solver '{algorithm.name}' needs {needs}, but these tables are cut in another way; use "
+        f"'{recommended(lambda other: other.cut == 'any').name}', or let solver = 'auto' choose"
+    )
+
+
+# ── algorithms from outside ───────────────────────────────────────────────────────────────────────
+
+
+_NAME = re.compile(r"[a-z][a-z0-9+-]*")
+#: What ``shown_alone`` is where an entry does not name it.
+_UNSAID = next(field.default for field in fields(Algorithm) if field.name == "shown_alone")
+_WORDS = ("about", "guarantee", "trips", "reference", "coordinator_sees", "parties_see")
+
+
+def register_algorithm(algorithm: Algorithm) -> Algorithm:
+    """Let configs and settings name an algorithm of your own.
+
+    ``auto`` never chooses it, and limits of rosters and policies hold for it as for all others.
+    Every party and the coordinator must register it before the run, from the same code: what
+    travels is its name and its options.
+
+    Raises
+    ------
+    ConfigError
+        If the name is taken, if it does not say what it guarantees, who sees what and how much, or
+        if its steps have phases or sums that no audit knows.
+    """
+    if not isinstance(algorithm, Algorithm):
+        raise ConfigError(f"{algorithm!r} is no algorithm; register a weft Algorithm")
+    name = algorithm.name
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"'{name}' is no name for a solver; use small letters, digits, + and -")
+    if name == AUTO or name in ALGORITHMS:
+        raise ConfigError(f"there is a solver '{name}' already; choose another name")
+    for field in _WORDS:
+        if not getattr(algorithm, field).strip():
+            raise ConfigError(f"solver '{name}' does not say '{field}'; write a few words there")
+    if algorithm.ours:
+        raise ConfigError(
+            f"solver '{name}' says ours = True, which marks what Weft recommends; leave it out"
+        )
+    _check_settings(algorithm)
+    _check_shown(algorithm)
+    _check_rounds(algorithm)
+    ALGORITHMS[name] = algorithm
+    return algorithm
+
+
+def _check_settings(algorithm: Algorithm) -> None:
+    known = {field.name for field in msgspec.structs.fields(Settings)}
+    for name in algorithm.reads:
+        if name not in known:
+            raise ConfigError(f"solver '{algorithm.name}' reads '{name}', which is no setting")
+    options = msgspec.structs.fields(algorithm.options)
+    required = [field.name for field in options if field.required]
+    if required:
+        raise ConfigError(
+            f"option '{required[0]}' of solver '{algorithm.name}' has no default; give it one"
+        )
+    if not algorithm.options.__struct_config__.forbid_unknown_fields:
+        raise ConfigError(
+            f"the options of solver '{algorithm.name}' would ignore what is misspelt; make them a "
+            "msgspec.Struct with forbid_unknown_fields=True"
+        )
+
+
+def _check_shown(algorithm: Algorithm) -> None:
+    """Ledgers count, and parties refuse, by what an algorithm says that it shows of them.
+
+    Nobody could tell a default from an author who never thought of it.
+    """
+    name, sums = algorithm.name, algorithm.sample_sums
+    if sums is None:
+        raise ConfigError(
+            f"solver '{name}' does not say 'sample_sums', by which ledgers count; give the number "
+            "of sums over samples that a party opens in an iteration, 0 for none"
+        )
+    if type(sums) is not int or sums < 0:
+        raise ConfigError(
+            f"solver '{name}' has sample_sums = {sums!r}; give a whole number of at least 0"
+        )
+    if algorithm.shown_alone is _UNSAID:
+        raise ConfigError(
+            f"solver '{name}' does not say 'shown_alone', by which parties refuse; give a function "
+            "of settings that says what others see of a single party, '' for nothing"
+        )
+
+
+def _check_rounds(algorithm: Algorithm) -> None:
+    """What an iteration sends must be declared, since audits go by that."""
+    coordinator = algorithm.coordinator
+    if not (isinstance(coordinator, type) and issubclass(coordinator, Coordinator)):
+        raise ConfigError(f"the coordinator of solver '{algorithm.name}' is no Coordinator")
+    if not issubclass(coordinator, RoundCoordinator):
+        return
+    opened = sum("z" in step.gets for step in coordinator.steps)
+    if opened > (algorithm.sample_sums or 0):
+        raise ConfigError(
+            f"solver '{algorithm.name}' says sample_sums = {algorithm.sample_sums}, but its steps "
+            f"get sums over samples (z) {opened} times an iteration; say {opened}"
+        )
+    phases = tuple(phase.name for phase in STEP_PHASES)
+    for step in coordinator.steps:
+        scalars = [name for name, _ in step.scalars]
+        for what, given, known in (
+            ("phase", (step.phase.name,), phases),
+            ("sum", (*step.gets, *step.gives), KINDS),
+            ("scalar", scalars, SCALARS),
+        ):
+            strange = [one for one in given if one not in known]
+            if strange:
+                raise ConfigError(
+                    f"solver '{algorithm.name}' has a {what} '{strange[0]}' that no audit knows; "
+                    f"use {', '.join(known)}"
+                )

@@ -18,9 +18,8 @@ from weft.evaluation.tuning.metrics import Metrics, Point, metrics_of, pace_of
 from weft.evaluation.tuning.run_watching import Eye, Follow, Watch, from_outside, stride
 from weft.evaluation.tuning.search_space import Bound, draws
 from weft.solvers.base import Record
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.catalogue import ALGORITHMS, check_cut, settled
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import check_cut, settled
 
 #: Iterations of the run that finds out how long one takes.
 _PILOT = 6

@@ -14,8 +14,8 @@ import numpy as np
 
 from weft.errors import ConfigError
 from weft.solvers.algorithm import Range
+from weft.solvers.catalogue import algorithm_of
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import algorithm_of
 
 #: Settings that not every algorithm reads, and that say how it works.
 _SETTINGS = ("iic", "gamma", "groups")

@@ -8,9 +8,8 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.losses import LOSSES
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.catalogue import ALGORITHMS, algorithms_of
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import algorithms_of
 
 #: Stands among solvers for all runs that train networks.
 NETWORKS = "hyfem"

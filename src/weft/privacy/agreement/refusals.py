@@ -13,8 +13,8 @@ from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import MODES, Matching, Terms
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.limits import NETWORKS, Limits
+from weft.solvers.catalogue import algorithm_of
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import algorithm_of
 
 
 def check_seat(terms: Terms, view: PartyView, party: str) -> None:

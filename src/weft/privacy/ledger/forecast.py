@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from weft.errors import ConfigError
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.catalogue import ALGORITHMS, algorithm_of, resolve
 from weft.solvers.rounds.sum_forecast import forecast_rounds
 from weft.solvers.settings import Settings
-from weft.solvers.solver_choice import algorithm_of, resolve
 from weft.solvers.sum_forecast import Forecast
 
 
