@@ -15,8 +15,7 @@ from weft.data import SPLITS, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
-from weft.solvers.admm import AdmmCoordinator, prox
-from weft.solvers.graph_projection import Graph
+from weft.solvers.admm import AdmmCoordinator, Graph, prox
 from weft.solvers.settings import Settings
 from weft.sums.local_table import DensePiece, LocalTable, SparsePiece
 

@@ -17,8 +17,7 @@ from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.losses.compiled import formula_of, slope, step
-from weft.solvers.fedavg_kernels import shared_change
-from weft.solvers.rounds.sequential_kernels import descend
+from weft.solvers.rounds.sequential_kernels import descend, shared_change
 from weft.solvers.sampling import order_of, party_draw
 from weft.solvers.settings import Settings
 

@@ -19,7 +19,7 @@ from weft.errors import ConfigError
 from weft.federation.local_federation import Federation
 from weft.guards import Terms
 from weft.losses import get_loss
-from weft.solvers.feddcd_local_problem import LocalProblem
+from weft.solvers.feddcd import LocalProblem
 from weft.solvers.sampling import order_of
 from weft.solvers.settings import Settings
 

@@ -21,7 +21,6 @@ from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
 from weft.protocol.message import malformed
 from weft.solvers.algorithm import Algorithm, Range
-from weft.solvers.fedavg_kernels import sample_steps, shared_change, whole_turn
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
@@ -29,6 +28,7 @@ from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.rounds.run_state import RoundsState, Step
+from weft.solvers.rounds.sequential_kernels import sample_steps, shared_change, whole_turn
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]

@@ -18,10 +18,9 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies, Request
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result
 from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
-from weft.solvers.guard_stall import GuardStall
 from weft.solvers.run_state import MOST_SILENT, RunState
 from weft.solvers.settings import Settings
-from weft.solvers.stopping import Clock, why_stop
+from weft.solvers.stopping import Clock, GuardStall, why_stop
 from weft.sums.certificate import Certificate
 
 #: Rounds without training in which the last certificate waits for parties to come by.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.solvers.subspace.limits import FINEST, FIXED_POINT
 from weft.solvers.subspace.messages import Ascent, Fold
 from weft.solvers.subspace.party_vectors import padded
 from weft.solvers.subspace.round_trips import Exchange
-from weft.solvers.subspace.rounding_limits import FINEST, FIXED_POINT
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Nothing
+from weft.protocol import Among, Channel, Nothing, Phase, Replies, Request
 from weft.solvers.base import Record, Result
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator, seems_done
 from weft.solvers.hyfdca.iteration import Iteration
+from weft.solvers.hyfdca.messages import BEGIN, GATHER, NORMS, SPREAD
 from weft.solvers.hyfdca.run_state import Run
 from weft.solvers.participation import Contributors
 from weft.solvers.stopping import Clock
@@ -26,9 +28,55 @@ from weft.solvers.subspace.messages import (
     FallbackRequest,
     KeepRequest,
 )
-from weft.solvers.subspace.phase_request import FallbackResult, PartyMissing
-from weft.solvers.subspace.return_watch import FellSilent, ReturnWatch
+from weft.solvers.subspace.repeated_asking import FallbackResult, PartyMissing
 from weft.solvers.subspace.round_trips import Exchange
+
+_SETTING_UP: tuple[Phase[Any, Any], ...] = (NORMS, SPREAD, GATHER, BEGIN)
+
+
+class FellSilent(Exception):
+    """A party did not answer while HyFDCA was set up, which takes all who begin it."""
+
+    def __init__(self, parties: set[str]) -> None:
+        super().__init__()
+        self.parties = parties
+
+
+class ReturnWatch(Among):
+    """A channel to the parties that are there.
+
+    The question whether the others are back rides with another, and costs no round trip.
+
+    Attributes
+    ----------
+    back
+        Which of those away have answered when asked last.
+    """
+
+    def __init__(self, channel: Channel, parties: Sequence[str], away: Collection[str]) -> None:
+        super().__init__(channel, parties)
+        self.away = frozenset(away)
+        self.back: set[str] = set()
+        self._due = False
+
+    def ask_again(self) -> None:
+        """Look again, with the next question."""
+        self._due = True
+
+    def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
+        if self._due:
+            self._due = False
+            probe = Request(HERE, {party: Nothing() for party in sorted(self.away)})
+            heard, *replies = super().exchange([probe, *requests])
+            self.back = set(heard.answered)
+        else:
+            replies = super().exchange(requests)
+        for request, reply in zip(requests, replies, strict=True):
+            if request.phase in _SETTING_UP and reply.missing:
+                reply.stop_on_refusal()
+                raise FellSilent(set(reply.missing))
+        return replies
+
 
 Flags = NDArray[np.bool_]
 

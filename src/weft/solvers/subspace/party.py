@@ -57,8 +57,7 @@ from weft.solvers.subspace.party_fallback import FallbackParty, Fallbacks, renum
 from weft.solvers.subspace.party_features import FeatureSide
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_samples import SampleSide
-from weft.solvers.subspace.party_vectors import check_kept, padded, sized
-from weft.solvers.subspace.party_wires import Wires
+from weft.solvers.subspace.party_vectors import Wires, check_kept, padded, sized
 from weft.sums.contribution import Wire
 
 Floats = NDArray[np.float64]

@@ -17,8 +17,7 @@ from weft.solvers.subspace.messages import (
     SpreadReply,
     SpreadRequest,
 )
-from weft.solvers.subspace.party_vectors import Vectors, inner, padded, sized
-from weft.solvers.subspace.party_wires import Wires
+from weft.solvers.subspace.party_vectors import Vectors, Wires, inner, padded, sized
 from weft.sums.contribution import Wire
 from weft.sums.scalar_sums import pack_scalars
 

@@ -1,15 +1,20 @@
-"""Vectors that a party holds for a run: combined with coefficients that the coordinator sends."""
+"""Vectors that a party holds for a run, combined with coefficients that the coordinator sends, and
+the wires that they travel on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.protocol.message import malformed
+from weft.solvers.party_context import PartyContext
+from weft.sums.contribution import Wire
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -138,3 +143,36 @@ def check_kept(keep: Ints, name: str, held: int) -> None:
     rises = bool((np.diff(keep) > 0).all())
     if not rises or (len(keep) and not 0 < keep[0] <= keep[-1] < held):
         raise malformed(name, "names vectors that are not held")
+
+
+@dataclass(frozen=True)
+class Wires:
+    """One wire per kind of sum; what was sent on it must be in the totals that come back.
+
+    Attributes
+    ----------
+    vectors
+        Vectors b = Xᵀa/N, at the holders of the columns.
+    products
+        Z = Xb of vectors, at the holders of the rows.
+    point
+        z = Xw of a point, likewise.
+    duals
+        Dual vectors, for holders of samples without labels.
+    """
+
+    vectors: Wire
+    products: Wire
+    point: Wire
+    duals: Wire
+
+    @classmethod
+    def of(cls, context: PartyContext) -> Self:
+        view, bounds, cipher = context.view, context.bounds, context.cipher
+        rows = view.n_shared_rows
+        return cls(
+            Wire("v", view.n_shared_columns, bounds.v, cipher, 1.0 / view.n_samples),
+            Wire("z", rows, bounds.products, cipher),
+            Wire("z", rows, bounds.point, cipher),
+            Wire("alpha", rows, bounds.alpha, cipher),
+        )

@@ -13,7 +13,7 @@ from weft.protocol import Channel, Message
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.loss_table_limits import most_steps
+from weft.solvers.subspace.limits import most_steps, rows_give_products
 from weft.solvers.subspace.messages import (
     CLOSE,
     FOLLOW,
@@ -35,9 +35,7 @@ from weft.solvers.subspace.messages import (
     SearchRequest,
     SpreadRequest,
 )
-from weft.solvers.subspace.phase_request import FallbackResult, PhaseSums
-from weft.solvers.subspace.repeated_asking import RepeatedAsking
-from weft.solvers.subspace.rounding_limits import rows_give_products
+from weft.solvers.subspace.repeated_asking import FallbackResult, PhaseSums, RepeatedAsking
 from weft.solvers.subspace.row_roles import counted, followed, labelled_rows
 from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.fixed_point_bounds import Bounds
