@@ -7,6 +7,7 @@ safe because each party has counted its own change K times over (σ' = K).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -56,53 +57,39 @@ class CocoaPlusParty(CocoaParty):
     adds = True
 
 
-_READS = ("iic", "certify_every")
-_BLIND = "ciphertexts; totals of losses and norms"
-_WEIGHTS = "w of all features"
+_method = partial(
+    Algorithm,
+    coordinator=CocoaCoordinator,
+    reads=("iic", "certify_every"),
+    everyone=True,
+    guarantee="the optimum, certified",
+    trips="1",
+    coordinator_sees="ciphertexts; totals of losses and norms",
+    parties_see="w of all features",
+)
 
-COCOA = Algorithm(
+COCOA = _method(
     "cocoa",
-    CocoaCoordinator,
-    CocoaParty,
-    "dual coordinate ascent on every party's rows, changes averaged",
-    reads=_READS,
+    party=CocoaParty,
+    about="dual coordinate ascent on every party's rows, changes averaged",
     cut="rows",
-    everyone=True,
     weighs=True,
-    guarantee="the optimum, certified",
-    trips="1",
     reference="Jaggi et al. 2014",
-    coordinator_sees=_BLIND,
-    parties_see=_WEIGHTS,
 )
 
-COCOA_PLUS = Algorithm(
+COCOA_PLUS = _method(
     "cocoa+",
-    CocoaCoordinator,
-    CocoaPlusParty,
-    "dual coordinate ascent on every party's rows, changes added",
-    reads=_READS,
+    party=CocoaPlusParty,
+    about="dual coordinate ascent on every party's rows, changes added",
     cut="rows",
-    everyone=True,
     weighs=True,
-    guarantee="the optimum, certified",
-    trips="1",
     reference="Ma et al. 2015, with γ = 1 and σ' = parties",
-    coordinator_sees=_BLIND,
-    parties_see=_WEIGHTS,
 )
 
-SDCA = Algorithm(
+SDCA = _method(
     "sdca",
-    CocoaCoordinator,
-    CocoaParty,
-    "dual coordinate ascent on the whole table, which one party has",
-    reads=_READS,
+    party=CocoaParty,
+    about="dual coordinate ascent on the whole table, which one party has",
     cut="whole",
-    everyone=True,
-    guarantee="the optimum, certified",
-    trips="1",
     reference="Shalev-Shwartz and Zhang 2013",
-    coordinator_sees=_BLIND,
-    parties_see=_WEIGHTS,
 )

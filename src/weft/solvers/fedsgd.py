@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -331,46 +331,37 @@ class FedbcdParty(FedsgdParty):
     options_kind = FedbcdOptions
 
 
-_TRIPS = "1; 2 with holders without labels"
-_SEES = "ciphertexts; totals of losses and norms; which samples are drawn"
-_PARTIES = "z of the samples drawn at label holders, slopes of the loss at the others"
-
-
 #: Shortest and longest step that is tried.
 _RATE = (1e-5, 25.0)
 
-FEDSGD = Algorithm(
-    "fedsgd",
-    FedsgdCoordinator,
-    FedsgdParty,
-    "stochastic gradient descent on columns, one step between two exchanges",
-    options=FedsgdOptions,
-    tuned=bounds(rate=_RATE),
+_method = partial(
+    Algorithm,
+    coordinator=FedsgdCoordinator,
     reads=("certify_every",),
     cut="columns",
     everyone=True,
     sample_sums=1,
-    guarantee="the optimum for smooth losses with all samples in a batch; else near it",
-    trips=_TRIPS,
-    reference="Liu et al. 2022 (FedBCD), the case of one local step",
-    coordinator_sees=_SEES,
-    parties_see=_PARTIES,
+    trips="1; 2 with holders without labels",
+    coordinator_sees="ciphertexts; totals of losses and norms; which samples are drawn",
+    parties_see="z of the samples drawn at label holders, slopes of the loss at the others",
 )
 
-FEDBCD = Algorithm(
+FEDSGD = _method(
+    "fedsgd",
+    party=FedsgdParty,
+    about="stochastic gradient descent on columns, one step between two exchanges",
+    options=FedsgdOptions,
+    tuned=bounds(rate=_RATE),
+    guarantee="the optimum for smooth losses with all samples in a batch; else near it",
+    reference="Liu et al. 2022 (FedBCD), the case of one local step",
+)
+
+FEDBCD = _method(
     "fedbcd",
-    FedsgdCoordinator,
-    FedbcdParty,
-    "block coordinate descent on columns: several steps between two exchanges",
+    party=FedbcdParty,
+    about="block coordinate descent on columns: several steps between two exchanges",
     options=FedbcdOptions,
     tuned=bounds(rate=_RATE, local_steps=(1.0, 50.0)),
-    reads=("certify_every",),
-    cut="columns",
-    everyone=True,
-    sample_sums=1,
     guarantee="the optimum for smooth losses with all samples in a batch and small steps",
-    trips=_TRIPS,
     reference="Liu et al. 2022 (FedBCD-p; with mu > 0, FedPBCD-p)",
-    coordinator_sees=_SEES,
-    parties_see=_PARTIES,
 )

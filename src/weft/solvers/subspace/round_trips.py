@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,9 +121,7 @@ class Exchange(RepeatedAsking):
             blocks = v.blocks(asked)
             return {
                 party: SpreadRequest(
-                    round=round_,
-                    iteration=self.iteration,
-                    serial=self._serial[party],
+                    **self._head(party, round_),
                     fold=self.fold,
                     by_rows=self.by_rows,
                     products=self.stored,
@@ -164,9 +163,7 @@ class Exchange(RepeatedAsking):
         def build(asked: Sequence[str], round_: int) -> dict[str, PointRequest]:
             return {
                 party: PointRequest(
-                    round=round_,
-                    iteration=self.iteration,
-                    serial=self._serial[party],
+                    **self._head(party, round_),
                     fold=self.fold,
                     point=coefficients,
                     model=model,
@@ -200,23 +197,16 @@ class Exchange(RepeatedAsking):
         sums = self._sums_of_duals(new) if new else PhaseSums()
 
         def build(asked: Sequence[str], round_: int) -> dict[str, SearchRequest]:
-            of, z = self._z_for(asked)
             return {
                 party: SearchRequest(
-                    round=round_,
-                    iteration=self.iteration,
-                    serial=self._serial[party],
-                    moved=moved,
-                    by_rows=self.by_rows,
-                    of=of,
-                    z=z.get(party),
+                    **common,
                     send=sums.speakers.get(party),
                     steps=steps,
                     at=guesses,
                     point=coefficients if self.stored else None,
                     ascent=ascent,
                 )
-                for party in asked
+                for party, common in self._dual_heads(asked, round_, moved).items()
             }
 
         answers = self._ask_masked(SEARCH, self._labelled, build, sums)
@@ -249,22 +239,15 @@ class Exchange(RepeatedAsking):
         sums = self._sums_of_duals(new)
 
         def build(asked: Sequence[str], round_: int) -> dict[str, GatherRequest]:
-            of, z = self._z_for(asked)
             return {
                 party: GatherRequest(
-                    round=round_,
-                    iteration=self.iteration,
-                    serial=self._serial[party],
-                    moved=moved,
-                    by_rows=self.by_rows,
-                    of=of,
-                    z=z.get(party),
+                    **common,
                     send=sums.speakers.get(party),
                     at=guesses,
                     direction=direction,
                     first=first,
                 )
-                for party in asked
+                for party, common in self._dual_heads(asked, round_, moved).items()
             }
 
         # A vector from the Hessian bounds nothing: it has no offset.
@@ -289,19 +272,12 @@ class Exchange(RepeatedAsking):
         """
 
         def build(asked: Sequence[str], round_: int) -> dict[str, InheritRequest]:
-            of, z = self._z_for(asked)
             return {
                 party: InheritRequest(
-                    round=round_,
-                    iteration=self.iteration,
-                    serial=self._serial[party],
-                    moved=moved,
-                    by_rows=self.by_rows,
-                    of=of,
-                    z=z.get(party),
+                    **common,
                     inherit=reached.named(party),
                 )
-                for party in asked
+                for party, common in self._dual_heads(asked, round_, moved).items()
             }
 
         answers = self._ask_masked(INHERIT, self._labelled, build, PhaseSums())
@@ -317,9 +293,7 @@ class Exchange(RepeatedAsking):
             _, z = self._z_for(asked)
             return {
                 party: CloseRequest(
-                    round=round_,
-                    iteration=self.iteration,
-                    serial=self._serial[party],
+                    **self._head(party, round_),
                     z=z.get(party),
                 )
                 for party in asked
@@ -342,6 +316,18 @@ class Exchange(RepeatedAsking):
         whole = z.blocks([party for party in asked if party not in self._own])
         some = {p: self._own[p] for p in asked if p in self._own and len(self._own[p])}
         return self._z_of, {**whole, **z.pieces(some)}
+
+    def _head(self, party: str, round_: int) -> dict[str, Any]:
+        """What every request says: which one it is."""
+        return {"round": round_, "iteration": self.iteration, "serial": self._serial[party]}
+
+    def _dual_heads(
+        self, asked: Sequence[str], round_: int, moved: Floats
+    ) -> dict[str, dict[str, Any]]:
+        """What every request for dual vectors says: where to make them, and from which z."""
+        of, z = self._z_for(asked)
+        here = {"moved": moved, "by_rows": self.by_rows, "of": of}
+        return {p: {**self._head(p, round_), **here, "z": z.get(p)} for p in asked}
 
     def _sums_of_duals(self, new: int) -> PhaseSums:
         """The sums of new dual vectors: their vectors, and they themselves for some."""
@@ -377,9 +363,7 @@ class Exchange(RepeatedAsking):
         def build(asked: Sequence[str], round_: int) -> dict[str, FollowRequest]:
             messages = {
                 party: FollowRequest(
-                    round=round_,
-                    iteration=self.iteration,
-                    serial=self._serial[party],
+                    **self._head(party, round_),
                     width=posted.width,
                 )
                 for party in asked
