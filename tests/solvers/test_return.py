@@ -339,7 +339,7 @@ def test_an_audit_knows_every_field_and_finds_nothing_readable(recorded):
     assert len(returns(trained)) == 2
     transcript = trained.channel.transcript
     phases = {entry.phase for entry in transcript}
-    assert {"subspace.hand", "subspace.here", "subspace.inherit", "hyfdca.step"} <= phases
+    assert {"subspace.fallback", "subspace.here", "subspace.inherit", "hyfdca.step"} <= phases
     found = audit(Head("a run", list(split.parties), "pad"), entries_of(transcript))
     assert found.findings == {}
     assert {line.verdict(coordinator=True) for line in found.coordinator} == {"hidden", "public"}

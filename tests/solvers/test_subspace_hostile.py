@@ -159,7 +159,7 @@ SOUND = {
     },
     "gather": {"by_rows": False, "moved": np.array([[1.0], [0.0]]), "at": np.zeros((1, 1))},
     "keep": {"point": np.zeros((2, 1)), "model": 0},
-    "hand": {
+    "fallback": {
         "number": 1,
         "lam": 1.0,
         "weights": np.zeros((1, 1)),
@@ -173,7 +173,7 @@ SOUND = {
 def sound(phase, asked, **changes):
     """The fields of a sound question after another one."""
     numbered = {"iteration": asked["iteration"]}
-    if phase not in ("keep", "hand"):
+    if phase not in ("keep", "fallback"):
         numbered["serial"] = asked["serial"] + 1
     return {**numbered, **SOUND[phase], **changes}
 
@@ -237,8 +237,8 @@ QUESTIONS = [
     ("point", "model.mixture"),
     ("point", "model.number"),
     ("keep", "point"),
-    ("hand", "weights"),
-    ("hand", "rows"),
+    ("fallback", "weights"),
+    ("fallback", "rows"),
 ]
 
 

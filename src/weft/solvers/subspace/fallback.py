@@ -21,7 +21,7 @@ from weft.solvers.participation import Contributors
 from weft.solvers.stopping import Clock
 from weft.solvers.subspace.coefficients import Subspace
 from weft.solvers.subspace.messages import (
-    FALL_BACK,
+    FALLBACK,
     HERE,
     KEEP,
     Dropped,
@@ -279,7 +279,7 @@ class FallbackRun:
         }
         run.v.invite(messages)
         run.z.invite(messages)
-        replies = run.channel.ask(FALL_BACK, messages)
+        replies = run.channel.ask(FALLBACK, messages)
         replies.stop_on_refusal()
         run.v.add(replies.answered, run.iteration)
         run.z.add(replies.answered, run.iteration)

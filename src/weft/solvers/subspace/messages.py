@@ -276,6 +276,6 @@ class InheritRequest(MoveRequest, kw_only=True):
 
 
 KEEP = Phase("subspace.keep", KeepRequest, Nothing)
-FALL_BACK = Phase("subspace.hand", FallbackRequest, FallbackReply)
+FALLBACK = Phase("subspace.fallback", FallbackRequest, FallbackReply)
 HERE = Phase("subspace.here", Nothing, Nothing)
 INHERIT = Phase("subspace.inherit", InheritRequest, InheritReply)

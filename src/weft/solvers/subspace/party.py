@@ -35,7 +35,7 @@ from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.messages import (
     CLOSE,
-    FALL_BACK,
+    FALLBACK,
     FOLLOW,
     GATHER,
     HERE,
@@ -103,7 +103,7 @@ class SubspaceParty:
             self._once(INHERIT, self._take_inherited, samples.tell_alpha),
             self._once(CLOSE, samples.take_close, samples.tell_close),
             answer(KEEP, self._keep),
-            answer(FALL_BACK, self._fall_back),
+            answer(FALLBACK, self._fall_back),
             answer(HERE, lambda message: message),
         )
         return self._answers
