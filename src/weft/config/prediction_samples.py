@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.config.read_config import Config
-from weft.data.readers import column_names, read_tile
+from weft.data.readers import read_tile, table_columns
 from weft.data.tile import Tile
 from weft.errors import DataError
 from weft.federation.model import Model
@@ -15,9 +15,9 @@ from weft.federation.model import Model
 
 def read_samples(path: Path, model: Model, *, id_column: str = "id", party: str = "") -> Tile:
     """The columns of a file that are features of the model; all others are not looked at."""
-    wanted = None
-    if path.is_file() and path.name.lower().endswith((".csv", ".csv.gz", ".csv.xz", ".parquet")):
-        there = {name.strip() for name in column_names(path)}
+    wanted, held = None, table_columns(path)
+    if held is not None:
+        there = set(held)
         wanted = [name for name in model.features.tolist() if name in there]
         _insist(bool(wanted), path, party)
     tile = read_tile(path, id_column=id_column, features=wanted, party=party)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from weft.data.bundled import breast_cancer, diabetes, digits
+import numpy as np
+
 from weft.data.data_folder import DataFolder, load_with
-from weft.data.tile import Table, Task
+from weft.data.tile import Names, Table, Task
 from weft.plugins import Registry
 
 
@@ -67,41 +69,55 @@ def describe() -> list[DataSet]:
     return list(DATA_SETS.values())
 
 
-_BUNDLED = (
-    DataSet(
-        name="digits",
-        rows=1797,
-        columns=64,
-        task="classification",
-        source="scikit-learn",
-        note="8 × 8 images of digits, values 0 to 16, ten classes",
-        loader=digits,
-        needs_data_dir=False,
+def row_ids(count: int) -> Names:
+    """Sample ids "0", "1", … of a data set that has none of its own."""
+    return np.array([str(row) for row in range(count)], dtype=object)
+
+
+def pixel_names(side: int) -> Names:
+    """Names r0c0, r0c1, … of the pixels of a side × side image, row by row."""
+    return np.array([f"r{row}c{col}" for row in range(side) for col in range(side)], dtype=object)
+
+
+def _bundled(name: str, task: Task, folder: DataFolder) -> Table:
+    # Imported late: scikit-learn takes a second to load and most runs do not need it here.
+    from sklearn import datasets
+
+    bunch = getattr(datasets, f"load_{name}")()
+    features = np.array(list(map(str, bunch.feature_names)), dtype=object)
+    if name == "digits":
+        features = pixel_names(8)
+    block = np.ascontiguousarray(bunch.data, dtype=np.float64)
+    return Table(row_ids(len(block)), features, block, bunch.target, task, name)
+
+
+#: What comes with scikit-learn: name, samples, features, task and a line on it.
+_BUNDLED: tuple[tuple[str, int, int, Task, str], ...] = (
+    ("digits", 1797, 64, "classification", "8 × 8 images of digits, values 0 to 16, ten classes"),
+    (
+        "breast_cancer",
+        569,
+        30,
+        "classification",
+        "Wisconsin diagnostic, label 1 = benign, 0 = malignant",
     ),
-    DataSet(
-        name="breast_cancer",
-        rows=569,
-        columns=30,
-        task="classification",
-        source="scikit-learn",
-        note="Wisconsin diagnostic, label 1 = benign, 0 = malignant",
-        loader=breast_cancer,
-        needs_data_dir=False,
-    ),
-    DataSet(
-        name="diabetes",
-        rows=442,
-        columns=10,
-        task="regression",
-        source="scikit-learn",
-        note="columns centred and scaled as scikit-learn ships them",
-        loader=diabetes,
-        needs_data_dir=False,
-    ),
+    ("diabetes", 442, 10, "regression", "columns centred and scaled as scikit-learn ships them"),
 )
 
 DATA_SETS = Registry(
     "data_sets",
-    {entry.name: entry for entry in _BUNDLED},
+    {
+        name: DataSet(
+            name=name,
+            rows=rows,
+            columns=columns,
+            task=task,
+            source="scikit-learn",
+            note=note,
+            loader=partial(_bundled, name, task),
+            needs_data_dir=False,
+        )
+        for name, rows, columns, task, note in _BUNDLED
+    },
     lambda value: isinstance(value, DataSet),
 )

@@ -27,7 +27,8 @@ from weft.data.tile import Labels, Names, Tile, as_labels
 from weft.errors import DataError
 
 _BLANKS = ["", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None"]
-_TABLES = (".csv", ".csv.gz", ".csv.xz", ".parquet")
+#: Suffixes of tables with a header.
+TABLES = (".csv", ".csv.gz", ".csv.xz", ".parquet")
 _READ_FAILURES = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
 
 
@@ -74,7 +75,7 @@ def read_tile(
     try:
         if not path.is_file():
             raise DataError(f"{path}: there is no such file; check the path.")
-        if name.endswith(_TABLES):
+        if name.endswith(TABLES):
             tile = _read_table(path, id_column, label_column, features)
         elif name.endswith((".libsvm", ".svm")):
             tile = _some_features(_read_libsvm(path), features)
@@ -82,7 +83,7 @@ def read_tile(
             tile = _some_features(_read_npz(path), features)
         else:
             raise DataError(
-                f"{path.name}: the suffix {path.suffix!r} is unknown; use {', '.join(_TABLES)}, "
+                f"{path.name}: the suffix {path.suffix!r} is unknown; use {', '.join(TABLES)}, "
                 ".libsvm, .svm or .npz."
             )
         if not tile.n:
@@ -145,6 +146,13 @@ def column_names(path: Path) -> list[str]:
             return next(csv.reader(lines), [])
     except (*_READ_FAILURES, csv.Error) as error:
         raise _unreadable(path, error) from error
+
+
+def table_columns(path: Path) -> list[str] | None:
+    """Stripped column names of a table; None: the file is none, or not there."""
+    if not (path.is_file() and path.name.lower().endswith(TABLES)):
+        return None
+    return [name.strip() for name in column_names(path)]
 
 
 def _read_columns(path: Path, wanted: list[str], id_column: str, numeric: list[str]) -> pa.Table:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from weft.data.readers import TABLES
 from weft.data.tile import Labels, Tile, present
 from weft.errors import DataError
 from weft.storage.files import replacing
@@ -42,10 +43,10 @@ def write_tile(
     """
     path = Path(path)
     name = path.name.lower()
-    if not name.endswith((".csv", ".csv.gz", ".csv.xz", ".parquet", ".npz")):
+    if not name.endswith((*TABLES, ".npz")):
         raise DataError(
-            f"{path.name}: tiles cannot be written with the suffix {path.suffix!r}; use .csv, "
-            ".csv.gz, .csv.xz, .parquet or .npz."
+            f"{path.name}: tiles cannot be written with the suffix {path.suffix!r}; use "
+            f"{', '.join(TABLES)} or .npz."
         )
     if name.endswith(".npz"):
         with replacing(path) as draft, draft.open("wb") as stream:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft.config.reader import closest
-from weft.data.readers import column_names, read_tile
+from weft.data.readers import read_tile, table_columns
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError
 from weft.privacy.agreement import SitePolicy
@@ -54,8 +54,8 @@ def read_offered(
 
 def _held(path: Path, id_column: str, label: str | None, party: str) -> list[str]:
     """Names of the feature columns of a file."""
-    if path.is_file() and path.name.lower().endswith((".csv", ".csv.gz", ".csv.xz", ".parquet")):
-        names = [name.strip() for name in column_names(path)]
+    names = table_columns(path)
+    if names is not None:
         return [name for name in names if name not in (id_column, label)]
     # Other formats hold only numbers; reading the file reports what is wrong with it.
     return list(read_tile(path, id_column=id_column, label_column=label, party=party).features)
