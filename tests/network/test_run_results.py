@@ -10,7 +10,7 @@ from weft import Federation, Preprocessing, Settings, Tile
 from weft.config.read_config import read_config
 from weft.network.presence_trace import Presence
 from weft.network.run_progress import Progress
-from weft.network.run_results import HISTORY, SUMMARY, write_run_results
+from weft.network.run_results import HISTORY, SUMMARY, for_submitter, write_run_results
 from weft.network.submission import write_out
 from weft.network.task import LinearTask
 from weft.report.summary import summarise
@@ -81,6 +81,13 @@ def test_a_submitter_is_not_told_who_holds_how_much(trained, results):
     rounded = ("cohorts", "feature_sets", "phases", "encryption", "cost", "notes", "remarks")
     for key in set(here) - set(rounded):
         assert told[key] == here[key], key
+
+
+def test_a_submitter_gets_no_figure_that_is_not_listed(trained):
+    here = summarise(trained, SETTINGS, "three towns")
+    told = for_submitter({**here, "rows_by_party": {"north": PAIR + ALL}})
+    assert told["rows_by_party"] is None
+    assert told.keys() - {"rows_by_party"} == here.keys()
 
 
 def only_two_digits(values, exact):

@@ -34,6 +34,14 @@ _SLICES, SUMMARY, HISTORY, _PATH, PRESENCE = (
 #: Every file that may leave the coordinator.
 FILES = (_SLICES, SUMMARY, HISTORY, _PATH, PRESENCE)
 
+#: What a submitter gets of a summary as it is; a figure that is not listed stays with the
+#: coordinator.
+_TOLD = (
+    *("name", "stopped", "solver", "lambda", "path", "choice", "iterations", "certificate"),
+    *("estimate", "accuracy", "federation", "classes", "settings", "terms", "gone", "notes"),
+    *("remarks", "command", "weft", "versions"),
+)
+
 
 class SealedSlices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sealed slices of the model by reader and writer, and what is needed to join them.
@@ -71,7 +79,7 @@ def write_run_results(folder: Path, outcome: Outcome, task: LinearTask, presence
 
 
 def for_submitter(summary: dict[str, Any]) -> dict[str, Any]:
-    """A summary without what only the coordinator may know: who holds how much, with whom.
+    """What a submitter gets of a summary; who holds how much, and with whom, is not told.
 
     Exact byte counts and numbers of added values are sums of sizes of the parties' tables, from
     which a submitting party could work out how much others have in common. So bytes and seconds of
@@ -79,10 +87,7 @@ def for_submitter(summary: dict[str, Any]) -> dict[str, Any]:
     """
     cost = summary["cost"]
     seconds = summary["encryption"]["coordinator"]["seconds"]
-    return {
-        **summary,
-        "cohorts": None,
-        "feature_sets": None,
+    rough = {
         "cost": {**cost, **{key: rounded(cost[key]) for key in BYTES}},
         "phases": {
             phase: {key: value if key == "calls" else rounded(value) for key, value in cost.items()}
@@ -94,6 +99,7 @@ def for_submitter(summary: dict[str, Any]) -> dict[str, Any]:
             "slowest": None,
         },
     }
+    return {key: rough.get(key, value if key in _TOLD else None) for key, value in summary.items()}
 
 
 class ReturnedResults:
