@@ -20,7 +20,7 @@ from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
 from weft.privacy.agreement import card_of, write_roster
-from weft.privacy.agreement.roster_draft import draft_roster
+from weft.privacy.agreement.roster_files import draft_roster
 from weft_examples.process_group import ProcessGroup
 
 #: Name of the one who submits runs.

@@ -9,7 +9,7 @@ from pages import blocks
 
 from weft import Federation, Preprocessing, Settings
 from weft.data import SPLITS, Table, load
-from weft.privacy.audit.declared_fields import fields_of, meaning_of
+from weft.privacy.audit.evidence import fields_of, meaning_of
 from weft.protocol.forms import Form
 
 _ARROW = re.compile(r"^\s*(\w)(-?->>)(\w): ([\w.]+)(.*)$")

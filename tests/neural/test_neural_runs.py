@@ -12,7 +12,7 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import Terms
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.audit.audit import audit
-from weft.privacy.audit.declared_fields import meaning_of
+from weft.privacy.audit.evidence import meaning_of
 from weft.protocol.forms import Form
 from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.packing import pack

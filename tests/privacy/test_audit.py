@@ -14,7 +14,7 @@ from weft.crypto.ciphers.paillier import PaillierSecret
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit import CHECKS, audit
-from weft.privacy.audit.declared_fields import meaning_of
+from weft.privacy.audit.evidence import meaning_of
 from weft.protocol import LocalChannel
 from weft.protocol.forms import Form
 from weft.protocol.message import SCALAR_BYTES

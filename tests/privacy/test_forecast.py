@@ -9,9 +9,8 @@ from covering import every_value
 from weft.data import SPLITS, Split, Tile, load, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
-from weft.privacy.ledger.expected_exposure import outlook
+from weft.privacy.ledger.expected_exposure import alternatives, forecast, outlook
 from weft.privacy.ledger.exposure_text import paragraphs
-from weft.privacy.ledger.forecast import alternatives, forecast
 from weft.privacy.ledger.holder_views import views_of
 from weft.solvers.catalogue import ALGORITHMS, resolve
 from weft.solvers.settings import Settings

@@ -109,7 +109,7 @@ def draft(
     """
     from weft.cli.console import say
     from weft.privacy.agreement import Limits, write_roster
-    from weft.privacy.agreement.roster_draft import draft_roster
+    from weft.privacy.agreement.roster_files import draft_roster
 
     known = _cards(cards or [], keys, matching or [])
     changes = {

@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from weft.privacy.ledger import Pages, Run
-    from weft.privacy.ledger.history import Group
+    from weft.privacy.ledger.ledger_file import Group
 
 #: Runs that are listed, the last ones.
 _MOST_RUNS = 20
@@ -62,7 +62,7 @@ def ledger(
 def _plain(pages: Pages) -> dict[str, Any]:
     import msgspec
 
-    from weft.privacy.ledger.history import groups_of
+    from weft.privacy.ledger.ledger_file import groups_of
 
     return {
         "samples": len(pages.sample),
@@ -102,7 +102,7 @@ def _show_runs(runs: list[Run]) -> None:
 def _show_groups(pages: Pages) -> None:
     from weft.cli.console import say
     from weft.privacy.ledger.exposure_text import item, span
-    from weft.privacy.ledger.history import groups_of
+    from weft.privacy.ledger.ledger_file import groups_of
 
     for group in groups_of(pages):
         say(*item(_sentence(group)))

@@ -27,8 +27,8 @@
     label = false          # this party gives no labels
 """
 
-from weft.config.cut_table import cut_table
 from weft.config.read_config import Config, Problem, read_config
 from weft.config.reader import checked
+from weft.config.write_parties import cut_table
 
 __all__ = ["Config", "Problem", "checked", "cut_table", "read_config"]

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import msgspec
 
 from weft.config.compare_options import check_told
-from weft.config.cut_table import cut_table
 from weft.config.data_sources import check_deployed, check_sources
 from weft.config.federation_config import (
     FederationConfig,
@@ -22,6 +21,7 @@ from weft.config.federation_config import (
 )
 from weft.config.reader import checked, naming
 from weft.config.schema import DataSection, LinearFile, ModelSection, SolverSection
+from weft.config.write_parties import cut_table
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data.labels import two_classes
 from weft.data.named import load

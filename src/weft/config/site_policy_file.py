@@ -21,8 +21,7 @@ import msgspec
 from weft.config.reader import checked, known_keys, naming, read_toml
 from weft.errors import ConfigError
 from weft.guards.terms import OPEN, Terms
-from weft.privacy.agreement.limits import Limits
-from weft.privacy.agreement.site_policy import SitePolicy
+from weft.privacy.agreement.limits import Limits, SitePolicy
 
 
 class _Own(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

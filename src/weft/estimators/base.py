@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -19,15 +20,37 @@ from weft.config.reader import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
-from weft.estimators.tiles import Tiles, tiles_of
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
-from weft.report.history import history_frame
-from weft.report.path import path_frame
+from weft.report.history import history_frame, path_frame
 from weft.solvers.base import Record, Result
 from weft.solvers.catalogue import AUTO, settled
 from weft.solvers.settings import DEFAULTS, Settings
+
+Tiles = Mapping[str, Sequence[Tile]]
+
+
+def tiles_of(data: Any) -> Tiles | None:
+    """Tiles by party; None where the data is an ordinary table."""
+    if isinstance(data, Split):
+        return data.parties
+    if isinstance(data, Tile):
+        return {"p1": (data,)}
+    # scipy's dictionary-of-keys matrix is a mapping too, but a table all the same.
+    if isinstance(data, Mapping) and not sp.issparse(data):
+        return {str(name): _held(str(name), tiles) for name, tiles in data.items()}
+    if isinstance(data, list | tuple) and data and all(isinstance(t, Tile) for t in data):
+        return {f"p{number}": (tile,) for number, tile in enumerate(data, 1)}
+    return None
+
+
+def _held(party: str, tiles: Any) -> tuple[Tile, ...]:
+    held = (tiles,) if isinstance(tiles, Tile) else tiles
+    if not isinstance(held, list | tuple) or not all(isinstance(tile, Tile) for tile in held):
+        raise DataError(f"party {party} must hold a Tile or a list of them; see Tile.make")
+    return tuple(held)
+
 
 T = TypeVar("T")
 

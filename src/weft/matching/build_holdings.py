@@ -12,7 +12,7 @@ from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, Ints, build_axis, ranges
 from weft.matching.holding_map import HoldingMap, Overlap
-from weft.matching.near_duplicate_ids import count_mismatches
+from weft.matching.id_normalization import count_mismatches
 
 #: Token of the constant column; real tokens meet it with probability 2^-64.
 BIAS_TOKEN = np.array([0xB1A5], np.uint64)

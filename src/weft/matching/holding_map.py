@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, Ints, ranges
 from weft.matching.exposure import crossed_rows, exposed_rows, fewest_foreign, foreign_columns
-from weft.matching.near_duplicate_ids import Mismatches
+from weft.matching.id_normalization import Mismatches
 from weft.matching.party_view import TileCohorts, ToldView
 
 Overlap = Literal["mean", "first", "sum"]

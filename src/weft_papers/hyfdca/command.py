@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.report.durations import time_text
+from weft.report.page.number_format import time_text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -3,8 +3,8 @@
 The party is a component of the client's one process, the coordinator a controller in a job process
 of the server, the submitter an admin session. Nothing else of Weft but the kits knows the engine.
 
-- `frames`: messages in the engine's format, and how its answers are read;
-- `transport`: the coordinator's `weft.network.transport.Transport`;
+- `transport`: frames in the engine's format, and the coordinator's
+  `weft.network.transport.Transport`;
 - `client_party`: the component that answers for a site;
 - `coordinator_job`: the controller that runs a task;
 - `jobs`: a run as a job of the engine;

@@ -13,7 +13,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
 from weft.errors import ConfigError
-from weft.network.kits.archives import read_archive
 from weft.network.kits.certificates import (
     CertificateError,
     check_signed,
@@ -30,7 +29,7 @@ from weft.network.kits.certificates import (
 )
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit
-from weft.network.kits.provisioning import write_kit
+from weft.network.kits.provisioning import read_archive, write_kit
 from weft.storage.files import StorageError, write_private
 
 

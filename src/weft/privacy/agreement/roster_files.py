@@ -1,9 +1,9 @@
-"""Rosters and membership cards on disk: JSON, written whole or not at all."""
+"""Membership cards, and rosters drafted from them: JSON on disk, written whole or not at all."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -14,7 +14,17 @@ from weft.crypto.keys.public_keys import check_names
 from weft.crypto.primitives.oprf import matching_key
 from weft.crypto.secrets import KEY_BYTES, PublicIdentity
 from weft.errors import ConfigError, WeftError
-from weft.privacy.agreement.signed_roster import Hex, SignedRoster, from_hex, to_hex
+from weft.guards.terms import Terms
+from weft.privacy.agreement.limits import Limits
+from weft.privacy.agreement.signed_roster import (
+    Charter,
+    Hex,
+    Member,
+    Role,
+    SignedRoster,
+    from_hex,
+    to_hex,
+)
 from weft.storage.files import replacing
 
 T = TypeVar("T")
@@ -116,3 +126,80 @@ def _write(path: Path, content: msgspec.Struct, *, new: bool) -> None:
     with replacing(path) as draft:
         packed = msgspec.json.encode(content, enc_hook=to_hex)
         draft.write_bytes(msgspec.json.format(packed, indent=2) + b"\n")
+
+
+def draft_roster(
+    federation: str,
+    cards: Sequence[Card],
+    terms: Terms,
+    *,
+    limits: Limits | None = None,
+    labels: Collection[str] | None = None,
+    model: Collection[str] | None = None,
+    matching: Collection[str] = (),
+    rows: Mapping[str, int] | None = None,
+) -> SignedRoster:
+    """A roster in which every member brings data.
+
+    Parameters
+    ----------
+    federation
+        Its name.
+    cards
+        What the sites tell of themselves, in the order of the members.
+    labels, model
+        Who may bring labels, and who gets the model; None: everybody.
+    matching
+        Who holds a matching key; their cards must have one.
+    rows
+        The most rows that a member may match.
+    """
+    known = [card.name for card in cards]
+    for what, names in (
+        ("labels", labels),
+        ("model", model),
+        ("matching", matching),
+        ("rows", rows),
+    ):
+        _refuse_strangers(what, names or (), known)
+    roles: dict[Role, Collection[str]] = {
+        "data": known,
+        "labels": known if labels is None else labels,
+        "matching": matching,
+        "model": known if model is None else model,
+    }
+    members = [_member(card, roles, (rows or {}).get(card.name)) for card in cards]
+    charter = Charter(
+        format=1,
+        federation=federation,
+        members=tuple(members),
+        terms=terms,
+        limits=limits or Limits(),
+    )
+    return SignedRoster.draft(charter)
+
+
+def _refuse_strangers(what: str, names: Iterable[str], known: Sequence[str]) -> None:
+    strange = [name for name in names if name not in known]
+    if strange:
+        raise ConfigError(
+            f"--{what} names '{strange[0]}', but the members are {', '.join(known)}; correct the "
+            "name"
+        )
+
+
+def _member(card: Card, roles: Mapping[Role, Collection[str]], rows: int | None) -> Member:
+    own = tuple(role for role, names in roles.items() if card.name in names)
+    if "matching" in own and card.matching_key is None:
+        raise ConfigError(
+            f"the card of '{card.name}' has no matching key, which the role matching takes; let "
+            "its site make the card with 'weft federation join'"
+        )
+    return Member(
+        name=card.name,
+        signing=card.signing,
+        sealing=card.sealing,
+        roles=own,
+        most_rows=rows,
+        matching_key=card.matching_key if "matching" in own else None,
+    )

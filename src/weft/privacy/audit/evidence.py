@@ -1,14 +1,51 @@
-"""Evidence for an audit: what bytes give away by themselves, and whose slots a message names."""
+"""Evidence for an audit: what declarations say of a field, what bytes give away by themselves, and
+whose slots a message names.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import Block, words_of
-from weft.protocol.message import SCALAR_BYTES, Fields, Value
+from weft.errors import ProtocolError
+from weft.protocol.forms import Meaning
+from weft.protocol.message import SCALAR_BYTES, Field, Fields, Value, flat
+from weft.protocol.phase import phase_named
+from weft.protocol.recording import Direction
+
+
+def fields_of(direction: Direction, phase: str) -> dict[str, Meaning]:
+    """The fields that a message of a phase may have, beside those that mean the same in all."""
+    return {
+        name: field.meaning
+        for name, field in _declared(direction, phase).items()
+        if field.meaning is not None and not field.meaning.common
+    }
+
+
+def field_of(direction: Direction, phase: str, name: str) -> Field | None:
+    """A declared field; None: the declarations do not know it."""
+    return _declared(direction, phase).get(name)
+
+
+def meaning_of(direction: Direction, phase: str, name: str) -> Meaning | None:
+    """What a field says; None: the declarations do not know it."""
+    field = field_of(direction, phase, name)
+    return None if field is None else field.meaning
+
+
+@cache
+def _declared(direction: Direction, phase: str) -> dict[str, Field]:
+    try:
+        found = phase_named(phase)
+    except ProtocolError:
+        return {}
+    return dict(flat(found.request if direction == "down" else found.reply))
+
 
 #: Numbers in fixed point stay below this, encrypted words hardly ever do: one in 2^13.
 _SMALL = np.uint64(1 << 50)

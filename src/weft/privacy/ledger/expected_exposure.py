@@ -6,16 +6,72 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
+from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
-from weft.privacy.ledger.forecast import alternatives, forecast
 from weft.privacy.ledger.holder_views import View, views_of
 from weft.privacy.ledger.ledger_file import Ints
+from weft.solvers.catalogue import ALGORITHMS, algorithm_of, resolve
 from weft.solvers.settings import Settings
-from weft.solvers.sum_forecast import Forecast
+from weft.solvers.sum_forecast import Forecast, forecast_rounds
+
+
+def forecast(
+    settings: Settings, *, classes: int, mean_square: float, unit_rows: bool = False
+) -> Forecast:
+    """What a run with these settings, whose solver is chosen, will take.
+
+    Parameters
+    ----------
+    classes
+        Problems side by side: one for two classes and for a response.
+    mean_square
+        1/N Σ ‖x_i‖² of the scaled table.
+    unit_rows
+        Whether norms of rows are summed for scaling, which takes a sum of its own.
+    """
+    algorithm = algorithm_of(settings.solver)
+    if algorithm.forecast is not None:
+        ahead = algorithm.forecast(settings, classes, mean_square)
+    else:
+        ahead = forecast_rounds(settings, classes, mean_square, algorithm.sample_sums or 0)
+    return ahead.plus(int(unit_rows))
+
+
+def alternatives(settings: Settings) -> list[tuple[str, Settings]]:
+    """Other ways to train this model, and what to write in the config for them."""
+    found: list[tuple[str, Settings]] = []
+
+    def offer(what: str, **changes: object) -> None:
+        try:
+            changed, _ = resolve(msgspec.structs.replace(settings, **changes))
+        except ConfigError:
+            return
+        found.append((what, changed))
+
+    for solver, algorithm in ALGORITHMS.items():
+        # What only serves comparison is no advice.
+        if not algorithm.ours:
+            continue
+        if solver != settings.solver:
+            offer(f'name = "{solver}" in [solver]', solver=solver)
+    if settings.folds:
+        # Without folds nothing chooses among several values of λ.
+        offer("one lambda and no folds", path=(), folds=0)
+    if settings.folds > 2:
+        offer("folds = 2", folds=2)
+    if len(settings.lambdas) > 2:
+        largest = (settings.lambdas[0],)
+        offer("two values of lambda", path=largest)
+    if settings.gap is not None and settings.gap < 1e-1:
+        wider = min(10 * settings.gap, 1e-1)
+        offer(f"gap = {wider:g}", gap=wider)
+    return found
+
 
 #: Whether as many sums have been seen as columns are foreign: already, by the forecast, by what
 #: forecasts err, by the limits of the run, or not at all.
@@ -185,7 +241,7 @@ def outlook(
     terms
         What the parties agreed on.
     classes, mean_square, unit_rows
-        See :func:`weft.privacy.ledger.forecast.forecast`.
+        See :func:`weft.privacy.ledger.expected_exposure.forecast`.
     spent
         Party to the sums that it has received of each of its shared cohorts; None: there is no
         ledger.

@@ -50,3 +50,10 @@ def capital(sentence: str) -> str:
 def digits(value: float, most: int = 6) -> float:
     """As many digits as a picture shows."""
     return float(f"{value:.{most}g}")
+
+
+def time_text(seconds: float) -> str:
+    """Seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
