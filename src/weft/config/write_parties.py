@@ -1,7 +1,7 @@
 """Cutting a table into parties: as files, one or more for each, and the config that names them.
 
-The config's ``[privacy]`` section has what the parties would have to agree on before the table can be
-trained on as it is cut.
+The config's ``[privacy]`` section has what the parties would have to agree on before the table can
+be trained on as it is cut.
 """
 
 from __future__ import annotations
