@@ -9,9 +9,8 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.network.abandon_run import SUBMITTER, TASK, abandon_run, leave_run
 from weft.network.coordinator_run import coordinate_run
-from weft.network.engine import abandon_request as asking
-from weft.network.engine.abandon_request import AbandonRequest
-from weft.network.engine.admin_session import RunInfo
+from weft.network.engine import admin_session as asking
+from weft.network.engine.admin_session import AbandonRequest, RunInfo
 from weft.network.envelope import End, Failed, Hello, Welcome, decode_reply, encode
 from weft.network.network_channel import NetworkChannel
 from weft.network.run_index import RunIndex

@@ -229,7 +229,7 @@ def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, ser
 def test_giving_a_run_up_names_who_does_not_know_it(place, weft, server, monkeypatch):
     server()
     monkeypatch.setattr(
-        "weft.network.engine.abandon_request.AbandonRequest.send",
+        "weft.network.engine.admin_session.AbandonRequest.send",
         lambda _: {"south": "is not connected"},
     )
     code, out, _ = weft("stop", kit_of(place, ANNA), "a-1", "--forget")

@@ -27,8 +27,8 @@ from weft.privacy.agreement import (
     write_card,
     write_roster,
 )
-from weft.privacy.agreement.charter_text import charter_words
 from weft.privacy.agreement.roster_files import draft_roster
+from weft.privacy.agreement.signed_roster import charter_words
 from weft.protocol import Nothing, phase_named
 from weft.protocol.message import declared, flat
 from weft.protocol.parts import Company, Ring

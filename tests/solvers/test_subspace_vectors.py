@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from weft.solvers.subspace.coefficients import Subspace
-from weft.solvers.subspace.lower_bounds import Bounding
+from weft.solvers.subspace.coefficients import Bounding, Subspace
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
 
 Floats = NDArray[np.float64]

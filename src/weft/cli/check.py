@@ -182,7 +182,7 @@ def _changes(
     from functools import partial
 
     from weft.data.tile import settle_missing
-    from weft.privacy.ledger.attendance import attendance
+    from weft.privacy.ledger.earlier_samples import attendance
 
     found: dict[str, Callable[[int], Change | None]] = {}
     missing = problem.preprocessing.missing

@@ -197,7 +197,7 @@ def show(roster: _Roster, json: _Json = False) -> None:
     """Say in plain words what a roster says, and who has signed it."""
     from weft.cli.console import say, say_json
     from weft.privacy.agreement import read_roster
-    from weft.privacy.agreement.charter_text import charter_words
+    from weft.privacy.agreement.signed_roster import charter_words
 
     found = read_roster(roster)
     if json:
@@ -226,7 +226,7 @@ def sign(
     from weft.cli.console import say
     from weft.crypto.keys.loading import read_identity
     from weft.privacy.agreement import read_roster, write_roster
-    from weft.privacy.agreement.charter_text import charter_words
+    from weft.privacy.agreement.signed_roster import charter_words
 
     found = read_roster(roster)
     signed = found.signed_by(party, read_identity(keys, party))

@@ -258,7 +258,7 @@ def _forget(kit: Path, run: str | None) -> None:
         raise ConfigError("name the run that is to be given up; weft status lists them")
     check_run(run)
     with _session(kit) as session:
-        from weft.network.engine.abandon_request import AbandonRequest
+        from weft.network.engine.admin_session import AbandonRequest
 
         deaf = AbandonRequest(session, run).send()
     say(f"Run {run} is given up; the coordinator keeps nothing of it.")

@@ -23,10 +23,9 @@ from weft.config.reader import checked, naming
 from weft.config.schema import DataSection, LinearFile, ModelSection, SolverSection
 from weft.config.write_parties import cut_table
 from weft.crypto.ciphers.cipher import check_cipher
-from weft.data.labels import two_classes
 from weft.data.named import load
 from weft.data.splits import Split
-from weft.data.tile import Tile
+from weft.data.tile import Tile, two_classes
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.matching.holding_map import Overlap

@@ -6,7 +6,7 @@ inside the tile, and `settle_missing` decides what becomes of it before training
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
@@ -26,8 +26,31 @@ Task: TypeAlias = Literal["classification", "regression"]
 MissingPolicy: TypeAlias = Literal["error", "zero", "mean"]
 
 
+class _Cells:
+    """A block with the names of its rows and columns."""
+
+    ids: Names
+    features: Names
+    block: Block
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return len(self.ids)
+
+    @property
+    def m(self) -> int:
+        """Number of features."""
+        return len(self.features)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the block is a CSR array."""
+        return not isinstance(self.block, np.ndarray)
+
+
 @dataclass(frozen=True, eq=False)
-class Tile:
+class Tile(_Cells):
     """One rectangular block of the table: some samples × some features, held by one party.
 
     The constructor takes the arrays as they are, checks them and copies nothing; `Tile.make`
@@ -79,21 +102,6 @@ class Tile:
         )
 
     @property
-    def n(self) -> int:
-        """Number of samples."""
-        return len(self.ids)
-
-    @property
-    def m(self) -> int:
-        """Number of features."""
-        return len(self.features)
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the block is a CSR array."""
-        return not isinstance(self.block, np.ndarray)
-
-    @property
     def labelled(self) -> NDArray[np.bool_]:
         """Mask of the samples whose label this tile holds."""
         return np.zeros(self.n, dtype=bool) if self.labels is None else present(self.labels)
@@ -115,7 +123,7 @@ class Tile:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(_Cells):
     """The central table of a data set: what nobody has, and what tests and demos cut up.
 
     Fields are those of `Tile`, with labels always present, and besides:
@@ -138,21 +146,6 @@ class Table:
 
     def __post_init__(self) -> None:
         _check(self.ids, self.features, self.block, self.labels, self.source or "the table")
-
-    @property
-    def n(self) -> int:
-        """Number of samples."""
-        return len(self.ids)
-
-    @property
-    def m(self) -> int:
-        """Number of features."""
-        return len(self.features)
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the block is a CSR array."""
-        return not isinstance(self.block, np.ndarray)
 
     def rows(self, index: Index) -> Table:
         """Table of some of the samples."""
@@ -381,3 +374,19 @@ def _check_labels(ids: Names, labels: Labels, where: str) -> None:
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         row = int(np.isinf(labels).argmax())
         raise DataError(f"{where}: the label of sample {ids[row]!r} is infinite; correct it.")
+
+
+def two_classes(tile: Tile, positive: Sequence[str | float]) -> Tile:
+    """Labels 1 for the values listed and -1 for all others; unknown ones stay unknown."""
+    if tile.labels is None:
+        return tile
+    known = tile.labelled
+    labels = np.full(tile.n, np.nan)
+    if tile.labels.dtype.kind in "biuf":
+        chosen = [float(value) for value in positive if not isinstance(value, str)]
+        inside = np.isin(tile.labels[known].astype(np.float64), chosen)
+    else:
+        texts = {value if isinstance(value, str) else f"{value:g}" for value in positive}
+        inside = np.array([str(label) in texts for label in tile.labels[known]], bool)
+    labels[known] = np.where(inside, 1.0, -1.0)
+    return replace(tile, labels=labels)

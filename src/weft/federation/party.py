@@ -37,7 +37,7 @@ from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.account import Account, Ledger, count_sums
-from weft.privacy.ledger.attendance import attendance
+from weft.privacy.ledger.earlier_samples import attendance
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
 from weft.solvers.base import PartyHalf

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from weft.losses.base import Array, Flags, Loss, check_parameter
+from weft.losses.compiled import tube_table
 from weft.losses.dual_steps import deviation_step, tube_step
-from weft.losses.mixture_tables import tube_table
 
 
 class DeviationLoss(Loss):

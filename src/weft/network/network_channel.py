@@ -8,17 +8,21 @@ from time import monotonic, sleep
 from typing import Any
 
 from weft.errors import ProtocolError
-from weft.network.broadcast import ask, failure_of, not_there, outcome_of, reply_of
-from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
-from weft.network.exchange_outcome import (
+from weft.network.broadcast import (
     Answered,
     ExchangeOutcome,
     NoAnswer,
     RunStarted,
+    ask,
+    failure_of,
+    not_there,
+    outcome_of,
     parts_of,
     read_record,
+    reply_of,
     write_record,
 )
+from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.liveness import Liveness
 from weft.network.presence_trace import Absence, Missed, Presence
 from weft.network.transport import Transport

@@ -12,7 +12,7 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
 - `preflight`: checks of port, coordinator and certificate before the engine starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
 - `event_log`: their readable log;
-- `admin_session`, `run_supervisor`, `abandon_request`: the submitter's side.
+- `admin_session`, `run_supervisor`: the submitter's side.
 """
 
 from __future__ import annotations

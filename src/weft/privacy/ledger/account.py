@@ -27,7 +27,7 @@ from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.party_view import PartyView
-from weft.privacy.ledger.attendance import Attendance
+from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Ints, Kind, Pages, Run
 from weft.storage.files import StorageError
 from weft.sums.contribution import SumCounter

@@ -23,8 +23,7 @@ from weft.crypto.secrets import Secret
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.id_normalization import normal_ids
 from weft.matching.tokens import tokens_of
-from weft.privacy.ledger.attendance import Attendance
-from weft.privacy.ledger.earlier_samples import Memory
+from weft.privacy.ledger.earlier_samples import Attendance, Memory
 from weft.storage.files import StorageError, load_arrays, locked, save_arrays
 
 Ints = NDArray[np.int64]

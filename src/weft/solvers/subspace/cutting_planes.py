@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.solvers.subspace.coefficients import Subspace
-from weft.solvers.subspace.lower_bounds import Bounding
+from weft.solvers.subspace.coefficients import Bounding, Subspace
 from weft.solvers.subspace.messages import Ascent
 
 Floats = NDArray[np.float64]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.solvers.subspace.coefficients import Subspace
-from weft.solvers.subspace.lower_bounds import Bounding
+from weft.solvers.subspace.coefficients import Bounding, Subspace
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.solvers.subspace.coefficients import Subspace
+from weft.solvers.subspace.coefficients import Bounding, Subspace
 from weft.solvers.subspace.lbfgs import (
     STEPS,
     inherit_and_search,
@@ -18,7 +18,6 @@ from weft.solvers.subspace.lbfgs import (
     take_step,
     worthwhile,
 )
-from weft.solvers.subspace.lower_bounds import Bounding
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

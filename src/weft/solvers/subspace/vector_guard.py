@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from weft.guards.min_batch import SeenBatches
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.party_sample_values import Rows
-from weft.solvers.subspace.softening import FACTORS
+from weft.solvers.subspace.party_sample_values import FACTORS, Rows
 from weft.sums.contribution import Wire
 
 Floats = NDArray[np.float64]
