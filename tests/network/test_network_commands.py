@@ -40,6 +40,7 @@ from weft.storage.files import StorageError
 
 #: The module; its package has the command under that name.
 submitting = import_module("weft.cli.submit")
+console = import_module("weft.cli.console")
 TABLE = "id,age,y\na,1,0\nb,2,1\nc,3,1\n"
 
 
@@ -262,10 +263,10 @@ def test_only_what_is_kept_is_said_to_go_on(report, has, has_not):
 
 def test_without_a_terminal_a_run_is_followed_by_a_line_now_and_then(capsys, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(submitting, "monotonic", lambda: now[0])
+    monkeypatch.setattr(console, "monotonic", lambda: now[0])
     record = asdict(Record(3, 1, 9, 2e6, 1e6, 0.0, 0.0, primal=0.5, gap=0.01, certified_at=2))
     quiet, line = (
-        submitting._Line("a-1", "matching samples", quiet=told) for told in (True, False)
+        console.RunLine("a-1", "matching samples", quiet=told) for told in (True, False)
     )
     reports = [
         Report(run="a-1", state="starting"),
@@ -275,10 +276,10 @@ def test_without_a_terminal_a_run_is_followed_by_a_line_now_and_then(capsys, mon
     ]
     for number, report in enumerate(reports):
         now[0] = 100.0 + 6.0 * number
-        quiet.show(report)
-        line.show(report)
+        quiet.follow(report)
+        line.follow(report)
     now[0] = 200.0
-    line.show(reports[-1])
+    line.follow(reports[-1])
     said = capsys.readouterr().err.splitlines()
     assert [words.partition(" · ")[0] for words in said] == ["a-1: iteration 3"] * 2
 

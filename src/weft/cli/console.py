@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.status import Status
@@ -13,6 +13,12 @@ from rich.table import Table
 from weft.report.json_values import json_text
 from weft.report.run_text import progress_text
 from weft.solvers.base import Record
+
+if TYPE_CHECKING:
+    from weft.network.run_progress import Report
+
+#: Seconds between two lines about a deployed run where there is no terminal.
+_LINES = 10.0
 
 
 def say(*lines: str | Table) -> None:
@@ -38,10 +44,10 @@ class StatusLine:
     """
 
     def __init__(self, begin: str, *, quiet: bool = False) -> None:
-        console = Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True, highlight=False)
         self._status: Status | None = None
-        if console.is_terminal and not quiet:
-            self._status = console.status(begin)
+        if self._console.is_terminal and not quiet:
+            self._status = self._console.status(begin)
         self._next = 0.0
 
     def __enter__(self) -> Self:
@@ -76,3 +82,40 @@ class ProgressLine(StatusLine):
 
     def __call__(self, record: Record) -> None:
         self.show(lambda: self._title + progress_text(record))
+
+
+class RunLine(StatusLine):
+    """Follows a deployed run, with lines above for what else happens.
+
+    Where stderr is no terminal there is a new line now and then.
+
+    Parameters
+    ----------
+    beginning
+        What a run does before its first iteration.
+    """
+
+    def __init__(self, run: str, beginning: str, *, quiet: bool) -> None:
+        super().__init__(f"{run}: starting …", quiet=quiet)
+        self._run, self._beginning, self._quiet = run, beginning, quiet
+        self._next = monotonic() + _LINES
+        self._told = "starting"
+
+    def say(self, sentence: str) -> None:
+        """A line that stays."""
+        if not self._quiet:
+            self._console.print(sentence, markup=False, soft_wrap=True)
+
+    def follow(self, report: Report) -> None:
+        """The line that changes."""
+        from weft.cli.network import report_text
+
+        if report.records:
+            self._told = report_text(report)
+        elif report.state == "running" and self._told == "starting":
+            self._told = self._beginning
+        if self._status is not None:
+            self._status.update(f"{self._run}: {self._told}")
+        elif monotonic() > self._next:
+            self._next = monotonic() + _LINES
+            self.say(f"{self._run}: {self._told}")

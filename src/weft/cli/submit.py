@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -58,7 +57,7 @@ def submit(
     from weft.network.engine import require_engine
 
     require_engine()
-    from weft.cli.console import say, say_json
+    from weft.cli.console import RunLine, say, say_json
     from weft.config.read_config import read_any_config
     from weft.errors import ConfigError, ProtocolError
     from weft.network.job_registry import job_kind_of
@@ -87,10 +86,10 @@ def submit(
     kind = job_kind_of(task)
     with (
         tempfile.TemporaryDirectory() as into,
-        _Line(run, kind.beginning, quiet=quiet or json) as line,
+        RunLine(run, kind.beginning, quiet=quiet or json) as line,
     ):
         line.say(f"run {run} with {', '.join(task.parties)}")
-        supervisor = Supervisor(opened, run, task, line.say, line.show, session=session)
+        supervisor = Supervisor(opened, run, task, line.say, line.follow, session=session)
         try:
             ended = supervisor.run_to_end(Path(into))
         except KeyboardInterrupt:
@@ -121,53 +120,3 @@ def _why_not(ended: Report, kit: Path) -> str:
         f"{ended.sentence} (run {run} is kept: --resume {run} goes on if that can be mended, weft "
         f"stop {kit} {run} --forget gives it up)"
     )
-
-
-#: Seconds between two lines about a run where there is no terminal.
-_LINES = 10.0
-
-
-class _Line:
-    """One line on stderr that follows a run, and lines above it for what else happens.
-
-    Where stderr is no terminal there is a new line now and then.
-    """
-
-    def __init__(self, run: str, beginning: str, *, quiet: bool) -> None:
-        from rich.console import Console
-
-        self._beginning = beginning
-        self._run, self._quiet = run, quiet
-        self._console = Console(stderr=True, highlight=False)
-        self._live = self._console.is_terminal and not quiet
-        self._status = self._console.status(f"{run}: starting …")
-        self._next = monotonic() + _LINES
-        self._told = "starting"
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._status.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        if self._live:
-            self._status.stop()
-
-    def say(self, sentence: str) -> None:
-        """A line that stays."""
-        if not self._quiet:
-            self._console.print(sentence, markup=False, soft_wrap=True)
-
-    def show(self, report: Report) -> None:
-        """The line that changes."""
-        from weft.cli.network import report_text
-
-        if report.records:
-            self._told = report_text(report)
-        elif report.state == "running" and self._told == "starting":
-            self._told = self._beginning
-        if self._live:
-            self._status.update(f"{self._run}: {self._told}")
-        elif monotonic() > self._next:
-            self._next = monotonic() + _LINES
-            self.say(f"{self._run}: {self._told}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +37,12 @@ class Holdings:
     ----------
     kind
         ``horizontal``, ``vertical``, ``hybrid`` or ``one party``.
-    samples, features, parties
-        Samples that take part, distinct features, and what each party brings.
+    samples, features
+        Samples that take part, and distinct features.
+    classes
+        Class values, None for regression.
+    parties
+        What each party brings.
     cohorts
         Size of each row cohort: samples that the same parties hold.
     left_out
@@ -51,13 +55,12 @@ class Holdings:
         Pairs of parties with ids that differ only in signs, accents or leading zeros, and how many.
     overlap
         What counts for a cell in several tiles.
-    classes
-        Class values, None for regression.
     """
 
     kind: str
     samples: int
     features: int
+    classes: tuple[Any, ...] | None
     parties: tuple[PartyHolding, ...]
     cohorts: tuple[int, ...]
     left_out: int
@@ -67,7 +70,6 @@ class Holdings:
     cells_missing: int
     mismatches: tuple[tuple[str, str, int], ...]
     overlap: str
-    classes: tuple[Any, ...] | None
 
     def remarks(self) -> list[str]:
         """What a user should know before training, a sentence each."""
@@ -112,31 +114,7 @@ class Holdings:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {
-            "kind": self.kind,
-            "samples": self.samples,
-            "features": self.features,
-            "classes": None if self.classes is None else list(self.classes),
-            "parties": [
-                {
-                    "name": party.name,
-                    "samples": party.samples,
-                    "features": party.features,
-                    "labelled": party.labelled,
-                    "cohorts": list(party.cohorts),
-                }
-                for party in self.parties
-            ],
-            "cohorts": list(self.cohorts),
-            "left_out": self.left_out,
-            "labelled_everywhere": self.labelled_everywhere,
-            "cells": self.cells,
-            "cells_shared": self.cells_shared,
-            "cells_missing": self.cells_missing,
-            "mismatches": [list(found) for found in self.mismatches],
-            "overlap": self.overlap,
-            "remarks": self.remarks(),
-        }
+        return {**asdict(self), "remarks": self.remarks()}
 
 
 def describe_holdings(
