@@ -19,7 +19,7 @@ ROOT = Path(weft.__file__).parent
 
 #: All rooms, lowest first: a room imports only rooms before it.
 LAYERS = (
-    *("errors", "plugins", "storage", "protocol", "guards", "losses", "crypto", "data"),
+    *("errors", "arrays", "plugins", "storage", "protocol", "guards", "losses", "crypto", "data"),
     *("matching", "sums", "solvers", "privacy", "federation", "declarations"),
     *("config", "evaluation", "report", "network", "estimators", "cli"),
 )

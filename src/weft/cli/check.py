@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from weft.arrays import Ints
     from weft.config.read_config import Problem
     from weft.crypto.keys import PartyKeys
     from weft.federation.local_federation import Federation
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from weft.privacy.agreement import Consent
     from weft.privacy.ledger import Ledger
     from weft.privacy.ledger.expected_exposure import Outlook
-    from weft.privacy.ledger.ledger_file import Ints
     from weft.report.holdings_text import Holdings
     from weft.solvers.settings import Settings
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from weft.arrays import Floats
 from weft.crypto.keys import PartyKeys
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError, DataError, WeftError
@@ -23,7 +24,7 @@ from weft.evaluation.pooled_problem import (
     pooled,
     trained_on,
 )
-from weft.evaluation.reference_optimum import Floats, Optimum, Problem, score, solve, weights_of
+from weft.evaluation.reference_optimum import Optimum, Problem, score, solve, weights_of
 from weft.evaluation.solver_selection import ALONE, CENTRAL, Entry
 from weft.federation.local_federation import Federation, Trained
 from weft.federation.preprocessing_settings import Preprocessing

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from weft.arrays import Floats, Ints
 from weft.data.tile import Names
 from weft.errors import ConfigError
 from weft.federation.party import Party
@@ -21,9 +21,6 @@ from weft.matching.id_normalization import normal_features
 from weft.solvers.fedavg import FedavgParty
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.rounds.party import RoundParty
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Follower:

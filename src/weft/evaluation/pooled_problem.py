@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.data.pooled_table import pool
 from weft.data.scaling import ColumnScaling
 from weft.data.splits import Split
@@ -21,7 +22,6 @@ from weft.matching.holding_map import Overlap
 from weft.matching.id_normalization import normal_features, normal_ids
 from weft.matching.tokens import encode_labels
 
-Floats = NDArray[np.float64]
 Tiles = Mapping[str, Sequence[Tile]]
 
 

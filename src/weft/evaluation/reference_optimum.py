@@ -10,16 +10,14 @@ from time import perf_counter
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from weft.arrays import Floats
 from weft.errors import ConfigError
 from weft.evaluation.pooled_problem import PooledTable
 from weft.federation.model import Model
 from weft.losses import Loss
 from weft.matching.id_normalization import normal_features
-
-Floats = NDArray[np.float64]
 
 #: Values that liblinear may look at before it stops, converged or not: about a minute.
 _MOST_VALUES = 3e10

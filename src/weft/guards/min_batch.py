@@ -21,8 +21,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from weft.arrays import Floats, Ints
+
 Marks = NDArray[np.uint8]
 Digests = NDArray[np.uint64]
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
-from weft.matching.cohorts import Axis, Ints, build_axis, ranges
+from weft.matching.cohorts import Axis, build_axis, ranges
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.id_normalization import count_mismatches
 

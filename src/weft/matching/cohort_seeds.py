@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.crypto.key_parts import AxisSeeds, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_record import Holders
 from weft.crypto.primitives.hash_tree import ways
@@ -15,8 +16,6 @@ from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 from weft.matching.messages import KeysRequest, ViewReply
 from weft.protocol.parts import NONCE
-
-Ints = NDArray[np.int64]
 
 
 def holders_of(axis: Axis, parties: int) -> Holders:

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from weft.arrays import Ints
 
 
 @dataclass(frozen=True)

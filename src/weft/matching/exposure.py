@@ -13,10 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
+
 if TYPE_CHECKING:
     from weft.matching.holding_map import HoldingMap
-
-Ints = NDArray[np.int64]
 
 
 def exposed_rows(holdings: HoldingMap) -> NDArray[np.bool_]:

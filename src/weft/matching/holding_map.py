@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.guards.terms import OPEN, Terms
-from weft.matching.cohorts import Axis, Ints, ranges
+from weft.matching.cohorts import Axis, ranges
 from weft.matching.exposure import crossed_rows, exposed_rows, fewest_foreign, foreign_columns
 from weft.matching.id_normalization import Mismatches
 from weft.matching.party_view import TileCohorts, ToldView

@@ -170,7 +170,6 @@ def _names(items: Sequence[str]) -> Names:
 
 
 Tokens = NDArray[np.uint64]
-Ints = NDArray[np.int64]
 #: Two parties, and how many ids of theirs agree in their loose form only.
 Mismatches = tuple[tuple[str, str, int], ...]
 

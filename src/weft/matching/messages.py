@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.crypto.key_parts import RunKeys, SeedBoxes, SeedPlan
 from weft.matching.party_view import ToldView
 from weft.protocol.forms import keys, numbers, record, sealed, texts, tokens
@@ -14,7 +15,6 @@ from weft.protocol.message import Message, Nothing
 from weft.protocol.parts import Boxes
 from weft.protocol.phase import Phase
 
-Ints = NDArray[np.int64]
 Tokens = NDArray[np.uint64]
 #: Class values: text, numbers or flags.
 Classes = NDArray[Any]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from weft.arrays import Floats, Ints
 from weft.crypto.key_parts import RunKeys
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.randomness_log import RandomnessLog
@@ -50,8 +51,6 @@ from weft.matching.tokens import Tokens, label_tokens, tokens_of
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Names = NDArray[np.object_]
 
 #: Rows that a party names where its labels are at odds with another's.

@@ -10,11 +10,9 @@ import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Ints
 from weft.protocol.forms import Meaning, record, texts
 from weft.protocol.message import Part, malformed
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 def _roles(*shape: str) -> Meaning:

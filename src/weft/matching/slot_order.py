@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.errors import ProtocolError
 from weft.matching.party_view import PartyView, ToldView
 
-Ints = NDArray[np.int64]
 Names = NDArray[np.object_]
 
 #: Of SipHash, as pandas has it: any 16 bytes, the same at all parties.

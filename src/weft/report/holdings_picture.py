@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.matching.cohorts import Axis, Ints, Lists
+from weft.arrays import Ints
+from weft.matching.cohorts import Axis, Lists
 from weft.matching.holding_map import HoldingMap
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from weft.arrays import Floats
 from weft.errors import ConfigError
 from weft.losses import Loss
 from weft.solvers.algorithm import Algorithm, bounds
@@ -121,9 +122,6 @@ class Graph:
     def _times(self, w: Floats) -> Floats:
         """(I + XᵀX) w."""
         return w + self._transposed(self._table.products(None, w))
-
-
-Floats = NDArray[np.float64]
 
 
 class AdmmOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

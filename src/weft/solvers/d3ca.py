@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.solvers.algorithm import Algorithm
 from weft.solvers.dual_ascent import DualParty
 from weft.solvers.party_context import PartyContext
@@ -23,8 +24,6 @@ from weft.solvers.rounds.messages import LOCAL, MERGE, RoundReply, RoundRequest,
 from weft.solvers.rounds.party import Handler
 from weft.solvers.rounds.run_state import Step
 from weft.solvers.settings import Settings
-
-Floats = NDArray[np.float64]
 
 
 class D3caOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from weft.arrays import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.losses import Squared
 from weft.protocol.message import malformed
@@ -29,8 +30,6 @@ from weft.solvers.rounds.party import Handler, RoundParty
 from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.scalar_sums import pack_scalars
-
-Floats = NDArray[np.float64]
 
 #: What the parties sum in an exchange.
 GRADIENT, DIAGONAL, SOLVE, PRODUCT, BACK = range(5)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats, Slots
 from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
 from weft.solvers.party_context import PartyContext
@@ -18,9 +19,6 @@ from weft.solvers.rounds.sequential_kernels import ascend
 from weft.solvers.sampling import order_of
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Wire
-
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
 
 #: Feature sums are kept incrementally; this often they are summed anew against drift.
 RESUM_EVERY = 1000

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats, Ints
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
 from weft.losses.compiled import formula_of
@@ -30,9 +31,6 @@ from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.rounds.sequential_kernels import sample_steps, shared_change, whole_turn
 from weft.solvers.settings import Settings
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # ── options ───────────────────────────────────────────────────────────────────────────────
 

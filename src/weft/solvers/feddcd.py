@@ -18,6 +18,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.losses import Loss
 from weft.protocol import Request
@@ -130,9 +131,6 @@ class LocalProblem:
                 return moved, new
             step /= 2
         return None
-
-
-Floats = NDArray[np.float64]
 
 
 class FeddcdOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

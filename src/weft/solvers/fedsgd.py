@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats, Slots
 from weft.errors import ConfigError
 from weft.protocol import Request
 from weft.protocol.message import malformed
@@ -29,9 +30,6 @@ from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.sampling import cohort_draws
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution
-
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
 
 # ── options ────────────────────────────────────────────────────────────────────────────
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto import Cipher
 from weft.crypto.randomness_log import RandomnessLog
 from weft.matching.party_view import PartyView
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
-
-Slots = NDArray[np.int32]
 
 
 @numba.njit(cache=True, inline="always")

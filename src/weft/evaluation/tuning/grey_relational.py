@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from weft.arrays import Floats
 from weft.errors import ConfigError, DataError
 
 
@@ -39,8 +40,6 @@ def pareto_front(values: ArrayLike, larger_is_better: Sequence[bool]) -> NDArray
         front[run] = not ((costs <= cost).all(axis=1) & (costs < cost).any(axis=1)).any()
     return front
 
-
-Floats = NDArray[np.float64]
 
 #: Wang and Rangaiah (2017) have no distinguishing coefficient, which is ξ = 1.
 DISTINGUISHING = 1.0

@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.evaluation.comparison import Arena
 from weft.evaluation.model_tracking import Follower
 from weft.evaluation.pooled_problem import PooledTable
@@ -26,7 +26,6 @@ from weft.solvers.fedavg import FedavgParty
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.rounds.party import RoundParty
 
-Floats = NDArray[np.float64]
 #: When an iteration has ended: the model that the run stands for, in the order of the pooled
 #: columns, and after how many iterations it did; None where that cannot be told from outside.
 Look = Callable[[Record], "tuple[int, Floats] | None"]

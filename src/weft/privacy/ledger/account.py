@@ -22,13 +22,14 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_samples import Attendance
-from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Ints, Kind, Pages, Run
+from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Kind, Pages, Run
 from weft.storage.files import StorageError
 from weft.sums.contribution import SumCounter
 

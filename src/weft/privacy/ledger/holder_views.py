@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Flags
 from weft.matching.holding_map import HoldingMap
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

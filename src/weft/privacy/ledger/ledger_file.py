@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.crypto.secrets import Secret
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.id_normalization import normal_ids
@@ -26,7 +27,6 @@ from weft.matching.tokens import tokens_of
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
 from weft.storage.files import StorageError, load_arrays, locked, save_arrays
 
-Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
 Kind = Literal["train", "predict"]

@@ -25,13 +25,12 @@ from typing import Literal, Protocol
 import numpy as np
 import scipy.linalg as sla
 import scipy.sparse.linalg as ssla
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.errors import ConfigError, DataError
 from weft.losses import Loss, Squared
 from weft.sums.local_table import LocalTable
 
-Floats = NDArray[np.float64]
 Weighting = Literal["samples", "parties"]
 
 #: Up to this many columns Hessians are dense and factored; beyond, conjugate gradients solve.

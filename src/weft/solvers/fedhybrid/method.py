@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import malformed
@@ -39,8 +40,6 @@ from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-
-Floats = NDArray[np.float64]
 
 #: Steps that were halved so often are zero.
 MOST_HALVINGS = 60

@@ -18,12 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.solvers.fedhybrid.local_function import LocalFunction
 from weft.solvers.fedhybrid.steps import Pair
-
-Floats = NDArray[np.float64]
 
 _ARMIJO = 1e-4
 _MOST_HALVINGS = 30

@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats
 from weft.crypto import Adder, Cipher
 from weft.guards.min_batch import MinBatch
 from weft.losses import Loss
@@ -36,7 +37,6 @@ from weft.solvers.rounds.messages import (
     POINT_NORMS,
     POINT_PRODUCTS,
     POINT_SPREAD,
-    Flags,
     Model,
     PointLossesReply,
     PointLossesRequest,
@@ -58,7 +58,6 @@ from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.shared_slots import Layout
 
-Floats = NDArray[np.float64]
 Stage = Literal["products", "losses", "spread", "norms"]
 
 

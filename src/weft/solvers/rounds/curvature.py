@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Slots
 from weft.losses import Loss
 from weft.sums.local_table import LocalTable
-
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
 
 _PASSES = 50
 _CLOSE = 1e-3

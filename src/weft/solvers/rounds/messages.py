@@ -7,6 +7,7 @@ from typing import Annotated, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats
 from weft.protocol.forms import Form, block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing, declared
 from weft.protocol.parts import (
@@ -20,9 +21,6 @@ from weft.protocol.parts import (
 from weft.protocol.phase import Phase
 from weft.solvers.messages import Constants, SequencedReply
 from weft.sums.messages import DigitReply, DigitRequest
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _SLOTS = record("which of its slots these are", "slots")
 _HELD = record("how many changes a guard held back")

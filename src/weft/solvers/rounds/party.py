@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats
 from weft.errors import ConfigError
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.message import malformed
@@ -36,8 +37,6 @@ from weft.sums.contribution import Contribution
 from weft.sums.maxima import answer_largest
 from weft.sums.messages import DigitReply, DigitRequest
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 Handler = Callable[[RoundRequest], RoundReply]
 A = TypeVar("A", bound=AcknowledgedRequest)
 M = TypeVar("M", bound=Message)

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from weft.arrays import Floats, Ints
 from weft.solvers.subspace.bundle_qp_kernels import ascend
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Number = TypeVar("Number", np.float64, np.int64)
 
 # Room for cuts at the start. Memory that no cut has used yet costs nothing but addresses.

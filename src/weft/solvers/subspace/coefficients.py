@@ -7,16 +7,13 @@ of coefficients (vectors × problems); lengths and angles come from the Gram mat
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats, Ints
 from weft.solvers.subspace.bundle_qp import Master
 from weft.solvers.subspace.limits import FINEST, FIXED_POINT
 from weft.solvers.subspace.messages import Ascent, Fold
 from weft.solvers.subspace.party_vectors import padded
 from weft.solvers.subspace.round_trips import Exchange
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: Relative rounding of a number.
 _ROUNDING = 2.0**-52

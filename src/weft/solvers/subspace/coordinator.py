@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto import Adder
 from weft.errors import PartyAway, ProtocolError
 from weft.matching.holding_map import HoldingMap
@@ -27,8 +27,6 @@ from weft.solvers.subspace.repeated_asking import PartyMissing
 from weft.solvers.subspace.round_trips import Exchange
 from weft.sums.certificate import Certificate
 from weft.sums.fixed_point_bounds import Bounds
-
-Floats = NDArray[np.float64]
 
 
 class Solver(Protocol):

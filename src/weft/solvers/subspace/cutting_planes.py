@@ -8,13 +8,10 @@ search the way from the best point to that minimum, and cut again at a guessed s
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats
 from weft.solvers.subspace.coefficients import Bounding, Subspace
 from weft.solvers.subspace.messages import Ascent
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 #: Where losses are measured between the best point and the model's minimum …
 _STEPS: Floats = np.concatenate(

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Flags
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Among, Channel, Nothing, Phase, Replies, Request
@@ -77,8 +77,6 @@ class ReturnWatch(Among):
                 raise FellSilent(set(reply.missing))
         return replies
 
-
-Flags = NDArray[np.bool_]
 
 #: How often a party is asked to keep the model when a run stops.
 _ATTEMPTS = 3

@@ -7,11 +7,9 @@ along the way: two round trips an iteration, three where the guess was wrong.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.solvers.subspace.coefficients import Bounding, Subspace
-
-Floats = NDArray[np.float64]
 
 #: Steps measured along a direction: the full one, which is also the guess, shorter and longer.
 STEPS: Floats = np.concatenate(

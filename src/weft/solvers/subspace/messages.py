@@ -8,17 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
-
+from weft.arrays import Flags, Floats, Ints
 from weft.protocol.forms import block, clear, coefficients, numbers, record, scalars, texts
 from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.parts import IterationRequest, LastingRing, PadLinks, Slots
 from weft.protocol.phase import Phase
-
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _WISH = record("what to do in this phase", common=True)
 _KEPT = record("which vectors to keep", "vectors")

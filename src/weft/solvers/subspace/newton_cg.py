@@ -8,8 +8,8 @@ model) needs inner products only, which the coordinator has.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats
 from weft.solvers.subspace.coefficients import Bounding, Subspace
 from weft.solvers.subspace.lbfgs import (
     STEPS,
@@ -18,9 +18,6 @@ from weft.solvers.subspace.lbfgs import (
     take_step,
     worthwhile,
 )
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 #: Products with the Hessian for one direction, at most.
 MOST_PRODUCTS = 30

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, Phase, answer, answers
 from weft.protocol.phase import R
@@ -60,7 +60,6 @@ from weft.solvers.subspace.party_samples import SampleSide
 from weft.solvers.subspace.party_vectors import Wires, check_kept, padded, sized
 from weft.sums.contribution import Wire
 
-Floats = NDArray[np.float64]
 Ordered = TypeVar("Ordered", bound=OrderedRequest)
 
 

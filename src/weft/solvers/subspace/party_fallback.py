@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.solvers.hyfdca.party import HyfdcaParty
@@ -20,9 +21,6 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.messages import FallbackAlpha, FallbackReply, FallbackRequest
 from weft.solvers.subspace.party_vectors import check_kept, sized
-
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 #: Between the seeds of two fallbacks.
 _APART = 0x10001

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
@@ -20,8 +20,6 @@ from weft.solvers.subspace.messages import (
 from weft.solvers.subspace.party_vectors import Vectors, Wires, inner, padded, sized
 from weft.sums.contribution import Wire
 from weft.sums.scalar_sums import pack_scalars
-
-Floats = NDArray[np.float64]
 
 
 class FeatureSide:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats, Ints
 from weft.losses import Loss
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
@@ -73,9 +74,6 @@ def _fractions(z: Floats) -> Floats:
     fractions: Floats = (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return fractions
 
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: How far α is carried on in the direction of its last change.
 _MOMENTUM = 2.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.parts import PadLinks
@@ -33,8 +34,6 @@ from weft.solvers.subspace.party_vectors import Wires, sized
 from weft.solvers.subspace.vector_guard import Guard
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.scalar_sums import pack_scalars
-
-Floats = NDArray[np.float64]
 
 
 class SampleSide:

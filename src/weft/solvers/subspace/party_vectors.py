@@ -12,12 +12,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats, Ints
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
 from weft.sums.contribution import Wire
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @numba.njit(cache=True)

@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from weft.arrays import Flags
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Phase
@@ -24,8 +22,6 @@ from weft.solvers.subspace.messages import (
 )
 from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
-
-Flags = NDArray[np.bool_]
 
 
 class PartyMissing(Exception):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.guards.min_batch import SeenBatches
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
 from weft.sums.contribution import Wire
-
-Floats = NDArray[np.float64]
 
 
 class Guard:
