@@ -265,9 +265,7 @@ def test_without_a_terminal_a_run_is_followed_by_a_line_now_and_then(capsys, mon
     now = [100.0]
     monkeypatch.setattr(console, "monotonic", lambda: now[0])
     record = asdict(Record(3, 1, 9, 2e6, 1e6, 0.0, 0.0, primal=0.5, gap=0.01, certified_at=2))
-    quiet, line = (
-        console.RunLine("a-1", "matching samples", quiet=told) for told in (True, False)
-    )
+    quiet, line = (console.RunLine("a-1", "matching samples", quiet=told) for told in (True, False))
     reports = [
         Report(run="a-1", state="starting"),
         Report(run="a-1", state="running"),

@@ -113,7 +113,7 @@ class LinearJob(JobKind[LinearTask, "Config"]):
     def open_party(
         self, task: LinearTask, member: SiteMember, consent: Consent, memory: Memory
     ) -> Party:
-        from weft.data.labels import two_classes
+        from weft.data.tile import two_classes
         from weft.federation.party import Party
 
         tiles = member.tiles

@@ -13,7 +13,7 @@ from weft.crypto.keys import PartyKeys, load_keys, read_public
 from weft.crypto.randomness_log import Memory
 from weft.crypto.secrets import PublicIdentity
 from weft.data.readers import read_tile, table_columns
-from weft.data.tile import MissingPolicy, Tile, settle_missing, two_classes
+from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError, DataError
 from weft.guards.terms import OPEN, Terms
 from weft.network.job_registry import job_kind_of, told_task
