@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
-
-from weft.errors import DataError, ProtocolError
 from weft.network.presence_trace import Presence
-from weft.network.run_results import HISTORY, PRESENCE, SUMMARY
+from weft.network.run_results import HISTORY, PRESENCE, SUMMARY, ReturnedRun, undamaged
 from weft.report.json_values import finite
 from weft_neural.history import NeuralOutcome
 from weft_neural.job import MODEL
@@ -30,24 +26,16 @@ def write_neural_run_results(
     presence.save(folder / PRESENCE)
 
 
-class ReturnedNeuralResults:
+class ReturnedNeuralResults(ReturnedRun):
     """Results that came back from the coordinator.
 
     Attributes
     ----------
     model
         The server's.
-    summary, history
-        How the run went.
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
+        super().__init__(folder)
+        with undamaged():
             self.model = NeuralModel.load(folder / MODEL)
-            self.summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
-            self.history = pd.read_parquet(folder / HISTORY)
-        except (OSError, ValueError, DataError) as error:
-            raise ProtocolError(
-                f"the results of the run came back damaged ({error}); resume the run to fetch "
-                "them again"
-            ) from None

@@ -1,6 +1,7 @@
 """What comes back to whoever submits a run: not who holds how much, and a page all the same."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.config.read_config import read_config
+from weft.errors import ProtocolError
 from weft.network.presence_trace import Presence
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, SUMMARY, for_submitter, write_run_results
@@ -142,3 +144,16 @@ def test_a_networked_run_has_a_page_that_says_who_knows_the_rest(results, tmp_pa
     assert "interrupted and resumed" not in page
     assert '"tiles": null' in page or '"tiles":null' in page
     assert len(pd.read_csv(out / "history.csv")) > 0
+
+
+@pytest.mark.parametrize("name", ["summary.json", "history.parquet", "sealed_slices.msgpack"])
+def test_results_that_came_back_damaged_are_refused_and_leave_no_folder(name, results, tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text(CONFIG)
+    plan = read_config(config, deployed=True)
+    returned = tmp_path / "returned"
+    shutil.copytree(results, returned)
+    (returned / name).write_bytes(b"{")
+    with pytest.raises(ProtocolError, match=r"came back damaged .*; resume the run"):
+        write_out(returned, tmp_path / "out", plan, None, None)
+    assert not (tmp_path / "out").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.network.job_kind import FinishedRun, JobKind, OnIteration, WrittenBy
-from weft.network.run_results import FILES
+from weft.network.run_results import FILES, ReturnedResults, write_run_results
 from weft.network.task import LinearTask
 from weft.protocol import Channel
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from weft.crypto.randomness_log import Memory
     from weft.federation.model import Model
     from weft.federation.party import Party
-    from weft.network.run_results import ReturnedResults
     from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
 
@@ -59,7 +58,6 @@ class LinearJob(JobKind[LinearTask, "Config"]):
         party: str | None,
         command: str,
     ) -> tuple[dict[str, Any], list[str]]:
-        from weft.network.run_results import ReturnedResults
         from weft.report.results_folder import write_files
 
         results = ReturnedResults(returned)
@@ -100,7 +98,6 @@ class LinearJob(JobKind[LinearTask, "Config"]):
         self, task: LinearTask, channel: Channel, run: bytes, tell: OnIteration
     ) -> FinishedRun:
         from weft.federation.coordinator import coordinate
-        from weft.network.run_results import write_run_results
 
         outcome = coordinate(channel, task.preprocessing, task.settings, run=run, progress=tell)
         return WrittenBy(outcome, outcome.result.notes, task, write_run_results)

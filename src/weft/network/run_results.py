@@ -6,13 +6,15 @@ The coordinator knows all of them except the model, whose slices are sealed to i
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pandas as pd
 
-from weft.errors import ProtocolError
+from weft.errors import DataError, ProtocolError
 from weft.federation.coordinator import Outcome
 from weft.network.presence_trace import Presence
 from weft.network.run_progress import BYTES
@@ -101,29 +103,50 @@ def for_submitter(summary: dict[str, Any]) -> dict[str, Any]:
     return {key: rough.get(key, value if key in _TOLD else None) for key, value in summary.items()}
 
 
-class ReturnedResults:
-    """Results that came back from the coordinator.
+@contextmanager
+def undamaged() -> Iterator[None]:
+    """Refuse files that cannot be read as results of a run."""
+    try:
+        yield
+    except (OSError, ValueError, DataError, msgspec.MsgspecError) as error:
+        raise ProtocolError(
+            f"the results of the run came back damaged ({error}); resume the run to fetch them "
+            "again"
+        ) from None
+
+
+class ReturnedRun:
+    """What came back from the coordinator of a run of any kind.
 
     Attributes
     ----------
-    summary, history, path
-        How the run went; ``path`` is None where there was one λ only.
+    summary, history
+        How the run went.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with undamaged():
+            self.summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
+            self.history = pd.read_parquet(folder / HISTORY)
+
+
+class ReturnedResults(ReturnedRun):
+    """The same of a linear run.
+
+    Attributes
+    ----------
+    path
+        One row per λ; None where there was one λ only.
     sealed
         The slices of the model.
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
+        super().__init__(folder)
+        with undamaged():
             self.sealed = msgspec.msgpack.decode((folder / _SLICES).read_bytes(), type=SealedSlices)
-            self.summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text("utf-8"))
-            self.history = pd.read_parquet(folder / HISTORY)
             found = folder / _PATH
             self.path = pd.read_csv(found) if found.exists() else None
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
-            raise ProtocolError(
-                f"the results of the run came back damaged ({error}); resume the run to fetch "
-                "them again"
-            ) from None
 
     @property
     def readers(self) -> tuple[str, ...]:
