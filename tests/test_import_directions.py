@@ -156,6 +156,15 @@ def test_nobody_but_those_who_train_networks_loads_torch():
     assert not [module for module in loaded if module.split(".")[0] == "torch"]
 
 
+def test_the_list_of_commands_waits_for_no_numbers():
+    """Commands import what they need when they run, also those of plug-ins."""
+    code = "import sys\nfrom weft.cli import command_line\ncommand_line()\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"weft.cli", "weft_neural.commands", "weft_papers.reproduce_command"} <= loaded
+    assert not {"numpy", "pandas", "weft.network", "weft.protocol", "weft.report"} & loaded
+
+
 @cache
 def loaded_by_coordinators():
     """The modules in the process of a coordinator, by its cipher."""

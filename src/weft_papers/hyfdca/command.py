@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.report.page.number_format import time_text
-
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -209,6 +207,8 @@ class _Bar:
             self._progress.stop()
 
     def __call__(self, words: str, share: float, left: float | None) -> None:
+        from weft.report.page.number_format import time_text
+
         if self._progress is not None:
             told = "" if left is None else f"{time_text(left)} left ·"
             self._progress.update(self._task, description=words, completed=share, left=told)
