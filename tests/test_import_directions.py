@@ -21,7 +21,7 @@ ROOT = Path(weft.__file__).parent
 LAYERS = (
     *("errors", "arrays", "plugins", "storage", "protocol", "guards", "losses", "crypto", "data"),
     *("matching", "sums", "solvers", "privacy", "federation", "declarations"),
-    *("config", "evaluation", "report", "network", "estimators", "cli"),
+    *("config", "report", "network", "estimators", "cli"),
 )
 #: Rooms that a neighbour below them must not use, though the order would allow it.
 FORBIDDEN = {
@@ -31,7 +31,6 @@ FORBIDDEN = {
     "matching": {"data", "losses"},
     "sums": {"data", "guards"},
     "solvers": {"data"},
-    "network": {"evaluation"},
 }
 
 
@@ -70,7 +69,7 @@ def rooms_imported(path):
 
 
 #: The library and the packages beside it: each may use those before it.
-PACKAGES = ("weft", "weft_neural", "weft_papers", "weft_examples")
+PACKAGES = ("weft", "weft_neural", "weft_evaluation", "weft_papers", "weft_examples")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

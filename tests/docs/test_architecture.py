@@ -14,7 +14,7 @@ from test_import_directions import LAYERS, room_files
 PAGE = "architecture.md"
 LIBRARY = ROOT / "src" / "weft"
 #: Packages beside the library, lowest first: a later one may use earlier ones.
-PLUGINS = ("weft_neural", "weft_papers", "weft_examples")
+PLUGINS = ("weft_neural", "weft_evaluation", "weft_papers", "weft_examples")
 #: Paths that begin so are below the repository, all others below the library.
 _TOP = ("src/", "tests/", "docs/", "benchmarks/", "fuzz/")
 _IMPORT = re.compile(r"^ *(?:from|import) (?:weft\.(\w+)|(weft_\w+))", re.MULTILINE)

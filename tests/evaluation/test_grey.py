@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from weft.errors import ConfigError, DataError
-from weft.evaluation.tuning.grey_relational import grey_relational_analysis, pareto_front
+from weft_evaluation.tuning.grey_relational import grey_relational_analysis, pareto_front
 
 #: Three runs: seconds (less is better), accuracy (more is better), and what all agree on.
 VALUES = [[1.0, 0.80, 7.0], [2.0, 0.90, 7.0], [5.0, 0.95, 7.0]]

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import ConfigError
-from weft.evaluation.tuning.metrics import Metrics, Point, metrics_of
-from weft.evaluation.tuning.random_search import Found, Limits, Trial
-from weft.evaluation.tuning.run_watching import Watch, stride
-from weft.evaluation.tuning.search_space import Bound, draws, numeric_options, read_bounds, space_of
-from weft.evaluation.tuning.trial_choice import Rules, choose, read_weights
 from weft.solvers.base import Record
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import Settings
+from weft_evaluation.tuning.metrics import Metrics, Point, metrics_of
+from weft_evaluation.tuning.random_search import Found, Limits, Trial
+from weft_evaluation.tuning.run_watching import Watch, stride
+from weft_evaluation.tuning.search_space import Bound, draws, numeric_options, read_bounds, space_of
+from weft_evaluation.tuning.trial_choice import Rules, choose, read_weights
 
 
 def first(count, space, seed=0, name="fedavg"):

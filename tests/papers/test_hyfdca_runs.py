@@ -8,8 +8,8 @@ import pytest
 
 from weft.data import load
 from weft.errors import DataError
-from weft.evaluation.reference_optimum import solve
 from weft.protocol.metering import Reading
+from weft_evaluation.reference_optimum import solve
 from weft_papers.hyfdca import setting_data as context
 from weft_papers.hyfdca.cases import TITLES, Case, Plan, Shares, Target
 from weft_papers.hyfdca.costs import CostMeter

@@ -12,7 +12,6 @@ from hostile_names import federation
 
 from weft import Federation, Preprocessing, Settings
 from weft.report import holdings_picture as cohorts
-from weft.report.comparison import Comparison
 from weft.report.history import history_frame
 from weft.report.holdings_picture import cohorts_of
 from weft.report.page import html_file as writing
@@ -24,6 +23,7 @@ from weft.report.page.rerun import rerun_section
 from weft.report.page.results_data import Source, read_folder
 from weft.report.results_folder import write_results
 from weft.report.summary import certificate_sentence, shortfall, summarise, to_markdown
+from weft_evaluation.comparison_results import Comparison
 
 SETTINGS = Settings(lam=0.05, loss="logistic", gap=1e-4, solver="auto")
 

@@ -5,11 +5,11 @@ import pytest
 
 from weft.data import SPLITS, load
 from weft.errors import ConfigError
-from weft.evaluation.model_tracking import Follower
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.protocol.channel import Among
 from weft.solvers.settings import Settings
+from weft_evaluation.model_tracking import Follower
 
 SOLVERS = {
     "practical": {"solver": "hyfdca", "local": "practical", "iic": 0.3},

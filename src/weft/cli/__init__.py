@@ -14,7 +14,6 @@ from weft import __version__
 from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
-from weft.cli.compare import compare
 from weft.cli.federation import federation
 from weft.cli.keys import keys
 from weft.cli.kits import kits
@@ -26,7 +25,6 @@ from weft.cli.report import report
 from weft.cli.split import data_list, split
 from weft.cli.submit import submit
 from weft.cli.train import train
-from weft.cli.tune import tune
 from weft.errors import WeftError
 
 __all__ = ["command_line", "main"]
@@ -73,10 +71,6 @@ _app.command(epilog="Example: weft split digits --split grid --k 3 --q 3 --out p
 _app.command(epilog="Example: weft check parties/config.toml")(check)
 _app.command(epilog="Example: weft train parties/config.toml --out results/digits")(train)
 _app.command(epilog="Example: weft algorithms fedavg")(algorithms)
-_app.command(epilog="Example: weft compare parties/config.toml --round-trips 200 --test-share 0.2")(
-    compare
-)
-_app.command(epilog="Example: weft tune parties/config.toml --algorithm fedavg --seconds 120")(tune)
 _app.command(
     epilog="Example: weft predict results/digits/model.npz new.csv --id patient > predicted.csv"
 )(predict)

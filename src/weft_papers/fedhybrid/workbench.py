@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from weft.data import Split
 from weft.errors import ProtocolError
-from weft.evaluation.reference_optimum import Optimum, Problem, solve
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.losses import Loss
@@ -25,6 +24,7 @@ from weft.solvers.base import Record
 from weft.solvers.fedhybrid.local_function import Weighting
 from weft.solvers.messages import Constants
 from weft.solvers.settings import Settings
+from weft_evaluation.reference_optimum import Optimum, Problem, solve
 
 Floats = NDArray[np.float64]
 Progress = Callable[[Record], None]

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from weft import __version__
 from weft.errors import ProtocolError
-from weft.evaluation.model_tracking import Follower
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import Preprocessing
@@ -27,6 +26,7 @@ from weft.solvers.base import Checkpointing, Record
 from weft.solvers.checkpoints import NAME as CHECKPOINT
 from weft.solvers.checkpoints import checkpoint_iteration
 from weft.solvers.settings import Settings
+from weft_evaluation.model_tracking import Follower
 from weft_papers.hyfdca.cases import Case, Target
 from weft_papers.hyfdca.costs import CostMeter, Costs
 from weft_papers.hyfdca.evaluation_points import Points

@@ -18,8 +18,8 @@ from weft.data import Split, Table, load
 from weft.data.data_folder import DataFolder
 from weft.data.tile import block_rows
 from weft.errors import DataError
-from weft.evaluation.reference_optimum import Problem, solve
 from weft.losses import get_loss
+from weft_evaluation.reference_optimum import Problem, solve
 from weft_papers.data.splits import dealt, quadrants
 from weft_papers.hyfdca.paper import Setting, data_sets
 

@@ -14,19 +14,19 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 from weft import Tile
 from weft.errors import ConfigError
-from weft.evaluation import reference_optimum as judging
-from weft.evaluation.comparison import Arena
-from weft.evaluation.pooled_problem import hold_out
-from weft.evaluation.reference_optimum import Problem, score, solve, weights_of
-from weft.evaluation.solver_selection import Entry, settings_for
 from weft.federation.local_federation import Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.privacy.agreement import Consent
-from weft.report.comparison import Comparison
 from weft.report.comparison_plot import _apart
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.fedavg import FedavgCoordinator
 from weft.solvers.settings import Settings
+from weft_evaluation import reference_optimum as judging
+from weft_evaluation.comparison import Arena
+from weft_evaluation.comparison_results import Comparison
+from weft_evaluation.pooled_problem import hold_out
+from weft_evaluation.reference_optimum import Problem, score, solve, weights_of
+from weft_evaluation.solver_selection import Entry, settings_for
 
 
 def arena_of(tiles, settings, preprocessing=None, **more):

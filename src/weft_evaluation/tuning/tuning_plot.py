@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.evaluation.tuning.metrics import NAMES
-from weft.evaluation.tuning.random_search import Trial
-from weft.evaluation.tuning.trial_choice import Choice
 from weft.report.plot_style import BLUE, GREY, INK, ORANGE, new_figure, not_drawn, polish
+from weft_evaluation.tuning.metrics import NAMES
+from weft_evaluation.tuning.random_search import Trial
+from weft_evaluation.tuning.trial_choice import Choice
 
 #: Trials whose grades are taken apart.
 _BEST = 6

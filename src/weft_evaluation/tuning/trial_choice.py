@@ -9,14 +9,14 @@ from difflib import get_close_matches
 import numpy as np
 
 from weft.errors import ConfigError
-from weft.evaluation.tuning.grey_relational import (
+from weft_evaluation.tuning.grey_relational import (
     DISTINGUISHING,
     Grades,
     grey_relational_analysis,
     pareto_front,
 )
-from weft.evaluation.tuning.metrics import LARGER_IS_BETTER, NAMES
-from weft.evaluation.tuning.random_search import Found, Trial
+from weft_evaluation.tuning.metrics import LARGER_IS_BETTER, NAMES
+from weft_evaluation.tuning.random_search import Found, Trial
 
 #: Of the way down that the best trial makes, how much a trial must make to be considered.
 LEAST_PROGRESS = 0.5

@@ -12,14 +12,14 @@ import msgspec
 import numpy as np
 
 from weft.errors import ConfigError
-from weft.evaluation.comparison import Arena, Outcome
-from weft.evaluation.solver_selection import Entry, settings_for
-from weft.evaluation.tuning.metrics import Metrics, Point, metrics_of, pace_of
-from weft.evaluation.tuning.run_watching import Eye, Follow, Watch, from_outside, stride
-from weft.evaluation.tuning.search_space import Bound, draws
 from weft.solvers.base import Record
 from weft.solvers.catalogue import ALGORITHMS, check_cut, settled
 from weft.solvers.settings import Settings
+from weft_evaluation.comparison import Arena, Outcome
+from weft_evaluation.solver_selection import Entry, settings_for
+from weft_evaluation.tuning.metrics import Metrics, Point, metrics_of, pace_of
+from weft_evaluation.tuning.run_watching import Eye, Follow, Watch, from_outside, stride
+from weft_evaluation.tuning.search_space import Bound, draws
 
 #: Iterations of the run that finds out how long one takes.
 _PILOT = 6

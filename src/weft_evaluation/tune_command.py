@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.config.read_config import Config
-    from weft.evaluation.comparison import Arena
-    from weft.evaluation.tuning.metrics import Metrics
-    from weft.evaluation.tuning.random_search import Found, Limits, Search, Trial
-    from weft.evaluation.tuning.trial_choice import Choice
-    from weft.report.tuning import Tuning
     from weft.solvers.base import Record
     from weft.solvers.settings import Settings
+    from weft_evaluation.comparison import Arena
+    from weft_evaluation.tuning.metrics import Metrics
+    from weft_evaluation.tuning.random_search import Found, Limits, Search, Trial
+    from weft_evaluation.tuning.trial_choice import Choice
+    from weft_evaluation.tuning.tuning_results import Tuning
 
 _SECONDS = 60.0
 _ITERATIONS = 100
@@ -119,10 +119,10 @@ def tune(
     config of its own.
     """
     from weft.config.read_config import read_config
-    from weft.evaluation.tuning.random_search import Limits
-    from weft.evaluation.tuning.trial_choice import Rules, read_weights
-    from weft.report.tuning import write_tuning
     from weft.storage.atomic_folder import building, refuse_existing
+    from weft_evaluation.tuning.random_search import Limits
+    from weft_evaluation.tuning.trial_choice import Rules, read_weights
+    from weft_evaluation.tuning.tuning_results import write_tuning
 
     plan = read_config(config)
     folder = out or Path("results") / f"{plan.folder_name}-tuning"
@@ -152,7 +152,7 @@ def _arena(plan: Config, holdout: float, keys: Path | None) -> Arena:
     import msgspec
 
     from weft.errors import ConfigError
-    from weft.evaluation.comparison import Arena
+    from weft_evaluation.comparison import Arena
 
     settings = plan.settings
     if len(settings.lambdas) > 1:
@@ -183,11 +183,11 @@ def _searches(
     """One for each algorithm; all that can be refused is refused before the first trial."""
     import msgspec
 
-    from weft.evaluation.solver_selection import settings_for
-    from weft.evaluation.tuning.random_search import Search
-    from weft.evaluation.tuning.run_watching import Eye
-    from weft.evaluation.tuning.search_space import read_bounds, space_of
     from weft.solvers.catalogue import settled
+    from weft_evaluation.solver_selection import settings_for
+    from weft_evaluation.tuning.random_search import Search
+    from weft_evaluation.tuning.run_watching import Eye
+    from weft_evaluation.tuning.search_space import read_bounds, space_of
 
     given = read_bounds(bounds, names)
     eye, found = Eye(arena), []
@@ -212,8 +212,8 @@ def _tune(
     *,
     quiet: bool,
 ) -> Tuning:
-    from weft.evaluation.tuning.trial_choice import choose
-    from weft.report.tuning import Tuning
+    from weft_evaluation.tuning.trial_choice import choose
+    from weft_evaluation.tuning.tuning_results import Tuning
 
     choices = [choose(_search(s, limits, seed, quiet=quiet), rules) for s in searches]
     regression = plan.settings.make_loss().task == "regression"
@@ -254,8 +254,8 @@ def _tell(
     from rich.console import Console
 
     from weft.cli.console import say, say_json
-    from weft.evaluation.tuning.grey_relational import FORMULA
     from weft.privacy.ledger.exposure_text import item
+    from weft_evaluation.tuning.grey_relational import FORMULA
 
     if json:
         say_json({"folder": str(folder), "configs": list(configs), **tuning.to_dict()})
@@ -331,7 +331,7 @@ def _grid(choice: Choice, score: str, *, wide: bool) -> Table:
 
 def _cells(trial: Trial, names: Sequence[str], score: str, *, digits: int) -> list[str]:
     """Options and metrics of a trial that did not diverge."""
-    from weft.report.tuning_plot import short
+    from weft_evaluation.tuning.tuning_plot import short
 
     metrics = cast("Metrics", trial.metrics)
     near, far, satellite = (

@@ -12,15 +12,15 @@ import pandas as pd
 
 from weft import __version__
 from weft.config.read_config import read_config
-from weft.evaluation.tuning.grey_relational import FORMULA
-from weft.evaluation.tuning.metrics import NAMES
-from weft.evaluation.tuning.random_search import Trial
-from weft.evaluation.tuning.trial_choice import Choice
-from weft.evaluation.tuning.tuned_config import told_of, tuned_config
 from weft.protocol.metering import LATENCIES
 from weft.report.json_values import json_text
-from weft.report.tuning_plot import plot_tuning
 from weft.solvers.settings import Settings
+from weft_evaluation.tuning.grey_relational import FORMULA
+from weft_evaluation.tuning.metrics import NAMES
+from weft_evaluation.tuning.random_search import Trial
+from weft_evaluation.tuning.trial_choice import Choice
+from weft_evaluation.tuning.tuned_config import told_of, tuned_config
+from weft_evaluation.tuning.tuning_plot import plot_tuning
 
 
 @dataclass(frozen=True)

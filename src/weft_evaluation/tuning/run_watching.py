@@ -1,7 +1,7 @@
 """Looking at a run from outside: the loss and the score of its model, every few iterations.
 
 Nobody in a federation could do that. Here all tables are in one hand, as they are for
-`weft.evaluation`, and what is looked at costs the run nothing: its clocks stand still meanwhile.
+`weft_evaluation`, and what is looked at costs the run nothing: its clocks stand still meanwhile.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Protocol
 import numpy as np
 
 from weft.arrays import Floats
-from weft.evaluation.comparison import Arena
-from weft.evaluation.model_tracking import Follower
-from weft.evaluation.pooled_problem import PooledTable
-from weft.evaluation.reference_optimum import score
-from weft.evaluation.tuning.metrics import Point
 from weft.federation.local_federation import Federation
 from weft.solvers.base import Record
 from weft.solvers.fedavg import FedavgParty
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.rounds.party import RoundParty
+from weft_evaluation.comparison import Arena
+from weft_evaluation.model_tracking import Follower
+from weft_evaluation.pooled_problem import PooledTable
+from weft_evaluation.reference_optimum import score
+from weft_evaluation.tuning.metrics import Point
 
 #: When an iteration has ended: the model that the run stands for, in the order of the pooled
 #: columns, and after how many iterations it did; None where that cannot be told from outside.

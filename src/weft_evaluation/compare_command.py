@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.config.read_config import Config
-    from weft.evaluation.comparison import Arena, Outcome
-    from weft.evaluation.solver_selection import Entry
     from weft.privacy.agreement import Consent
-    from weft.report.comparison import Comparison
     from weft.solvers.settings import Settings
+    from weft_evaluation.comparison import Arena, Outcome
+    from weft_evaluation.comparison_results import Comparison
+    from weft_evaluation.solver_selection import Entry
 
 #: What limits a comparison where neither the command nor the config says: seconds, for most.
 _ROUND_TRIPS = 300
@@ -104,10 +104,10 @@ def compare(
     """
     from weft.config.compare_options import read_assignments
     from weft.config.read_config import read_config
-    from weft.evaluation.solver_selection import named
     from weft.protocol.metering import LATENCIES
-    from weft.report.comparison import write_comparison
     from weft.storage.atomic_folder import building, refuse_existing
+    from weft_evaluation.comparison_results import write_comparison
+    from weft_evaluation.solver_selection import named
 
     plan = read_config(config)
     folder = out or Path("results") / f"{plan.folder_name}-comparison"
@@ -208,9 +208,9 @@ def _compare(
     quiet: bool,
     command: str,
 ) -> Comparison:
-    from weft.evaluation.comparison import Arena
-    from weft.evaluation.solver_selection import ALONE, entries_of
-    from weft.report.comparison import Comparison
+    from weft_evaluation.comparison import Arena
+    from weft_evaluation.comparison_results import Comparison
+    from weft_evaluation.solver_selection import ALONE, entries_of
 
     problem = plan.problem()
     consents = plan.load_consents(problem.tiles)

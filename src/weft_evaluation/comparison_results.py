@@ -13,8 +13,6 @@ import msgspec
 import pandas as pd
 
 from weft import __version__
-from weft.evaluation.comparison import Arena, Outcome
-from weft.evaluation.solver_selection import CENTRAL
 from weft.protocol.metering import LATENCIES
 from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.history import certificates, history_frame
@@ -24,6 +22,8 @@ from weft.report.json_values import json_text
 from weft.report.page import add_page
 from weft.report.summary import versions
 from weft.solvers.settings import Settings
+from weft_evaluation.comparison import Arena, Outcome
+from weft_evaluation.solver_selection import CENTRAL
 
 
 @dataclass(frozen=True)

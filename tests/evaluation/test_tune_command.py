@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from weft.evaluation.comparison import Arena
-from weft.evaluation.reference_optimum import weights_of
-from weft.evaluation.tuning.metrics import NAMES
-from weft.evaluation.tuning.run_watching import Eye, Watch, from_outside
-from weft.evaluation.tuning.tuned_config import written
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.privacy.agreement import Consent
 from weft.solvers.settings import Settings
+from weft_evaluation.comparison import Arena
+from weft_evaluation.reference_optimum import weights_of
+from weft_evaluation.tuning.metrics import NAMES
+from weft_evaluation.tuning.run_watching import Eye, Watch, from_outside
+from weft_evaluation.tuning.tuned_config import written
 
 QUICK = ("--trials", "5", "--iterations", "12", "--every", "1", "--holdout", "0.3")
 PAPER = ("--algorithm", "fedavg", "--bound", "iic=0.5:2")

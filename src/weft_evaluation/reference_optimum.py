@@ -14,10 +14,10 @@ from scipy.optimize import minimize
 
 from weft.arrays import Floats
 from weft.errors import ConfigError
-from weft.evaluation.pooled_problem import PooledTable
 from weft.federation.model import Model
 from weft.losses import Loss
 from weft.matching.id_normalization import normal_features
+from weft_evaluation.pooled_problem import PooledTable
 
 #: Values that liblinear may look at before it stops, converged or not: about a minute.
 _MOST_VALUES = 3e10

@@ -16,16 +16,6 @@ from weft.arrays import Floats
 from weft.crypto.keys import PartyKeys
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError, DataError, WeftError
-from weft.evaluation.pooled_problem import (
-    PooledTable,
-    Tiles,
-    Units,
-    hold_out,
-    pooled,
-    trained_on,
-)
-from weft.evaluation.reference_optimum import Optimum, Problem, score, solve, weights_of
-from weft.evaluation.solver_selection import ALONE, CENTRAL, Entry
 from weft.federation.local_federation import Federation, Trained
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.matching.class_labels import common_classes
@@ -33,6 +23,16 @@ from weft.privacy.agreement import Consent
 from weft.solvers.base import Record
 from weft.solvers.catalogue import ALGORITHMS, resolve
 from weft.solvers.settings import Settings
+from weft_evaluation.pooled_problem import (
+    PooledTable,
+    Tiles,
+    Units,
+    hold_out,
+    pooled,
+    trained_on,
+)
+from weft_evaluation.reference_optimum import Optimum, Problem, score, solve, weights_of
+from weft_evaluation.solver_selection import ALONE, CENTRAL, Entry
 
 #: Parties that train alone, at most: with hundreds, some tell as much as all.
 _MOST_ALONE = 50
