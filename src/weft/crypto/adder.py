@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.block_format import pad_id_of
+from weft.crypto.ciphers.block_format import WHOLE_CIPHERS, pad_id_of
 from weft.crypto.ciphers.chunks import CHECKS, MODULUS, chunks_of
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.errors import ProtocolError
@@ -72,7 +72,7 @@ class Adder:
     @property
     def whole(self) -> bool:
         """Whether blocks are added and forwarded as a whole."""
-        return self.name == "bfv"
+        return self.name in WHOLE_CIPHERS
 
     @property
     def linked(self) -> bool:

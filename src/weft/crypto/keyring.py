@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.bfv import BfvSecret
-from weft.crypto.ciphers.block_format import name_cipher
+from weft.crypto.ciphers.block_format import DEALT_CIPHERS, name_cipher
 from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
 from weft.crypto.ciphers.external_cipher_check import check_hiding
 from weft.crypto.ciphers.homomorphic import BfvCipher, PaillierCipher
@@ -157,7 +157,7 @@ class Keyring:
         self._draw_seeds(plan, party, {"rows": rows, "columns": columns})
         content, public = b"", None
         if plan.deal and self.cipher.name in _DEALT:
-            kind = BfvSecret if self.cipher.name == "bfv" else PaillierSecret
+            kind = _DEALT[self.cipher.name]
             content = self._draws.take("shared key", lambda: kind.new().to_bytes())
             self._shared = kind.from_bytes(content)
             if isinstance(self._shared, PaillierSecret):
@@ -227,13 +227,13 @@ class Keyring:
         chosen = {axis: np.flatnonzero(self._makers[axis] == maker) for axis in AXES}
         expected = SEED * sum(len(c) for c in chosen.values())
         extra = len(content) - expected
-        if extra < 0 or (extra and maker != 0):
+        if extra < 0 or (extra and (maker != 0 or self.cipher.name not in _DEALT)):
             raise ProtocolError(
                 f"the box that party number {maker} sealed to {self._keys.name} has "
                 f"{len(content)} bytes, not {expected}"
             )
         if extra:
-            kind = BfvSecret if self.cipher.name == "bfv" else PaillierSecret
+            kind = _DEALT[self.cipher.name]
             self._shared = kind.from_bytes(content[:extra])
         at = extra
         for axis in AXES:
@@ -290,7 +290,7 @@ class Keyring:
         self._pad_key = Secret(state["pad"].tobytes())
         shared = state["shared"].tobytes()
         if shared:
-            kind = BfvSecret if self.cipher.name == "bfv" else PaillierSecret
+            kind = _DEALT[self.cipher.name]
             self._shared = kind.from_bytes(shared)
         self._ready()
 
@@ -298,8 +298,10 @@ class Keyring:
 _KINDS: dict[str, type[Cipher]] = {
     kind.name: kind for kind in (Plain, Pad, BfvCipher, PaillierCipher)
 }
-#: Ciphers with a key that one party deals to all.
-_DEALT = ("bfv", "paillier")
+#: Keys that one party deals to all, by cipher.
+_DEALT: dict[str, type[BfvSecret] | type[PaillierSecret]] = dict(
+    zip(DEALT_CIPHERS, (BfvSecret, PaillierSecret), strict=True)
+)
 
 
 def _cipher_of(name: str) -> Cipher:

@@ -47,6 +47,10 @@ def _bad(where: Where, what: str) -> ProtocolError:
 
 
 CIPHER_CODES = {"plain": 1, "pad": 2, "bfv": 3, "paillier": 4}
+#: Ciphers under a key that one party deals to all; their blocks are no 64-bit words.
+DEALT_CIPHERS = ("bfv", "paillier")
+#: Those of them whose blocks are added and forwarded as a whole.
+WHOLE_CIPHERS = ("bfv",)
 #: Codes below are Weft's own.
 _FIRST_FOREIGN = 128
 KIND_CODES = {"z": 1, "v": 2, "alpha": 3, "delta": 4}

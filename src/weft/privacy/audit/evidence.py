@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.block_format import Block, words_of
+from weft.crypto.ciphers.block_format import DEALT_CIPHERS, Block, words_of
 from weft.errors import ProtocolError
 from weft.protocol.forms import Meaning
 from weft.protocol.message import SCALAR_BYTES, Field, Fields, Value, flat
@@ -56,8 +56,6 @@ _SMALL_SCALAR = 1 << 88
 _SCALAR = SCALAR_BYTES
 #: Axis of each kind of sum.
 _AXIS = {"z": "rows", "alpha": "rows", "delta": "rows", "v": "columns"}
-#: Ciphers whose blocks are no 64-bit words.
-_CHUNKS = ("bfv", "paillier")
 
 
 class Words:
@@ -77,7 +75,7 @@ class Words:
             The coordinator's total, which is zero, and may be seen to be, where nobody has
             contributed yet.
         """
-        if block.cipher in _CHUNKS:
+        if block.cipher in DEALT_CIPHERS:
             return False
         words = words_of(block, "a block").ravel()
         if total:
@@ -143,7 +141,7 @@ class Seats:
         if not isinstance(slots, np.ndarray) or slots.ndim != 1:
             return False
         # A cipher of whole chunks names slots that changed, and sends them with all others.
-        if block.cipher not in _CHUNKS and len(slots) != block.slots:
+        if block.cipher not in DEALT_CIPHERS and len(slots) != block.slots:
             return False
         inside = bool(((slots >= 0) & (slots < shared)).all())
         return inside and len(np.unique(slots)) == len(slots)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.arrays import Ints
+from weft.crypto.ciphers.block_format import WHOLE_CIPHERS
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ConfigError
@@ -281,7 +282,7 @@ def count_sums(cipher: Cipher, view: PartyView) -> SumCounter:
     """Let a party's cipher count the sums over its shared rows."""
     others = view.computing - view.labelled > 0
     sum_counter = SumCounter(
-        others[view.row_cohort[: view.n_shared_rows]], whole=cipher.name == "bfv"
+        others[view.row_cohort[: view.n_shared_rows]], whole=cipher.name in WHOLE_CIPHERS
     )
     cipher.sum_counter = sum_counter
     return sum_counter
