@@ -40,6 +40,8 @@ from weft.sums.contribution import Contribution
 from weft.sums.local_table import LocalTable
 from weft.sums.scalar_sums import pack_scalars
 
+# ── projections onto a party's own tile ────────────────────────────────────────────────
+
 #: The largest matrix that is factorised.
 LARGEST = 3000
 #: Tables with a larger share of cells that are not zero are multiplied as dense ones.
@@ -122,6 +124,9 @@ class Graph:
     def _times(self, w: Floats) -> Floats:
         """(I + XᵀX) w."""
         return w + self._transposed(self._table.products(None, w))
+
+
+# ── options ────────────────────────────────────────────────────────────────────────────
 
 
 class AdmmOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -32,6 +32,8 @@ from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.running_totals import RunningTotals
 
+# ── a party's own problem ──────────────────────────────────────────────────────────────
+
 #: Newton steps at most; from the last solution a few are enough.
 _MOST_STEPS = 100
 #: A step is accepted when it brings this part of what the slope promises …
@@ -131,6 +133,9 @@ class LocalProblem:
                 return moved, new
             step /= 2
         return None
+
+
+# ── options ────────────────────────────────────────────────────────────────────────────
 
 
 class FeddcdOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -72,7 +72,7 @@ def capped(likely: int, most: int | None) -> int:
 def forecast_rounds(
     settings: Settings, classes: int, mean_square: float, sample_sums: int
 ) -> Forecast:
-    """Its own sums of every iteration, and one for each certificate."""
+    """Of a method in rounds: its own sums of every iteration, and one for each certificate."""
     own = sample_sums * classes
     every = settings.certify_every or CERTIFY_EVERY
 

@@ -105,6 +105,9 @@ def ascend(
                     w[columns[e], c] += move * values[e]
 
 
+# ── FedAvg: a party's whole turn, since thousands of parties take turns of a few steps each ───
+
+
 @numba.njit(cache=True)
 def sample_steps(
     begin: Any,
