@@ -364,16 +364,17 @@ def _grid(comparison: Comparison, *, wide: bool) -> Table:
 def _cells(
     row: dict[str, Any], scores: tuple[str, ...], latencies: list[str], *, wide: bool
 ) -> list[str]:
-    name = f"{row['algorithm']} (pooled)" if row["kind"] == "pooled" else row["algorithm"]
-    ran = bool(row["iterations"])
+    from weft.report.page.number_format import algorithm_name, power
+
+    name, ran = algorithm_name(row), bool(row["iterations"])
     if row["failure"] and not ran:
         return [name, "failed"]
     shown = row["test"] or row["train"]
     cells = [
         name,
         "failed" if row["loss"] is None else f"{row['loss']:.5g}",
-        _power(row["distance"]),
-        _power(row["gap"]),
+        power(row["distance"]),
+        power(row["gap"]),
         *("–" if s not in shown else _score(s, shown[s]) for s in scores),
         *([f"{row['iterations']:,}" if ran else "–"] if wide else []),
         f"{row['round_trips']:,}" if row["round_trips"] else "–",
@@ -383,13 +384,6 @@ def _cells(
     if wide:
         return [*cells, *(_seconds(value) for value in found)]
     return [*cells, "/".join(dict.fromkeys(_seconds(value) for value in found))]
-
-
-def _power(value: float | None) -> str:
-    """A distance, which may be far below one."""
-    if value is None:
-        return "–"
-    return "0" if abs(value) < 1e-12 else f"{value:.1e}"
 
 
 def _seconds(value: float) -> str:

@@ -44,13 +44,14 @@ def new(
     from weft.cli.console import say
     from weft.network.kits.federation_plan import read_plan
     from weft.network.kits.provisioning import provision
+    from weft.report.page.number_format import count
 
     federation = read_plan(plan)
     made = provision(federation, out, _requested(requests))
     say(
         f"Federation '{federation.name}': the coordinator at {federation.host}:{federation.port}, "
-        f"{_count(len(federation.sites), 'site')}, "
-        f"{_count(len(federation.submitters), 'submitter')}.",
+        f"{count(len(federation.sites), 'site')}, "
+        f"{count(len(federation.submitters), 'submitter')}.",
         *_authority_words(made),
         *_parcel_words(made),
         *_remarks(federation),
@@ -214,10 +215,6 @@ def _next(kind: str, path: Path) -> str:
         "site": f"weft join {kit} --data FILE --id COLUMN --keys FOLDER",
         "submitter": f"weft submit {kit} CONFIG.toml",
     }[kind]
-
-
-def _count(number: int, of: str) -> str:
-    return f"{number} {of}{'' if number == 1 else 's'}"
 
 
 def _remarks(federation: FederationPlan) -> list[str]:

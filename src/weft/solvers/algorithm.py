@@ -31,30 +31,6 @@ def bounds(**ranges: Range) -> Tuned:
     return lambda settings, least_iic: ranges
 
 
-def _nothing(settings: Settings) -> str:
-    return ""
-
-
-def _no_check(settings: Settings) -> None:
-    return None
-
-
-def _unchanged(settings: Settings, terms: Terms) -> Settings:
-    return settings
-
-
-def _no_objection(settings: Settings, terms: Terms, view: PartyView) -> str:
-    return ""
-
-
-def _never(settings: Settings) -> bool:
-    return False
-
-
-def _no_stand_in(settings: Settings) -> str | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Algorithm:
     """A solver: its two halves, one line on what it does, and what it needs.
@@ -136,11 +112,11 @@ class Algorithm:
     reference: str = ""
     coordinator_sees: str = ""
     parties_see: str = ""
-    shown_alone: Callable[[Settings], str] = _nothing
-    check: Callable[[Settings], None] = _no_check
-    settle: Callable[[Settings, Terms], Settings] = _unchanged
-    beyond_terms: Callable[[Settings, Terms, PartyView], str] = _no_objection
-    follows_draws: Callable[[Settings], bool] = _never
-    stand_in: Callable[[Settings], str | None] = _no_stand_in
+    shown_alone: Callable[[Settings], str] = lambda settings: ""
+    check: Callable[[Settings], None] = lambda settings: None
+    settle: Callable[[Settings, Terms], Settings] = lambda settings, terms: settings
+    beyond_terms: Callable[[Settings, Terms, PartyView], str] = lambda settings, terms, view: ""
+    follows_draws: Callable[[Settings], bool] = lambda settings: False
+    stand_in: Callable[[Settings], str | None] = lambda settings: None
     forecast: Callable[[Settings, int, float], Forecast] | None = None
     tuned: Tuned | None = None

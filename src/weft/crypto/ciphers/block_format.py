@@ -281,11 +281,6 @@ def party_of(pad_id: int) -> int:
     return pad_id & (MOST_PARTIES - 1)
 
 
-def round_of(pad_id: int) -> int:
-    """Epoch and request of a pad id, as one number that grows."""
-    return (pad_id & ~int(SIGN)) >> 20
-
-
 class Knots:
     """Marks that stand for several signed pad ids."""
 

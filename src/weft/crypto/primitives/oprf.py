@@ -36,8 +36,6 @@ from weft.crypto.secrets import Identity, Secret
 BATCH = 8192
 #: Bytes of a proof.
 PROOF = 2 * WIDTH
-#: Bytes of an output.
-OUTPUT = 64
 
 _CONTEXT = b"OPRFV1-\x01-ristretto255-SHA512"
 

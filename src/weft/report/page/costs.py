@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from weft.report.page.html_elements import Html, el, section, table
-from weft.report.page.number_format import count, seconds, size
+from weft.report.page.number_format import algorithm_name, count, seconds, size
 from weft.report.page.results_data import Source
 
 #: What the phases of a room are for.
@@ -46,7 +46,11 @@ def costs_section(source: Source) -> Html:
         if not rows:
             return _unknown()
         parts = [
-            el("details", el("summary", _named(row)), _phases(row["phases"], row["algorithm"]))
+            el(
+                "details",
+                el("summary", algorithm_name(row)),
+                _phases(row["phases"], row["algorithm"]),
+            )
             for row in rows
         ]
         told = "Open an algorithm to see what its phases cost."
@@ -61,10 +65,6 @@ def costs_section(source: Source) -> Html:
         _choice(),
         _phases(phases, source.summary["name"]),
     )
-
-
-def _named(row: dict[str, Any]) -> str:
-    return f"{row['algorithm']} (pooled)" if row["kind"] == "pooled" else str(row["algorithm"])
 
 
 def _unknown() -> Html:

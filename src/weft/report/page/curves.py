@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from weft.protocol.metering import LATENCIES
 from weft.report.history import certificates
 from weft.report.page.html_elements import Html, el, section
-from weft.report.page.number_format import digits
+from weft.report.page.number_format import algorithm_name, digits
 from weft.report.page.results_data import Source
 from weft.report.plot_style import gap_floor
 from weft.solvers.catalogue import ALGORITHMS
@@ -147,14 +147,12 @@ def _algorithm(
         end = frame.iloc[-1].copy()
         end["distance"], end["gap"] = row["distance"], row["gap"]
         places = pd.concat([places, end.to_frame().T], ignore_index=True)
-    name = row["algorithm"]
     if row["kind"] == "pooled":
-        name += " (pooled)"
         places[["round_trips", "bytes_down", "bytes_up"]] = 0
     catalogued = row["algorithm"] in ALGORITHMS
     number = list(ALGORITHMS).index(row["algorithm"]) if catalogued else 0
     look = {
-        "name": name,
+        "name": algorithm_name(row),
         "look": number % _COLOURS,
         "dash": number // _COLOURS,
         "mark": True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -21,6 +22,18 @@ def seconds(value: float) -> str:
     if 0 < value < 0.1:
         return f"{1e3 * value:.2g} ms"
     return f"{value:.2f} s" if value < 100 else f"{value:,.0f} s"
+
+
+def power(value: float | None) -> str:
+    """A distance or a gap, which may be far below one."""
+    if value is None:
+        return "–"
+    return "0" if abs(value) < 1e-12 else f"{value:.1e}"
+
+
+def algorithm_name(row: dict[str, Any]) -> str:
+    """Whose row of a comparison it is."""
+    return f"{row['algorithm']} (pooled)" if row["kind"] == "pooled" else str(row["algorithm"])
 
 
 def count(number: int, what: str) -> str:

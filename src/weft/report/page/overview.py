@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.losses import get_loss
 from weft.report.page.html_elements import Html, el, facts, items, table
-from weft.report.page.number_format import capital, count, seconds, size
+from weft.report.page.number_format import algorithm_name, capital, count, power, seconds, size
 from weft.report.page.results_data import Source
 from weft.report.summary import certificate_sentence, figure, percent, shortfall
 
@@ -75,7 +75,7 @@ def _comparison(summary: dict[str, Any]) -> Html:
     lead = f"The optimum of the pooled table is {summary['optimum']:.6g}, by {summary['judged_by']}"
     if ran:
         lead += (
-            f"; {ran[0]['algorithm']} comes nearest to it, {_power(ran[0]['distance'])} above, in "
+            f"; {ran[0]['algorithm']} comes nearest to it, {power(ran[0]['distance'])} above, in "
             f"{count(ran[0]['round_trips'], 'round trip')}"
         )
     tested = summary["test_samples"]
@@ -108,13 +108,12 @@ def _results(summary: dict[str, Any]) -> Html:
     for row in summary["results"]:
         scores = row["test"] or row["train"] or {}
         score = scores.get(key)
-        name = f"{row['algorithm']} (pooled)" if row["kind"] == "pooled" else row["algorithm"]
         rows.append(
             [
-                name,
+                algorithm_name(row),
                 "failed" if row["loss"] is None else f"{row['loss']:.5g}",
-                _power(row["distance"]),
-                _power(row["gap"]),
+                power(row["distance"]),
+                power(row["gap"]),
                 "–" if score is None else f"{score:.1%}" if key == "accuracy" else f"{score:.4g}",
                 f"{row['iterations']:,}" if row["iterations"] else "–",
                 f"{row['round_trips']:,}" if row["round_trips"] else "–",
@@ -130,9 +129,3 @@ def _results(summary: dict[str, Any]) -> Html:
         caption="All algorithms, the nearest to the optimum first",
         numbers=range(1, len(titles)),
     )
-
-
-def _power(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return "0" if abs(value) < 1e-12 else f"{value:.1e}"
