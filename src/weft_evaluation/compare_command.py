@@ -364,7 +364,7 @@ def _grid(comparison: Comparison, *, wide: bool) -> Table:
 def _cells(
     row: dict[str, Any], scores: tuple[str, ...], latencies: list[str], *, wide: bool
 ) -> list[str]:
-    from weft.report.page.number_format import algorithm_name, power
+    from weft.report.number_format import algorithm_name, power
 
     name, ran = algorithm_name(row), bool(row["iterations"])
     if row["failure"] and not ran:

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.console import StatusLine, say, say_json
-from weft.report.page.number_format import time_text
+from weft.report.number_format import time_text
 
 if TYPE_CHECKING:
     from rich.table import Table

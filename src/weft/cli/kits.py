@@ -44,7 +44,7 @@ def new(
     from weft.cli.console import say
     from weft.network.kits.federation_plan import read_plan
     from weft.network.kits.provisioning import provision
-    from weft.report.page.number_format import count
+    from weft.report.number_format import count
 
     federation = read_plan(plan)
     made = provision(federation, out, _requested(requests))

@@ -207,7 +207,7 @@ class _Bar:
             self._progress.stop()
 
     def __call__(self, words: str, share: float, left: float | None) -> None:
-        from weft.report.page.number_format import time_text
+        from weft.report.number_format import time_text
 
         if self._progress is not None:
             told = "" if left is None else f"{time_text(left)} left ·"

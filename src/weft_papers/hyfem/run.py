@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import ConfigError, WeftError
-from weft.report.page.number_format import time_text
+from weft.report.number_format import time_text
 from weft_neural.history import Round
 from weft_papers.hyfem.run_experiments import check_folder, done_before
 from weft_papers.hyfem.setups import KINDS, Plan, Setup, experiments, setup

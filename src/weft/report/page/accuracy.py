@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from weft.losses import get_loss
+from weft.report.number_format import capital
 from weft.report.page.html_elements import Html, bar, el, section, table
-from weft.report.page.number_format import capital
 from weft.report.page.results_data import Source
 
 _MOST_ALONE = 30

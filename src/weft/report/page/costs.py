@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from weft.report.number_format import algorithm_name, count, seconds, size
 from weft.report.page.html_elements import Html, el, section, table
-from weft.report.page.number_format import algorithm_name, count, seconds, size
 from weft.report.page.results_data import Source
 
 #: What the phases of a room are for.

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from weft.protocol.metering import LATENCIES
 from weft.report.history import certificates
+from weft.report.number_format import algorithm_name, digits
 from weft.report.page.html_elements import Html, el, section
-from weft.report.page.number_format import algorithm_name, digits
 from weft.report.page.results_data import Source
 from weft.report.plot_style import gap_floor
 from weft.solvers.catalogue import ALGORITHMS

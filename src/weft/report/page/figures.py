@@ -12,10 +12,10 @@ import numpy as np
 from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.convergence_plot import plot_convergence
 from weft.report.holdings_picture import read_numbers
+from weft.report.number_format import names
 from weft.report.page.costs import room_of
 from weft.report.page.curves import curves_of
 from weft.report.page.holdings_section import MOST_NAMED, feature_groups, party_of_tile, tiles_of
-from weft.report.page.number_format import names
 from weft.report.page.results_data import Source, read_folder
 from weft.report.page.weights import class_names, is_scaled, largest
 from weft.report.plot_style import BLUE, GREY, INK, new_figure, not_drawn, polish

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.report.holdings_picture import LISTED, read_numbers, spelled
+from weft.report.number_format import count, names
 from weft.report.page.html_elements import Html, el, section, table
-from weft.report.page.number_format import count, names
 from weft.report.page.results_data import Source
 
 #: Groups that are drawn along an axis.

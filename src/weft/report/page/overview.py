@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.losses import get_loss
+from weft.report.number_format import algorithm_name, capital, count, power, seconds, size
 from weft.report.page.html_elements import Html, el, facts, items, table
-from weft.report.page.number_format import algorithm_name, capital, count, power, seconds, size
 from weft.report.page.results_data import Source
 from weft.report.summary import certificate_sentence, figure, percent, shortfall
 

@@ -11,8 +11,8 @@ from weft.privacy.audit.audit import CHECKS
 from weft.privacy.audit.evidence import fields_of
 from weft.protocol.forms import Form, Meaning
 from weft.protocol.recording import Direction
+from weft.report.number_format import capital, count, heading, size
 from weft.report.page.html_elements import Html, el, items, section, table
-from weft.report.page.number_format import capital, count, heading, size
 from weft.report.page.results_data import Source
 
 _SEES = {

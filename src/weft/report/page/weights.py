@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.federation.model import Model
+from weft.report.number_format import count, digits
 from weft.report.page.holdings_section import feature_groups
 from weft.report.page.html_elements import Html, el, section
-from weft.report.page.number_format import count, digits
 from weft.report.page.results_data import Source
 
 #: Weights that a page holds, at most, and of one class.
