@@ -108,7 +108,7 @@ import os, sys
 import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator
 import weft.solvers.catalogue, weft.solvers.settings
 import weft.matching.coordinator, weft.matching.holding_map
-import weft.sums.running_totals, weft.sums.posted_totals, weft.sums.certificate, weft.sums.scaling
+import weft.sums.running_totals, weft.sums.latest_values, weft.sums.certificate, weft.sums.scaling
 import weft.protocol, weft.crypto
 import weft.federation.coordinator
 import weft.network.coordinator_run, weft.network.engine.coordinator_job

@@ -22,7 +22,7 @@ from weft.federation.local_federation import Federation, Trained
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import Terms
 from weft.losses import get_loss
-from weft.report.holdings_picture import feature_sets
+from weft.report.holdings_summary import feature_sets
 from weft.solvers.base import Record
 from weft.solvers.catalogue import settled
 from weft.solvers.settings import Settings

@@ -40,8 +40,7 @@ from typing import ClassVar
 
 import msgspec
 
-from weft.config.data_sources import check_files, check_left_to_sites
-from weft.config.federation_config import (
+from weft.config.base_config import (
     FederationConfig,
     participation_in,
     read_content,
@@ -49,6 +48,7 @@ from weft.config.federation_config import (
     terms_from,
     terms_of,
 )
+from weft.config.data_sources import check_files, check_left_to_sites
 from weft.config.reader import checked, closest, known_keys, naming
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError

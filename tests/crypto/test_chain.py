@@ -24,7 +24,7 @@ from weft.federation.local_federation import Federation
 from weft.protocol.parts import PadLinks, SumRequest
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution, Wire
-from weft.sums.posted_totals import PostedTotals, Proposals
+from weft.sums.latest_values import LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.shared_slots import Layout
 
@@ -306,7 +306,7 @@ def posts(cipher, steps):
     """One holder of each cohort posts some slots; the others read what changed."""
     here = world(cipher)
     layout = here.rows
-    board = PostedTotals("alpha", layout, 1, here.adder)
+    board = LatestValues("alpha", layout, 1, here.adder)
     wires = {p: Wire("alpha", len(layout.of(p)), BOUND, here.ciphers[p]) for p in here.parties}
     record = Record("alpha", layout)
     now = np.zeros((layout.n_shared, 1))

@@ -17,8 +17,8 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import load
 from weft.errors import ConfigError, ProtocolError
 from weft.network.coordinator_run import coordinate_run
+from weft.network.installed_job_kinds import JOB_KINDS, job_kind_of, read_task
 from weft.network.job_kind import JobKind, WrittenBy
-from weft.network.job_registry import JOB_KINDS, job_kind_of, read_task
 from weft.network.join_settings import ModelSavingParty
 from weft.network.network_channel import Timeouts
 from weft.network.run_progress import Progress, Report

@@ -32,7 +32,7 @@ from weft.guards import OPEN, Terms
 from weft.network import liveness
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work
-from weft.network.job_registry import read_task
+from weft.network.installed_job_kinds import read_task
 from weft.network.presence_trace import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
@@ -231,7 +231,7 @@ from pathlib import Path
 from weft.protocol import Failure
 from weft.network.run_progress import Progress
 from weft.network.coordinator_run import coordinate_run
-from weft.network.job_registry import read_task
+from weft.network.installed_job_kinds import read_task
 import weft_neural.run_results, weft_neural.coordinator
 
 class Nobody:

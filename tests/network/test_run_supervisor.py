@@ -14,7 +14,7 @@ from weft.network.engine import run_supervisor as supervising
 from weft.network.engine.admin_session import NoCoordinator, RunInfo
 from weft.network.engine.jobs import FORGETS, task_file, write_job
 from weft.network.engine.run_supervisor import Supervisor
-from weft.network.job_registry import read_task
+from weft.network.installed_job_kinds import read_task
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Progress, Report
 from weft.network.task import LinearTask

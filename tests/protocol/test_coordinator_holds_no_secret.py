@@ -33,7 +33,7 @@ from weft.errors import WeftError
 from weft.protocol import LocalChannel
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import run_state as run_module
-from weft.sums import posted_totals as boards_module
+from weft.sums import latest_values as boards_module
 from weft.sums import running_totals as totals_module
 from weft.sums import shared_slots as slots_module
 

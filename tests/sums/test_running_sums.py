@@ -30,8 +30,8 @@ from weft.protocol.parts import SumRequest
 from weft.solvers.settings import Settings
 from weft.sums.certificate import FrozenPair
 from weft.sums.contribution import Contribution, Wire
+from weft.sums.latest_values import Changes, LatestValues, Proposals
 from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
-from weft.sums.posted_totals import Changes, PostedTotals, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.shared_slots import Layout
@@ -471,7 +471,7 @@ class Posting:
     def __init__(self, cipher, width=1):
         self.trio = trio_of(cipher)
         self.layout, self.wires = self.trio.layout("alpha"), self.trio.wires("alpha")
-        self.board = PostedTotals("alpha", self.layout, width, self.trio.adder)
+        self.board = LatestValues("alpha", self.layout, width, self.trio.adder)
 
     def post(self, iteration, **posts):
         """Let parties post: local slots, and a value for each."""

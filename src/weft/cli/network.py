@@ -306,7 +306,7 @@ def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
 
 def report_text(report: Report) -> str:
     """Where a deployed run stands, in one line."""
-    from weft.network.job_registry import JOB_KINDS
+    from weft.network.installed_job_kinds import JOB_KINDS
 
     record, parties, away = report.records[-1], report.parties, report.away
     kind = JOB_KINDS.get(report.kind)

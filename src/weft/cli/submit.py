@@ -60,7 +60,7 @@ def submit(
     from weft.cli.console import RunLine, say, say_json
     from weft.config.read_config import read_any_config
     from weft.errors import ConfigError, ProtocolError
-    from weft.network.job_registry import job_kind_of
+    from weft.network.installed_job_kinds import job_kind_of
     from weft.network.kits.open_kit import Kit
     from weft.network.submission import new_run, task_of, write_out
     from weft.network.task import check_run

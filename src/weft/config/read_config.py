@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
-from weft.config.compare_options import check_told
-from weft.config.data_sources import check_deployed, check_sources
-from weft.config.federation_config import (
+from weft.config.base_config import (
     FederationConfig,
     participation_in,
     read_content,
     roster_of,
     terms_of,
 )
+from weft.config.compare_options import check_told
+from weft.config.data_sources import check_deployed, check_sources
 from weft.config.reader import checked, naming
 from weft.config.schema import DataSection, LinearFile, ModelSection, SolverSection
 from weft.config.write_parties import cut_table

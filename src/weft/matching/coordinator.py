@@ -14,7 +14,6 @@ from weft.crypto.key_parts import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
-from weft.matching.cohort_seeds import deliver, plan_seeds
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.messages import (
     CONFLICT,
@@ -30,6 +29,7 @@ from weft.matching.messages import (
     ViewRequest,
 )
 from weft.matching.oprf_relay import tokens_through_holders
+from weft.matching.seed_delivery import deliver, plan_seeds
 from weft.protocol import Channel
 
 Scalar = TypeVar("Scalar", bound=np.generic)

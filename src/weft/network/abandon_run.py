@@ -13,7 +13,7 @@ from pathlib import Path
 from weft.errors import ConfigError
 from weft.network.broadcast import ask, failure_of
 from weft.network.envelope import End, Ended, encode
-from weft.network.job_registry import read_task
+from weft.network.installed_job_kinds import read_task
 from weft.network.run_index import RunIndex
 from weft.network.run_results import RESULTS
 from weft.network.transport import Transport
@@ -35,7 +35,7 @@ def abandon_run(
 
     Parameters
     ----------
-    open_post
+    open_transport
         Makes the transport to some parties.
     folder
         Of this run.

@@ -12,8 +12,8 @@ import msgspec
 
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network.abandon_run import SUBMITTER, TASK, delete_folder
+from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.job_kind import FinishedRun
-from weft.network.job_registry import job_kind_of, read_task
 from weft.network.network_channel import NetworkChannel, Timeouts
 from weft.network.run_progress import IterationRecord, Progress
 from weft.network.run_results import RESULTS
@@ -42,7 +42,7 @@ def coordinate_run(
 
     Parameters
     ----------
-    open_post
+    open_transport
         Makes the transport to some parties.
     folder
         The run's own: everything that must outlive this process. It has ``results`` when the run

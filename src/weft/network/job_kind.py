@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     # The coordinator must load neither tables nor secrets.
     from rich.table import Table
 
-    from weft.config.federation_config import FederationConfig
+    from weft.config.base_config import FederationConfig
     from weft.crypto.randomness_log import Memory
     from weft.network.join_settings import SavingParty
     from weft.network.site_member import SiteMember

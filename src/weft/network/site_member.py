@@ -16,7 +16,7 @@ from weft.data.readers import read_tile, table_columns
 from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError, DataError
 from weft.guards.terms import OPEN, Terms
-from weft.network.job_registry import job_kind_of, told_task
+from weft.network.installed_job_kinds import job_kind_of, told_task
 from weft.privacy.agreement import Consent, SignedRoster, SitePolicy, read_roster
 from weft.privacy.ledger.account import Ledger
 from weft.protocol import Fields

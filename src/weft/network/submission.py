@@ -8,9 +8,9 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from weft.config.federation_config import FederationConfig
+from weft.config.base_config import FederationConfig
 from weft.errors import ConfigError
-from weft.network.job_registry import JOB_KINDS
+from weft.network.installed_job_kinds import JOB_KINDS
 from weft.network.presence_trace import Presence
 from weft.network.run_results import PRESENCE
 from weft.network.task import Task

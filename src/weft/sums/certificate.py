@@ -22,6 +22,7 @@ from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
+from weft.sums.latest_values import LatestValues
 from weft.sums.local_table import LocalTable
 from weft.sums.messages import (
     FREEZE,
@@ -34,7 +35,6 @@ from weft.sums.messages import (
     PairProductsReply,
     PairProductsRequest,
 )
-from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.shared_slots import Layout
@@ -225,7 +225,7 @@ class FrozenPair:
         self,
         iteration: int,
         counted: Mapping[str, NDArray[np.int32]],
-        alpha: PostedTotals,
+        alpha: LatestValues,
         columns: Layout,
         adder: Adder,
         settings: DualSettings,

@@ -1,6 +1,6 @@
 """The coordinator's half of a sum: one total per shared slot, never opened.
 
-Linked contributions add up over time (:class:`RunningTotals`); :mod:`weft.sums.posted_totals` has
+Linked contributions add up over time (:class:`RunningTotals`); :mod:`weft.sums.latest_values` has
 two more ways to fill a total.
 """
 
@@ -325,7 +325,7 @@ class RunningTotals(Totals):
     def add(
         self, replies: Mapping[str, Message], iteration: int = 0, *, required: bool = True
     ) -> None:
-        """Add all parties' increments: at ``kind.slots`` of a reply, else to the whole block.
+        """Add all parties' increments: at ``kind_slots`` of a reply, else to the whole block.
 
         Nothing is added unless every reply is sound. With ``required``, a party that shares
         slots and sends nothing is an error too: its silence would spoil the totals.

@@ -21,7 +21,7 @@ from weft.network.credentials import Credential
 from weft.network.engine.event_log import start_event_log
 from weft.network.engine.jobs import OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.engine.transport import NvflareTransport
-from weft.network.job_registry import job_kind_of, read_task
+from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS

@@ -10,7 +10,7 @@ from pathlib import Path
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine.admin_session import NoCoordinator, Session, is_over
 from weft.network.engine.preflight import Unreachable, wait_for_coordinator
-from weft.network.job_registry import job_kind_of
+from weft.network.installed_job_kinds import job_kind_of
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.network.task import Task

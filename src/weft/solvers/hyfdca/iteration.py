@@ -32,7 +32,7 @@ from weft.solvers.hyfdca.messages import (
 )
 from weft.solvers.hyfdca.run_state import Flags, IterationState, NobodyLeft, Riders
 from weft.solvers.participation import Cyclic
-from weft.sums.posted_totals import Proposals
+from weft.sums.latest_values import Proposals
 
 
 class Iteration(IterationState):

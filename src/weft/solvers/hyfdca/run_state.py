@@ -21,7 +21,7 @@ from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights
 from weft.storage.files import part_of
 from weft.sums.certificate import Certificate, FrozenPair
-from weft.sums.posted_totals import PostedTotals, Proposals
+from weft.sums.latest_values import LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slots import Layout
@@ -44,7 +44,7 @@ class Run(RunState):
         self.row_layout = Layout(holdings.rows, holdings.parties)
         self.column_layout = Layout(holdings.columns, holdings.parties)
         self.z = RunningTotals("z", self.row_layout, classes, self.adder, windows=True)
-        self.alpha = PostedTotals("alpha", self.row_layout, classes, self.adder)
+        self.alpha = LatestValues("alpha", self.row_layout, classes, self.adder)
         clear = settings.coordinator_sees == "papers"
         self.v = RunningTotals("v", self.column_layout, classes, self.adder, clear=clear)
         self.weights = (

@@ -52,8 +52,8 @@ from weft.storage.files import part_of
 from weft.sums.certificate import Certificate
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
+from weft.sums.latest_values import LatestValues
 from weft.sums.local_table import LocalTable
-from weft.sums.posted_totals import PostedTotals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.shared_slots import Layout
@@ -259,7 +259,7 @@ class FrozenPoint:
         self._last = last
         self._z = RunningTotals("z", rows, classes, adder)
         self._v = RunningTotals("v", columns, classes, adder)
-        self._board = PostedTotals("alpha", rows, classes, adder)
+        self._board = LatestValues("alpha", rows, classes, adder)
         self._senders = CohortSpeakers(holdings, labelled=True).of(list(holdings.parties))
         self._spreads = not holdings.labels_everywhere
         self.stage: Stage = "products"

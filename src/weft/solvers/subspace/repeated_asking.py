@@ -20,7 +20,7 @@ from weft.solvers.subspace.messages import (
     MaskedRequest,
     OrderedRequest,
 )
-from weft.sums.posted_totals import PostedTotals
+from weft.sums.latest_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 
 
@@ -89,7 +89,7 @@ class PhaseSums:
     """
 
     total: RunningTotals | None = None
-    posted: PostedTotals | None = None
+    posted: LatestValues | None = None
     speakers: Mapping[str, Flags] = field(default_factory=dict)
     since: int = 0
 

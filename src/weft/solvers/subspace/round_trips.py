@@ -14,6 +14,7 @@ from weft.protocol import Channel, Message
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.labelled_rows import counted, followed, labelled_rows
 from weft.solvers.subspace.limits import most_steps, rows_give_products
 from weft.solvers.subspace.messages import (
     CLOSE,
@@ -37,10 +38,9 @@ from weft.solvers.subspace.messages import (
     SpreadRequest,
 )
 from weft.solvers.subspace.repeated_asking import FallbackResult, PhaseSums, RepeatedAsking
-from weft.solvers.subspace.row_roles import counted, followed, labelled_rows
 from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.fixed_point_bounds import Bounds
-from weft.sums.posted_totals import PostedTotals
+from weft.sums.latest_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slots import Layout
@@ -334,7 +334,7 @@ class Exchange(RepeatedAsking):
         sums = PhaseSums(self._v, since=self.iteration)
         if self._followers:
             duals = new // self.settings.groups * width
-            sums.posted = PostedTotals("alpha", self.rows, duals, self.adder)
+            sums.posted = LatestValues("alpha", self.rows, duals, self.adder)
             speakers = self._speakers.of(self._labelled)
             sums.speakers = {p: flags & self._told_of[p] for p, flags in speakers.items()}
         return sums

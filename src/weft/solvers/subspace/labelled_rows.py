@@ -1,4 +1,4 @@
-"""Which samples the parties count, have labels of, and tell others about."""
+"""Which rows the parties count, have labels of, and tell others about; read off the holdings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals that are posted, or proposed in one request, rather than added up over time."""
+"""The latest value of each slot, posted in the place of the one before; sums of one request."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Changes:
         self._log, self._logged, self._complete_after = [], 0, iteration
 
 
-class PostedTotals(Totals):
+class LatestValues(Totals):
     """The newest value of every slot, as some holder posted it.
 
     A cipher of whole chunks cannot replace single slots: there, posts are increments.
@@ -125,9 +125,9 @@ class PostedTotals(Totals):
                 wanted[party] = found[key]
         return {p: (wanted[p], block) for p, block in self.pieces(wanted).items()}
 
-    def copy(self) -> PostedTotals:
+    def copy(self) -> LatestValues:
         """This board as it is now, to be kept while the original moves on."""
-        other = PostedTotals(self.kind, self.layout, self.width, self._adder)
+        other = LatestValues(self.kind, self.layout, self.width, self._adder)
         other._take_copy(self)
         other._marks = self._marks.copy()
         other.changed = self.changed.copy()
