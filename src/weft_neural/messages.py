@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.key_parts import RunKeys
+from weft.crypto.key_messages import RunKeys
 from weft.matching.messages import Classes
 from weft.protocol.forms import coefficients, keys, network_weights, record, scalars, texts
 from weft.protocol.message import Message, Nothing, OnDevice, Part

@@ -20,7 +20,7 @@ from weft.crypto.ciphers.external_cipher_check import check_hiding
 from weft.crypto.ciphers.homomorphic import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier import PaillierSecret
-from weft.crypto.key_parts import RunKeys, SeedBoxes, SeedPlan
+from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.primitives.hash_tree import root_of
 from weft.crypto.randomness_log import RandomnessLog

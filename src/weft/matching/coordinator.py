@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
-from weft.crypto.key_parts import RunKeys, SeedPlan
+from weft.crypto.key_messages import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.arrays import Ints
-from weft.crypto.key_parts import RunKeys, SeedBoxes, SeedPlan
+from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
 from weft.matching.party_view import ToldView
 from weft.protocol.forms import keys, numbers, record, sealed, texts, tokens
 from weft.protocol.message import Message, Nothing

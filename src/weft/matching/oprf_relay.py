@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.crypto.key_parts import RunKeys
+from weft.crypto.key_messages import RunKeys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.messages import (

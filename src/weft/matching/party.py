@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.arrays import Floats, Ints
-from weft.crypto.key_parts import RunKeys
+from weft.crypto.key_messages import RunKeys
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.secrets import Secret

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.arrays import Ints
-from weft.crypto.key_parts import AxisSeeds, SeedBoxes, SeedPlan
+from weft.crypto.key_messages import AxisSeeds, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_record import Holders
 from weft.crypto.primitives.hash_tree import ways
 from weft.errors import ProtocolError
