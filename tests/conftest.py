@@ -35,7 +35,7 @@ gc.disable()
 def pytest_configure(config: pytest.Config) -> None:
     """More examples before a release; and workers share a folder, that of pytest's cache."""
     settings.load_profile("change" if config.option.markexpr else "release")
-    if config.cache is not None:
+    if getattr(config, "cache", None) is not None:
         compile_once(config.cache.mkdir("compiling"))
 
 
