@@ -2,7 +2,7 @@
 
 Most faults show with one value of one parameter, nearly all others with a pair of values. So
 ``make test`` runs few combinations that hold every value, or every pair of values; the others
-are marked, and run in ``make test-all``.
+are marked, and run in ``make test-all``. So it is with examples that Hypothesis draws.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import combinations, product
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 
 def every_value(
@@ -56,6 +57,12 @@ def cover(
 def before_release(*values: Any) -> list[Any]:
     """Values of a parameter that ``make test`` leaves out."""
     return [pytest.param(value, marks=pytest.mark.release) for value in values]
+
+
+def examples(count: int, **how: Any) -> settings:
+    """So many examples of a test before a release; with every change as many as are drawn there."""
+    usual = settings.get_current_profile_name() == "change"
+    return settings(max_examples=min(count, settings().max_examples) if usual else count, **how)
 
 
 def _tuples(case: tuple[Any, ...], together: int) -> set[tuple[Any, ...]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.crypto.primitives.aes import _has_instructions, expand_key, hardware_block, software_block
 
 WAYS = [
@@ -32,7 +33,7 @@ def test_the_example_of_the_standard(way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 @given(key=st.binary(min_size=32, max_size=32), block=st.binary(min_size=16, max_size=16))
 def test_any_key_and_block_as_the_library_does_it(way, key, block):
     judge = Cipher(algorithms.AES(key), modes.ECB()).encryptor()

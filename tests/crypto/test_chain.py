@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.crypto.adder import Adder
 from weft.crypto.pads.pad_record import CohortChain, Holders, SlotChain
 from weft.data import SPLITS, Table, Tile
@@ -208,7 +209,7 @@ STEP = st.tuples(SOME, st.sets(st.integers(0, 3), max_size=2), st.integers(0, 2*
 STEPS = st.lists(STEP, min_size=1, max_size=7)
 #: Other work on the same machine must not fail a test.
 RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-MANY = settings(max_examples=60, **RELAXED)
+MANY = examples(60, **RELAXED)
 FEW = settings(max_examples=6, **RELAXED)
 
 
@@ -456,7 +457,7 @@ def taken_off(chain, asked, number):
     return minus[chain.holders.place]
 
 
-@settings(max_examples=150, **RELAXED)
+@examples(150, **RELAXED)
 @given(units(), REQUESTS)
 def test_marks_say_what_the_totals_carry(holders, requests):
     """Signed labels added up contribution by contribution, next to the chain's own marks."""
@@ -490,7 +491,7 @@ def test_marks_say_what_the_totals_carry(holders, requests):
         assert rank_modulo_two(found) == len(found)
 
 
-@settings(max_examples=100, **RELAXED)
+@examples(100, **RELAXED)
 @given(units(), REQUESTS, st.data())
 def test_a_chain_that_was_saved_goes_on_as_if_it_had_not_been(holders, requests, data):
     whole, saved = CohortChain(holders), CohortChain(holders)

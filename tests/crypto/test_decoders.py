@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from covering import examples
 from weft.crypto.ciphers.bfv import BfvSecret, BfvTotals
 from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
@@ -39,7 +40,7 @@ from weft.sums.messages import ROW_NORMS
 
 #: Other work on the same machine must not fail a test.
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-QUICK = settings(max_examples=200, deadline=None, suppress_health_check=RELAXED)
+QUICK = examples(200, deadline=None, suppress_health_check=RELAXED)
 SLOW = settings(max_examples=25, deadline=None, suppress_health_check=RELAXED)
 SIGN = 1 << 63
 
@@ -413,7 +414,7 @@ def folder(tmp_path_factory):
 FILES = ("public.json", "north/identity.key", "north/run-*.box")
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=RELAXED)
+@examples(120, deadline=None, suppress_health_check=RELAXED)
 @given(st.sampled_from(FILES), st.data())
 def test_damaged_key_files_are_refused_with_one_sentence(folder, name, data):
     (path,) = folder.glob(name)

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.crypto.ciphers.block_format import Carried, pad_id_of
 from weft.crypto.ciphers.chunks import MODULUS
 from weft.crypto.pads.pad_streams import Streams
@@ -77,7 +78,7 @@ def show(streams, kind, slots, words, carried, since=0, unit=1.0):
 # ── against the judge ─────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=60, **RELAXED)
+@examples(60, **RELAXED)
 @given(st.data())
 def test_words_are_values_times_the_factor_plus_the_new_pad_less_the_old(data):
     sizes = data.draw(SIZES)
@@ -113,7 +114,7 @@ def test_words_are_values_times_the_factor_plus_the_new_pad_less_the_old(data):
             assert int(words[r, j]) == expected % WORD
 
 
-@settings(max_examples=60, **RELAXED)
+@examples(60, **RELAXED)
 @given(st.data())
 def test_totals_open_whatever_labels_they_carry(data):
     """Runs of slots with none, one or several signed labels, made by the judge."""
@@ -337,7 +338,7 @@ def test_values_beyond_the_range_never_open(value):
         show(streams, 1, None, words, single([1 << 20]))
 
 
-@settings(max_examples=60, **RELAXED)
+@examples(60, **RELAXED)
 @given(st.data())
 def test_labels_that_do_not_cover_the_slots_are_refused(data):
     """Whatever the runs: too many or too few slots, and labels that are not there."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from guarded import check_apart, check_steps, effective
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from slow_batches import SlowBatches
 
+from covering import examples
 from weft.guards.min_batch import MinBatch, SeenBatches, _mixed
 
 
@@ -58,7 +59,7 @@ def scenes(draw):
 
 
 @given(scenes())
-@settings(max_examples=200)
+@examples(200)
 def test_no_two_vectors_that_others_see_differ_in_too_few_samples(scene):
     atom, least, width, batches = scene
     guard = SeenBatches(atom, least, width)
@@ -79,7 +80,7 @@ def test_no_two_vectors_that_others_see_differ_in_too_few_samples(scene):
 
 
 @given(scenes())
-@settings(max_examples=100)
+@examples(100)
 def test_what_fits_is_admitted_and_what_is_lacking_is_held_back(scene):
     """Asked before, and without a trace: the answers are those of a guard that was not asked."""
     atom, least, width, batches = scene
@@ -125,7 +126,7 @@ def near(rng, vectors, width, least):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 3), st.integers(1, 100))
-@settings(max_examples=100)
+@examples(100)
 def test_values_and_answers_are_those_of_the_plain_rule(seed, least, width, n):
     """Asked first, or not; with what lacks softened in between, or not; of either kind."""
     rng = np.random.default_rng(seed)
@@ -154,7 +155,7 @@ def test_values_and_answers_are_those_of_the_plain_rule(seed, least, width, n):
 
 
 @given(scenes())
-@settings(max_examples=100)
+@examples(100)
 def test_a_small_change_since_the_last_copy_is_held_back(scene):
     atom, least, _, batches = scene
     guard = MinBatch(atom, least)

@@ -9,9 +9,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from guarded import PLAIN, optimum, roster_of, table_of, tile_of, train, watched
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.data import SPLITS
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import Terms
@@ -55,7 +56,7 @@ def presences(draw):
 
 
 @given(presences())
-@settings(max_examples=120)
+@examples(120)
 def test_of_every_shared_group_nobody_or_enough_take_part(scene):
     roster, here = scene
     chosen = Contributors(roster).of(here)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.data import Split, Tile, pool
 from weft.errors import DataError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -211,7 +212,7 @@ def test_a_seat_survives_its_message(case):
 # ── a party's cells ──────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     federations(overlap=st.sampled_from(["mean", "first", "sum"]), sparse=st.booleans()),
     st.integers(1, 3),

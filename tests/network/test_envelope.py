@@ -7,9 +7,10 @@ from zlib import crc32
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.errors import ProtocolError
 from weft.network.envelope import (
     Damaged,
@@ -69,19 +70,19 @@ def sealed(version, body):
     return struct.pack("<4sHI", b"WEFT", version, check) + body
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(ENVELOPES)
 def test_every_envelope_comes_back_as_it_was(envelope):
     assert decode_envelope(encode(envelope)) == envelope
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(REPLIES)
 def test_every_reply_comes_back_as_it_was(reply):
     assert decode_reply(encode(reply)) == reply
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.binary(max_size=60), st.booleans())
 def test_random_bytes_are_damage_or_cannot_be_read(junk, framed):
     packed = sealed(2, junk) if framed else junk
@@ -92,7 +93,7 @@ def test_random_bytes_are_damage_or_cannot_be_read(junk, framed):
         assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(CONTENTS)
 def test_content_that_is_not_of_the_protocol_is_refused_in_a_sentence(content):
     packed = sealed(2, msgspec.msgpack.encode(content))
@@ -101,7 +102,7 @@ def test_content_that_is_not_of_the_protocol_is_refused_in_a_sentence(content):
             decode(packed)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.one_of(ENVELOPES, REPLIES), st.data())
 def test_no_flipped_bit_and_no_cut_goes_unnoticed(content, data):
     packed = encode(content)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from covering import examples
 from weft_neural.neuron_matching.assignment import NEW, assign
 from weft_neural.neuron_matching.averaging import others_of
 from weft_neural.neuron_matching.classifiers import Classifier
@@ -161,7 +162,7 @@ def one_match(mine, rows, parties, cost, penalty, most=None):
     return {**rows, mine.name: [np.where(chosen == NEW, fresh, others.rows[chosen])]}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(SEEDS, st.floats(0, 20), st.booleans())
 def test_one_weighted_match_never_raises_objective_and_penalties(seed, penalty, capped):
     parties, rows = scene(seed)
@@ -209,7 +210,7 @@ def cheapest(costs, openings, steps):
     )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80, deadline=None)
 @given(SEEDS, st.integers(1, 4), st.integers(1, 4), st.integers(0, 3), st.booleans())
 def test_assignments_are_the_cheapest_of_all(seed, neurons, rows, new, flat):
     """Small whole numbers, so that ties are common."""

@@ -13,11 +13,12 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 from small_networks import HELD, WIDTHS, numbers, samples, tiny, trained
 
+from covering import examples
 from weft.errors import ConfigError, DataError
 from weft_neural.extractors import EXTRACTORS, register_extractor
 from weft_neural.model import NeuralModel
@@ -214,7 +215,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         NeuralModel.load(tmp_path / "away.npz")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(data=st.data())
 def test_flipped_bits_load_as_a_refusal_or_as_the_same_model(data, tmp_path_factory):
     """Archives have sums over their parts: what is read is what was written."""

@@ -16,6 +16,7 @@ from scipy.optimize import minimize, nnls
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
 
+from covering import examples
 from weft.solvers.subspace.bundle_qp import Floats, Ints, Master, Solution
 
 #: Asked for in most tests, as a share of the instance's scale; rounding is far below.
@@ -93,7 +94,7 @@ def check(master: Master, solution: Solution, tolerance: float) -> None:
     assert 0 <= solution.gap <= tolerance
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120, deadline=None)
 @given(instances())
 def test_every_solution_is_feasible_and_meets_its_tolerance(
     instance: tuple[Floats, Floats, Ints, int],
@@ -141,7 +142,7 @@ def test_nnls_agrees_where_no_group_is_full(seed: int) -> None:
     assert solution.value == pytest.approx((target @ target - residual**2) / 2, rel=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(instances(), st.integers(1, 23))
 def test_a_cut_never_lowers_the_optimum_and_warm_starts_end_where_cold_ones_do(
     instance: tuple[Floats, Floats, Ints, int], first: int
@@ -162,7 +163,7 @@ def test_a_cut_never_lowers_the_optimum_and_warm_starts_end_where_cold_ones_do(
     assert before == pytest.approx(cold.value, abs=2 * tolerance)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(instances(), st.floats(1e-3, 1e3))
 def test_a_scale_solves_the_problem_that_it_spells(
     instance: tuple[Floats, Floats, Ints, int], scale: float
@@ -322,7 +323,7 @@ def test_misshapen_or_infinite_input_is_refused() -> None:
     assert master.n == 2
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(instances(), st.integers(0, 2**24 - 1))
 def test_weight_of_forgotten_cuts_goes_to_the_slack_and_the_rest_is_solved_anew(
     instance: tuple[Floats, Floats, Ints, int], chosen: int

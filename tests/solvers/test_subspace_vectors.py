@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from covering import examples
 from weft.solvers.subspace.coefficients import Bounding, Subspace
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-few = settings(max_examples=50, deadline=None)
+few = examples(50, deadline=None)
 #: Held vectors after the anchor, slots, problems.
 shapes = st.tuples(st.integers(0, 7), st.integers(1, 9), st.integers(1, 4))
 seeds = st.integers(0, 2**32 - 1)

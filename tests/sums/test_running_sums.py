@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from covering import every_pair, examples
 from sum_messages import SumsReply, SumsRequest, new_request
 from weft.crypto import Adder, FixedPoint
 from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
@@ -338,7 +339,7 @@ def stories(draw):
     return requests, rng
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(stories(), st.integers(1, 3))
 @pytest.mark.parametrize(
     ("kind", "windows"), [("v", False), ("z", False), ("z", True)], ids=["v", "z", "z in windows"]
@@ -619,9 +620,7 @@ def test_a_party_that_draws_all_its_rows_trains_with_others_that_draw_a_few(
     assert_certified_as_centrally(simulate(tiles, settings, Preprocessing(unit_rows=True)))
 
 
-@pytest.mark.parametrize("participation", ["everyone", 0.75])
-@pytest.mark.parametrize("cipher", CIPHERS)
-@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
+@every_pair(local=["safe", "practical", "theory"], cipher=CIPHERS, participation=["everyone", 0.75])
 def test_a_party_that_shares_features_but_no_sample_is_heard(
     simulate, quick, table, local, cipher, participation
 ):
