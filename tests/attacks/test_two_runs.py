@@ -28,7 +28,7 @@ PIXEL = 16
 
 @pytest.fixture(scope="module")
 def table():
-    return table_of("digits", 600, scaled=False)
+    return table_of("digits", 400, scaled=False)
 
 
 def vectors(party, phase, message, opened):

@@ -20,8 +20,8 @@ from weft.errors import ConfigError
 @pytest.mark.parametrize(
     "estimator",
     [
-        HybridClassifier("logistic", scaling="maxabs", max_iter=6, gap=0.1),
-        HybridRegressor(max_iter=6),
+        HybridClassifier("logistic", scaling="maxabs", max_iter=3, gap=0.1),
+        HybridRegressor(max_iter=3),
     ],
     ids=["classifier", "regressor"],
 )

@@ -143,7 +143,7 @@ def test_regression_agrees_with_ridge():
 
 
 def test_absent_parties_leave_an_estimate_and_then_a_certificate(cancer):
-    model = HybridClassifier(lam=LAM, gap=1e-2, participation={"cyclic": 2}, verbose=False)
+    model = HybridClassifier(lam=0.1, gap=1e-2, participation={"cyclic": 2}, verbose=False)
     model.fit(SPLITS["grid"](cancer, k=2, q=2))
     assert model.gap_ <= 1e-2
     assert model.history_["loss_estimate"].notna().any()

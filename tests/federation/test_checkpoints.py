@@ -240,13 +240,19 @@ FULL_DISKS = {
 }
 
 
+@pytest.fixture(scope="module")
+def undisturbed(patchwork, quick, tmp_path_factory):
+    """Settings, and a run with them to whose end every disk had room."""
+    settings = quick(iterations=14, participation=0.5)
+    return settings, train(patchwork(), settings, tmp_path_factory.mktemp("whole"))
+
+
 @pytest.mark.parametrize("full_at", FULL_DISKS)
 def test_a_full_disk_gives_one_sentence_and_leaves_the_older_checkpoint_usable(
-    patchwork, quick, tmp_path, monkeypatch, full_at
+    patchwork, undisturbed, tmp_path, monkeypatch, full_at
 ):
     place, good_writes = FULL_DISKS[full_at]
-    settings = quick(iterations=14, participation=0.5)
-    whole = train(patchwork(), settings, tmp_path / "whole")
+    settings, whole = undisturbed
     owner = np if place == "savez" else os
     original, writes = getattr(owner, place), []
 

@@ -19,6 +19,7 @@ from guarded import (
     watched,
 )
 
+from covering import every_value
 from weft.data import SPLITS
 from weft.guards import OPEN, Terms
 from weft.solvers.hyfdca.local_methods import CohortDrawing
@@ -207,8 +208,7 @@ HYFDCA = {
 }
 
 
-@pytest.mark.parametrize("iic", [0.1, 1.0])
-@pytest.mark.parametrize("name", HYFDCA)
+@every_value(name=HYFDCA, iic=[0.1, 1.0])
 def test_between_feature_sums_enough_samples_move_or_none(name, iic):
     table, way, options, changes = HYFDCA[name]
     settings = Settings(lam=1e-3, iic=iic, gap=None, iterations=40, cipher="plain", **changes)
@@ -231,8 +231,7 @@ def test_between_feature_sums_enough_samples_move_or_none(name, iic):
         check_true(table, settings, trained.result.certificate, {0: 1})
 
 
-@pytest.mark.parametrize("iic", [0.1, 1.0])
-@pytest.mark.parametrize("name", HYFDCA)
+@every_value(name=HYFDCA, iic=[0.1, 1.0])
 def test_never_all_samples_of_an_exposed_group_are_drawn(name, iic):
     """If all moved, those at an even speed would cancel in differences of differences."""
     table, way, options, changes = HYFDCA[name]

@@ -36,7 +36,7 @@ def small_images(monkeypatch):
 
 
 def test_every_method_is_followed_to_its_end():
-    target = Target(30, 12.0)
+    target = Target(30, 5.0)
     case = Case("mnist", NUMBER, "hyfdca")
     problem = context.setting_data("mnist", case.setting).problem
     best = solve(problem).primal

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from covering import every_value
 from weft.data import SPLITS, load
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -60,8 +61,7 @@ def test_objects_do_not_travel():
         pack({"ids": np.array(["a", None], dtype=object)})
 
 
-@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
-@pytest.mark.parametrize("participation", ["everyone", 0.5])
+@every_value(participation=["everyone", 0.5], local=["safe", "practical", "theory"])
 def test_a_run_over_bytes_gives_the_same_bits(local, participation):
     table = load("digits")
     table = replace(table, ids=table.ids[:300], block=table.block[:300], labels=table.labels[:300])

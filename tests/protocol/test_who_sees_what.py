@@ -78,8 +78,7 @@ def texts_in(value):
     return []
 
 
-@pytest.mark.parametrize("participation", ["everyone", 0.5])
-@pytest.mark.parametrize("local", LOCALS)
+@every_value(local=LOCALS, participation=["everyone", 0.5])
 def test_no_message_carries_an_id_a_feature_name_or_the_labels_in_the_clear(
     patchwork, quick, local, participation
 ):
@@ -198,8 +197,7 @@ def test_inner_products_go_only_to_parties_that_compute_the_step(patchwork, quic
             assert told == counted[:shared].sum()
 
 
-@pytest.mark.parametrize("participation", ["everyone", 0.5])
-@pytest.mark.parametrize("local", LOCALS)
+@every_value(local=LOCALS, participation=["everyone", 0.5])
 def test_a_party_that_shares_nothing_sends_and_gets_only_scalars(
     patchwork, quick, local, participation
 ):
@@ -304,8 +302,7 @@ def test_a_coordinator_that_cannot_read_a_value_reaches_the_same_bits(
     assert compared["scalars"] > 100
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("local", LOCALS)
+@every_value(local=LOCALS, rule=RULES)
 def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(
     patchwork, quick, local, rule
 ):

@@ -14,6 +14,7 @@ import scipy.optimize
 import scipy.sparse
 from scipy.special import expit
 
+from covering import cover
 from weft.data import SPLITS, Split, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation
@@ -71,9 +72,7 @@ SMOOTH = ("logistic", "smoothed_hinge", "squared")
 ON_ROWS = [(s, loss) for s in ("cocoa", "cocoa+", "sdca") for loss in ("hinge", *SMOOTH)]
 
 
-@pytest.mark.parametrize(
-    ("solver", "loss"), [*ON_ROWS, *(("feddcd", loss) for loss in SMOOTH)], ids=str
-)
+@cover(("solver", "loss"), [*ON_ROWS, *(("feddcd", loss) for loss in SMOOTH)], ids=str)
 def test_methods_on_rows_reach_the_optimum_and_prove_it(judge, tables, solver, loss):
     table = tables.diabetes(300) if loss == "squared" else tables.breast()
     split = SPLITS["rows"](table, parties=1 if solver == "sdca" else 5)

@@ -183,7 +183,7 @@ def test_the_intercept_is_that_of_liblinear(tables: Any, cutting: str, scaling: 
     split = cut(tables.digits(200), cutting, labels="first")
     table = pool(split)
     preprocessing = Preprocessing(intercept=True, intercept_scaling=scaling)
-    lam = 0.2
+    lam = 0.5
     model = train(split, "squared_hinge", preprocessing, gap=1e-6, lam=lam).model
     central = LinearSVC(
         C=1 / (2 * lam * table.n), dual=True, intercept_scaling=scaling, tol=1e-9, max_iter=100_000

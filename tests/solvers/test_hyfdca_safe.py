@@ -71,8 +71,8 @@ def standardised_breast_cancer() -> Table:
 @pytest.mark.parametrize("iic", [0.1, 1.0])
 def test_rows_of_very_different_norms_converge(judge: Any, iic: float) -> None:
     split = SPLITS["grid"](standardised_breast_cancer(), 3, 3)
-    trained = train(split, lam=1e-1, iic=iic, iterations=300, certify_every=20)
-    assert relative_loss(judge, trained, split, 1e-1) <= 0.02
+    trained = train(split, lam=2e-1, iic=iic, iterations=220, certify_every=10)
+    assert relative_loss(judge, trained, split, 2e-1) <= 0.02
     assert_dual_never_falls(trained)
 
 
@@ -117,13 +117,13 @@ def test_one_cohort_alone_in_each_iteration_converges(judge: Any, tables: Any, i
     turns = [[f"r{i}c{j}" for j in (1, 2, 3)] for i in (1, 2, 3)]
     trained = train(
         split,
-        lam=5e-2,
+        lam=1e-1,
         iic=iic,
-        iterations=400,
+        iterations=200,
         certify_every=1,
         participation={"trace": turns},
     )
-    assert relative_loss(judge, trained, split, 5e-2) <= 1e-3
+    assert relative_loss(judge, trained, split, 1e-1) <= 1e-3
     assert_dual_never_falls(trained)
 
 

@@ -25,7 +25,7 @@ every_run = pytest.mark.parametrize("run", RUNS)
 def train(tables: Any, run: str, seed: int) -> Trained:
     """A run of its own."""
     split = SPLITS["overlapping"](tables.digits(300), 4, row_share=0.6, labels="first")
-    settings = Settings(lam=1e-2, gap=None, iterations=80, seed=seed, **RUNS[run])
+    settings = Settings(lam=1e-2, gap=None, iterations=30, seed=seed, **RUNS[run])
     return Federation(split.parties, Preprocessing(unit_rows=True)).train(settings)
 
 
