@@ -190,7 +190,7 @@ def test_vertical_data_in_turns_obeys_theorem_4_11(
     ],
     ids=["grid", "half steps", "rows", "columns", "columns in turns"],
 )
-@pytest.mark.parametrize("lam", [0.5, 0.02])
+@pytest.mark.parametrize("lam", [*before_release(0.5), 0.02])
 def test_every_step_is_that_of_algorithm_3(
     judge: Any,
     tables: Any,
