@@ -56,31 +56,25 @@ RUNS = {
     "paillier": ("lbfgs", "paillier", "hmac", {}),
     "bfv": ("hyfdca", "bfv", "hmac", {"iterations": 1}),
 }
-#: Runs with scaling, whose many messages are the same for all solvers.
-SCALED = ("hyfdca", "lbfgs", "fedavg", "practical steps", "plain")
-#: After which share of their messages the first and the second party die: in matching, in scaling
-#: where there is any, in iterations, and before their last message.
-DEATHS = ((0.05, 0.3, 0.6, 1.0), (0.1, 0.4, 0.8))
+#: After how many messages the first and the second party die: in matching, in scaling, in
+#: iterations, and before they seal their part of the model.
+DEATHS = ({2, 4, 9, 41, 46}, {3, 7, 12, 43})
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_same_messages_bring_a_new_party_to_the_same_state(run):
     solver, cipher, matching, changes = RUNS[run]
-    scaled = run in SCALED
-    scaling = "standard" if scaled else "none"
-    how = Preprocessing(intercept=True, scaling=scaling, unit_rows=scaled, matching=matching)
+    # Scaling takes many messages, and a message under some ciphers much time.
+    scaling = "none" if cipher in BLOCKS else "standard"
+    how = Preprocessing(intercept=True, scaling=scaling, unit_rows=True, matching=matching)
     settings = settings_for(solver, cipher, **changes)
     names = list(cut_for(solver).parties)
-    calm = Troupe()
-    trained = calm.train(federation_for(solver, how), settings)
-    points = {
-        name: {round(share * (len(calm.messages[name]) - 1)) for share in shares}
-        for name, shares in zip(names, DEATHS, strict=False)
-    }
+    points = dict(zip(names, DEATHS, strict=False))
     troupe = Troupe(kill=lambda party, count: count in points.get(party, ()))
     killed = troupe.train(federation_for(solver, how), settings)
-    assert troupe.deaths == sum(len(shares) for _, shares in zip(names, DEATHS, strict=False))
-    assert bits(killed) == bits(trained)
+    assert troupe.deaths >= (5 if cipher in BLOCKS else sum(map(len, points.values())))
+    calm = Troupe()
+    assert bits(killed) == bits(calm.train(federation_for(solver, how), settings))
     # The party that makes keys for all has the most to remember.
     name = names[0]
     memory = dict(calm.memories[name])
