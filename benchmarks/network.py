@@ -52,11 +52,11 @@ from weft.guards.terms import OPEN
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
 from weft.network.join_settings import JoinSettings, open_site
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit import Kit
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, RESULTS
 from weft.network.secure_session import SecureSite, SecureTransport
-from weft.network.submission import task_of
+from weft.network.submitter import task_of
 from weft.solvers.settings import Settings
 from weft_examples.local_cluster import ID, LABEL, SUBMITTER, LocalCluster
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atheris
 import numpy as np
 
-with atheris.instrument_imports(include=["weft.crypto.ciphers.paillier"]):
-    from weft.crypto.ciphers import paillier
+with atheris.instrument_imports(include=["weft.crypto.ciphers.paillier_scheme"]):
+    from weft.crypto.ciphers import paillier_scheme as paillier
 
 from harness import search
 
@@ -19,7 +19,10 @@ def decode(data: bytes) -> None:
     if not data:
         return
     count, sealed = data[0] % 4, data[1:]
-    for reader in (paillier.PaillierSecret.from_bytes, lambda b: paillier.PaillierTotals(b, 1)):
+    for reader in (
+        paillier.PaillierSecret.from_bytes,
+        lambda b: paillier.PaillierTotals(b, 1),
+    ):
         try:
             reader(sealed)
         except paillier.ProtocolError:

@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from weft.crypto import CIPHERS
-from weft.crypto.ciphers.paillier import PaillierSecret
+from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 
 ROOT = Path(weft.__file__).parent
 
@@ -132,7 +132,7 @@ SECRET = {
     f"weft.crypto.{name}"
     for name in (
         *("secrets", "keyring", "scalar_masks", "authenticated_messages", "pads.pad_streams"),
-        *("ciphers.pad", "ciphers.homomorphic", "ciphers.bfv", "ciphers.paillier"),
+        *("ciphers.pad", "ciphers.homomorphic", "ciphers.bfv_scheme", "ciphers.paillier_scheme"),
         *("primitives.aes", "primitives.oprf", "primitives.ristretto"),
     )
 }
@@ -190,5 +190,5 @@ def test_the_coordinators_code_loads_no_reader_no_tile_no_party_and_nothing_secr
     assert all((ROOT.parent / f"{name.replace('.', '/')}.py").exists() for name in forbidden)
     assert not forbidden.intersection(loaded)
     assert not [m for m in loaded if m.startswith(("weft.data", "weft.crypto.keys"))]
-    assert not (SECRET & set(loaded)) - {f"weft.crypto.ciphers.{cipher}"}
+    assert not (SECRET & set(loaded)) - {f"weft.crypto.ciphers.{cipher}_scheme"}
     assert "weft.crypto.adder" in loaded

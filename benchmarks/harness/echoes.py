@@ -26,13 +26,13 @@ from nvflare.private.aux_runner import AuxMsgTarget
 from weft.network.credentials import Credential
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.transport import NvflareTransport, content_of, reply_with
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit import Kit
 from weft.network.network_channel import NetworkChannel
 from weft.network.secure_session import SecureSite, SecureTransport
 from weft.network.site import Site
 from weft.network.site_run import OpenedParty, PartyRequest
 from weft.protocol import Message, Phase
-from weft.protocol.forms import record
+from weft.protocol.field_visibility import record
 from weft.storage.journal import Journal
 
 #: The same name in every way: a topic of the engine's, a method of gRPC.

@@ -25,11 +25,11 @@ from weft.federation.model import load_model
 from weft.guards.terms import Terms
 from weft.network.engine.admin_session import Session
 from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit import Kit
 from weft.network.linear_job import LinearJob
 from weft.network.presence_trace import Missed, Moment, Presence, ReplayedPresence
+from weft.network.run_description import LinearTask
 from weft.network.run_progress import Report
-from weft.network.task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft.solvers.base import Record
 from weft_examples.local_cluster import SUBMITTER, LocalCluster

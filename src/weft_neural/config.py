@@ -40,7 +40,7 @@ from typing import ClassVar
 
 import msgspec
 
-from weft.config.base_config import (
+from weft.config.common_config import (
     FederationConfig,
     participation_in,
     read_content,

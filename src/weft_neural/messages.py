@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from weft.crypto.key_messages import RunKeys
 from weft.matching.messages import Classes
-from weft.protocol.forms import coefficients, keys, network_weights, record, scalars, texts
+from weft.protocol.field_visibility import (
+    coefficients,
+    keys,
+    network_weights,
+    record,
+    scalars,
+    texts,
+)
 from weft.protocol.message import Message, Nothing, OnDevice, Part
 from weft.protocol.parts import Ring, SumRequest
 from weft.protocol.phase import Phase

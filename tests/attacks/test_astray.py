@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scene import PAIRS, Diary, by_both, run, table_of
 
-from weft.crypto.ciphers.bfv import BfvSecret
+from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.ciphers.chunks import CHECKS, MODULUS
 from weft.crypto.ciphers.seal_library import SLOTS

@@ -13,7 +13,7 @@ import pytest
 from lattice import DEVIATION, polynomials, question, sealed_of
 from scene import by_rows, run, table_of
 
-from weft.crypto.ciphers.bfv import BfvSecret
+from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import read_block
 from weft.crypto.ciphers.chunks import CHECKS, MODULUS
 from weft.crypto.ciphers.cipher import Outgoing

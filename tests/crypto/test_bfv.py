@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tenseal import sealapi
 
-from weft.crypto.ciphers import bfv
+from weft.crypto.ciphers import bfv_scheme
 from weft.crypto.ciphers import seal_library as seal
-from weft.crypto.ciphers.bfv import MODULUS, MOST_ADDITIONS, SLOTS, BfvSecret, BfvTotals
+from weft.crypto.ciphers.bfv_scheme import MODULUS, MOST_ADDITIONS, SLOTS, BfvSecret, BfvTotals
 from weft.errors import ProtocolError
 
 FRESH_BYTES = 1 + 46080 + 64
@@ -225,7 +225,7 @@ def test_shortened_and_lengthened_bytes_are_refused(secret, data):
 
 
 def test_words_of_other_parameters_are_refused(secret):
-    all_bits = bytes([bfv._FRESH]) + bytes([255]) * (FRESH_BYTES - 1)
+    all_bits = bytes([bfv_scheme._FRESH]) + bytes([255]) * (FRESH_BYTES - 1)
     assert refused_or_opened(secret, all_bits, 1) is None
 
 
@@ -278,9 +278,9 @@ def test_damaged_keys_are_refused_without_showing_them(secret, data):
 
 
 def test_keys_of_other_parameters_are_refused():
-    body = bytes([255]) * bfv._KEY
+    body = bytes([255]) * bfv_scheme._KEY
     with pytest.raises(ProtocolError, match="parameters"):
-        BfvSecret.from_bytes(body + bfv._key_digest(body))
+        BfvSecret.from_bytes(body + bfv_scheme._key_digest(body))
 
 
 def test_the_secret_is_neither_shown_nor_pickled(secret):

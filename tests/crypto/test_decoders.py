@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from covering import examples
-from weft.crypto.ciphers.bfv import BfvSecret, BfvTotals
+from weft.crypto.ciphers.bfv_scheme import BfvSecret, BfvTotals
 from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
     KIND_CODES,
@@ -31,7 +31,7 @@ from weft.crypto.ciphers.block_format import (
     words_of,
 )
 from weft.crypto.ciphers.cipher import check_older, linked
-from weft.crypto.ciphers.paillier import PaillierSecret, PaillierTotals
+from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals
 from weft.crypto.keys import KeysError, load_keys, new_keys, read_public
 from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import WeftError

@@ -35,7 +35,7 @@ from interposed import (
     train,
 )
 from weft.crypto import scalar_masks as masks_module
-from weft.crypto.ciphers.bfv import _BODY, _FRESH
+from weft.crypto.ciphers.bfv_scheme import _BODY, _FRESH
 from weft.crypto.ciphers.block_format import pad_id_of
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.keys import ephemeral_keys

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.ciphers.paillier import PaillierSecret, PaillierTotals, _key_digest
+from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals, _key_digest
 from weft.errors import ConfigError, ProtocolError
 
 BITS = 512

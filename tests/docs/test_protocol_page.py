@@ -9,8 +9,8 @@ from pages import blocks
 
 from weft import Federation, Preprocessing, Settings
 from weft.data import SPLITS, Table, load
-from weft.privacy.audit.evidence import fields_of, meaning_of
-from weft.protocol.forms import Form
+from weft.privacy.audit.field_checks import fields_of, meaning_of
+from weft.protocol.field_visibility import Form
 
 _ARROW = re.compile(r"^\s*(\w)(-?->>)(\w): ([\w.]+)(.*)$")
 _MARK = re.compile(r"\[(\w+)\]")

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from weft.crypto.ciphers.paillier import PaillierSecret
+from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.data import SPLITS, Table, load
 from weft.errors import WeftError
 from weft.federation import local_federation as federation_module

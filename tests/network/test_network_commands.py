@@ -28,11 +28,11 @@ from weft.network.join_settings import (
     read_settings,
     write_settings,
 )
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit import Kit
+from weft.network.run_description import LinearTask
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
 from weft.network.site_member import load_member
-from weft.network.task import LinearTask
 from weft.privacy.ledger.account import Ledger
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings

@@ -36,7 +36,7 @@ from weft.network.installed_job_kinds import read_task
 from weft.network.presence_trace import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
-from weft.network.submission import task_of, write_out
+from weft.network.submitter import task_of, write_out
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.protocol import Failure
 from weft_neural.config import read_neural_config

@@ -14,7 +14,7 @@ from weft.network.envelope import End, Work, decode_envelope
 from weft.network.site import Site
 from weft.network.site_run import OpenedParty
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack
-from weft.protocol.forms import record, texts
+from weft.protocol.field_visibility import record, texts
 
 
 class Killed(BaseException):

@@ -12,8 +12,8 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import Terms
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.audit.audit import audit
-from weft.privacy.audit.evidence import meaning_of
-from weft.protocol.forms import Form
+from weft.privacy.audit.field_checks import meaning_of
+from weft.protocol.field_visibility import Form
 from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.packing import pack
 from weft.protocol.recording import Head, entries_of

@@ -19,7 +19,7 @@ from weft.protocol import (
     size_of,
 )
 from weft.protocol import phase as phase_module
-from weft.protocol.forms import record
+from weft.protocol.field_visibility import record
 from weft.protocol.message import Message, fields_of
 from weft.protocol.phase import Phase
 

@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from interposed import HIDING, Middle, cut, interpose, quick, train
 from weft.cli import command_line
 from weft.crypto import adder as adder_module
-from weft.crypto.ciphers.bfv import BfvSecret, _unpack
-from weft.crypto.ciphers.paillier import PaillierSecret
+from weft.crypto.ciphers.bfv_scheme import BfvSecret, _unpack
+from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import load_all
 from weft.crypto.pads import pad_record as chain_module

@@ -16,7 +16,7 @@ import pytest
 import weft
 from weft.declarations import MODULES, declared_phases
 from weft.errors import ProtocolError
-from weft.protocol.forms import Form
+from weft.protocol.field_visibility import Form
 from weft.protocol.message import ANY, SCALAR_BYTES, Part, declared, fields_of, flat, message_of
 from weft.protocol.packing import pack, unpack
 

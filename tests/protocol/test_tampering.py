@@ -32,7 +32,7 @@ from interposed import (
     train,
     with_header,
 )
-from weft.crypto.ciphers.bfv import MODULUS, BfvTotals
+from weft.crypto.ciphers.bfv_scheme import MODULUS, BfvTotals
 from weft.crypto.ciphers.block_format import KIND_CODES, Carried, pack_block
 from weft.crypto.ciphers.cipher import WHAT
 from weft.errors import WeftError

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from weft.solvers.algorithm import Algorithm
+    from weft.solvers.algorithm_entry import Algorithm
 
 #: Columns of a terminal from which on references fit into the table.
 _WIDE = 110

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from weft.network.engine.admin_session import RunInfo, Session
     from weft.network.join_settings import JoinSettings
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit import Kit
     from weft.network.run_progress import Report
 
 KitFolder = Annotated[
@@ -29,7 +29,7 @@ def serve(kit: KitFolder) -> None:
     What runs need to go on after a crash lies in KIT/weft/runs.
     """
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit import Kit
 
     require_engine()
     opened = Kit.open(kit, "coordinator")
@@ -85,7 +85,7 @@ def join(
     and weft join KIT --forget RUN drops one for good; nobody can take it up again.
     """
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit import Kit
 
     require_engine()
     opened = Kit.open(kit, "site")
@@ -122,7 +122,7 @@ def _drop(kit: Kit, run: str) -> None:
     from weft.cli.console import say
     from weft.network.abandon_run import leave_run
     from weft.network.join_settings import exclusive_use
-    from weft.network.task import check_run
+    from weft.network.run_description import check_run
 
     with exclusive_use(kit):
         leave_run(kit.home, check_run(run))
@@ -163,7 +163,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
     With a site's kit, the runs that the site takes or took part in; nothing is asked then.
     """
     from weft.cli.console import say, say_json
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit import Kit
 
     if Kit.inspect(kit).kind == "site":
         _say_own(Kit.open(kit), json)
@@ -252,7 +252,7 @@ def _forget(kit: Path, run: str | None) -> None:
     """``weft stop --forget``."""
     from weft.cli.console import say
     from weft.errors import ConfigError
-    from weft.network.task import check_run
+    from weft.network.run_description import check_run
 
     if run is None:
         raise ConfigError("name the run that is to be given up; weft status lists them")
@@ -279,7 +279,7 @@ def _goes_on(session: Session, run: RunInfo) -> bool:
 
 def _session(kit: Path) -> Session:
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit import Kit
 
     require_engine()
     opened = Kit.open(kit, "submitter")

@@ -61,9 +61,9 @@ def submit(
     from weft.config.read_config import read_any_config
     from weft.errors import ConfigError, ProtocolError
     from weft.network.installed_job_kinds import job_kind_of
-    from weft.network.kits.open_kit import Kit
-    from weft.network.submission import new_run, task_of, write_out
-    from weft.network.task import check_run
+    from weft.network.kits.kit import Kit
+    from weft.network.run_description import check_run
+    from weft.network.submitter import new_run, task_of, write_out
     from weft.storage.atomic_folder import refuse_existing
 
     opened = Kit.open(kit, "submitter")

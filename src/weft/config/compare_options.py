@@ -16,7 +16,7 @@ import msgspec
 
 from weft.config.reader import checked
 from weft.errors import ConfigError
-from weft.solvers.algorithm import Algorithm
+from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.catalogue import algorithm_of
 from weft.solvers.settings import SolverSettings
 

@@ -10,7 +10,7 @@ import msgspec
 from weft.errors import ConfigError
 
 if TYPE_CHECKING:
-    from weft.config.base_config import FederationConfig
+    from weft.config.common_config import FederationConfig
     from weft.config.read_config import Config
 
 

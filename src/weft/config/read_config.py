@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
-from weft.config.base_config import (
+from weft.config.common_config import (
     FederationConfig,
     participation_in,
     read_content,

@@ -252,7 +252,7 @@ class PaillierStore(Store):
     """Totals under Paillier, one ciphertext a value."""
 
     def __init__(self, public: bytes, slots: int, width: int) -> None:
-        from weft.crypto.ciphers.paillier import PaillierTotals
+        from weft.crypto.ciphers.paillier_scheme import PaillierTotals
 
         self._public = public
         self._width = width
@@ -288,7 +288,7 @@ class BfvStore(Store):
     """Totals under BFV, in chunks: parties contribute to all chunks that they have slots in."""
 
     def __init__(self, slots: int, width: int) -> None:
-        from weft.crypto.ciphers.bfv import BfvTotals
+        from weft.crypto.ciphers.bfv_scheme import BfvTotals
 
         self._width = width
         every = self._chunks(np.arange(slots))

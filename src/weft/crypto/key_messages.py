@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.protocol.forms import keys, record
+from weft.protocol.field_visibility import keys, record
 from weft.protocol.message import Part
 from weft.protocol.parts import NONCE, PUBLIC, Boxes, Company
 

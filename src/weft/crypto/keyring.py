@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.bfv import BfvSecret
+from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS, name_cipher
 from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
 from weft.crypto.ciphers.external_cipher_check import check_hiding
 from weft.crypto.ciphers.homomorphic import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.ciphers.paillier import PaillierSecret
+from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.primitives.hash_tree import root_of

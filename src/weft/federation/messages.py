@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.matching.messages import Classes
-from weft.protocol.forms import block, keys, numbers, record, sealed, texts
+from weft.protocol.field_visibility import block, keys, numbers, record, sealed, texts
 from weft.protocol.message import Message, Nothing
 from weft.protocol.parts import Boxes, PadLinks, SumRequest
 from weft.protocol.phase import Phase

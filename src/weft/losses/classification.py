@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit, xlog1py, xlogy
 
 from weft.losses.base import Array, Flags, Loss, check_parameter
-from weft.losses.compiled import hinge_table
+from weft.losses.compiled_loops import hinge_table
 from weft.losses.dual_steps import logistic_step, margin_step
 
 

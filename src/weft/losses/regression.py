@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from weft.losses.base import Array, Flags, Loss, check_parameter
-from weft.losses.compiled import tube_table
+from weft.losses.compiled_loops import tube_table
 from weft.losses.dual_steps import deviation_step, tube_step
 
 

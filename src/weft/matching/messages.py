@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.arrays import Ints
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
 from weft.matching.party_view import ToldView
-from weft.protocol.forms import keys, numbers, record, sealed, texts, tokens
+from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
 from weft.protocol.message import Message, Nothing
 from weft.protocol.parts import Boxes
 from weft.protocol.phase import Phase

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from weft.arrays import Flags, Ints
-from weft.protocol.forms import Meaning, record, texts
+from weft.protocol.field_visibility import Meaning, record, texts
 from weft.protocol.message import Part, malformed
 
 

@@ -15,9 +15,9 @@ from weft.network.abandon_run import SUBMITTER, TASK, delete_folder
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.job_kind import FinishedRun
 from weft.network.network_channel import NetworkChannel, Timeouts
+from weft.network.run_description import Task
 from weft.network.run_progress import IterationRecord, Progress
 from weft.network.run_results import RESULTS
-from weft.network.task import Task
 from weft.network.transport import Transport
 from weft.storage.atomic_folder import building
 from weft.storage.files import locked, write_private

@@ -13,7 +13,7 @@ import msgspec
 from weft.errors import ProtocolError
 from weft.network.job_kind import JobKind
 from weft.network.linear_job import LinearJob
-from weft.network.task import Task, TaskMessage
+from weft.network.run_description import Task, TaskMessage
 from weft.plugins import Registry, how_to_install
 from weft.protocol import Fields
 from weft.protocol.message import message_of

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from weft.network.network_channel import SETUP_PHASES
 from weft.network.presence_trace import Presence
+from weft.network.run_description import Task
 from weft.network.run_progress import IterationRecord
-from weft.network.task import Task
 from weft.protocol import Channel
 
 if TYPE_CHECKING:
     # The coordinator must load neither tables nor secrets.
     from rich.table import Table
 
-    from weft.config.base_config import FederationConfig
+    from weft.config.common_config import FederationConfig
     from weft.crypto.randomness_log import Memory
     from weft.network.join_settings import SavingParty
     from weft.network.site_member import SiteMember

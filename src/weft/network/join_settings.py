@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from weft.errors import ConfigError
-from weft.network.kits.open_kit import Kit, packed_json
+from weft.network.kits.kit import Kit, packed_json
 from weft.network.site import Site
 from weft.network.site_member import load_member
 from weft.network.site_run import OpenedParty, PartyRequest, RunParty

@@ -45,7 +45,7 @@ class Site:
     ----------
     folder
         Where it keeps its runs: owner-only, not to be shared by two processes.
-    open_run
+    open_party
         Makes the party of a run; a WeftError is a refusal.
     most_runs
         In how many runs it takes part in total; None for any number.

@@ -22,7 +22,7 @@ from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.protocol.forms import Form, Meaning
+from weft.protocol.field_visibility import Form, Meaning
 
 #: Bytes of one scalar under masks: a whole number modulo 2^144.
 SCALAR_BYTES = 18

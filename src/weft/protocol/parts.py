@@ -9,7 +9,7 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.protocol.forms import keys, record, sealed
+from weft.protocol.field_visibility import keys, record, sealed
 from weft.protocol.message import Message, Part, declared, malformed
 
 PadIds = NDArray[np.uint64]

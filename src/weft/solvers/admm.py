@@ -29,7 +29,7 @@ from scipy.linalg import cho_factor, cho_solve
 from weft.arrays import Floats
 from weft.errors import ConfigError
 from weft.losses import Loss
-from weft.solvers.algorithm import Algorithm, bounds
+from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase

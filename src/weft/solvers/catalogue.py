@@ -13,7 +13,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.admm import ADMM
-from weft.solvers.algorithm import Algorithm
+from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.base import Coordinator
 from weft.solvers.cocoa import COCOA, COCOA_PLUS, SDCA
 from weft.solvers.d3ca import D3CA

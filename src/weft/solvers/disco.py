@@ -21,7 +21,7 @@ from weft.arrays import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.losses import Squared
 from weft.protocol.message import malformed
-from weft.solvers.algorithm import Algorithm, bounds
+from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from weft.arrays import Floats, Ints
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
-from weft.losses.compiled import formula_of
+from weft.losses.compiled_loops import formula_of
 from weft.protocol.message import malformed
-from weft.solvers.algorithm import Algorithm, Range
+from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator

@@ -22,7 +22,7 @@ from weft.arrays import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.losses import Loss
 from weft.protocol import Request
-from weft.solvers.algorithm import Algorithm, bounds
+from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.participation import Cyclic
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator

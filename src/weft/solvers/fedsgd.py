@@ -19,7 +19,7 @@ from weft.arrays import Floats, Slots
 from weft.errors import ConfigError
 from weft.protocol import Request
 from weft.protocol.message import malformed
-from weft.solvers.algorithm import Algorithm, bounds
+from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weft.protocol.forms import numbers, record
+from weft.protocol.field_visibility import numbers, record
 from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.parts import IterationRequest
 from weft.protocol.phase import Phase

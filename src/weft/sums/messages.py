@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weft.protocol.forms import block, numbers, record, scalars, texts
+from weft.protocol.field_visibility import block, numbers, record, scalars, texts
 from weft.protocol.message import Message, Nothing
 from weft.protocol.parts import (
     AcknowledgedRequest,

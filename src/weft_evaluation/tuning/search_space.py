@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from weft.errors import ConfigError
-from weft.solvers.algorithm import Range
+from weft.solvers.algorithm_entry import Range
 from weft.solvers.catalogue import algorithm_of
 from weft.solvers.settings import Settings
 

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.bfv import BfvSecret
+from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
 from weft.crypto.ciphers.chunks import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.ciphers.cipher import (
@@ -30,7 +30,7 @@ from weft.crypto.ciphers.cipher import (
     linked,
 )
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.ciphers.paillier import PaillierSecret
+from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.pads.pad_streams import Streams, Words
 from weft.crypto.secrets import Secret

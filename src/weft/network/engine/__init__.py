@@ -9,7 +9,7 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
 - `coordinator_job`: the controller that runs a task;
 - `jobs`: a run as a job of the engine;
 - `scheduling`: lets the engine start a job that has no client;
-- `preflight`: checks of port, coordinator and certificate before the engine starts;
+- `startup_checks`: checks of port, coordinator and certificate before the engine starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
 - `event_log`: their readable log;
 - `admin_session`, `run_supervisor`: the submitter's side.

@@ -31,12 +31,12 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine.jobs import ENDING, FORGETS, OUTCOME, PROGRESS, write_job
-from weft.network.engine.preflight import Unreachable, check_coordinator
-from weft.network.kits.open_kit import Kit
+from weft.network.engine.startup_checks import Unreachable, check_coordinator
+from weft.network.kits.kit import Kit
 from weft.network.run_progress import Report
 
 if TYPE_CHECKING:
-    from weft.network.task import Task
+    from weft.network.run_description import Task
 
 #: Seconds to get a session.
 _LOGIN = 10.0

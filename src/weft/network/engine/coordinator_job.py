@@ -22,11 +22,11 @@ from weft.network.engine.event_log import start_event_log
 from weft.network.engine.jobs import OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.engine.transport import NvflareTransport
 from weft.network.installed_job_kinds import job_kind_of, read_task
-from weft.network.kits.open_kit import Kit, packed_json
+from weft.network.kits.kit import Kit, packed_json
+from weft.network.run_description import check_run
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureTransport
-from weft.network.task import check_run
 from weft.network.transport import Stopped
 
 log = logging.getLogger("weft.coordinator")

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit import Kit
 
 if TYPE_CHECKING:
-    from weft.network.task import Task
+    from weft.network.run_description import Task
 
 #: Topic of questions about progress, and the file that says how the run ended.
 PROGRESS, OUTCOME = "weft.progress", "outcome.json"

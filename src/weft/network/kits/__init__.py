@@ -10,7 +10,7 @@ No secret of `weft.crypto.keys` ever lies in a kit.
 - `engine_settings`: a kit's settings for the engine;
 - `provisioning`: making the kits of a federation, and of those who join later;
 - `certificate_requests`: keys that are made on a site and never leave it;
-- `open_kit`: opening a kit to start from it.
+- `kit`: an installed kit, opened to start from it.
 
 ::
 

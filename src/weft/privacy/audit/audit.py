@@ -12,8 +12,8 @@ import numpy as np
 from weft.crypto.ciphers.block_format import Block, party_of, read_block
 from weft.crypto.ciphers.cipher import WHAT
 from weft.errors import ProtocolError
-from weft.privacy.audit.evidence import Seats, Words, field_of, is_masked
-from weft.protocol.forms import Form, Meaning
+from weft.privacy.audit.field_checks import Seats, Words, field_of, is_masked
+from weft.protocol.field_visibility import Form, Meaning
 from weft.protocol.message import Field, Fields, Value, checked
 from weft.protocol.metering import size_of_value
 from weft.protocol.recording import Entry, Head

@@ -19,7 +19,7 @@ from weft.arrays import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import malformed
-from weft.solvers.algorithm import Algorithm, Range
+from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.fedhybrid.local_function import Curvature, LocalFunction, sample_weight
 from weft.solvers.fedhybrid.steps import Auto, Fixed, Pair, Rule, Safeguard, Theory
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand

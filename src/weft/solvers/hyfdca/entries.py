@@ -9,7 +9,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.guards.terms import Terms
 from weft.matching.party_view import PartyView
-from weft.solvers.algorithm import Algorithm, Range
+from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.hyfdca.sum_forecast import forecast_hyfdca

@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.protocol.forms import block, clear, numbers, record, scalars
+from weft.protocol.field_visibility import block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing
 from weft.protocol.parts import AcknowledgedRequest, PadLinks, Ring, Slots, SumRequest
 from weft.protocol.phase import Phase

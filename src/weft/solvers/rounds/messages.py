@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.arrays import Flags, Floats
-from weft.protocol.forms import Form, block, clear, numbers, record, scalars
+from weft.protocol.field_visibility import Form, block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing, declared
 from weft.protocol.parts import (
     AcknowledgedRequest,

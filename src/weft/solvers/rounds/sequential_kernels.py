@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.losses.compiled import Formula, slope, step
+from weft.losses.compiled_loops import Formula, slope, step
 from weft.solvers.sampling import order_of
 
 #: Below this, a factor that is kept apart is multiplied in.

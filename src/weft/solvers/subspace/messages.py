@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from weft.arrays import Flags, Floats, Ints
-from weft.protocol.forms import block, clear, coefficients, numbers, record, scalars, texts
+from weft.protocol.field_visibility import (
+    block,
+    clear,
+    coefficients,
+    numbers,
+    record,
+    scalars,
+    texts,
+)
 from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.parts import IterationRequest, LastingRing, PadLinks, Slots
 from weft.protocol.phase import Phase

@@ -1,4 +1,4 @@
-"""From a config to a task, and from the returned files to a results folder."""
+"""The submitter's side: from a config to a task, from the returned files to a results folder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from weft.config.base_config import FederationConfig
+from weft.config.common_config import FederationConfig
 from weft.errors import ConfigError
 from weft.network.installed_job_kinds import JOB_KINDS
 from weft.network.presence_trace import Presence
+from weft.network.run_description import Task
 from weft.network.run_results import PRESENCE
-from weft.network.task import Task
 from weft.storage.atomic_folder import building
 
 

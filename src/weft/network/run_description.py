@@ -1,4 +1,4 @@
-"""A task: what a submitter asks the parties and the coordinator to do."""
+"""A task: the description of a run that a submitter hands in, for parties and coordinator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.protocol import Fields, Message, fields_of
-from weft.protocol.forms import texts
+from weft.protocol.field_visibility import texts
 from weft.solvers.catalogue import resolve
 from weft.solvers.settings import Settings
 

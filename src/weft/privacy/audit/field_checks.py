@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS, Block, words_of
 from weft.errors import ProtocolError
-from weft.protocol.forms import Meaning
+from weft.protocol.field_visibility import Meaning
 from weft.protocol.message import SCALAR_BYTES, Field, Fields, Value, flat
 from weft.protocol.phase import phase_named
 from weft.protocol.recording import Direction

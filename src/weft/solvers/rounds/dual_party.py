@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.arrays import Floats, Slots
 from weft.guards.min_batch import MinBatch
-from weft.losses.compiled import formula_of
+from weft.losses.compiled_loops import formula_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import Model, RoundReply, RoundRequest
 from weft.solvers.rounds.party import RoundParty

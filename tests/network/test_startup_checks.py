@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 from kitted import FEDERATION, kit_of, refusal, write
 
-from weft.network.engine import preflight as doors
-from weft.network.engine.preflight import (
+from weft.network.engine import startup_checks as doors
+from weft.network.engine.startup_checks import (
     Unreachable,
     check_coordinator,
     check_port_free,
     wait_for_coordinator,
 )
 from weft.network.kits.federation_plan import read_plan
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit import Kit
 from weft.network.kits.provisioning import provision
 
 
