@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atheris
 
-with atheris.instrument_imports(include=["weft.crypto.keys.public_keys", "weft.crypto.secrets"]):
-    from weft.crypto import secrets
+with atheris.instrument_imports(include=["weft.crypto.keys.public_keys", "weft.crypto.identities"]):
+    from weft.crypto import identities
     from weft.crypto.keys import public_keys as public
 
 from harness import search
 
-MINE = secrets.Identity.new()
+MINE = identities.Identity.new()
 
 
 def decode(data: bytes) -> None:
@@ -25,20 +25,20 @@ def decode(data: bytes) -> None:
             return
         assert public.PublicKeys.from_json(found.to_json()) == found
     elif what == 1:
-        secrets.Identity.from_private(secrets.Secret(content))
+        identities.Identity.from_private(identities.Secret(content))
     elif what == 2:
         MINE.open(content)
     elif what == 3:
         MINE.public.verify(content[64:], content[:64])
     else:
-        other = secrets.PublicIdentity.from_bytes(content)
+        other = identities.PublicIdentity.from_bytes(content)
         MINE.shared_with(other)
         other.seal(b"content")
 
 
 def seeds() -> list[bytes]:
-    members = {name: secrets.Identity.new().public for name in ("north", "south")}
-    run = secrets.Secret.random()
+    members = {name: identities.Identity.new().public for name in ("north", "south")}
+    run = identities.Secret.random()
     file = public.PublicKeys(members, public.print_of(run), "north").to_json()
     return [
         b"\0" + file,

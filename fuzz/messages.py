@@ -9,8 +9,8 @@ with atheris.instrument_imports(include=["weft.protocol.packing", "weft.protocol
     from weft.protocol import message, packing
 
 from harness import search
+from weft.all_messages import declared_phases
 from weft.crypto.ciphers.cipher import Plain
-from weft.declarations import declared_phases
 
 
 def decode(data: bytes) -> None:

@@ -5,7 +5,7 @@ Not a test itself. What is read or forged here passes the same decoders as over 
 
 from __future__ import annotations
 
-import weft.declarations  # noqa: F401  (every phase is known)
+import weft.all_messages  # noqa: F401  (every phase is known)
 from weft.protocol import fields_of, phase_named
 
 

@@ -20,7 +20,7 @@ ROOT = Path(weft.__file__).parent
 #: All rooms, lowest first: a room imports only rooms before it.
 LAYERS = (
     *("errors", "arrays", "plugins", "storage", "protocol", "guards", "losses", "crypto", "data"),
-    *("matching", "sums", "solvers", "privacy", "federation", "declarations"),
+    *("matching", "sums", "solvers", "privacy", "federation", "all_messages"),
     *("config", "report", "network", "estimators", "cli"),
 )
 #: Rooms that a neighbour below them must not use, though the order would allow it.
@@ -131,7 +131,7 @@ for argument in sys.argv[1:]:
 SECRET = {
     f"weft.crypto.{name}"
     for name in (
-        *("secrets", "keyring", "scalar_masks", "authenticated_messages", "pads.pad_streams"),
+        *("identities", "keyring", "scalar_masks", "letters", "pads.pad_streams"),
         *("ciphers.pad", "ciphers.homomorphic", "ciphers.bfv_scheme", "ciphers.paillier_scheme"),
         *("primitives.aes", "primitives.oprf", "primitives.ristretto"),
     )

@@ -29,7 +29,7 @@ from weft.network.engine.transport import NvflareTransport, content_of, reply_wi
 from weft.network.kits.kit import Kit
 from weft.network.network_channel import NetworkChannel
 from weft.network.secure_session import SecureSite, SecureTransport
-from weft.network.site import Site
+from weft.network.site_endpoint import Site
 from weft.network.site_run import OpenedParty, PartyRequest
 from weft.protocol import Message, Phase
 from weft.protocol.field_visibility import record

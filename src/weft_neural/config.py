@@ -49,7 +49,7 @@ from weft.config.common_config import (
     terms_of,
 )
 from weft.config.data_sources import check_files, check_left_to_sites
-from weft.config.reader import checked, closest, known_keys, naming
+from weft.config.strict_reading import checked, closest, known_keys, naming
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError
 from weft.guards import OPEN

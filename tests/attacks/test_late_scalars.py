@@ -16,8 +16,8 @@ from scene import by_rows, run, table_of
 from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import HEAD, pad_id_of
 from weft.crypto.ciphers.pad import Pad
+from weft.crypto.identities import Identity
 from weft.crypto.scalar_masks import NONCE, Masks
-from weft.crypto.secrets import Identity
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from weft.config.reader import checked
 from weft.config.schema import SolverSection
+from weft.config.strict_reading import checked
 from weft.report.solver_table import describe, markdown_table, meanings
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import Settings

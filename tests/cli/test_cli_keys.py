@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.crypto.identities import Identity, Secret
 from weft.crypto.keys import (
     KeysError,
     describe_keys,
@@ -19,7 +20,6 @@ from weft.crypto.keys import (
     new_keys,
     read_public,
 )
-from weft.crypto.secrets import Identity, Secret
 from weft.errors import WeftError
 from weft.storage import files as storage
 

@@ -27,7 +27,7 @@ from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution, Wire
 from weft.sums.latest_values import LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 SIGN = 1 << 63
 BOUND = 4.0

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft.crypto.identities import Identity, PublicIdentity, Secret
 from weft.crypto.keys import PartyKeys, ephemeral_keys
-from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ProtocolError
 
 CONTENT = bytes(range(100, 132))

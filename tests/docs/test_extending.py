@@ -24,8 +24,8 @@ from weft import Federation, Settings
 from weft.crypto import keyring
 from weft.crypto.ciphers import block_format as payload
 from weft.crypto.ciphers.pad import Pad
+from weft.crypto.identities import Secret
 from weft.crypto.keyring import register_cipher
-from weft.crypto.secrets import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss

@@ -6,7 +6,7 @@ import re
 
 from pages import DOCS
 
-from weft.declarations import declared_phases
+from weft.all_messages import declared_phases
 from weft.protocol.message import flat
 from weft.report.message_tables import page, parts
 

@@ -13,8 +13,8 @@ from weft.data import SPLITS
 from weft.errors import ProtocolError
 from weft.guards import OPEN
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.coefficients import thinned
 from weft.solvers.subspace.limits import MOST_STEPS, most_steps
+from weft.solvers.subspace.run_state import thinned
 
 BREAST = table_of("breast_cancer", 240)
 HOW = Settings(lam=1e-2, solver="cutting-planes", gap=5e-2, iterations=60, cipher="plain")

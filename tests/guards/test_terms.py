@@ -11,9 +11,9 @@ from guarded import checkerboard, roster_of, table_of, tile_of, train
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.crypto.identities import Identity
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.scalar_masks import NONCE, Masks
-from weft.crypto.secrets import Identity
 from weft.data import SPLITS
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation

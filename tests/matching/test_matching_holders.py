@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from weft.crypto import Adder
-from weft.crypto.authenticated_messages import LetterError, read_letter, write_letter
+from weft.crypto.identities import Identity, PublicIdentity, Secret
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import PartyKeys, ephemeral_keys
+from weft.crypto.letters import LetterError, read_letter, write_letter
 from weft.crypto.primitives.oprf import OprfKey, blind, matching_key
-from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.data import Tile
 from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing

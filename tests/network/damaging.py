@@ -12,7 +12,7 @@ from pathlib import Path
 from weft.cli import main
 from weft.network.envelope import Work, decode_envelope
 from weft.network.secure_session import SecureSite
-from weft.network.site import Site
+from weft.network.site_endpoint import Site
 
 
 def flipped(packed):

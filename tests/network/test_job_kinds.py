@@ -299,7 +299,7 @@ def test_messages_of_plug_ins_are_known_and_take_no_name_of_weft(phase, tmp_path
     code = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
-from weft.declarations import MODULES, declared_phases
+from weft.all_messages import MODULES, declared_phases
 print(declared_phases()[{phase!r}].request.__name__)
 print(*(module.__name__ for module in MODULES))
 """

@@ -244,7 +244,7 @@ try:
     coordinate_run(lambda parties: Nobody(), Path({str(tmp_path / "run")!r}), task, Progress("a"))
 except Exception as error:
     print(error)
-private = ("weft.data", "weft.crypto.secrets", "weft.federation.party")
+private = ("weft.data", "weft.crypto.identities", "weft.federation.party")
 print(*(m for m in sys.modules if m.startswith(private)))
 """
     (tmp_path / "task.json").write_text(task(timeout=0.1).to_json())

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from toys import FATES, Crashed, Killed, Place, UnreliableTransport
 
+from weft.crypto.identities import Identity
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.secrets import Identity
 from weft.data import SPLITS, Table, load
 from weft.errors import ProtocolError
 from weft.federation import coordinator as coordination

@@ -24,7 +24,7 @@ from weft.crypto.randomness_log import Forgotten
 from weft.errors import ConfigError
 from weft.federation.local_federation import Preprocessing
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.agreement.limits import SitePolicy
+from weft.privacy.agreement.site_policy import SitePolicy
 from weft.protocol import fields_of
 from weft.solvers.catalogue import ALGORITHMS
 

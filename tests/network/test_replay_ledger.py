@@ -9,7 +9,7 @@ from replayed import Killed, Mortal, Troupe, pair, read, replay, settings_for
 
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.agreement.limits import SitePolicy
+from weft.privacy.agreement.site_policy import SitePolicy
 from weft.privacy.ledger import Book, Ledger
 
 

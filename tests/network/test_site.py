@@ -26,7 +26,7 @@ from weft.network.envelope import (
     decode_reply,
     encode,
 )
-from weft.network.site import Site
+from weft.network.site_endpoint import Site
 from weft.network.site_run import OpenedParty
 from weft.protocol import fields_of, pack, unpack
 from weft.storage.files import StorageError

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from weft.errors import ConfigError
 from weft.network.envelope import End, Work, decode_envelope
-from weft.network.site import Site
+from weft.network.site_endpoint import Site
 from weft.network.site_run import OpenedParty
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack
 from weft.protocol.field_visibility import record, texts

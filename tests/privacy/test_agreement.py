@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.all_messages import declared_phases
+from weft.crypto.identities import Identity, Secret
 from weft.crypto.keys import PartyKeys
-from weft.crypto.secrets import Identity, Secret
-from weft.declarations import declared_phases
 from weft.errors import ConfigError, WeftError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.declarations import MODULES, declared_phases
+from weft.all_messages import MODULES, declared_phases
 from weft.errors import ProtocolError
 from weft.protocol.field_visibility import Form
 from weft.protocol.message import ANY, SCALAR_BYTES, Part, declared, fields_of, flat, message_of

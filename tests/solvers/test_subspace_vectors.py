@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from covering import examples
-from weft.solvers.subspace.coefficients import Bounding, Subspace
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
+from weft.solvers.subspace.run_state import Bounding, Subspace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

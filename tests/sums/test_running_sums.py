@@ -19,10 +19,10 @@ from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
 from weft.crypto.ciphers.cipher import WHAT, Incoming, Plain
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.fixed_point import LEAST_BITS
+from weft.crypto.identities import Identity
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.scalar_masks import NONCE, Masks
-from weft.crypto.secrets import Identity
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -35,7 +35,7 @@ from weft.sums.latest_values import Changes, LatestValues, Proposals
 from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 KINDS = sorted(WHAT)
 CIPHERS = ["plain", "pad"]

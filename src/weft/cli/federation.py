@@ -173,7 +173,7 @@ def _from_config(path: Path | None) -> tuple[str | None, Terms, list[str] | None
 def _changed(terms: Terms, changes: dict[str, Any]) -> Terms:
     import msgspec
 
-    from weft.config.reader import checked
+    from weft.config.strict_reading import checked
     from weft.guards.terms import Terms
 
     given = {key: value for key, value in changes.items() if value is not None}

@@ -125,7 +125,7 @@ def install(
     whoever relays the kit could have exchanged it.
     """
     from weft.cli.console import say
-    from weft.network.kits.certificate_requests import install as complete
+    from weft.network.kits.install_kit import install as complete
 
     kit = complete(archive, request, out)
     say(

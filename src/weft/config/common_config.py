@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from weft.config.reader import checked, read_toml
 from weft.config.schema import FederationFile, NetworkSection, PartySection
 from weft.config.site_policy_file import read_policy
+from weft.config.strict_reading import checked, read_toml
 from weft.crypto.keys import PartyKeys, load_all
 from weft.data.readers import read_tile
 from weft.data.tile import Tile

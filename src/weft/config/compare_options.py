@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from weft.config.reader import checked
+from weft.config.strict_reading import checked
 from weft.errors import ConfigError
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.catalogue import algorithm_of

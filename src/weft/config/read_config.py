@@ -19,8 +19,8 @@ from weft.config.common_config import (
 )
 from weft.config.compare_options import check_told
 from weft.config.data_sources import check_deployed, check_sources
-from weft.config.reader import checked, naming
 from weft.config.schema import DataSection, LinearFile, ModelSection, SolverSection
+from weft.config.strict_reading import checked, naming
 from weft.config.write_parties import cut_table
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data.named import load

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.config.reader import checked, closest
+from weft.config.strict_reading import checked, closest
 from weft.data.readers import read_tile
 from weft.data.splits import SPLITS, Split
 from weft.data.tile import Labels, Table, Task, Tile

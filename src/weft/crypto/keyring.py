@@ -20,12 +20,12 @@ from weft.crypto.ciphers.external_cipher_check import check_hiding
 from weft.crypto.ciphers.homomorphic import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
+from weft.crypto.identities import Identity, PublicIdentity, Secret
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.primitives.hash_tree import root_of
 from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.scalar_masks import Masks
-from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.protocol.message import malformed

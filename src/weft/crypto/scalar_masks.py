@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft.crypto.ciphers.block_format import pad_id_of
+from weft.crypto.identities import Identity, PublicIdentity, Secret
 from weft.crypto.primitives.wide_integers import Limbs, unpacked
-from weft.crypto.secrets import Identity, PublicIdentity, Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.protocol.message import SCALAR_BYTES

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from weft.config.reader import checked
+from weft.config.strict_reading import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError

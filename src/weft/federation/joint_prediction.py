@@ -46,7 +46,7 @@ from weft.sums.local_table import Block, build_table
 from weft.sums.maxima import answer_largest, units_above
 from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.running_totals import RunningTotals
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 Floats = NDArray[np.float64]
 

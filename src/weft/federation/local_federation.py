@@ -11,8 +11,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
+from weft.crypto.identities import Identity
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
-from weft.crypto.secrets import Identity
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError
 from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.crypto.identities import PublicIdentity
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.randomness_log import Memory, RandomnessLog
-from weft.crypto.secrets import PublicIdentity
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.crypto.authenticated_messages import LetterError, lock, unlock
-from weft.crypto.secrets import Secret
+from weft.crypto.identities import Secret
+from weft.crypto.letters import LetterError, lock, unlock
 from weft.errors import ProtocolError
 from weft.protocol.packing import pack, unpack
 

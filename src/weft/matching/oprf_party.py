@@ -19,12 +19,12 @@ from typing import NoReturn, Protocol
 
 import msgspec
 
-from weft.crypto.authenticated_messages import LetterError, read_letter, write_letter
+from weft.crypto.identities import PublicIdentity
 from weft.crypto.keyring import Keys
+from weft.crypto.letters import LetterError, read_letter, write_letter
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import WIDTH, GroupError, scalars_of
 from weft.crypto.randomness_log import RandomnessLog
-from weft.crypto.secrets import PublicIdentity
 from weft.errors import ProtocolError
 from weft.matching.messages import AskReply, AskRequest, EvaluateReply, EvaluateRequest
 from weft.protocol.parts import Boxes

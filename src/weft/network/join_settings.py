@@ -13,7 +13,7 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.network.kits.kit import Kit, packed_json
-from weft.network.site import Site
+from weft.network.site_endpoint import Site
 from weft.network.site_member import load_member
 from weft.network.site_run import OpenedParty, PartyRequest, RunParty
 from weft.privacy.ledger.account import Ledger

@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from weft.network.credentials import AuthenticationFailed, Credential
-from weft.network.site import Site
+from weft.network.site_endpoint import Site
 from weft.network.transport import Transport
 from weft.protocol import Failure
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.config.reader import closest
 from weft.config.site_policy_file import read_policy
+from weft.config.strict_reading import closest
+from weft.crypto.identities import PublicIdentity
 from weft.crypto.keys import PartyKeys, load_keys, read_public
 from weft.crypto.randomness_log import Memory
-from weft.crypto.secrets import PublicIdentity
 from weft.data.readers import read_tile, table_columns
 from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError, DataError

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-import weft.declarations  # noqa: F401 - a site must know every phase that can come.
+import weft.all_messages  # noqa: F401 - a site must know every phase that can come.
 from weft.crypto.randomness_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode

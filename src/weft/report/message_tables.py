@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.declarations import MODULES, declared_phases
+from weft.all_messages import MODULES, declared_phases
 from weft.protocol.message import ANY, Field, Message, Part, declared
 from weft.protocol.phase import Phase
 

@@ -37,7 +37,7 @@ from weft.sums.messages import (
 )
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from weft.crypto.pads.pad_record import runs_of
 from weft.protocol.message import Message
 from weft.protocol.parts import PadIds
 from weft.sums.running_totals import Totals, timed
-from weft.sums.shared_slots import Layout, PadBookkeeping
+from weft.sums.slots_and_pads import Layout, PadBookkeeping
 
 Slots = NDArray[np.int32]
 Ints = NDArray[np.int64]

@@ -26,7 +26,7 @@ from weft.crypto.ciphers.block_format import (
 from weft.crypto.ciphers.cipher import WHAT
 from weft.errors import ProtocolError
 from weft.protocol.message import Message
-from weft.sums.shared_slots import Layout, PadBookkeeping
+from weft.sums.slots_and_pads import Layout, PadBookkeeping
 
 Slots = NDArray[np.int32]
 Ints = NDArray[np.int64]

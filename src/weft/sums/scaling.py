@@ -54,7 +54,7 @@ from weft.sums.messages import (
     ScaleRowsRequest,
 )
 from weft.sums.running_totals import RunningTotals
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 Floats = NDArray[np.float64]
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]

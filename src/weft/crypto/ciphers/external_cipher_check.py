@@ -18,7 +18,7 @@ from weft.crypto.ciphers.block_format import (
 )
 from weft.crypto.ciphers.cipher import Incoming, Integers, Outgoing
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.secrets import Secret
+from weft.crypto.identities import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.parts import PadIds, PadLinks, SumRequest
 

@@ -32,8 +32,8 @@ from weft.crypto.ciphers.cipher import (
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.ciphers.seal_library import SLOTS
+from weft.crypto.identities import Secret
 from weft.crypto.pads.pad_streams import Streams, Words
-from weft.crypto.secrets import Secret
 from weft.errors import ProtocolError
 from weft.protocol.parts import PadIds, PadLinks
 

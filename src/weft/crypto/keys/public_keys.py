@@ -13,7 +13,7 @@ from typing import Literal, Self
 
 import msgspec
 
-from weft.crypto.secrets import PublicIdentity, Secret
+from weft.crypto.identities import PublicIdentity, Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
 
 PUBLIC = "public.json"

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Where, named
 from weft.crypto.ciphers.chunks import MODULUS
+from weft.crypto.identities import Secret
 from weft.crypto.primitives.aes import encrypt_block, expand_key
-from weft.crypto.secrets import Secret
 from weft.errors import ProtocolError
 from weft.protocol.parts import PadIds
 

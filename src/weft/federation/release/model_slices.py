@@ -1,6 +1,6 @@
 """Slices of a model: what each party seals of it, and how whoever gets them joins them.
 
-A slice is a letter (`weft.crypto.authenticated_messages`): the coordinator carries it and can
+A slice is a letter (`weft.crypto.letters`): the coordinator carries it and can
 neither read it nor put another in its place.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft.crypto.authenticated_messages import LetterError, read_letter, write_letter
-from weft.crypto.secrets import Identity, PublicIdentity
+from weft.crypto.identities import Identity, PublicIdentity
+from weft.crypto.letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelSlice, ReleaseReply
 from weft.federation.model import Model

@@ -7,8 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.keyring import Keyring
-from weft.crypto.secrets import Identity, PublicIdentity
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model

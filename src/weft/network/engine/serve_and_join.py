@@ -25,7 +25,7 @@ from weft.network.engine.startup_checks import check_port_free, wait_for_coordin
 from weft.network.kits.engine_settings import HEARTBEAT
 from weft.network.kits.kit import Kit
 from weft.network.secure_session import SecureSite
-from weft.network.site import Site
+from weft.network.site_endpoint import Site
 
 log = logging.getLogger("weft.process")
 

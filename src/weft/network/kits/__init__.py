@@ -9,7 +9,8 @@ No secret of `weft.crypto.keys` ever lies in a kit.
 - `certificates`: the authority, and what it signs;
 - `engine_settings`: a kit's settings for the engine;
 - `provisioning`: making the kits of a federation, and of those who join later;
-- `certificate_requests`: keys that are made on a site and never leave it;
+- `certificate_requests`: keys that are made on a site and never leave it; `install_kit`: kits
+  completed with them;
 - `kit`: an installed kit, opened to start from it.
 
 ::

@@ -1,35 +1,27 @@
-"""Keys that are made where they are used and never leave: signing requests, installed kits."""
+"""Requests for certificates: keys are made where they are used and never leave."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from weft.errors import ConfigError
 from weft.network.kits.certificates import (
     CertificateError,
-    check_signed,
-    fingerprint,
     key_bytes,
     name_of,
     new_key,
     new_request,
     pem,
-    read_certificate,
-    read_key,
     read_request,
     requested_key,
 )
-from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.kits.kit import Kit
-from weft.network.kits.provisioning import read_archive, write_kit
 from weft.storage.files import StorageError, write_private
 
 
@@ -88,78 +80,3 @@ def read_requests(folder: Path) -> dict[str, RSAPublicKey]:
             raise ConfigError(f"{folder} has two signing requests of '{name}'; keep the right one")
         found[name] = key
     return found
-
-
-def install(archive: Path, folder: Path, out: Path | None = None) -> Kit:
-    """Complete a kit with the key that was made here.
-
-    Parameters
-    ----------
-    archive
-        The kit as it came, without a key.
-    folder
-        What `make_request` made.
-    out
-        New folder for the kit; by default it is called as its owner, beside the archive.
-    """
-    files = read_archive(archive)
-    name, key = _own_key(folder)
-    certificate = _check_archive(archive, files, name, key)
-    target = archive.parent / name if out is None else out
-    if os.path.lexists(target):
-        raise ConfigError(f"{target} exists already; name another folder with --out")
-    draft = target.parent / f".{target.name}.{uuid4().hex}.tmp"
-    try:
-        write_kit(draft, {**files, f"startup/{certificate}.key": key_bytes(key)})
-        os.rename(draft, target)
-    except OSError as error:
-        raise StorageError(
-            f"{target}: the kit cannot be written ({error.strerror or error}); check the "
-            "permissions and free space there"
-        ) from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return Kit.open(target)
-
-
-def _own_key(folder: Path) -> tuple[str, RSAPrivateKey]:
-    """Name and key in a folder that `make_request` made."""
-    try:
-        paths = [path for path in folder.iterdir() if path.suffix == ".key"]
-        if len(paths) != 1:
-            raise ConfigError(
-                f"{folder} has {len(paths)} keys; name the folder that 'weft federation request' "
-                "made"
-            )
-        return paths[0].stem, read_key(paths[0].read_bytes())
-    except CertificateError as error:
-        raise ConfigError(f"{paths[0]}: {error}; make a new request") from None
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be read ({error.strerror or error})") from None
-
-
-def _check_archive(archive: Path, files: Mapping[str, bytes], name: str, key: RSAPrivateKey) -> str:
-    """Refuse another owner's kit; the base name of its certificate."""
-    base = "server" if "startup/fed_server.json" in files else "client"
-    again = "ask the organiser of the federation for it again"
-    try:
-        certificate = read_certificate(files[f"startup/{base}.crt"])
-        authority = read_certificate(files["startup/rootCA.pem"])
-        check_signed(certificate, authority)
-    except KeyError as error:
-        raise ConfigError(f"{archive} has no {error.args[0]}; {again}") from None
-    except CertificateError as error:
-        raise ConfigError(f"{archive} cannot be used: {error}; {again}") from None
-    if base == "client" and name_of(certificate) != name:
-        raise ConfigError(
-            f"{archive} is the kit of '{name_of(certificate)}', but the request was made for "
-            f"'{name}'; install the one that was sent to '{name}'"
-        )
-    if base == "server" and name != COORDINATOR:
-        raise ConfigError(f"{archive} is the coordinator's kit, but the request is of '{name}'")
-    if certificate.public_key() != key.public_key():
-        raise ConfigError(
-            f"{archive} was made for another key than the one of this request "
-            f"({fingerprint(key.public_key())[:19]} …); send the organiser the request again"
-        )
-    return base

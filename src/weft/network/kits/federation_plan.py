@@ -26,7 +26,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from weft.config.reader import checked, naming, read_toml
+from weft.config.strict_reading import checked, naming, read_toml
 from weft.errors import ConfigError
 from weft.network.kits.engine_settings import COORDINATOR, Kind
 from weft.privacy.agreement import read_roster

@@ -5,7 +5,6 @@ A roster is signed by every member (`SignedRoster`); a site may have a stricter 
 """
 
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.agreement.limits import Limits, SitePolicy
 from weft.privacy.agreement.roster_files import (
     Card,
     card_of,
@@ -15,6 +14,7 @@ from weft.privacy.agreement.roster_files import (
     write_roster,
 )
 from weft.privacy.agreement.signed_roster import ROLES, Charter, Hex, Member, Role, SignedRoster
+from weft.privacy.agreement.site_policy import Limits, SitePolicy
 
 __all__ = [
     "ROLES",

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from typing import NoReturn
 
-from weft.crypto.secrets import PublicIdentity
+from weft.crypto.identities import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.party_view import PartyView
-from weft.privacy.agreement.limits import Limits, SitePolicy
 from weft.privacy.agreement.refusals import (
     check_change,
     check_labels,
@@ -24,6 +23,7 @@ from weft.privacy.agreement.refusals import (
     check_settings,
 )
 from weft.privacy.agreement.signed_roster import Member, SignedRoster
+from weft.privacy.agreement.site_policy import Limits, SitePolicy
 from weft.protocol.message import Message
 from weft.protocol.parts import PUBLIC, Company, company_in
 from weft.solvers.settings import Settings

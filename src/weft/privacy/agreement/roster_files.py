@@ -9,13 +9,12 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from weft.crypto.identities import KEY_BYTES, PublicIdentity
 from weft.crypto.keys.loading import read_identity
 from weft.crypto.keys.public_keys import check_names
 from weft.crypto.primitives.oprf import matching_key
-from weft.crypto.secrets import KEY_BYTES, PublicIdentity
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
-from weft.privacy.agreement.limits import Limits
 from weft.privacy.agreement.signed_roster import (
     Charter,
     Hex,
@@ -25,6 +24,7 @@ from weft.privacy.agreement.signed_roster import (
     from_hex,
     to_hex,
 )
+from weft.privacy.agreement.site_policy import Limits
 from weft.storage.files import replacing
 
 T = TypeVar("T")

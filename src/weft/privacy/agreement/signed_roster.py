@@ -19,12 +19,12 @@ from typing import Any, Literal, Self, get_args
 
 import msgspec
 
+from weft.crypto.identities import KEY_BYTES, SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.crypto.keys.public_keys import check_names
 from weft.crypto.primitives.oprf import matching_key
-from weft.crypto.secrets import KEY_BYTES, SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Terms
-from weft.privacy.agreement.limits import Limits
+from weft.privacy.agreement.site_policy import Limits
 
 #: What a member may do: bring rows or columns, bring labels, hold a key for matching ids, get the
 #: model.

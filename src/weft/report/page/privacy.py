@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import weft.declarations  # noqa: F401  (every phase must be known)
+import weft.all_messages  # noqa: F401  (every phase must be known)
 from weft.guards.terms import HIDING_CIPHERS
 from weft.privacy.audit.audit import CHECKS
 from weft.privacy.audit.field_checks import fields_of

@@ -31,7 +31,7 @@ from weft.sums.local_table import LocalTable, cohort_bounds
 from weft.sums.messages import RowNormsReply, RowNormsRequest
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 Floats = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from weft.sums.certificate import Certificate, FrozenPair
 from weft.sums.latest_values import LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 Flags = NDArray[np.bool_]
 Riders = list[Request[Any, Any]]

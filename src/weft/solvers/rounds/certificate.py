@@ -56,7 +56,7 @@ from weft.sums.latest_values import LatestValues
 from weft.sums.local_table import LocalTable
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 Stage = Literal["products", "losses", "spread", "norms"]
 

@@ -20,7 +20,7 @@ from weft.solvers.visible_weights import VisibleWeights
 from weft.storage.files import part_of
 from weft.sums.certificate import Certificate
 from weft.sums.running_totals import RunningTotals
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 #: Iterations between certificates, where the settings do not say.
 CERTIFY_EVERY = 10

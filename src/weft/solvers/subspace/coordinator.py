@@ -18,13 +18,13 @@ from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, GuardStall, why_stop
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.coefficients import Subspace, gaps_of
 from weft.solvers.subspace.cutting_planes import CuttingPlanes
 from weft.solvers.subspace.fallback import Fallback, FallbackEnded, keep_point
 from weft.solvers.subspace.lbfgs import Lbfgs
 from weft.solvers.subspace.newton_cg import NewtonCg
 from weft.solvers.subspace.repeated_asking import PartyMissing
 from weft.solvers.subspace.round_trips import Exchange
+from weft.solvers.subspace.run_state import Subspace, gaps_of
 from weft.sums.certificate import Certificate
 from weft.sums.fixed_point_bounds import Bounds
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from weft.arrays import Flags, Floats
-from weft.solvers.subspace.coefficients import Bounding, Subspace
 from weft.solvers.subspace.messages import Ascent
+from weft.solvers.subspace.run_state import Bounding, Subspace
 
 #: Where losses are measured between the best point and the model's minimum …
 _STEPS: Floats = np.concatenate(

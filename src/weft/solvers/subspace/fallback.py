@@ -19,7 +19,6 @@ from weft.solvers.hyfdca.messages import BEGIN, GATHER, NORMS, SPREAD
 from weft.solvers.hyfdca.run_state import Run
 from weft.solvers.participation import Contributors
 from weft.solvers.stopping import Clock
-from weft.solvers.subspace.coefficients import Subspace
 from weft.solvers.subspace.messages import (
     FALLBACK,
     HERE,
@@ -30,6 +29,7 @@ from weft.solvers.subspace.messages import (
 )
 from weft.solvers.subspace.repeated_asking import FallbackResult, PartyMissing
 from weft.solvers.subspace.round_trips import Exchange
+from weft.solvers.subspace.run_state import Subspace
 
 _SETTING_UP: tuple[Phase[Any, Any], ...] = (NORMS, SPREAD, GATHER, BEGIN)
 

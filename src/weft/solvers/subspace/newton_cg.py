@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from weft.arrays import Flags, Floats
-from weft.solvers.subspace.coefficients import Bounding, Subspace
 from weft.solvers.subspace.lbfgs import (
     STEPS,
     inherit_and_search,
@@ -18,6 +17,7 @@ from weft.solvers.subspace.lbfgs import (
     take_step,
     worthwhile,
 )
+from weft.solvers.subspace.run_state import Bounding, Subspace
 
 #: Products with the Hessian for one direction, at most.
 MOST_PRODUCTS = 30

@@ -43,7 +43,7 @@ from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.latest_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
-from weft.sums.shared_slots import Layout
+from weft.sums.slots_and_pads import Layout
 
 
 class Exchange(RepeatedAsking):

@@ -95,7 +95,7 @@ class SitePolicy:
         where a deployed site reads its files, by `weft.network.join_settings`.
     most_runs
         Runs that the site takes part in over a network, all in all; None: no limit. Kept by
-        `weft.network.site`, which counts them.
+        `weft.network.site_endpoint`, which counts them.
     source
         Name of the file, for messages; empty where they go to others.
     """

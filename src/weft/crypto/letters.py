@@ -15,7 +15,7 @@ from nacl.bindings import (
 )
 from nacl.exceptions import CryptoError
 
-from weft.crypto.secrets import Identity, PublicIdentity, Secret
+from weft.crypto.identities import Identity, PublicIdentity, Secret
 
 _NONCE: int = crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
 

@@ -1,4 +1,4 @@
-"""The shared slots of an axis, as the coordinator knows them.
+"""The shared slots of an axis, and the pads under their totals, as the coordinator knows them.
 
 `Layout`: where each party's slots lie among them, and who holds which. `PadBookkeeping`: the chains
 of pads under one total, for messages.
