@@ -5,8 +5,8 @@ from __future__ import annotations
 import atheris
 import numpy as np
 
-with atheris.instrument_imports(include=["weft.protocol.packing", "weft.protocol.message"]):
-    from weft.protocol import message, packing
+with atheris.instrument_imports(include=["weft.protocol.message_bytes", "weft.protocol.message"]):
+    from weft.protocol import message, message_bytes
 
 from harness import search
 from weft.all_messages import declared_phases
@@ -15,7 +15,7 @@ from weft.crypto.ciphers.cipher import Plain
 
 def decode(data: bytes) -> None:
     """Read fields, then what every phase makes of them as a request and as a reply."""
-    found = packing.unpack(b"WEFT1" + data)
+    found = message_bytes.unpack(b"WEFT1" + data)
     assert isinstance(found, dict)
     for phase in declared_phases().values():
         for kind in (phase.request, phase.reply):
@@ -38,7 +38,7 @@ def seeds() -> list[bytes]:
         {"seeds.content": b"box", "seeds.lengths": np.array([3]), "seeds.makers": np.array([1])},
         {"run": bytes(16), "matching": "hmac", "classes": np.array(["a", "b"])},
     ]
-    return [packing.pack(one)[5:] for one in messages]
+    return [message_bytes.pack(one)[5:] for one in messages]
 
 
 if __name__ == "__main__":

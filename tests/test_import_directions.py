@@ -108,7 +108,8 @@ import os, sys
 import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator
 import weft.solvers.catalogue, weft.solvers.settings
 import weft.matching.coordinator, weft.matching.holding_map
-import weft.sums.running_totals, weft.sums.latest_values, weft.sums.certificate, weft.sums.scaling
+import weft.sums.running_totals, weft.sums.latest_values, weft.sums.certificate
+import weft.sums.feature_scaling
 import weft.protocol, weft.crypto
 import weft.federation.coordinator
 import weft.network.coordinator_run, weft.network.engine.coordinator_job
@@ -132,7 +133,12 @@ SECRET = {
     f"weft.crypto.{name}"
     for name in (
         *("identities", "keyring", "scalar_masks", "letters", "pads.pad_streams"),
-        *("ciphers.pad", "ciphers.homomorphic", "ciphers.bfv_scheme", "ciphers.paillier_scheme"),
+        *(
+            "ciphers.pad",
+            "ciphers.homomorphic_ciphers",
+            "ciphers.bfv_scheme",
+            "ciphers.paillier_scheme",
+        ),
         *("primitives.aes", "primitives.oprf", "primitives.ristretto"),
     )
 }

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import weft.federation.messages
 import weft.matching.messages
+import weft.solvers.common_messages
 import weft.solvers.hyfdca.messages
-import weft.solvers.messages
 import weft.solvers.rounds.messages
 import weft.solvers.subspace.messages
 import weft.sums.messages
@@ -19,7 +19,7 @@ _OWN = (
     weft.federation.messages,
     weft.matching.messages,
     weft.solvers.hyfdca.messages,
-    weft.solvers.messages,
+    weft.solvers.common_messages,
     weft.solvers.rounds.messages,
     weft.solvers.subspace.messages,
     weft.sums.messages,

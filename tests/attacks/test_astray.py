@@ -13,7 +13,7 @@ from scene import PAIRS, Diary, by_both, run, table_of
 
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
-from weft.crypto.ciphers.chunks import CHECKS, MODULUS
+from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.fixed_point import FixedPoint
 from weft.errors import WeftError

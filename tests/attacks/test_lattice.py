@@ -15,9 +15,9 @@ from scene import by_rows, run, table_of
 
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import read_block
-from weft.crypto.ciphers.chunks import CHECKS, MODULUS
+from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS
 from weft.crypto.ciphers.cipher import Outgoing
-from weft.crypto.ciphers.homomorphic import BfvCipher
+from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.identities import Secret
 from weft.crypto.pads.pad_streams import Streams

@@ -35,7 +35,7 @@ from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals
 from weft.crypto.identities import Identity, PublicIdentity, Secret
 from weft.crypto.keys import KeysError, load_keys, new_keys, read_public
 from weft.errors import WeftError
-from weft.protocol.packing import pack, unpack
+from weft.protocol.message_bytes import pack, unpack
 from weft.sums.messages import ROW_NORMS
 
 #: Other work on the same machine must not fail a test.

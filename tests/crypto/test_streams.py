@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from covering import examples
 from weft.crypto.ciphers.block_format import Carried, pad_id_of
-from weft.crypto.ciphers.chunks import MODULUS
+from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.identities import Secret
 from weft.crypto.pads.pad_streams import Streams
 from weft.errors import ProtocolError

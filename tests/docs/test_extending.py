@@ -34,7 +34,7 @@ from weft.protocol import Nothing, Request
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Coordinator
 from weft.solvers.catalogue import ALGORITHMS, register_algorithm
-from weft.solvers.messages import FORGET, SAVE, ForgetRequest, SaveRequest
+from weft.solvers.common_messages import FORGET, SAVE, ForgetRequest, SaveRequest
 from weft.solvers.rounds.messages import LOCAL
 from weft.solvers.rounds.run_state import Step
 from weft.solvers.subspace.messages import SEARCH

@@ -18,7 +18,7 @@ from weft.federation import local_federation as federation_module
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
 from weft.protocol import LocalChannel, fields_of, phase_named
-from weft.protocol.packing import pack, unpack
+from weft.protocol.message_bytes import pack, unpack
 from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import Settings
 

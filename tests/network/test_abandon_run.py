@@ -7,8 +7,8 @@ from toys import MemoryTransport, Place, ToyRequest, toy
 
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.network.abandon_run import SUBMITTER, TASK, abandon_run, leave_run
 from weft.network.coordinator_run import coordinate_run
+from weft.network.discard_run import SUBMITTER, TASK, abandon_run, leave_run
 from weft.network.engine import admin_session as asking
 from weft.network.engine.admin_session import AbandonRequest, RunInfo
 from weft.network.envelope import End, Failed, Hello, Welcome, decode_reply, encode

@@ -13,7 +13,7 @@ from small_networks import numbers, tiny, trained
 
 from weft.data.tile import Tile
 from weft.errors import DataError, WeftError
-from weft.protocol.packing import pack
+from weft.protocol.message_bytes import pack
 from weft_neural.party_samples import Holdings
 from weft_neural.sample_sources import BlockSource, TableSource
 from weft_neural.settings import Block

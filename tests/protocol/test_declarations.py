@@ -18,7 +18,7 @@ from weft.all_messages import MODULES, declared_phases
 from weft.errors import ProtocolError
 from weft.protocol.field_visibility import Form
 from weft.protocol.message import ANY, SCALAR_BYTES, Part, declared, fields_of, flat, message_of
-from weft.protocol.packing import pack, unpack
+from weft.protocol.message_bytes import pack, unpack
 
 #: Types of all messages of the library, by phase and direction.
 TYPES = {

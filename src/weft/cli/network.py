@@ -120,7 +120,7 @@ def join(
 def _drop(kit: Kit, run: str) -> None:
     """``weft join --forget``."""
     from weft.cli.console import say
-    from weft.network.abandon_run import leave_run
+    from weft.network.discard_run import leave_run
     from weft.network.join_settings import exclusive_use
     from weft.network.run_description import check_run
 

@@ -20,8 +20,8 @@ from weft.config.common_config import (
 from weft.config.compare_options import check_told
 from weft.config.data_sources import check_deployed, check_sources
 from weft.config.schema import DataSection, LinearFile, ModelSection, SolverSection
+from weft.config.split_table import cut_table
 from weft.config.strict_reading import checked, naming
-from weft.config.write_parties import cut_table
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data.named import load
 from weft.data.splits import Split

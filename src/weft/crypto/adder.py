@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import WHOLE_CIPHERS, pad_id_of
-from weft.crypto.ciphers.chunks import CHECKS, MODULUS, chunks_of
+from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, chunks_of
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.errors import ProtocolError
 from weft.protocol.metering import EncryptionCost

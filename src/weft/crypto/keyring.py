@@ -17,7 +17,7 @@ from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS, name_cipher
 from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
 from weft.crypto.ciphers.external_cipher_check import check_hiding
-from weft.crypto.ciphers.homomorphic import BfvCipher, PaillierCipher
+from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.identities import Identity, PublicIdentity, Secret

@@ -34,9 +34,9 @@ from weft.protocol.parts import Boxes
 from weft.solvers.base import Checkpointing, Record, Result
 from weft.solvers.catalogue import algorithm_of, check_cut, resolve
 from weft.solvers.settings import Settings
+from weft.sums.feature_scaling import agree_on_scaling
 from weft.sums.maxima import units_above
 from weft.sums.messages import SIZE
-from weft.sums.scaling import agree_on_scaling
 
 #: Key holders through whom ids are matched, one after the other.
 _HOLDERS = 2

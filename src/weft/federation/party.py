@@ -42,7 +42,7 @@ from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fiel
 from weft.protocol.metering import EncryptionCost
 from weft.solvers.base import PartyHalf
 from weft.solvers.catalogue import algorithm_of
-from weft.solvers.messages import (
+from weft.solvers.common_messages import (
     FORGET,
     RESTORE,
     SAVE,

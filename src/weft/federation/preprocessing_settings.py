@@ -9,7 +9,7 @@ import msgspec
 
 from weft.guards.terms import Matching
 from weft.matching.holding_map import Overlap
-from weft.sums.scaling import Rule
+from weft.sums.feature_scaling import Rule
 
 
 class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

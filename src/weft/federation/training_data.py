@@ -24,6 +24,7 @@ from weft.matching.tokens import encode_labels
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of
+from weft.sums.feature_scaling import ScalingParty
 from weft.sums.local_table import LocalTable, build_table
 from weft.sums.maxima import answer_largest
 from weft.sums.messages import (
@@ -41,7 +42,6 @@ from weft.sums.messages import (
     FinishScalingRequest,
     ScaleRowsRequest,
 )
-from weft.sums.scaling import ScalingParty
 
 Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from weft.crypto.identities import Secret
 from weft.crypto.letters import LetterError, lock, unlock
 from weft.errors import ProtocolError
-from weft.protocol.packing import pack, unpack
+from weft.protocol.message_bytes import pack, unpack
 
 _LABEL = "weft classes"
 #: Random bytes under every list.

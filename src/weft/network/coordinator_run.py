@@ -11,7 +11,7 @@ from secrets import token_bytes
 import msgspec
 
 from weft.errors import ConfigError, PartyAway, ProtocolError
-from weft.network.abandon_run import SUBMITTER, TASK, delete_folder
+from weft.network.discard_run import SUBMITTER, TASK, delete_folder
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.job_kind import FinishedRun
 from weft.network.network_channel import NetworkChannel, Timeouts

@@ -5,7 +5,7 @@
     "WEFT", version (2 bytes), CRC-32 of everything else (4 bytes), content in MessagePack
 
 The first ten bytes are the same in all versions, so that a later one is told from damage. Messages
-inside are packed as :mod:`weft.protocol.packing` does it; nothing can name code.
+inside are packed as :mod:`weft.protocol.message_bytes` does it; nothing can name code.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from weft.protocol.channel import (
     Sink,
 )
 from weft.protocol.message import Fields, Message, Nothing, Part, Value, fields_of
+from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.metering import Meter, Reading, size_of
-from weft.protocol.packing import pack, unpack
 from weft.protocol.phase import Answer, Phase, answer, answers, phase_named
 
 __all__ = [

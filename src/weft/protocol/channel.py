@@ -14,8 +14,8 @@ from typing import Any, Generic, Literal
 
 from weft.errors import PartyAway, ProtocolError, WeftError
 from weft.protocol.message import Fields, Message, fields_of
+from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.metering import Meter, size_of
-from weft.protocol.packing import pack, unpack
 from weft.protocol.phase import Phase, Q, R
 
 #: What a party is to a channel: a phase and a message in, a reply out.

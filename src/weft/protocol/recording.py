@@ -27,7 +27,7 @@ import msgspec
 from weft.errors import ProtocolError, WeftError
 from weft.protocol.channel import Recorded
 from weft.protocol.message import Fields
-from weft.protocol.packing import pack, unpack
+from weft.protocol.message_bytes import pack, unpack
 from weft.storage.framed_records import CutOff, Damage, framed, read_frames
 
 #: Name of the file in a results folder.

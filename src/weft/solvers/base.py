@@ -15,7 +15,7 @@ from weft.arrays import Floats
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Answer, Channel
-from weft.solvers.messages import Constants
+from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.certificate import Certificate

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from weft.errors import ConfigError
 from weft.protocol import Reading
 from weft.solvers.base import Record, Result
-from weft.solvers.messages import FORGET, RESTORE, SAVE, ForgetRequest, RestoreRequest, SaveRequest
+from weft.solvers.common_messages import (
+    FORGET,
+    RESTORE,
+    SAVE,
+    ForgetRequest,
+    RestoreRequest,
+    SaveRequest,
+)
 from weft.solvers.run_state import RunState
 from weft.storage.files import load_arrays, replacing, save_arrays
 from weft.sums.certificate import Certificate

@@ -22,7 +22,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.losses import Squared
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, bounds
-from weft.solvers.messages import Constants
+from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase

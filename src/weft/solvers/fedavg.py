@@ -22,7 +22,7 @@ from weft.guards.min_batch import MinBatch
 from weft.losses.compiled_loops import formula_of
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
-from weft.solvers.messages import Constants
+from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature

@@ -14,7 +14,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Phase, Replies, Request
 from weft.protocol.parts import AcknowledgedRequest
 from weft.protocol.phase import R
-from weft.solvers.messages import Constants
+from weft.solvers.common_messages import Constants
 from weft.solvers.participation import Contributors, participation_of
 from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights

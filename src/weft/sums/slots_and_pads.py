@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import Carried
-from weft.crypto.ciphers.chunks import chunks_of
+from weft.crypto.ciphers.chunk_layout import chunks_of
 from weft.crypto.pads.pad_record import CohortChain, Holders, SlotChain, runs_of
 from weft.matching.cohorts import Axis
 from weft.protocol.message import Message

@@ -21,8 +21,8 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.losses import Loss
 from weft.solvers.base import Record
+from weft.solvers.common_messages import Constants
 from weft.solvers.fedhybrid.local_function import Weighting
-from weft.solvers.messages import Constants
 from weft.solvers.settings import Settings
 from weft_evaluation.reference_optimum import Optimum, Problem, solve
 

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tenseal import sealapi  # type: ignore[import-untyped]
 
-from weft.crypto.ciphers.chunks import MODULUS
+from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.ciphers.seal_library import (
     POLY,
     PRIMES,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tenseal import sealapi  # type: ignore[import-untyped]
 
-from weft.crypto.ciphers.chunks import MODULUS
+from weft.crypto.ciphers.chunk_layout import MODULUS
 
 Words = NDArray[np.uint64]
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Where, named
-from weft.crypto.ciphers.chunks import MODULUS
+from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.identities import Secret
 from weft.crypto.primitives.aes import encrypt_block, expand_key
 from weft.errors import ProtocolError
@@ -139,7 +139,7 @@ class Streams:
         return out
 
     def residues(self, kind: int, width: int, pad_ids: PadIds) -> Words:
-        """Sums of pads modulo :data:`weft.crypto.ciphers.chunks.MODULUS`, at all slots.
+        """Sums of pads modulo :data:`weft.crypto.ciphers.chunk_layout.MODULUS`, at all slots.
 
         ``pad_ids`` has a row per pad. A block of 128 bits gives one pad, so that reducing it
         leaves no bias to speak of.

@@ -17,7 +17,7 @@ from weft.federation.messages import ModelSlice, ReleaseReply
 from weft.federation.model import Model
 from weft.federation.release.model_header import Head
 from weft.protocol.message import fields_of, malformed, message_of
-from weft.protocol.packing import pack, unpack
+from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.parts import Boxes
 
 _PLACE = b"weft model "

@@ -15,9 +15,9 @@ from nvflare.apis.workspace import Workspace
 from nvflare.fuel.f3.mpm import MainProcessMonitor
 
 from weft.errors import WeftError
-from weft.network.abandon_run import abandon_run
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
+from weft.network.discard_run import abandon_run
 from weft.network.engine.event_log import start_event_log
 from weft.network.engine.jobs import OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.engine.transport import NvflareTransport

@@ -20,10 +20,10 @@ from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
+from weft.solvers.common_messages import Constants
 from weft.solvers.fedhybrid.local_function import Curvature, LocalFunction, sample_weight
 from weft.solvers.fedhybrid.steps import Auto, Fixed, Pair, Rule, Safeguard, Theory
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand
-from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
 from weft.solvers.rounds.messages import (

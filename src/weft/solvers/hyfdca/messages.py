@@ -11,7 +11,7 @@ from weft.protocol.field_visibility import block, clear, numbers, record, scalar
 from weft.protocol.message import Message, Nothing
 from weft.protocol.parts import AcknowledgedRequest, PadLinks, Ring, Slots, SumRequest
 from weft.protocol.phase import Phase
-from weft.solvers.messages import Constants, SequencedReply
+from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.messages import RowNormsReply, RowNormsRequest
 
 Flags = NDArray[np.bool_]

@@ -12,6 +12,7 @@ from weft.errors import ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed
 from weft.protocol.parts import AcknowledgedRequest, PadLinks, Ring
+from weft.solvers.common_messages import SequencedReply
 from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.messages import (
     AGAIN,
@@ -36,7 +37,6 @@ from weft.solvers.hyfdca.messages import (
     WeightsRequest,
 )
 from weft.solvers.hyfdca.party_state import HyfdcaState
-from weft.solvers.messages import SequencedReply
 from weft.sums.contribution import own_slots
 from weft.sums.messages import FREEZE, PAIR_LOSSES, PAIR_PRODUCTS, FreezeReply, FreezeRequest
 from weft.sums.scalar_sums import pack_scalars

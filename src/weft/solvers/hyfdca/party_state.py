@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from weft.guards.min_batch import MinBatch, SeenBatches
 from weft.protocol.message import malformed
 from weft.protocol.parts import PadLinks
+from weft.solvers.common_messages import Constants
 from weft.solvers.hyfdca.curvature import CurvatureParty
 from weft.solvers.hyfdca.local_methods import (
     Drawing,
@@ -20,7 +21,6 @@ from weft.solvers.hyfdca.local_methods import (
     Theory,
     drawing_of,
 )
-from weft.solvers.messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.certificate import FrozenParty, class_sums, feature_cipher

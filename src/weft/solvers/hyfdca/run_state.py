@@ -13,8 +13,8 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Message, Phase, Replies, Request
 from weft.protocol.parts import AcknowledgedRequest
+from weft.solvers.common_messages import Constants, SequencedReply
 from weft.solvers.hyfdca.messages import AGAIN, FusedReply, StepReply, WeightsReply
-from weft.solvers.messages import Constants, SequencedReply
 from weft.solvers.participation import CohortSpeakers, Cyclic
 from weft.solvers.run_state import RunState
 from weft.solvers.settings import Settings

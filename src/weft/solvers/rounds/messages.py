@@ -19,7 +19,7 @@ from weft.protocol.parts import (
     SumRequest,
 )
 from weft.protocol.phase import Phase
-from weft.solvers.messages import Constants, SequencedReply
+from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.messages import DigitReply, DigitRequest
 
 _SLOTS = record("which of its slots these are", "slots")

@@ -15,7 +15,7 @@ from weft.errors import ConfigError
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.parts import AcknowledgedRequest
-from weft.solvers.messages import Constants
+from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.certificate import PointParty
 from weft.solvers.rounds.messages import (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
-from weft.solvers.messages import Constants
+from weft.solvers.common_messages import Constants
 from weft.solvers.rounds.certificate import FrozenPoint
 from weft.solvers.rounds.messages import StepPhase
 from weft.solvers.run_state import RunState

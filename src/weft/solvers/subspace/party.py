@@ -29,7 +29,7 @@ from weft.arrays import Floats
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, Phase, answer, answers
 from weft.protocol.phase import R
-from weft.solvers.messages import Constants
+from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems

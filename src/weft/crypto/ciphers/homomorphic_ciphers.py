@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
-from weft.crypto.ciphers.chunks import CHECKS, MODULUS, VALUES, chunks_of
+from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.ciphers.cipher import (
     WHAT,
     Cipher,
