@@ -15,7 +15,7 @@ from solving import SAFE, best_angles, best_errors, differences, rows_of_counts,
 from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
 from weft.solvers.settings import Settings
-from weft.solvers.subspace import run_state as span_module
+from weft.solvers.subspace import subspace_algebra as span_module
 
 CONSTANT = Preprocessing(intercept=True)
 PIXEL = 16

@@ -29,7 +29,7 @@ from weft.crypto.keyring import register_cipher
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss
-from weft.privacy.audit.audit import audit
+from weft.privacy.audit.recording_audit import audit
 from weft.protocol import Nothing, Request
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.base import Coordinator

@@ -20,7 +20,12 @@ from weft.data import SPLITS, Split, Table, load
 from weft.errors import DataError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
-from weft.matching.exposure import crossed_rows, exposed_rows, fewest_foreign, foreign_columns
+from weft.matching.exposed_cohorts import (
+    crossed_rows,
+    exposed_rows,
+    fewest_foreign,
+    foreign_columns,
+)
 from weft.solvers.settings import Settings
 
 BREAST = table_of("breast_cancer", 120)

@@ -14,7 +14,7 @@ from weft.errors import ProtocolError
 from weft.guards import OPEN
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.limits import MOST_STEPS, most_steps
-from weft.solvers.subspace.run_state import thinned
+from weft.solvers.subspace.subspace_algebra import thinned
 
 BREAST = table_of("breast_cancer", 240)
 HOW = Settings(lam=1e-2, solver="cutting-planes", gap=5e-2, iterations=60, cipher="plain")

@@ -15,7 +15,7 @@ from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
 from weft.matching.id_normalization import loose_ids, normal_features, normal_ids
-from weft.report.holdings_text import describe_holdings
+from weft.report.holdings_counts import describe_holdings
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0, loss="squared")

@@ -14,7 +14,7 @@ from nvflare.fuel.f3.message import Message
 from weft.network.engine import transport as post_module
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.transport import ASK, MOST_BYTES, NvflareTransport
-from weft.network.transport import Stopped
+from weft.network.transport_interface import Stopped
 from weft.protocol import Failure
 
 ORIGIN = "server.f00d"

@@ -11,8 +11,8 @@ from small_networks import HELD, WIDTHS, Door, holdings, numbers, sources, tiny,
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import Terms
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.audit.audit import audit
 from weft.privacy.audit.field_checks import meaning_of
+from weft.privacy.audit.recording_audit import audit
 from weft.protocol.field_visibility import Form
 from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.message_bytes import pack

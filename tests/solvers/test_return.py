@@ -16,7 +16,7 @@ from weft.data import SPLITS, pool
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
 from weft.guards import Terms
-from weft.privacy.audit.audit import audit
+from weft.privacy.audit.recording_audit import audit
 from weft.protocol import LocalChannel, Request
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.hyfdca.messages import STEP

@@ -15,7 +15,7 @@ from interposed import cut, outcome, quick, train
 from weft.crypto.ciphers.block_format import KIND_CODES
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.privacy.audit.audit import audit
+from weft.privacy.audit.recording_audit import audit
 from weft.protocol import fields_of, phase_named
 from weft.protocol.message import declared
 from weft.protocol.recording import Head, entries_of

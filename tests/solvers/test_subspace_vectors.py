@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from covering import examples
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
-from weft.solvers.subspace.run_state import Bounding, Subspace
+from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

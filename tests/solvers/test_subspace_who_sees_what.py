@@ -11,8 +11,8 @@ import pytest
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.privacy.audit.audit import audit
 from weft.privacy.audit.field_checks import meaning_of
+from weft.privacy.audit.recording_audit import audit
 from weft.protocol.field_visibility import Form
 from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.recording import Head, entries_of

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.privacy.audit.audit import Audit, Line
+    from weft.privacy.audit.recording_audit import Audit, Line
 
 _MOST_PARTIES = 40
 _MOST_FIELDS = 4
@@ -40,7 +40,7 @@ def audit(
     """
     from weft.cli.console import say_json
     from weft.errors import ConfigError
-    from weft.privacy.audit.audit import audit as go_through
+    from weft.privacy.audit.recording_audit import audit as go_through
     from weft.protocol.recording import MESSAGES, Recording
 
     if run.is_dir() and not (run / MESSAGES).exists():
@@ -96,7 +96,7 @@ def _lines(lines: list[Line], *, coordinator: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from weft.privacy.audit.audit import ANY_PHASE
+    from weft.privacy.audit.recording_audit import ANY_PHASE
 
     grid = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     grid.add_column("phase, field", overflow="fold", max_width=18)
@@ -164,7 +164,7 @@ def _parties(found: Audit) -> Table:
 
 
 def _checks(found: Audit) -> list[str]:
-    from weft.privacy.audit.audit import CHECKS
+    from weft.privacy.audit.recording_audit import CHECKS
 
     said = []
     for name, (well, wrong) in CHECKS.items():

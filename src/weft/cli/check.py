@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.privacy.agreement import Consent
     from weft.privacy.ledger import Ledger
     from weft.privacy.ledger.expected_exposure import Outlook
-    from weft.report.holdings_text import Holdings
+    from weft.report.holdings_counts import Holdings
     from weft.solvers.settings import Settings
 
 _MOST_COHORTS = 6
@@ -53,7 +53,7 @@ def check(
     from weft.federation.local_federation import Federation
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.exposure_text import item, paragraphs
-    from weft.report.holdings_text import describe_holdings
+    from weft.report.holdings_counts import describe_holdings
     from weft.solvers.catalogue import check_cut, settled
 
     plan = read_config(config)

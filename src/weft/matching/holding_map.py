@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 from weft.arrays import Ints
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, ranges
-from weft.matching.exposure import crossed_rows, exposed_rows, fewest_foreign, foreign_columns
+from weft.matching.exposed_cohorts import (
+    crossed_rows,
+    exposed_rows,
+    fewest_foreign,
+    foreign_columns,
+)
 from weft.matching.id_normalization import Mismatches
 from weft.matching.party_view import TileCohorts, ToldView
 

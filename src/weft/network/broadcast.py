@@ -9,7 +9,7 @@ import msgspec
 
 from weft.errors import ProtocolError
 from weft.network.envelope import Damaged, Failed, Garbled, Reply, Worked, decode_reply
-from weft.network.transport import Transport
+from weft.network.transport_interface import Transport
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack
 
 #: Phases and packed messages for one party.

@@ -18,7 +18,7 @@ from weft.network.network_channel import NetworkChannel, Timeouts
 from weft.network.run_description import Task
 from weft.network.run_progress import IterationRecord, Progress
 from weft.network.run_results import RESULTS
-from weft.network.transport import Transport
+from weft.network.transport_interface import Transport
 from weft.storage.atomic_folder import building
 from weft.storage.files import locked, write_private
 from weft.storage.journal import Journal

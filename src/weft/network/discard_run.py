@@ -16,7 +16,7 @@ from weft.network.envelope import End, Ended, encode
 from weft.network.installed_job_kinds import read_task
 from weft.network.run_index import RunIndex
 from weft.network.run_results import RESULTS
-from weft.network.transport import Transport
+from weft.network.transport_interface import Transport
 from weft.protocol import Failure
 from weft.storage.files import StorageError, locked
 

@@ -10,7 +10,7 @@ from time import monotonic
 
 from weft.errors import ProtocolError
 from weft.network.envelope import Failed, Ping, Pong, decode_reply, encode
-from weft.network.transport import Stopped, Transport
+from weft.network.transport_interface import Stopped, Transport
 from weft.protocol import Failure
 
 log = logging.getLogger("weft.network")

@@ -25,7 +25,7 @@ from weft.network.broadcast import (
 from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.liveness import Liveness
 from weft.network.presence_trace import Absence, Missed, Presence
-from weft.network.transport import Transport
+from weft.network.transport_interface import Transport
 from weft.protocol import (
     Channel,
     Failure,

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from weft.network.credentials import AuthenticationFailed, Credential
 from weft.network.site_endpoint import Site
-from weft.network.transport import Transport
+from weft.network.transport_interface import Transport
 from weft.protocol import Failure
 
 #: The first byte of what travels; a site without the session answers ``_UNKNOWN``.

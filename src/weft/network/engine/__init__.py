@@ -4,7 +4,7 @@ The party is a component of the client's one process, the coordinator a controll
 of the server, the submitter an admin session. Nothing else of Weft but the kits knows the engine.
 
 - `transport`: frames in the engine's format, and the coordinator's
-  `weft.network.transport.Transport`;
+  `weft.network.transport_interface.Transport`;
 - `client_party`: the component that answers for a site;
 - `coordinator_job`: the controller that runs a task;
 - `jobs`: a run as a job of the engine;

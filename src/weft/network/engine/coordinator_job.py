@@ -27,7 +27,7 @@ from weft.network.run_description import check_run
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureTransport
-from weft.network.transport import Stopped
+from weft.network.transport_interface import Stopped
 
 log = logging.getLogger("weft.coordinator")
 

@@ -18,7 +18,7 @@ from nvflare.fuel.f3.cellnet.core_cell import TargetMessage
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.message import Message
 
-from weft.network.transport import Stopped
+from weft.network.transport_interface import Stopped
 from weft.protocol import Failure
 
 #: The channel and its two topics: an envelope, and whether an envelope has arrived.

@@ -24,7 +24,7 @@ from weft.solvers.subspace.lbfgs import Lbfgs
 from weft.solvers.subspace.newton_cg import NewtonCg
 from weft.solvers.subspace.repeated_asking import PartyMissing
 from weft.solvers.subspace.round_trips import Exchange
-from weft.solvers.subspace.run_state import Subspace, gaps_of
+from weft.solvers.subspace.subspace_algebra import Subspace, gaps_of
 from weft.sums.certificate import Certificate
 from weft.sums.fixed_point_bounds import Bounds
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.arrays import Flags, Floats
 from weft.solvers.subspace.messages import Ascent
-from weft.solvers.subspace.run_state import Bounding, Subspace
+from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
 
 #: Where losses are measured between the best point and the model's minimum …
 _STEPS: Floats = np.concatenate(

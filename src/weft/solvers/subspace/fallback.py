@@ -29,7 +29,7 @@ from weft.solvers.subspace.messages import (
 )
 from weft.solvers.subspace.repeated_asking import FallbackResult, PartyMissing
 from weft.solvers.subspace.round_trips import Exchange
-from weft.solvers.subspace.run_state import Subspace
+from weft.solvers.subspace.subspace_algebra import Subspace
 
 _SETTING_UP: tuple[Phase[Any, Any], ...] = (NORMS, SPREAD, GATHER, BEGIN)
 

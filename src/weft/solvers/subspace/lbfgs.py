@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.arrays import Floats
-from weft.solvers.subspace.run_state import Bounding, Subspace
+from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
 
 #: Steps measured along a direction: the full one, which is also the guess, shorter and longer.
 STEPS: Floats = np.concatenate(

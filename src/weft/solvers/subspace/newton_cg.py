@@ -17,7 +17,7 @@ from weft.solvers.subspace.lbfgs import (
     take_step,
     worthwhile,
 )
-from weft.solvers.subspace.run_state import Bounding, Subspace
+from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
 
 #: Products with the Hessian for one direction, at most.
 MOST_PRODUCTS = 30
