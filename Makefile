@@ -31,7 +31,8 @@ demo: $(VENV)/ready
 demo-network: $(VENV)/ready
 	WEFT_DATA="$${WEFT_DATA:-../shared/data}" $(BIN)/weft demo-network
 
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# One worker more than the two cores that tests are timed on: many wait for processes.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 test: $(VENV)/ready
 	$(PYTEST)
