@@ -28,7 +28,7 @@ from weft.privacy.agreement import (
     write_roster,
 )
 from weft.privacy.agreement.roster_files import draft_roster
-from weft.privacy.agreement.signed_roster import charter_words
+from weft.privacy.agreement.signed_roster import charter_words, limits_words
 from weft.protocol import Nothing, phase_named
 from weft.protocol.message import declared, flat
 from weft.protocol.parts import Company, Ring
@@ -604,3 +604,9 @@ def test_joint_prediction_keeps_to_the_roster_too(patchwork, quick):
 def test_every_party_needs_its_consent(patchwork):
     with pytest.raises(ConfigError, match="what party north consents to"):
         Federation(patchwork(), consents={"east": Consent.open("east")})
+
+
+def test_every_limit_is_shown_to_those_who_sign():
+    limits = Limits(losses=("hinge",), solvers=("hyfdca",), most_problems=3)
+    assert len(list(limits_words(limits))) == len(msgspec.structs.fields(limits))
+    assert all(getattr(limits, field.name) is not None for field in msgspec.structs.fields(limits))

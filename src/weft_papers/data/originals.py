@@ -13,7 +13,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from weft.data.named import pixel_names, row_ids
-from weft.data.original_files import DataFolder
+from weft.data.named_data_folder import DataFolder
 from weft.data.readers import read_tile
 from weft.data.tile import Table, Tile
 from weft.errors import DataError

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.data import Split, Table, load
-from weft.data.original_files import DataFolder
+from weft.data.named_data_folder import DataFolder
 from weft.data.tile import block_rows
 from weft.errors import DataError
 from weft.losses import get_loss

@@ -334,14 +334,20 @@ def terms_words(terms: Terms) -> Iterator[str]:
         yield f"{field.name} = {value}" if told is None else told(value)
 
 
+_LIMITS: dict[str, Callable[[Any], str]] = {
+    "losses": lambda names: f"losses: only {', '.join(names)}",
+    "solvers": lambda names: f"solvers: only {', '.join(names)}",
+    "most_problems": lambda most: f"a run trains at most {most} problems (λ × (1 + folds))",
+}
+
+
 def limits_words(limits: Limits) -> Iterator[str]:
-    """One sentence for each limit that there is."""
-    if limits.losses is not None:
-        yield f"losses: only {', '.join(limits.losses)}"
-    if limits.solvers is not None:
-        yield f"solvers: only {', '.join(limits.solvers)}"
-    if limits.most_problems is not None:
-        yield f"a run trains at most {limits.most_problems} problems (λ × (1 + folds))"
+    """One sentence for each limit that there is: nobody signs a limit that is not shown."""
+    for field in msgspec.structs.fields(limits):
+        value = getattr(limits, field.name)
+        if value is not None:
+            told = _LIMITS.get(field.name)
+            yield f"{field.name} = {value}" if told is None else told(value)
 
 
 def charter_words(charter: Charter) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.data.original_files import DataFolder
+from weft.data.named_data_folder import DataFolder
 from weft_papers.data.originals import mfeat as read_mfeat
 from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes.cutting import QUADRANTS, part, quadrants, thin

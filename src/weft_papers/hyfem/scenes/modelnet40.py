@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.data.original_files import DataFolder
+from weft.data.named_data_folder import DataFolder
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.cutting import thin
 from weft_papers.hyfem.scenes.image_files import subfolder
