@@ -34,7 +34,7 @@ def page() -> str:
     sections = [HEAD]
     for module in MODULES:
         name = module.__name__
-        sections.append(f"## {name.removesuffix('.messages')}\n")
+        sections.append(f"## {name.rpartition('.')[0]}\n")
         sections.append(f"Declared in `src/{name.replace('.', '/')}.py`.\n")
         sections.extend(_phase(each) for each in vars(module).values() if isinstance(each, Phase))
     sections.append("## Parts\n")
