@@ -51,5 +51,7 @@ bench: $(VENV)/ready
 	@set -e; for script in $(if $(NAME),benchmarks/$(NAME).py,$(wildcard benchmarks/*.py)); do \
 		OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python $$script $(ARGS); done
 
+# Compiled functions name the modules that they call: after a module has moved, they are of no use.
 clean:
+	find src -name '*.nb[ic]' -delete
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
