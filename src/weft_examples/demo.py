@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data import SPLITS, Split, Table, load
 from weft.data.tile import Tile
@@ -26,8 +27,6 @@ from weft.report.holdings_summary import feature_sets
 from weft.solvers.base import Record
 from weft.solvers.catalogue import settled
 from weft.solvers.settings import Settings
-
-Floats = NDArray[np.float64]
 
 NAME = "digits, even against odd"
 

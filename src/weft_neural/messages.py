@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto.key_messages import RunKeys
 from weft.matching.messages import Classes
 from weft.protocol.field_visibility import (
@@ -21,7 +22,6 @@ from weft.protocol.message import Message, Nothing, OnDevice, Part
 from weft.protocol.parts import Ring, SumRequest
 from weft.protocol.phase import Phase
 
-Floats = NDArray[np.float64]
 #: Weights of a network: an array, or in the memory of an accelerator.
 Weights = NDArray[np.float32] | OnDevice
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto import Adder
 from weft.errors import ProtocolError
 from weft.protocol import Channel
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     # The coordinator's half needs no table.
     from weft_neural.party_samples import Holdings
 
-Floats = NDArray[np.float64]
 
 #: A column that varies by less, relative to its size, is constant: centred, not blown up.
 _CONSTANT = 1e-12

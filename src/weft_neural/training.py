@@ -14,10 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
+from weft.arrays import Ints
 from weft_neural.device import new_stream
 from weft_neural.network import Net
-
-Ints = NDArray[np.int64]
 
 #: Steps before a graph is captured, in which libraries choose their kernels.
 _WARM_UP = 3

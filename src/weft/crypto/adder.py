@@ -18,6 +18,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.crypto.ciphers.block_format import WHOLE_CIPHERS, pad_id_of
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, chunks_of
 from weft.crypto.ciphers.cipher import check_cipher
@@ -25,7 +26,6 @@ from weft.errors import ProtocolError
 from weft.protocol.metering import EncryptionCost
 from weft.protocol.parts import LastingRing, Ring
 
-Ints = NDArray[np.int64]
 #: Up to this many parties, everyone shares masks with everyone …
 FEW = 9
 #: … and beyond with so many neighbours on either side, in the order of the parties asked.

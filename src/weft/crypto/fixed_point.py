@@ -24,9 +24,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.errors import ProtocolError
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TOTAL_BITS = 48

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS, name_cipher
 from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
@@ -31,7 +32,6 @@ from weft.guards.terms import OPEN, Terms
 from weft.protocol.message import malformed
 from weft.protocol.parts import NONCE, PUBLIC, Boxes
 
-Ints = NDArray[np.int64]
 SEED = 16
 AXES = ("rows", "columns")
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto import Adder
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
@@ -47,8 +48,6 @@ from weft.sums.maxima import answer_largest, units_above
 from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.running_totals import RunningTotals
 from weft.sums.slots_and_pads import Layout
-
-Floats = NDArray[np.float64]
 
 
 class JointParty:

@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats
 from weft.matching.messages import Classes
 from weft.protocol.field_visibility import block, keys, numbers, record, sealed, texts
 from weft.protocol.message import Message, Nothing
@@ -15,8 +16,6 @@ from weft.protocol.phase import Phase
 from weft.sums.messages import DigitReply, DigitRequest
 
 Names = NDArray[np.str_]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _AGREED = "on which terms it takes part, and who gets the model"
 

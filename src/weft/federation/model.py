@@ -13,10 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.errors import DataError
 from weft.storage.files import StorageError, load_arrays, save_arrays
-
-Floats = NDArray[np.float64]
 
 FORMAT = 1
 

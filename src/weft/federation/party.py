@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weft.crypto.identities import PublicIdentity
 from weft.crypto.keyring import Keyring, Keys
@@ -55,8 +54,6 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.contribution import SumCounter
 from weft.sums.fixed_point_bounds import Bounds
-
-Floats = NDArray[np.float64]
 
 
 class Party:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto import Cipher
 from weft.data.scaling import ColumnScaling
 from weft.data.tile import Tile
@@ -42,8 +43,6 @@ from weft.sums.messages import (
     FinishScalingRequest,
     ScaleRowsRequest,
 )
-
-Floats = NDArray[np.float64]
 
 #: Name of the constant column in models.
 INTERCEPT = "(intercept)"

@@ -9,11 +9,11 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Slots
 from weft.protocol.field_visibility import keys, record, sealed
 from weft.protocol.message import Message, Part, declared, malformed
 
 PadIds = NDArray[np.uint64]
-Slots = NDArray[np.int32]
 
 #: Bytes of a party's public keys, and of its nonce of the run; a card is both.
 PUBLIC = 64

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
@@ -38,8 +39,6 @@ from weft.sums.messages import (
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.slots_and_pads import Layout
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats, Slots
 from weft.crypto.ciphers.cipher import WHAT, Cipher, Incoming, Outgoing, Tails
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.parts import PadLinks
 
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
 Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 _NO_SLOTS = np.zeros(0, np.int32)

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
@@ -56,7 +57,6 @@ from weft.sums.messages import (
 from weft.sums.running_totals import RunningTotals
 from weft.sums.slots_and_pads import Layout
 
-Floats = NDArray[np.float64]
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
 S = TypeVar("S", ExtremesRequest, MomentsRequest)
 Rule = Literal["none", "standard", "minmax", "maxabs"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Ints, Slots
 from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import NOTHING, Carried, pad_id_of
 from weft.crypto.pads.pad_record import runs_of
@@ -15,10 +16,6 @@ from weft.protocol.message import Message
 from weft.protocol.parts import PadIds
 from weft.sums.running_totals import Totals, timed
 from weft.sums.slots_and_pads import Layout, PadBookkeeping
-
-Slots = NDArray[np.int32]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 class Changes:

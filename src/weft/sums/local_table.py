@@ -9,12 +9,10 @@ from typing import Any
 import numba
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from weft.arrays import Floats, Slots
 from weft.matching.party_view import PartyView
 
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
 Block = Floats | sp.csr_array
 
 #: Columns beside each other, up to which a compiled loop beats a product of matrices.

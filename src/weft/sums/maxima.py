@@ -14,12 +14,12 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto import Adder, Cipher
 from weft.protocol import Channel, Phase
 from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 
-Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 D = TypeVar("D", bound=DigitRequest)
 

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from weft.arrays import Slots
 from weft.protocol.field_visibility import block, numbers, record, scalars, texts
 from weft.protocol.message import Message, Nothing
-from weft.protocol.parts import (
-    AcknowledgedRequest,
-    LastingRing,
-    PadIds,
-    PadLinks,
-    Ring,
-    Slots,
-    SumRequest,
-)
+from weft.protocol.parts import AcknowledgedRequest, LastingRing, PadIds, PadLinks, Ring, SumRequest
 from weft.protocol.phase import Phase
 
 # ── the largest value of all parties, digit by digit ──────────────────────────────────────

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints, Slots
 from weft.crypto.adder import Adder, Part
 from weft.crypto.ciphers.block_format import (
     HEAD,
@@ -27,10 +28,6 @@ from weft.crypto.ciphers.cipher import WHAT
 from weft.errors import ProtocolError
 from weft.protocol.message import Message
 from weft.sums.slots_and_pads import Layout, PadBookkeeping
-
-Slots = NDArray[np.int32]
-Ints = NDArray[np.int64]
-
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Ints
 from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import Carried
 from weft.crypto.ciphers.chunk_layout import chunks_of
@@ -21,8 +22,6 @@ from weft.matching.cohorts import Axis
 from weft.protocol.message import Message
 from weft.protocol.parts import PadIds, PadLinks, PadNews
 
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 _NONE = np.zeros(0, np.int64)
 _EVERY = np.zeros(0, bool)
 

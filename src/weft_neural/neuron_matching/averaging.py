@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft_neural.neuron_matching import kernels
-from weft_neural.neuron_matching.classifiers import Classifier, Floats, Ints, with_bias
+from weft_neural.neuron_matching.classifiers import Classifier, Floats, with_bias
 from weft_neural.neuron_matching.costs import Others
 from weft_neural.neuron_matching.threads import by_rows
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from weft.arrays import Ints
 from weft.errors import ConfigError
 from weft_neural.neuron_matching import costs as pricing
 from weft_neural.neuron_matching.assignment import NEW, assign
 from weft_neural.neuron_matching.averaging import Rows, averaged, objective, others_of
-from weft_neural.neuron_matching.classifiers import Classifier, Floats, Ints, Matched, checked
+from weft_neural.neuron_matching.classifiers import Classifier, Floats, Matched, checked
 from weft_neural.neuron_matching.settings import Matching
 from weft_neural.neuron_matching.threads import few_blas_threads
 

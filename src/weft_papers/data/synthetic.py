@@ -8,11 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.data.splits.cutting import Parties, Split, party_names
 from weft.data.tile import Names, Task, Tile
 from weft.errors import DataError
-
-Floats = NDArray[np.float64]
 
 #: The log-normal sizes have no upper end: in a draw of twenty, one may outweigh all the others
 #: a hundred times. Their random part is cut here.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.data import Split
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
@@ -26,7 +27,6 @@ from weft.solvers.fedhybrid.local_function import Weighting
 from weft.solvers.settings import Settings
 from weft_evaluation.reference_optimum import Optimum, Problem, solve
 
-Floats = NDArray[np.float64]
 Progress = Callable[[Record], None]
 #: So that no certificate is asked for: P is known here.
 _NEVER = 10**9

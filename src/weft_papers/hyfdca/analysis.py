@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft_papers.hyfdca.cases import Case, Method, Plan
 from weft_papers.hyfdca.costs import Costs
 from weft_papers.hyfdca.evaluation_points import ALONG, window_of
@@ -22,7 +22,6 @@ from weft_papers.hyfdca.paper import BASELINES, Baseline, data_sets
 from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import Curve
 
-Floats = NDArray[np.float64]
 Mode = Literal["iterations", "time"]
 Measure = Literal["loss", "accuracy"]
 MODES: tuple[Mode, ...] = ("iterations", "time")

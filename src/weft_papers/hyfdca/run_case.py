@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from weft import __version__
+from weft.arrays import Floats
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
@@ -33,7 +33,6 @@ from weft_papers.hyfdca.evaluation_points import Points
 from weft_papers.hyfdca.setting_data import SettingData, setting_data
 from weft_papers.run_files import read_file
 
-Floats = NDArray[np.float64]
 #: Told the iteration, and how many there will be.
 Progress = Callable[[int, int], None]
 

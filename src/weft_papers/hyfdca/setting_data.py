@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.data import Split, Table, load
 from weft.data.named_data_folder import DataFolder
 from weft.data.tile import block_rows
@@ -22,8 +23,6 @@ from weft.losses import get_loss
 from weft_evaluation.reference_optimum import Problem, solve
 from weft_papers.data.splits import dealt, quadrants
 from weft_papers.hyfdca.paper import Setting, data_sets
-
-Floats = NDArray[np.float64]
 
 #: Of samples that bring no validation set of their own.
 _HELD_OUT = 0.2

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, new_figure, not_drawn
 from weft_neural.curve_drawing import (
     Curve,
@@ -18,8 +18,6 @@ from weft_neural.curve_drawing import (
 )
 from weft_papers.hyfem.results import RunFile
 from weft_papers.hyfem.run_experiments import Found
-
-Floats = NDArray[np.float64]
 
 #: Of several runs of HyFEM, from weak to strong.
 _BLUES = ("#7FB8DA", "#2F8FC4", "#004F7F")

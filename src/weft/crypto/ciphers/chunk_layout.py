@@ -7,9 +7,8 @@ that travel beside it.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from weft.arrays import Ints
 
 VALUES = 4096
 CHECKS = 4

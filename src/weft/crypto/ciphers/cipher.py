@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats, Slots
 from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
     SIGN,
@@ -34,9 +35,6 @@ from weft.protocol.metering import EncryptionCost
 from weft.protocol.parts import IterationRequest, PadIds, PadLinks, Ring, SumRequest
 
 Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
-Flags = NDArray[np.bool_]
 
 #: What the kinds of sums are called in messages to people.
 WHAT = {

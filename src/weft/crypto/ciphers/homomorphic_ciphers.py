@@ -13,16 +13,14 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats, Ints
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.ciphers.cipher import (
     WHAT,
     Cipher,
-    Flags,
-    Floats,
     Incoming,
     Integers,
     Outgoing,
@@ -37,7 +35,6 @@ from weft.crypto.pads.pad_streams import Streams, Words
 from weft.errors import ProtocolError
 from weft.protocol.parts import PadIds, PadLinks
 
-Ints = NDArray[np.int64]
 T = TypeVar("T")
 #: Totals are below 2^48, but for rounding (weft/crypto/fixed_point.py).
 _LARGEST = (1 << 48) + (1 << 17)

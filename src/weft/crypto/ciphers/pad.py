@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.arrays import Flags, Floats
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN
 from weft.crypto.ciphers.cipher import (
     WHAT,
     Cipher,
-    Flags,
-    Floats,
     Incoming,
     Integers,
     Outgoing,

@@ -19,6 +19,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats, Slots
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Where, named
 from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.identities import Secret
@@ -27,8 +28,6 @@ from weft.errors import ProtocolError
 from weft.protocol.parts import PadIds
 
 Words = NDArray[np.uint64]
-Slots = NDArray[np.int32]
-Floats = NDArray[np.float64]
 Number = TypeVar("Number", np.uint32, np.uint64)
 
 _NO_SLOTS = np.zeros(0, np.int32)

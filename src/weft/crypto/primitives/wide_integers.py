@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.protocol.message import SCALAR_BYTES
 
 #: (numbers × 3), the most significant limb first.
 Limbs = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _LIMB = 48
 _MASK = np.int64((1 << _LIMB) - 1)

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Floats
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
@@ -32,8 +32,6 @@ from weft.sums.messages import RowNormsReply, RowNormsRequest
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.slots_and_pads import Layout
-
-Floats = NDArray[np.float64]
 
 #: Power iteration ends when its estimate changes by less than this, relatively …
 TOLERANCE = 1e-3

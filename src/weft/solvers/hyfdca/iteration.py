@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from weft.arrays import Flags
 from weft.errors import ProtocolError
 from weft.protocol import Replies
 from weft.solvers.hyfdca.messages import (
@@ -30,7 +31,7 @@ from weft.solvers.hyfdca.messages import (
     StepRequest,
     WeightsRequest,
 )
-from weft.solvers.hyfdca.run_state import Flags, IterationState, NobodyLeft, Riders
+from weft.solvers.hyfdca.run_state import IterationState, NobodyLeft, Riders
 from weft.solvers.participation import Cyclic
 from weft.sums.latest_values import Proposals
 

@@ -15,14 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats, Ints, Slots
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.solvers.sampling import cohort_draws, cohort_window, party_window
 from weft.solvers.settings import Settings
-
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
-Ints = NDArray[np.int64]
 
 
 class LocalMethod(ABC):

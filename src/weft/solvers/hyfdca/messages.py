@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
-
+from weft.arrays import Flags, Floats, Slots
 from weft.protocol.field_visibility import block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing
-from weft.protocol.parts import AcknowledgedRequest, PadLinks, Ring, Slots, SumRequest
+from weft.protocol.parts import AcknowledgedRequest, PadLinks, Ring, SumRequest
 from weft.protocol.phase import Phase
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.messages import RowNormsReply, RowNormsRequest
-
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 _WISH = record("what to do in this phase", common=True)
 _SLOTS = record("which of its slots these are", "slots")

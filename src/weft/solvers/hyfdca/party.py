@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weft.arrays import Flags, Floats, Slots
 from weft.errors import ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed
@@ -41,14 +41,10 @@ from weft.sums.contribution import own_slots
 from weft.sums.messages import FREEZE, PAIR_LOSSES, PAIR_PRODUCTS, FreezeReply, FreezeRequest
 from weft.sums.scalar_sums import pack_scalars
 
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
-
 #: Feature sums are kept incrementally; this often they are summed anew against drift.
 RESUM_EVERY = 1000
 _NO_SLOTS = np.zeros(0, np.int32)
 
-Flags = NDArray[np.bool_]
 Q = TypeVar("Q", bound=AcknowledgedRequest)
 S = TypeVar("S", bound=SequencedReply)
 

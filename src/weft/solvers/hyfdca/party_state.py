@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Floats, Slots
 from weft.guards.min_batch import MinBatch, SeenBatches
 from weft.protocol.message import malformed
 from weft.protocol.parts import PadLinks
@@ -25,12 +26,6 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.contribution import Contribution, Wire
-
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int32]
-
-
-Flags = NDArray[np.bool_]
 
 
 class HyfdcaState:

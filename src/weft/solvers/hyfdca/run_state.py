@@ -26,7 +26,6 @@ from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.slots_and_pads import Layout
 
-Flags = NDArray[np.bool_]
 Riders = list[Request[Any, Any]]
 Q = TypeVar("Q", bound=AcknowledgedRequest)
 S = TypeVar("S", bound=SequencedReply)

@@ -7,17 +7,10 @@ from typing import Annotated, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Floats
+from weft.arrays import Flags, Floats, Slots
 from weft.protocol.field_visibility import Form, block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing, declared
-from weft.protocol.parts import (
-    AcknowledgedRequest,
-    LastingRing,
-    PadLinks,
-    Ring,
-    Slots,
-    SumRequest,
-)
+from weft.protocol.parts import AcknowledgedRequest, LastingRing, PadLinks, Ring, SumRequest
 from weft.protocol.phase import Phase
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.messages import DigitReply, DigitRequest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weft.arrays import Flags, Floats, Ints
+from weft.arrays import Flags, Floats, Ints, Slots
 from weft.protocol.field_visibility import (
     block,
     clear,
@@ -19,7 +19,7 @@ from weft.protocol.field_visibility import (
     texts,
 )
 from weft.protocol.message import Message, Nothing, Part
-from weft.protocol.parts import IterationRequest, LastingRing, PadLinks, Slots
+from weft.protocol.parts import IterationRequest, LastingRing, PadLinks
 from weft.protocol.phase import Phase
 
 _WISH = record("what to do in this phase", common=True)

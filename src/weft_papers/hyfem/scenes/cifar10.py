@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.image_files import Bytes, read_image
-from weft_papers.hyfem.scenes.scene import Ints
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.arrays import Ints
 from weft.data.named_data_folder import DataFolder
 from weft_papers.hyfem.scenes.cifar10 import CLASSES, read_cifar10
 from weft_papers.hyfem.scenes.cutting import (
@@ -15,7 +16,7 @@ from weft_papers.hyfem.scenes.cutting import (
 from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
 from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
 from weft_papers.hyfem.scenes.party_shares import colour_deal, table4
-from weft_papers.hyfem.scenes.scene import Ints, Scene
+from weft_papers.hyfem.scenes.scene import Scene
 
 Images = tuple[Bytes, Ints]
 

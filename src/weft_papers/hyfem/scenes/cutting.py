@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.errors import DataError
-from weft_papers.hyfem.scenes.scene import Ints
 
 #: The order of the text: (top left, top right, bottom left, bottom right).
 QUADRANTS = ("top_left", "top_right", "bottom_left", "bottom_right")

@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from weft.arrays import Ints
 from weft.data.named_data_folder import DataFolder
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.cutting import part, thin
 from weft_papers.hyfem.scenes.image_files import subfolder
 from weft_papers.hyfem.scenes.party_shares import pair_deal
 from weft_papers.hyfem.scenes.scaling import standardised
-from weft_papers.hyfem.scenes.scene import Ints, Scene
+from weft_papers.hyfem.scenes.scene import Scene
 
 Values = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from weft.arrays import Ints
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.image_files import Bytes, read_image
-from weft_papers.hyfem.scenes.scene import Ints
 
 _SUFFIXES = {".png", ".jpg", ".jpeg"}
 #: chair_0890_003.png, or chair_0890.obj.shaded_v003.png: the object, and its view from 1.

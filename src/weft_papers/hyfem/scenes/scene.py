@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.arrays import Flags, Ints
 from weft.errors import DataError
 from weft_neural.party_samples import Holdings
 from weft_neural.sample_sources import BlockSource
@@ -16,8 +17,6 @@ from weft_neural.sample_sources import BlockSource
 Block = NDArray[np.uint8] | NDArray[np.float32]
 Blocks = Mapping[str, Block]
 Held = dict[str, Block]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
