@@ -152,6 +152,8 @@ class NeuralParty:
         known = self._answers.get(phase.name)
         if known is None:
             raise ProtocolError(f"phase '{phase.name}' is not known in a neural run")
+        if type(message) is not known.phase.request:
+            raise ProtocolError(f"phase '{phase.name}' came with a message of another phase")
         if self._draws.lasting:
             self._draws.hear(phase.name, pack(fields_of(message)))
         self._consent.check_company(message)

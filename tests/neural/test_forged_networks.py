@@ -182,6 +182,12 @@ def test_a_party_that_knows_of_others_is_not_alone_because_somebody_says_so():
         put(north, SCALE, {**asked, **begin(["ct"], [5])})
 
 
+def test_a_message_of_another_phase_is_refused():
+    north = Forger().parties["north"]
+    with pytest.raises(ProtocolError, match="came with a message of another phase"):
+        north.on(TRAIN, FINISH.request(extractors=np.zeros(1, np.float32)))
+
+
 def test_what_is_left_out_switches_nothing_off():
     """Masks, columns, means: a party refuses what does not say them."""
     forger = Forger()

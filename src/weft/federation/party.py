@@ -192,7 +192,7 @@ class Party:
         found = self._phases.get(phase.name) or self._answers.get(phase.name)
         if found is None:
             raise ProtocolError(f"phase '{phase.name}' is not known or comes too early")
-        if type(message) is not phase.request:
+        if type(message) is not found.phase.request:
             raise ProtocolError(f"phase '{phase.name}' came with a message of another phase")
         if self._draws.lasting:
             self._draws.hear(phase.name, pack(fields_of(message)))

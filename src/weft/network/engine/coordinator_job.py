@@ -97,10 +97,10 @@ class CoordinatorController(Controller):
             self._progress.end("failed", str(error))
         except Exception as error:
             log.exception("run %s: the coordinator broke down", self.run)
+            # Only the kind of error leaves: its text may hold sizes that are the coordinator's.
             self._progress.end(
                 "failed",
-                f"the coordinator broke down ({type(error).__name__}: {error}); its event log says "
-                "why",
+                f"the coordinator broke down ({type(error).__name__}); its event log says why",
             )
         self._hand_out(kit, job, Path(workspace.get_run_dir(job)))
 
