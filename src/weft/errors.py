@@ -8,7 +8,19 @@ class WeftError(Exception):
 
     The message is one sentence that names the party, file, column or sample, says what is
     wrong and what to do about it. The command line prints it and exits with code 2.
+
+    Parameters
+    ----------
+    reason
+        The message.
+    told
+        What may leave the machine of it; by default all. A reason that counts samples, columns or
+        holders must have one that does not: whoever asks for a run could work out sizes from it.
     """
+
+    def __init__(self, reason: str = "", *, told: str | None = None) -> None:
+        super().__init__(reason)
+        self.told = reason if told is None else told
 
 
 class DataError(WeftError):

@@ -97,7 +97,7 @@ class Site:
             return encode(Failed("refused", _DATA))
         except WeftError as error:
             log.warning("run %s: refused: %s", run, error)
-            return encode(Failed("refused", str(error)))
+            return encode(Failed("refused", error.told))
         except Exception as error:
             log.exception("run %s: broke down", run)
             # Its text may hold data, which is not for the coordinator.
@@ -200,7 +200,7 @@ class Site:
                 known.trouble = _DATA
                 log.error("run %s: cannot be brought back: %s", known.run, error)
             except WeftError as error:
-                known.trouble = str(error)
+                known.trouble = error.told
                 log.error("run %s: cannot be brought back: %s", known.run, error)
             except Exception as error:
                 known.trouble = f"broke down ({type(error).__name__}); its own log says more"

@@ -56,11 +56,9 @@ class SiteMember:
             The run's random values; empty, or from before a restart.
         """
         task = told_task(told)
-        terms = task.terms
-        if self.roster is None and self.policy is None:
-            # Only the submitter has set terms: add careful defaults.
-            terms = Terms().stricter(terms)
-        consent = Consent(self.name, terms, roster=self.roster, policy=self.policy)
+        # Where only the submitter has set terms, careful defaults are the site's own.
+        own = Terms() if self.roster is None and self.policy is None else OPEN
+        consent = Consent(self.name, own, roster=self.roster, policy=self.policy, asked=task.terms)
         kind = job_kind_of(task)
         kind.check_consent(task, consent)
         return kind.open_party(task, self, consent, memory)

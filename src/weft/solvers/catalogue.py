@@ -227,8 +227,8 @@ def check_cut(settings: Settings, holdings: HoldingMap) -> None:
     algorithm = algorithm_of(settings.solver)
     if settings.weigh == "parties" and holdings.rows.n_shared:
         raise ConfigError(
-            f"weigh = 'parties' needs every sample at one party, but {holdings.rows.n_shared} are "
-            "at several; use 'samples'"
+            "weigh = 'parties' needs every sample at one party, but some are at several; use "
+            "'samples'"
         )
     rows = holdings.horizontal and holdings.rows.n_shared == 0
     columns = holdings.vertical and holdings.columns.n_shared == 0

@@ -23,7 +23,7 @@ class VisibleWeights:
         if few:
             raise ConfigError(
                 f"coordinator_sees = 'weights' needs {LEAST_HOLDERS} holders of every feature, but "
-                f"{few} of {columns.n_slots} have fewer; use 'nothing'"
+                "some have fewer; use 'nothing'"
             )
         self.values: NDArray[np.float64] = np.zeros((columns.n_slots, classes))
         self._slots = {}

@@ -94,7 +94,8 @@ class CoordinatorController(Controller):
         except Stopped as error:
             self._progress.end("stopped", str(error))
         except WeftError as error:
-            self._progress.end("failed", str(error))
+            log.error("run %s: %s", self.run, error)
+            self._progress.end("failed", error.told)
         except Exception as error:
             log.exception("run %s: the coordinator broke down", self.run)
             # Only the kind of error leaves: its text may hold sizes that are the coordinator's.

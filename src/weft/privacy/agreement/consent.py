@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from typing import NoReturn
@@ -34,11 +34,12 @@ _HOLDERS = 2
 
 @dataclass(frozen=True)
 class _Source:
-    """One document that binds a party, and how it is called."""
+    """One document that binds a party, and how it is called; ``asked``: it is a submitter's."""
 
     title: str
     terms: Terms
     limits: Limits
+    asked: bool = False
 
 
 class Consent:
@@ -54,6 +55,8 @@ class Consent:
         The roster of its federation, which all members must have signed.
     policy
         The site's own policy.
+    asked
+        Terms of a submitter on another machine, who may make a run stricter.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Consent:
         *,
         roster: SignedRoster | None = None,
         policy: SitePolicy | None = None,
+        asked: Terms | None = None,
     ) -> None:
         self.name = name
         self.roster = roster
@@ -77,8 +81,10 @@ class Consent:
             title = f"its own policy {policy.source}".rstrip()
             self._sources.append(_Source(title, policy.terms, policy.limits))
         self._sources.append(_Source("", terms, Limits()))
+        if asked is not None:
+            self._sources.append(_Source("", asked, Limits(), asked=True))
         #: The strictest of all.
-        self.terms: Terms = reduce(Terms.stricter, (source.terms for source in self._sources))
+        self.terms: Terms = _strictest(self._sources)
 
     @classmethod
     def open(cls, name: str) -> Consent:
@@ -150,6 +156,7 @@ class Consent:
                 f"to match {rows} rows",
                 f"allows it {member.most_rows}; bring fewer, or have all members sign another "
                 "roster",
+                told="to match its rows",
             )
 
     def check_model(self) -> None:
@@ -157,8 +164,10 @@ class Consent:
         if self._member is not None and "model" not in self._member.roles:
             self._refuse("to use the model", "does not give it the role model")
 
-    def _refuse(self, what: str, why: str) -> NoReturn:
-        raise ConfigError(f"party {self.name} refuses {what}: {self._sources[0].title} {why}")
+    def _refuse(self, what: str, why: str, *, told: str | None = None) -> NoReturn:
+        """Refuse for the roster's sake; ``told`` is what others hear in the place of ``what``."""
+        who, because = f"party {self.name} refuses", f"{self._sources[0].title} {why}"
+        raise ConfigError(f"{who} {what}: {because}", told=f"{who} {told or what}: {because}")
 
     # ── in whose company ──────────────────────────────────────────────────────────────────
 
@@ -248,10 +257,13 @@ class Consent:
         return parties == 1 and not self._others
 
     def check_change(self, change_of: Callable[[int], Change | None]) -> None:
-        """Refuse a run that differs from earlier ones by a few samples, as its ledger has them."""
-        found = cache(change_of)
-        self._each(lambda source: check_change(source.terms, found, self.name))
-        check_change(self.terms, found, self.name)
+        """Refuse a run that differs from earlier ones by a few samples, as its ledger has them.
+
+        How few is not for a submitter to say, who could find out by asking how many they are.
+        """
+        found, own = cache(change_of), [source for source in self._sources if not source.asked]
+        self._each(lambda source: check_change(source.terms, found, self.name), own)
+        check_change(_strictest(own), found, self.name)
 
     def check(self, settings: Settings, view: PartyView) -> None:
         """Refuse settings that go beyond what was agreed."""
@@ -277,15 +289,22 @@ class Consent:
 
         self._each(check)
 
-    def _each(self, check: Callable[[_Source], None]) -> None:
+    def _each(
+        self, check: Callable[[_Source], None], sources: Sequence[_Source] | None = None
+    ) -> None:
         """Let every document object, and say which one does."""
-        for source in self._sources:
+        for source in self._sources if sources is None else sources:
             try:
                 check(source)
             except ConfigError as error:
                 if not source.title:
                     raise
-                raise ConfigError(f"{error} ({source.title} says so)") from None
+                named = f" ({source.title} says so)"
+                raise ConfigError(f"{error}{named}", told=error.told + named) from None
+
+
+def _strictest(sources: Sequence[_Source]) -> Terms:
+    return reduce(Terms.stricter, (source.terms for source in sources))
 
 
 def key_holders(consents: Mapping[str, Consent], parties: Iterable[str]) -> tuple[str, ...] | None:

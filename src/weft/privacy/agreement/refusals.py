@@ -1,4 +1,8 @@
-"""What a party refuses to take part in, each in one sentence."""
+"""What a party refuses to take part in, each in one sentence.
+
+A sentence that counts something has a place ``{}`` for it: what others are told names no number,
+since whoever asks for a run could steer the terms until it knew the sizes of groups.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +33,17 @@ def check_seat(terms: Terms, view: PartyView, party: str) -> None:
     if small.any():
         _refuse(
             party,
-            f"to train on {int(view.sizes[small].sum())} samples in groups of fewer than "
-            f"min_batch = {terms.min_batch}; leave them out",
+            f"to train on {{}} in groups of fewer than min_batch = {terms.min_batch}; leave them "
+            "out",
+            exact=f"{int(view.sizes[small].sum())} samples",
+            told="samples",
         )
     columns = np.bincount(view.column_cohort, minlength=len(view.column_sharers))
     few = (view.column_sharers > 1) & np.array(
         [not terms.allows(n) for n in view.column_sharers.tolist()], bool
     )
     if few.any():
-        _refuse_few(terms, party, f"{int(columns[few].sum())} features", view.column_sharers[few])
+        _refuse_few(terms, party, int(columns[few].sum()), "features", view.column_sharers[few])
     check_sample_sums(terms, view, party)
 
 
@@ -46,21 +52,24 @@ def check_sample_sums(terms: Terms, view: PartyView, party: str) -> None:
     shared = view.sharers > 1
     pairs = shared & np.array([not terms.allows(n) for n in view.sharers.tolist()], bool)
     if pairs.any():
-        _refuse_few(terms, party, f"{int(view.sizes[pairs].sum())} samples", view.sharers[pairs])
+        _refuse_few(terms, party, int(view.sizes[pairs].sum()), "samples", view.sharers[pairs])
     single = view.fewest_foreign == 1
     if single.any() and not terms.allow_one_column:
         _refuse(
             party,
-            f"sums over {int(view.sizes[single].sum())} samples of which another holder lacks a "
-            "single column, whose values it could compute at once; bring more columns, or agree "
-            "on allow_one_column = true",
+            "sums over {} of which another holder lacks a single column, whose values it could "
+            "compute at once; bring more columns, or agree on allow_one_column = true",
+            exact=f"{int(view.sizes[single].sum())} samples",
+            told="samples",
         )
     if view.crossed.any() and not terms.allow_crossed_cells:
         _refuse(
             party,
-            f"sums over {int(view.sizes[view.crossed].sum())} samples of which some party has a "
-            "feature for other samples only, so that it could compute the cells it lacks; give it "
-            "these cells, or agree on allow_crossed_cells = true",
+            "sums over {} of which some party has a feature for other samples only, so that it "
+            "could compute the cells it lacks; give it these cells, or agree on "
+            "allow_crossed_cells = true",
+            exact=f"{int(view.sizes[view.crossed].sum())} samples",
+            told="samples",
         )
 
 
@@ -95,8 +104,10 @@ def _refuse_scalars(terms: Terms, party: str, count: int, who: str, remedy: str)
         )
     _refuse(
         party,
-        f"to tell scalars such as losses in a sum over only {count} {who}; lower min_contributors "
-        f"= {terms.min_contributors}, or let more {remedy}",
+        f"to tell scalars such as losses in a sum over only {{}} {who}; lower min_contributors = "
+        f"{terms.min_contributors}, or let more {remedy}",
+        exact=str(count),
+        told="a few",
     )
 
 
@@ -122,24 +133,31 @@ def check_change(terms: Terms, change_of: Callable[[int], Change | None], party:
         return
     _refuse(
         party,
-        f"to train, because so few of its samples changed that the difference of two runs shows "
-        f"them ({change}); let at least min_batch = {terms.min_batch} of a group come or go "
-        "together, or none, or agree on allow_small_changes = true",
+        "to train, because so few of its samples changed that the difference of two runs shows "
+        f"them{{}}; let at least min_batch = {terms.min_batch} of a group come or go together, or "
+        "none, or agree on allow_small_changes = true",
+        exact=f" ({change})",
     )
 
 
-def _refuse_few(terms: Terms, party: str, what: str, holders: NDArray[np.int64]) -> NoReturn:
+def _refuse_few(
+    terms: Terms, party: str, count: int, what: str, holders: NDArray[np.int64]
+) -> NoReturn:
     fewest = int(holders.min())
     if fewest == 2:
         _refuse(
             party,
-            f"sums over {what} that it shares with one other party, because each could compute "
-            "the other's part; agree on allow_pairs = true if that is meant",
+            "sums over {} that it shares with one other party, because each could compute the "
+            "other's part; agree on allow_pairs = true if that is meant",
+            exact=f"{count} {what}",
+            told=what,
         )
     _refuse(
         party,
-        f"sums over {what} that only {fewest} parties share; lower min_contributors = "
-        f"{terms.min_contributors}, or bring more parties",
+        f"sums over {{}} parties share; lower min_contributors = {terms.min_contributors}, or "
+        "bring more parties",
+        exact=f"{count} {what} that only {fewest}",
+        told=f"{what} that too few",
     )
 
 
@@ -201,10 +219,14 @@ def _check_totals(terms: Terms, view: PartyView, party: str) -> None:
     if lone.any():
         _refuse(
             party,
-            f"coordinator_sees = 'weights', because {int(lone.sum())} of its features have fewer "
-            f"than three holders, so that their weights are sums over its samples; use 'nothing'",
+            "coordinator_sees = 'weights', because {} of its features have fewer than three "
+            "holders, so that their weights are sums over its samples; use 'nothing'",
+            exact=str(int(lone.sum())),
+            told="some",
         )
 
 
-def _refuse(party: str, what: str) -> NoReturn:
-    raise ConfigError(f"party {party} refuses {what}")
+def _refuse(party: str, what: str, *, exact: str = "", told: str = "") -> NoReturn:
+    """Refuse; where ``what`` has a place ``{}``, ``told`` takes it for others, ``exact`` here."""
+    whole = f"party {party} refuses {what}"
+    raise ConfigError(whole.replace("{}", exact), told=whole.replace("{}", told))

@@ -19,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -135,11 +136,12 @@ class Account:
             try:
                 return b"+" + work()
             except ConfigError as error:
-                return b"-" + str(error).encode()
+                return b"-" + msgspec.msgpack.encode((str(error), error.told))
 
         outcome = self._draws.take(f"ledger {what}", attempt)
         if outcome[:1] == b"-":
-            raise ConfigError(outcome[1:].decode())
+            reason, told = msgspec.msgpack.decode(outcome[1:], type=tuple[str, str])
+            raise ConfigError(reason, told=told)
         return outcome[1:]
 
     def note_attendance(self) -> None:
@@ -192,13 +194,14 @@ class Account:
         """Stop before a sum is sent that would let another party work out columns."""
         known = self._exposed(shown)
         if known.any():
-            raise ConfigError(
-                f"party {self._book.party} refuses to show more sums about {int(known.sum())} of "
-                "its samples: with those of earlier runs, and those that runs under way have "
-                "booked, another party would have as many as it lacks columns; train with fewer "
-                "sums (weft check says how), one run after the other, or set allow_exposure = true "
-                "in its policy"
+            sentence = (
+                f"party {self._book.party} refuses to show more sums about {{}} of its samples: "
+                "with those of earlier runs, and those that runs under way have booked, another "
+                "party would have as many as it lacks columns; train with fewer sums (weft check "
+                "says how), one run after the other, or set allow_exposure = true in its policy"
             )
+            count = str(int(known.sum()))
+            raise ConfigError(sentence.format(count), told=sentence.format("some"))
 
     def close(self) -> None:
         """Put the true numbers in the place of what was booked ahead."""
