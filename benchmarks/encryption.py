@@ -37,7 +37,7 @@ from weft.solvers.base import Record
 from weft.solvers.settings import Settings
 from weft.sums.messages import FeatureSumReply, MomentsRequest
 from weft.sums.running_totals import RunningTotals
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 Integers = NDArray[np.int64]
 

@@ -56,7 +56,7 @@ from weft.network.kits.kit import Kit
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, RESULTS
 from weft.network.secure_session import SecureSite, SecureTransport
-from weft.network.submitter import task_of
+from weft.network.task_from_config import task_of
 from weft.solvers.settings import Settings
 from weft_examples.local_cluster import ID, LABEL, SUBMITTER, LocalCluster
 

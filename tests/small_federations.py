@@ -15,8 +15,8 @@ from weft.federation.messages import START, StartRequest
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices
 from weft.protocol import LocalChannel, fields_of
-from weft.protocol.parts import SumRequest
-from weft.solvers.catalogue import algorithm_of
+from weft.protocol.shared_fields import SumRequest
+from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.settings import Settings
 from weft.sums.maxima import units_above

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.protocol.message import Message
-from weft.protocol.parts import PadLinks, Ring, SumRequest
+from weft.protocol.shared_fields import PadLinks, Ring, SumRequest
 
 
 class SumsRequest(SumRequest):

@@ -19,7 +19,17 @@ ROOT = Path(weft.__file__).parent
 
 #: All rooms, lowest first: a room imports only rooms before it.
 LAYERS = (
-    *("errors", "arrays", "plugins", "storage", "protocol", "guards", "losses", "crypto", "data"),
+    *(
+        "errors",
+        "array_types",
+        "plugins",
+        "storage",
+        "protocol",
+        "guards",
+        "losses",
+        "crypto",
+        "data",
+    ),
     *("matching", "sums", "solvers", "privacy", "federation", "all_messages"),
     *("config", "report", "network", "estimators", "cli"),
 )
@@ -106,9 +116,9 @@ def test_a_room_imports_only_what_lies_below_it(room):
 COORDINATORS = """
 import os, sys
 import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator
-import weft.solvers.catalogue, weft.solvers.settings
+import weft.solvers.algorithm_choice, weft.solvers.settings
 import weft.matching.coordinator, weft.matching.holding_map
-import weft.sums.running_totals, weft.sums.latest_values, weft.sums.certificate
+import weft.sums.running_totals, weft.sums.posted_values, weft.sums.certificate
 import weft.sums.feature_scaling
 import weft.protocol, weft.crypto
 import weft.federation.coordinator

@@ -13,7 +13,7 @@ import weft.solvers.rounds.messages
 import weft.solvers.subspace.messages
 import weft.sums.messages
 from weft.plugins import Registry
-from weft.protocol.phase import declared_phases
+from weft.protocol.request_reply import declared_phases
 
 _OWN = (
     weft.federation.messages,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto.keys import PartyKeys
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError, DataError, WeftError
@@ -20,8 +20,8 @@ from weft.federation.local_federation import Federation, Trained
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.matching.class_labels import common_classes
 from weft.privacy.agreement import Consent
+from weft.solvers.algorithm_choice import ALGORITHMS, resolve
 from weft.solvers.base import Record
-from weft.solvers.catalogue import ALGORITHMS, resolve
 from weft.solvers.settings import Settings
 from weft_evaluation.pooled_problem import (
     PooledTable,

@@ -17,7 +17,7 @@ from weft.protocol.metering import LATENCIES
 from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.history import certificates, history_frame
 from weft.report.holdings_counts import kind_of
-from weft.report.holdings_summary import cohorts_of
+from weft.report.holdings_groups import cohorts_of
 from weft.report.json_values import json_text
 from weft.report.page import add_page
 from weft.report.summary import versions

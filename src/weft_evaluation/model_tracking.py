@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from weft.arrays import Floats, Ints
+from weft.array_types import Floats, Ints
 from weft.data.tile import Names
 from weft.errors import ConfigError
 from weft.federation.party import Party

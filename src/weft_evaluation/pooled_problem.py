@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
+from weft.data.apply_scaling import ColumnScaling
 from weft.data.pooled_table import pool
-from weft.data.scaling import ColumnScaling
 from weft.data.splits import Split
 from weft.data.tile import Block, Names, Tile, block_columns, block_rows
 from weft.errors import ConfigError, DataError

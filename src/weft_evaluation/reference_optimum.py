@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from scipy.optimize import minimize
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ConfigError
 from weft.federation.model import Model
 from weft.losses import Loss

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from weft.config.compare_options import Told, divided
+from weft.config.per_algorithm_options import Told, divided
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
-from weft.solvers.catalogue import ALGORITHMS, AUTO, check_cut, resolve, settled
+from weft.solvers.algorithm_choice import ALGORITHMS, AUTO, check_cut, resolve, settled
 from weft.solvers.settings import DEFAULTS, Settings
 
 CENTRAL, ALONE = "central", "alone"

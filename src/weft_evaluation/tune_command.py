@@ -141,7 +141,7 @@ def tune(
 
 def _names(given: Sequence[str] | None, settings: Settings) -> list[str]:
     """Algorithms to tune, each once."""
-    from weft.solvers.catalogue import AUTO, algorithm_of, for_any_parties
+    from weft.solvers.algorithm_choice import AUTO, algorithm_of, for_any_parties
 
     if not given:
         return [for_any_parties().name if settings.solver == AUTO else settings.solver]
@@ -183,7 +183,7 @@ def _searches(
     """One for each algorithm; all that can be refused is refused before the first trial."""
     import msgspec
 
-    from weft.solvers.catalogue import settled
+    from weft.solvers.algorithm_choice import settled
     from weft_evaluation.solver_selection import settings_for
     from weft_evaluation.tuning.random_search import Search
     from weft_evaluation.tuning.run_watching import Eye

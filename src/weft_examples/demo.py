@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data import SPLITS, Split, Table, load
 from weft.data.tile import Tile
@@ -23,9 +23,9 @@ from weft.federation.local_federation import Federation, Trained
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import Terms
 from weft.losses import get_loss
-from weft.report.holdings_summary import feature_sets
+from weft.report.holdings_groups import feature_sets
+from weft.solvers.algorithm_choice import settled
 from weft.solvers.base import Record
-from weft.solvers.catalogue import settled
 from weft.solvers.settings import Settings
 
 NAME = "digits, even against odd"

@@ -27,7 +27,7 @@ from weft.network.engine.admin_session import Session
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.kit import Kit
 from weft.network.linear_job import LinearJob
-from weft.network.presence_trace import Missed, Moment, Presence, ReplayedPresence
+from weft.network.presence_replay import Missed, Moment, Presence, ReplayedPresence
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import Report
 from weft.privacy.agreement import Consent, read_roster

@@ -40,6 +40,7 @@ from typing import ClassVar
 
 import msgspec
 
+from weft.config.check_data_sources import check_files, check_left_to_sites
 from weft.config.common_config import (
     FederationConfig,
     participation_in,
@@ -48,7 +49,6 @@ from weft.config.common_config import (
     terms_from,
     terms_of,
 )
-from weft.config.data_sources import check_files, check_left_to_sites
 from weft.config.strict_reading import checked, closest, known_keys, naming
 from weft.data.tile import Tile, settle_missing
 from weft.errors import ConfigError

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.report.plot_style import polish
 
 #: The line from the end of a curve to a label that had to move.

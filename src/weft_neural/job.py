@@ -15,8 +15,8 @@ from weft_neural.task import NeuralTask
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.crypto.randomness_log import Memory
-    from weft.network.site_member import SiteMember
+    from weft.crypto.replay_log import Memory
+    from weft.network.member_data_and_keys import SiteMember
     from weft.privacy.agreement import Consent
     from weft_neural.config import NeuralConfig
     from weft_neural.party import NeuralParty
@@ -105,7 +105,7 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
 
         require_torch()
         # PyTorch takes seconds to load, so only neural runs load it.
-        from weft.crypto.randomness_log import RandomnessLog
+        from weft.crypto.replay_log import RandomnessLog
         from weft.federation.resume_fingerprint import insist_on_origin
         from weft_neural.numeric_fingerprint import network_digits
         from weft_neural.party import NeuralParty

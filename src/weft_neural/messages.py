@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto.key_messages import RunKeys
 from weft.matching.messages import Classes
 from weft.protocol.field_visibility import (
@@ -19,8 +19,8 @@ from weft.protocol.field_visibility import (
     texts,
 )
 from weft.protocol.message import Message, Nothing, OnDevice, Part
-from weft.protocol.parts import Ring, SumRequest
-from weft.protocol.phase import Phase
+from weft.protocol.request_reply import Phase
+from weft.protocol.shared_fields import Ring, SumRequest
 
 #: Weights of a network: an array, or in the memory of an accelerator.
 Weights = NDArray[np.float32] | OnDevice

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.keyring import Keyring, Keys
-from weft.crypto.randomness_log import Memory, RandomnessLog
+from weft.crypto.replay_log import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
 from weft.matching.tokens import encode_labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from weft.network.presence_trace import Presence
+from weft.network.presence_replay import Presence
 from weft.network.run_results import HISTORY, PRESENCE, SUMMARY, ReturnedRun, undamaged
 from weft.report.json_values import finite
 from weft_neural.history import NeuralOutcome

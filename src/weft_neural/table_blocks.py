@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.data.tile import Tile
 from weft.errors import DataError
 from weft_neural.settings import Block

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft_neural.device import new_stream
 from weft_neural.network import Net
 

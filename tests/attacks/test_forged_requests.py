@@ -19,7 +19,7 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.matching.oprf_party import Announcement
 from weft.protocol import fields_of
-from weft.protocol.parts import Boxes
+from weft.protocol.shared_fields import Boxes
 from weft.solvers.settings import Settings
 
 HOLDER, VICTIM = "p1", "p3"

@@ -23,7 +23,7 @@ from weft.crypto.identities import Secret
 from weft.crypto.pads.pad_streams import Streams
 from weft.data import load
 from weft.errors import WeftError
-from weft.protocol.parts import PadLinks, SumRequest
+from weft.protocol.shared_fields import PadLinks, SumRequest
 from weft.solvers.settings import Settings
 
 

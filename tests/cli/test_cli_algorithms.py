@@ -10,7 +10,7 @@ import pytest
 from weft.config.schema import SolverSection
 from weft.config.strict_reading import checked
 from weft.report.solver_table import describe, markdown_table, meanings
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs" / "algorithms.md"

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from covering import examples
 from weft.crypto.adder import Adder
-from weft.crypto.pads.pad_record import CohortChain, Holders, SlotChain
+from weft.crypto.pads.pad_chains import CohortChain, Holders, SlotChain
 from weft.data import SPLITS, Table, Tile
 from weft.federation.local_federation import Federation
-from weft.protocol.parts import PadLinks, SumRequest
+from weft.protocol.shared_fields import PadLinks, SumRequest
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution, Wire
-from weft.sums.latest_values import LatestValues, Proposals
+from weft.sums.posted_values import LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 SIGN = 1 << 63
 BOUND = 4.0

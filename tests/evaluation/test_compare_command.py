@@ -18,7 +18,7 @@ from weft.federation.local_federation import Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.privacy.agreement import Consent
 from weft.report.comparison_plot import _apart
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.fedavg import FedavgCoordinator
 from weft.solvers.settings import Settings
 from weft_evaluation import reference_optimum as judging

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import ConfigError
+from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.base import Record
-from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import Settings
 from weft_evaluation.tuning.metrics import Metrics, Point, metrics_of
 from weft_evaluation.tuning.random_search import Found, Limits, Trial

@@ -12,7 +12,7 @@ from weft.federation.messages import TAKE_MODEL, ModelRequest, ModelSlice
 from weft.federation.party import Party
 from weft.federation.release.party import ReleaseParty
 from weft.privacy.agreement.consent import Consent
-from weft.protocol.parts import Boxes
+from weft.protocol.shared_fields import Boxes
 
 KEYS = ephemeral_keys(("north", "east"))["north"]
 

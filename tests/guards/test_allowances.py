@@ -10,7 +10,7 @@ from guarded import checkerboard, table_of, tile_of
 
 from covering import before_release
 from weft.cli import main
-from weft.config.split_table import lines_for, write_federation
+from weft.config.write_split_federation import lines_for, write_federation
 from weft.data import SPLITS, Split, Table, load
 
 BREAST = table_of("breast_cancer", 160)

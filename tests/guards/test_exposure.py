@@ -20,7 +20,7 @@ from weft.data import SPLITS, Split, Table, load
 from weft.errors import DataError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
-from weft.matching.exposed_cohorts import (
+from weft.matching.sum_exposure import (
     crossed_rows,
     exposed_rows,
     fewest_foreign,

@@ -12,7 +12,7 @@ from weft.data import SPLITS, Table, Tile, load
 from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.fedavg import FedavgCoordinator
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.party import RoundParty

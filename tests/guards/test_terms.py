@@ -22,7 +22,7 @@ from weft.guards import OPEN, Terms
 from weft.guards.terms import MODES
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import check_seat, check_settings
-from weft.protocol.parts import Ring
+from weft.protocol.shared_fields import Ring
 from weft.solvers.settings import Settings
 
 BREAST = table_of("breast_cancer", 180)

@@ -25,7 +25,7 @@ from weft.matching.party import MatchingParty
 from weft.matching.tokens import tokens_of
 from weft.privacy.agreement import Consent
 from weft.protocol import LocalChannel, fields_of
-from weft.protocol.parts import Boxes
+from weft.protocol.shared_fields import Boxes
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0)

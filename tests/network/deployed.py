@@ -21,11 +21,11 @@ from weft.data import load
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
 from weft.guards import OPEN
-from weft.network.broadcast import ExchangeOutcome, read_record
+from weft.network.exchange_outcome import ExchangeOutcome, read_record
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
-from weft.network.presence_trace import Presence, ReplayedPresence
+from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.privacy.agreement import Consent, read_roster
 from weft.protocol import unpack
 from weft.storage.framed_records import CutOff, Damage, read_frames

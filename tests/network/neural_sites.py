@@ -14,9 +14,9 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import load
 from weft.guards import OPEN
 from weft.network.join_settings import ModelSavingParty
-from weft.network.site_member import SiteMember
+from weft.network.member_data_and_keys import SiteMember
 from weft.privacy.agreement import SitePolicy
-from weft.privacy.ledger.account import Ledger
+from weft.privacy.ledger.run_booking import Ledger
 from weft_neural.local_federation import NeuralFederation
 from weft_neural.sample_sources import TableSource
 from weft_neural.settings import Block, NeuralSettings

@@ -19,7 +19,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
 from weft.protocol import LocalChannel, fields_of, phase_named
 from weft.protocol.message_bytes import pack, unpack
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.settings import Settings
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)

@@ -6,7 +6,7 @@ import pytest
 
 from weft.config.site_policy_file import read_policy
 from weft.errors import ConfigError, WeftError
-from weft.network.site_member import read_offered
+from weft.network.member_data_and_keys import read_offered
 from weft.privacy.agreement import SitePolicy
 
 TABLE = pd.DataFrame(

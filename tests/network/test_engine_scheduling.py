@@ -12,8 +12,8 @@ from nvflare.apis.job_def import Job
 from nvflare.apis.storage import StorageException
 from nvflare.app_common.job_schedulers.job_scheduler import SCHEDULE_RESULT_OK
 
-from weft.network.engine.jobs import ENDING, FORGETS, ending_file
-from weft.network.engine.scheduling import RunScheduler
+from weft.network.engine.server_only_jobs import RunScheduler
+from weft.network.engine.write_job import ENDING, FORGETS, ending_file
 from weft.network.kits.kit import Kit
 
 

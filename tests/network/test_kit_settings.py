@@ -104,7 +104,7 @@ def test_jobs_may_name_one_class_of_ours_and_nothing_else(place, name, ours):
         "nvflare.app_common.workflows.fedavg.FedAvg",
         "os.system",
         "weft.cli.main",
-        "weft.network.engine.jobs.write_job",
+        "weft.network.engine.write_job.write_job",
         "weft.network.engine.coordinator_job.packed_json",
     ):
         with pytest.raises(Exception, match="not in allow_list"):

@@ -13,7 +13,7 @@ from weft.network import liveness
 from weft.network import network_channel as channel_module
 from weft.network.envelope import Hello, Ping, Welcome, Work, Worked, encode
 from weft.network.network_channel import NetworkChannel, Timeouts
-from weft.network.presence_trace import Presence, ReplayedPresence
+from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.network.transport_interface import Stopped
 from weft.protocol import Failure, LocalChannel, Request, pack
 from weft.protocol.recording import entries_of

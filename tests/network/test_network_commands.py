@@ -29,11 +29,11 @@ from weft.network.join_settings import (
     write_settings,
 )
 from weft.network.kits.kit import Kit
+from weft.network.member_data_and_keys import load_member
 from weft.network.run_description import LinearTask
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
-from weft.network.site_member import load_member
-from weft.privacy.ledger.account import Ledger
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
 from weft.storage.files import StorageError

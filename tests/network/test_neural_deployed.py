@@ -33,10 +33,10 @@ from weft.network import liveness
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work
 from weft.network.installed_job_kinds import read_task
-from weft.network.presence_trace import Presence, ReplayedPresence
+from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
-from weft.network.submitter import task_of, write_out
+from weft.network.task_from_config import task_of, write_out
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.protocol import Failure
 from weft_neural.config import read_neural_config

@@ -42,7 +42,7 @@ from sklearn.preprocessing import StandardScaler
 from weft.cli import main
 from weft.federation.model import load_model
 from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.presence_trace import Presence
+from weft.network.presence_replay import Presence
 from weft_examples.open_sockets import look
 from weft_neural.model import NeuralModel
 

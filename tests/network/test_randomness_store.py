@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from replayed import Troupe, cut_for, federation_for, replay, settings_for
 
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.replay_log import RandomnessLog
 from weft.network.site_run import RandomnessStore
 from weft.storage.files import StorageError
 from weft.storage.journal import Journal

@@ -10,7 +10,7 @@ from toys import FATES, Crashed, Place, Toy, UnreliableTransport, coordinate
 from weft.network import liveness
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.presence_trace import Presence, ReplayedPresence
+from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.protocol import LocalChannel
 from weft.storage.journal import Journal
 

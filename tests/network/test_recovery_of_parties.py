@@ -23,7 +23,7 @@ from weft.guards import OPEN
 from weft.network import liveness
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.presence_trace import ReplayedPresence
+from weft.network.presence_replay import ReplayedPresence
 from weft.solvers.settings import Settings
 from weft.storage.journal import Journal
 

@@ -20,13 +20,13 @@ from replayed import (
 )
 
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.randomness_log import Forgotten
+from weft.crypto.replay_log import Forgotten
 from weft.errors import ConfigError
 from weft.federation.local_federation import Preprocessing
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.agreement.site_policy import SitePolicy
 from weft.protocol import fields_of
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.algorithm_choice import ALGORITHMS
 
 #: Sealed to other parties with fresh randomness outside: the same content in other bytes.
 SEALED = {

@@ -10,11 +10,11 @@ import pytest
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.config.read_config import read_config
 from weft.errors import ProtocolError
-from weft.network.presence_trace import Presence
+from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, SUMMARY, for_submitter, write_run_results
-from weft.network.submitter import write_out
+from weft.network.task_from_config import write_out
 from weft.report.summary import summarise
 
 CONFIG = """

@@ -12,8 +12,8 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.network.engine import run_supervisor as supervising
 from weft.network.engine.admin_session import NoCoordinator, RunInfo
-from weft.network.engine.jobs import FORGETS, task_file, write_job
 from weft.network.engine.run_supervisor import Supervisor
+from weft.network.engine.write_job import FORGETS, task_file, write_job
 from weft.network.installed_job_kinds import read_task
 from weft.network.kits.kit import Kit
 from weft.network.run_description import LinearTask

@@ -31,7 +31,7 @@ from weft.privacy.agreement.roster_files import draft_roster
 from weft.privacy.agreement.signed_roster import charter_words, limits_words
 from weft.protocol import Nothing, phase_named
 from weft.protocol.message import declared, flat
-from weft.protocol.parts import Company, Ring
+from weft.protocol.shared_fields import Company, Ring
 from weft.sums.messages import DigitRequest
 
 PARTIES = ("north", "east", "south", "west")

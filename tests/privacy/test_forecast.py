@@ -12,7 +12,7 @@ from weft.guards import OPEN, Terms
 from weft.privacy.ledger.expected_exposure import alternatives, forecast, outlook
 from weft.privacy.ledger.exposure_text import paragraphs
 from weft.privacy.ledger.holder_views import views_of
-from weft.solvers.catalogue import ALGORITHMS, resolve
+from weft.solvers.algorithm_choice import ALGORITHMS, resolve
 from weft.solvers.settings import Settings
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)

@@ -13,7 +13,7 @@ from weft.errors import WeftError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.ledger import Book, Ledger, read_books
-from weft.privacy.ledger import account as accounts
+from weft.privacy.ledger import run_booking as accounts
 from weft.solvers.settings import Settings
 from weft.storage.files import StorageError
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from weft.solvers.settings import Settings
 from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.privacy.ledger import Ledger, account
+from weft.privacy.ledger import Ledger, run_booking
 
 account._AHEAD, account._SHARE = 1, 10**9  # Many writes.
 tiles = SPLITS["columns"](load("breast_cancer").rows(slice(0, 100)), 2).parties
@@ -156,7 +156,7 @@ def test_a_strict_party_counts_what_another_run_shows_meanwhile(
     alone.train(FEW)
     assert 15 / 2 < alone.parties["p1"].sum_counter.shown.max() < 15
 
-    monkeypatch.setattr("weft.privacy.ledger.account._AHEAD", 1)
+    monkeypatch.setattr("weft.privacy.ledger.run_booking._AHEAD", 1)
     folder = tmp_path / "ledger"
     other = Federation(breast, Preprocessing(scaling="standard"), ledger=Ledger(folder))
     meanwhile("subspace.spread", lambda: other.train(FEW))

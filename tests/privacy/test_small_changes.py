@@ -288,7 +288,7 @@ def test_a_run_counts_before_its_first_feature_sum_is_sent(solver, three, ledger
         "weft.federation.local_federation.LocalChannel",
         lambda handlers, **how: Real({n: on(h) for n, h in handlers.items()}, **how),
     )
-    monkeypatch.setattr("weft.privacy.ledger.account.Account.close", lambda self: None)
+    monkeypatch.setattr("weft.privacy.ledger.run_booking.Account.close", lambda self: None)
     with pytest.raises(Killed):
         train(three(FIRST), ledger, Settings(lam=1e-1, gap=0.5, solver=solver), Preprocessing())
     pages = Book(ledger.folder, "p1").read()

@@ -16,7 +16,7 @@ from interposed import Middle, cut, interpose, quick, train
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.protocol.message import Part, declared
-from weft.protocol.phase import phase_named
+from weft.protocol.request_reply import phase_named
 
 #: Optional fields whose absence asks for something else, and what that is.
 MODES = {

@@ -18,10 +18,10 @@ from weft.protocol import (
     Request,
     size_of,
 )
-from weft.protocol import phase as phase_module
+from weft.protocol import request_reply as phase_module
 from weft.protocol.field_visibility import record
 from weft.protocol.message import Message, fields_of
-from weft.protocol.phase import Phase
+from weft.protocol.request_reply import Phase
 
 _ANY = record("anything")
 

@@ -26,16 +26,16 @@ from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.identities import Identity, Secret
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import load_all
-from weft.crypto.pads import pad_record as chain_module
+from weft.crypto.pads import pad_chains as chain_module
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.scalar_masks import Masks
 from weft.errors import WeftError
 from weft.protocol import LocalChannel
 from weft.solvers.base import Checkpointing
-from weft.solvers.hyfdca import run_state as run_module
-from weft.sums import latest_values as boards_module
+from weft.solvers.hyfdca import coordinator_state as run_module
+from weft.sums import posted_values as boards_module
 from weft.sums import running_totals as totals_module
-from weft.sums import slots_and_pads as slots_module
+from weft.sums import shared_slot_layout as slots_module
 
 WINDOW = 8
 

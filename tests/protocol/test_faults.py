@@ -12,7 +12,7 @@ from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
 from weft.data import Tile
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.protocol.phase import phase_named
+from weft.protocol.request_reply import phase_named
 from weft.solvers.hyfdca.messages import STEP
 from weft.sums.messages import FREEZE
 

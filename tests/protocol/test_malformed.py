@@ -22,7 +22,7 @@ from weft.crypto.identities import Secret
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import ProtocolError, WeftError
 from weft.protocol.message import SCALAR_BYTES, Message
-from weft.protocol.phase import phase_named
+from weft.protocol.request_reply import phase_named
 
 SIGN = np.uint64(1 << 63)
 SETTINGS = {"local": "practical", "participation": 0.75, "iterations": 4}

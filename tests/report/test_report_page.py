@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.report.history import certificates, history_frame
-from weft.report.holdings_summary import cohorts_of, feature_sets, read_numbers, spelled
+from weft.report.holdings_groups import cohorts_of, feature_sets, read_numbers, spelled
 from weft.report.page.curves import curves_of, thinned
 from weft.report.page.holdings_section import MOST_DRAWN, feature_groups, tiles_of
 from weft.report.page.results_data import read_folder

@@ -15,7 +15,7 @@ from covering import before_release
 from weft.data import SPLITS
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.catalogue import ALGORITHMS, check_cut
+from weft.solvers.algorithm_choice import ALGORITHMS, check_cut
 from weft.solvers.settings import Settings
 
 

@@ -14,8 +14,8 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import START, StartRequest
 from weft.protocol import LocalChannel
+from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import Checkpointing
-from weft.solvers.catalogue import algorithm_of
 from weft.solvers.hyfdca import curvature
 from weft.solvers.settings import Settings
 from weft.sums.maxima import units_above

@@ -21,7 +21,7 @@ from weft.protocol import LocalChannel, Request
 from weft.protocol.recording import Head, entries_of
 from weft.solvers.hyfdca.messages import STEP
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.lbfgs import Lbfgs
+from weft.solvers.subspace.lbfgs_solver import Lbfgs
 from weft.solvers.subspace.messages import INHERIT
 
 #: Hard enough to take twenty iterations and more.

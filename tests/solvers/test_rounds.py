@@ -19,8 +19,8 @@ from weft.privacy.audit.recording_audit import audit
 from weft.protocol import fields_of, phase_named
 from weft.protocol.message import declared
 from weft.protocol.recording import Head, entries_of
+from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.base import Checkpointing
-from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, RoundRequest
 from weft.solvers.rounds.party import RoundParty

@@ -9,7 +9,7 @@ from weft.data import SPLITS
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES
-from weft.solvers.catalogue import ALGORITHMS, resolve
+from weft.solvers.algorithm_choice import ALGORITHMS, resolve
 from weft.solvers.settings import Settings
 
 KINKS = ("hinge", "absolute", "epsilon_insensitive")

@@ -15,7 +15,7 @@ from interposed import short_keys
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Preprocessing
 from weft.protocol import fields_of
-from weft.solvers.subspace import repeated_asking
+from weft.solvers.subspace import ask_until_answered
 from weft.solvers.subspace.messages import SPREAD
 
 PREPARATION = Preprocessing(intercept=True, unit_rows=True)
@@ -34,7 +34,7 @@ COSTS = ("bytes_down", "bytes_up", "compute_seconds", "wall_seconds", "round_tri
 @pytest.fixture(autouse=True)
 def impatient():
     """Ask again at once: nobody needs time to recover here."""
-    with patch.object(repeated_asking, "_FIRST_PAUSE", 1e-3):
+    with patch.object(ask_until_answered, "_FIRST_PAUSE", 1e-3):
         yield
 
 

@@ -27,15 +27,15 @@ from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
-from weft.protocol.parts import SumRequest
+from weft.protocol.shared_fields import SumRequest
 from weft.solvers.settings import Settings
 from weft.sums.certificate import FrozenPair
 from weft.sums.contribution import Contribution, Wire
-from weft.sums.latest_values import Changes, LatestValues, Proposals
 from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
+from weft.sums.posted_values import Changes, LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 KINDS = sorted(WHAT)
 CIPHERS = ["plain", "pad"]

@@ -35,7 +35,7 @@ def algorithms(
 
     from weft.cli.console import say_json
     from weft.report.solver_table import describe, markdown_table
-    from weft.solvers.catalogue import ALGORITHMS, algorithm_of
+    from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of
 
     chosen = None if name is None else algorithm_of(name)
     if json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from weft.arrays import Ints
+    from weft.array_types import Ints
     from weft.config.read_config import Problem
     from weft.crypto.keys import PartyKeys
     from weft.federation.local_federation import Federation
@@ -54,7 +54,7 @@ def check(
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.exposure_text import item, paragraphs
     from weft.report.holdings_counts import describe_holdings
-    from weft.solvers.catalogue import check_cut, settled
+    from weft.solvers.algorithm_choice import check_cut, settled
 
     plan = read_config(config)
     problem = plan.problem()
@@ -127,7 +127,7 @@ def _without_refusals(terms: Terms) -> Terms:
 
 def _spent(problem: Problem, federation: Federation, ledger: Ledger) -> dict[str, Ints] | None:
     """What each party has received in earlier runs, per shared cohort; None: no ledger is there."""
-    from weft.privacy.ledger.account import spent_before
+    from weft.privacy.ledger.run_booking import spent_before
 
     found = {}
     for name, party in federation.parties.items():

@@ -42,7 +42,7 @@ def report(
     """
     from weft.cli.console import say
     from weft.report.page import PAGE, write_page
-    from weft.report.page.figures import write_figures
+    from weft.report.paper_figures import write_figures
 
     path = out or folder / PAGE
     write_page(folder, path, latency=latency)

@@ -54,7 +54,7 @@ def split(
     all files, so that matching can find it again.
     """
     from weft.cli.console import say
-    from weft.config.split_table import cut_table, write_federation
+    from weft.config.write_split_federation import cut_table, write_federation
     from weft.storage.atomic_folder import building, refuse_existing
 
     refuse_existing(out)
@@ -75,7 +75,7 @@ def split(
 
 
 def _table(dataset: str, data_dir: Path | None, id_column: str, label_column: str) -> Table:
-    from weft.config.split_table import table_of_file
+    from weft.config.write_split_federation import table_of_file
     from weft.data.named import load
 
     path = Path(dataset)

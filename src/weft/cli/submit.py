@@ -63,7 +63,7 @@ def submit(
     from weft.network.installed_job_kinds import job_kind_of
     from weft.network.kits.kit import Kit
     from weft.network.run_description import check_run
-    from weft.network.submitter import new_run, task_of, write_out
+    from weft.network.task_from_config import new_run, task_of, write_out
     from weft.storage.atomic_folder import refuse_existing
 
     opened = Kit.open(kit, "submitter")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
+from weft.config.check_data_sources import check_deployed, check_sources
 from weft.config.common_config import (
     FederationConfig,
     participation_in,
@@ -17,11 +18,10 @@ from weft.config.common_config import (
     roster_of,
     terms_of,
 )
-from weft.config.compare_options import check_told
-from weft.config.data_sources import check_deployed, check_sources
+from weft.config.per_algorithm_options import check_told
 from weft.config.schema import DataSection, LinearFile, ModelSection, SolverSection
-from weft.config.split_table import cut_table
 from weft.config.strict_reading import checked, naming
+from weft.config.write_split_federation import cut_table
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.data.named import load
 from weft.data.splits import Split
@@ -30,8 +30,8 @@ from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.matching.holding_map import Overlap
 from weft.plugins import Registry, how_to_install
-from weft.privacy.ledger.account import Ledger
-from weft.solvers.catalogue import keep_going, settled
+from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.algorithm_choice import keep_going, settled
 from weft.solvers.participation import participation_of
 from weft.solvers.settings import Settings, SolverSettings
 

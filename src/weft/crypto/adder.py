@@ -18,13 +18,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.crypto.ciphers.block_format import WHOLE_CIPHERS, pad_id_of
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, chunks_of
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.errors import ProtocolError
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.parts import LastingRing, Ring
+from weft.protocol.shared_fields import LastingRing, Ring
 
 #: Up to this many parties, everyone shares masks with everyone …
 FEW = 9

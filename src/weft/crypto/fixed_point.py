@@ -24,7 +24,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ProtocolError
 
 Integers = NDArray[np.int64]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.errors import ProtocolError
 from weft.protocol.field_visibility import keys, record
 from weft.protocol.message import Part
-from weft.protocol.parts import NONCE, PUBLIC, Boxes, Company
+from weft.protocol.shared_fields import NONCE, PUBLIC, Boxes, Company
 
 _SEEDS = "whose seeds it makes, and for whom"
 

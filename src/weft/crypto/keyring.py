@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS, name_cipher
 from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
@@ -25,12 +25,12 @@ from weft.crypto.identities import Identity, PublicIdentity, Secret
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.primitives.hash_tree import root_of
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.scalar_masks import Masks
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.protocol.message import malformed
-from weft.protocol.parts import NONCE, PUBLIC, Boxes
+from weft.protocol.shared_fields import NONCE, PUBLIC, Boxes
 
 SEED = 16
 AXES = ("rows", "columns")

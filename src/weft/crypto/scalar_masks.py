@@ -18,7 +18,7 @@ from weft.crypto.primitives.wide_integers import Limbs, unpacked
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.protocol.message import SCALAR_BYTES
-from weft.protocol.parts import CARD, NONCE, LastingRing, Ring
+from weft.protocol.shared_fields import CARD, NONCE, LastingRing, Ring
 
 _WIDTH = SCALAR_BYTES
 

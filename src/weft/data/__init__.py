@@ -1,9 +1,9 @@
 """Data as parties hold it: tiles, files, named data sets, and ways to cut a table."""
 
+from weft.data.apply_scaling import ColumnScaling
 from weft.data.named import DataSet, describe, load
 from weft.data.pooled_table import pool
 from weft.data.readers import read_tile
-from weft.data.scaling import ColumnScaling
 from weft.data.splits import SPLITS, Split
 from weft.data.tile import Table, Tile, settle_missing
 from weft.data.writers import write_tile

@@ -9,7 +9,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.data.splits.cutting import Overlap, Positions, Split
+from weft.data.splits.split_and_cutter import Overlap, Positions, Split
 from weft.data.tile import Block, Labels, Names, Sparse, Table, Tile
 from weft.errors import DataError
 

@@ -30,9 +30,9 @@ from weft.guards.terms import Terms
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter
-from weft.protocol.parts import Boxes
+from weft.protocol.shared_fields import Boxes
+from weft.solvers.algorithm_choice import algorithm_of, check_cut, resolve
 from weft.solvers.base import Checkpointing, Record, Result
-from weft.solvers.catalogue import algorithm_of, check_cut, resolve
 from weft.solvers.settings import Settings
 from weft.sums.feature_scaling import agree_on_scaling
 from weft.sums.maxima import units_above

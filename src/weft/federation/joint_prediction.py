@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
@@ -30,7 +30,7 @@ from weft.matching.id_normalization import normal_features
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.privacy.agreement.consent import Consent, key_holders
-from weft.privacy.ledger.account import Account, Ledger, count_sums
+from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
 from weft.protocol import (
     Answer,
     Channel,
@@ -47,7 +47,7 @@ from weft.sums.local_table import Block, build_table
 from weft.sums.maxima import answer_largest, units_above
 from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.running_totals import RunningTotals
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 
 class JointParty:

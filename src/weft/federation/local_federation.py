@@ -23,7 +23,7 @@ from weft.federation.release.model_slices import join_slices, open_slice
 from weft.guards import OPEN, Terms
 from weft.matching.holding_map import HoldingMap
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.ledger.account import Ledger
+from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Channel, LocalChannel, Sink
 from weft.protocol.metering import EncryptionCost, Spent
 from weft.solvers.base import Checkpointing, Record

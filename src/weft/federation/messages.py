@@ -7,12 +7,12 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Floats
+from weft.array_types import Flags, Floats
 from weft.matching.messages import Classes
 from weft.protocol.field_visibility import block, keys, numbers, record, sealed, texts
 from weft.protocol.message import Message, Nothing
-from weft.protocol.parts import Boxes, PadLinks, SumRequest
-from weft.protocol.phase import Phase
+from weft.protocol.request_reply import Phase
+from weft.protocol.shared_fields import Boxes, PadLinks, SumRequest
 from weft.sums.messages import DigitReply, DigitRequest
 
 Names = NDArray[np.str_]

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import DataError
 from weft.storage.files import StorageError, load_arrays, save_arrays
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.crypto.identities import PublicIdentity
 from weft.crypto.keyring import Keyring, Keys
-from weft.crypto.randomness_log import Memory, RandomnessLog
+from weft.crypto.replay_log import Memory, RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
@@ -35,12 +35,12 @@ from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.ledger.account import Account, Ledger, count_sums
 from weft.privacy.ledger.earlier_samples import attendance
+from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
+from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import PartyHalf
-from weft.solvers.catalogue import algorithm_of
 from weft.solvers.common_messages import (
     FORGET,
     RESTORE,

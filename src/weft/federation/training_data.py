@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Cipher
-from weft.data.scaling import ColumnScaling
+from weft.data.apply_scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.data.tile_digest import add_tile
 from weft.errors import ConfigError

@@ -21,7 +21,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Ints
+from weft.array_types import Floats, Ints
 
 Marks = NDArray[np.uint8]
 Digests = NDArray[np.uint64]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 
 Bools = NDArray[np.bool_]
 

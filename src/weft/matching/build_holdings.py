@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, build_axis, ranges

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, ranges
-from weft.matching.exposed_cohorts import (
+from weft.matching.id_normalization import Mismatches
+from weft.matching.party_view import TileCohorts, ToldView
+from weft.matching.sum_exposure import (
     crossed_rows,
     exposed_rows,
     fewest_foreign,
     foreign_columns,
 )
-from weft.matching.id_normalization import Mismatches
-from weft.matching.party_view import TileCohorts, ToldView
 
 Overlap = Literal["mean", "first", "sum"]
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
 from weft.matching.party_view import ToldView
 from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
 from weft.protocol.message import Message, Nothing
-from weft.protocol.parts import Boxes
-from weft.protocol.phase import Phase
+from weft.protocol.request_reply import Phase
+from weft.protocol.shared_fields import Boxes
 
 Tokens = NDArray[np.uint64]
 #: Class values: text, numbers or flags.

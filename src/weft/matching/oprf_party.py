@@ -24,10 +24,10 @@ from weft.crypto.keyring import Keys
 from weft.crypto.letters import LetterError, read_letter, write_letter
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import WIDTH, GroupError, scalars_of
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.replay_log import RandomnessLog
 from weft.errors import ProtocolError
 from weft.matching.messages import AskReply, AskRequest, EvaluateReply, EvaluateRequest
-from weft.protocol.parts import Boxes
+from weft.protocol.shared_fields import Boxes
 
 #: A party may ask for every row and for its loose form.
 FORMS = 2

@@ -21,7 +21,7 @@ from weft.matching.messages import (
     TokensRequest,
 )
 from weft.protocol import Channel
-from weft.protocol.parts import Boxes
+from weft.protocol.shared_fields import Boxes
 
 #: So many parties hold a key, unless there is but one party.
 HOLDERS = 2

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Ints
+from weft.array_types import Floats, Ints
 from weft.crypto.identities import Secret
 from weft.crypto.key_messages import RunKeys
 from weft.crypto.keyring import Keyring, Keys
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.replay_log import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.id_normalization import (

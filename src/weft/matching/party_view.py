@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Ints
+from weft.array_types import Flags, Ints
 from weft.protocol.field_visibility import Meaning, record, texts
 from weft.protocol.message import Part, malformed
 

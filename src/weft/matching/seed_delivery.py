@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.crypto.key_messages import AxisSeeds, SeedBoxes, SeedPlan
-from weft.crypto.pads.pad_record import Holders
+from weft.crypto.pads.pad_chains import Holders
 from weft.crypto.primitives.hash_tree import ways
 from weft.errors import ProtocolError
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 from weft.matching.messages import KeysRequest, ViewReply
-from weft.protocol.parts import NONCE
+from weft.protocol.shared_fields import NONCE
 
 
 def holders_of(axis: Axis, parties: int) -> Holders:

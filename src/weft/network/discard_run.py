@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.errors import ConfigError
-from weft.network.broadcast import ask, failure_of
 from weft.network.envelope import End, Ended, encode
+from weft.network.exchange_outcome import ask, failure_of
 from weft.network.installed_job_kinds import read_task
 from weft.network.run_index import RunIndex
 from weft.network.run_results import RESULTS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from weft.network.network_channel import SETUP_PHASES
-from weft.network.presence_trace import Presence
+from weft.network.presence_replay import Presence
 from weft.network.run_description import Task
 from weft.network.run_progress import IterationRecord
 from weft.protocol import Channel
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.config.common_config import FederationConfig
-    from weft.crypto.randomness_log import Memory
+    from weft.crypto.replay_log import Memory
     from weft.network.join_settings import SavingParty
-    from weft.network.site_member import SiteMember
+    from weft.network.member_data_and_keys import SiteMember
     from weft.privacy.agreement import Consent
 
 OnIteration = Callable[[IterationRecord], None]

@@ -13,10 +13,10 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.network.kits.kit import Kit, packed_json
+from weft.network.member_data_and_keys import load_member
 from weft.network.site_endpoint import Site
-from weft.network.site_member import load_member
 from weft.network.site_run import OpenedParty, PartyRequest, RunParty
-from weft.privacy.ledger.account import Ledger
+from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Message, Phase
 from weft.storage.files import StorageError, write_private
 

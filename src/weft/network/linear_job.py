@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.config.read_config import Config
-    from weft.crypto.randomness_log import Memory
+    from weft.crypto.replay_log import Memory
     from weft.federation.model import Model
     from weft.federation.party import Party
-    from weft.network.site_member import SiteMember
+    from weft.network.member_data_and_keys import SiteMember
     from weft.privacy.agreement import Consent
 
 

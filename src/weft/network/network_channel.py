@@ -8,7 +8,8 @@ from time import monotonic, sleep
 from typing import Any
 
 from weft.errors import ProtocolError
-from weft.network.broadcast import (
+from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
+from weft.network.exchange_outcome import (
     Answered,
     ExchangeOutcome,
     NoAnswer,
@@ -22,9 +23,8 @@ from weft.network.broadcast import (
     reply_of,
     write_record,
 )
-from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.liveness import Liveness
-from weft.network.presence_trace import Absence, Missed, Presence
+from weft.network.presence_replay import Absence, Missed, Presence
 from weft.network.transport_interface import Transport
 from weft.protocol import (
     Channel,

@@ -12,7 +12,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.protocol import Fields, Message, fields_of
 from weft.protocol.field_visibility import texts
-from weft.solvers.catalogue import resolve
+from weft.solvers.algorithm_choice import resolve
 from weft.solvers.settings import Settings
 
 #: A run's name, which is also a folder's on every site.

@@ -16,7 +16,7 @@ import pandas as pd
 
 from weft.errors import DataError, ProtocolError
 from weft.federation.coordinator import Outcome
-from weft.network.presence_trace import Presence
+from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import BYTES
 from weft.report.history import has_path, history_frame, path_frame

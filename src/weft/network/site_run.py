@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 import weft.all_messages  # noqa: F401 - a site must know every phase that can come.
-from weft.crypto.randomness_log import Memory
+from weft.crypto.replay_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
@@ -26,7 +26,7 @@ _DECODER: msgspec.msgpack.Decoder[tuple[str, bytes]] = msgspec.msgpack.Decoder(t
 
 
 class RandomnessStore:
-    """Named secret values in a journal (:class:`weft.crypto.randomness_log.Memory`).
+    """Named secret values in a journal (:class:`weft.crypto.replay_log.Memory`).
 
     A value is on the disk before it is used anywhere, so neither a kill nor a power cut loses one
     that anything depends on.

@@ -16,7 +16,7 @@ from weft.errors import PartyAway, ProtocolError, WeftError
 from weft.protocol.message import Fields, Message, fields_of
 from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.metering import Meter, size_of
-from weft.protocol.phase import Phase, Q, R
+from weft.protocol.request_reply import Phase, Q, R
 
 #: What a party is to a channel: a phase and a message in, a reply out.
 Handler = Callable[[Phase[Any, Any], Any], Message]

@@ -20,7 +20,7 @@ from weft.report.plot_style import (
     not_drawn,
     polish,
 )
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.algorithm_choice import ALGORITHMS
 
 # Okabe and Ito's palette, the yellow darkened for white paper; further lines repeat it, dashed.
 _COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, "#E69F00", "#7A6A00", INK)

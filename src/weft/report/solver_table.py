@@ -12,8 +12,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.algorithm_entry import Algorithm
-from weft.solvers.catalogue import ALGORITHMS
 from weft.solvers.settings import Settings
 
 CUTS = {

@@ -26,15 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ConfigError
 from weft.losses import Loss
 from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
+from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
-from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution
 from weft.sums.local_table import LocalTable

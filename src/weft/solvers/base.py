@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Answer, Channel

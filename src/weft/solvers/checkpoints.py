@@ -25,7 +25,7 @@ from weft.solvers.common_messages import (
     RestoreRequest,
     SaveRequest,
 )
-from weft.solvers.run_state import RunState
+from weft.solvers.coordinator_state import RunState
 from weft.storage.files import load_arrays, replacing, save_arrays
 from weft.sums.certificate import Certificate
 

@@ -15,10 +15,10 @@ import numpy as np
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.coordinator_state import Step
 from weft.solvers.rounds.dual_party import DualParty
 from weft.solvers.rounds.messages import LOCAL, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler
-from weft.solvers.rounds.run_state import Step
 from weft.solvers.settings import Settings
 
 

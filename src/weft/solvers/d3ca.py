@@ -15,14 +15,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.coordinator_state import Step
 from weft.solvers.rounds.dual_party import DualParty
 from weft.solvers.rounds.messages import LOCAL, MERGE, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler
-from weft.solvers.rounds.run_state import Step
 from weft.solvers.settings import Settings
 
 

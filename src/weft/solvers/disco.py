@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.losses import Squared
 from weft.protocol.message import malformed
@@ -25,9 +25,9 @@ from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
+from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty
-from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.scalar_sums import pack_scalars
 

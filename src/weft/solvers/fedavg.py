@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Ints
+from weft.array_types import Floats, Ints
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
 from weft.losses.compiled_loops import formula_of
@@ -25,10 +25,10 @@ from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
-from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.rounds.sequential_kernels import sample_steps, shared_change, whole_turn
 from weft.solvers.settings import Settings
 

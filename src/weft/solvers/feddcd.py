@@ -18,7 +18,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.losses import Loss
 from weft.protocol import Request
@@ -26,9 +26,9 @@ from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.participation import Cyclic
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, MERGE, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty
-from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.running_totals import RunningTotals
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.errors import ConfigError
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap

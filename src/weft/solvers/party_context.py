@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Cipher
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.replay_log import RandomnessLog
 from weft.matching.party_view import PartyView
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable

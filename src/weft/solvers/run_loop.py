@@ -18,7 +18,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies, Request
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result
 from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
-from weft.solvers.run_state import MOST_SILENT, RunState
+from weft.solvers.coordinator_state import MOST_SILENT, RunState
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, GuardStall, why_stop
 from weft.sums.certificate import Certificate

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from weft.solvers.rounds.run_state import CERTIFY_EVERY
+from weft.solvers.rounds.coordinator_state import CERTIFY_EVERY
 from weft.solvers.settings import Settings
 
 #: The gap of a run that is not told when to stop but by its limits.

@@ -16,14 +16,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
-from weft.sums.latest_values import LatestValues
 from weft.sums.local_table import LocalTable
 from weft.sums.messages import (
     FREEZE,
@@ -36,9 +35,10 @@ from weft.sums.messages import (
     PairProductsReply,
     PairProductsRequest,
 )
+from weft.sums.posted_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Floats, Slots
+from weft.array_types import Flags, Floats, Slots
 from weft.crypto.ciphers.cipher import WHAT, Cipher, Incoming, Outgoing, Tails
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
-from weft.protocol.parts import PadLinks
+from weft.protocol.shared_fields import PadLinks
 
 Integers = NDArray[np.int64]
 

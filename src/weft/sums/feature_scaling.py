@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
@@ -55,7 +55,7 @@ from weft.sums.messages import (
     ScaleRowsRequest,
 )
 from weft.sums.running_totals import RunningTotals
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
 S = TypeVar("S", ExtremesRequest, MomentsRequest)

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from weft.arrays import Floats, Slots
+from weft.array_types import Floats, Slots
 from weft.matching.party_view import PartyView
 
 Block = Floats | sp.csr_array

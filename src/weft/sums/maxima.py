@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Adder, Cipher
 from weft.protocol import Channel, Phase
 from weft.sums.messages import DigitReply, DigitRequest

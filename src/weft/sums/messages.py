@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weft.arrays import Slots
+from weft.array_types import Slots
 from weft.protocol.field_visibility import block, numbers, record, scalars, texts
 from weft.protocol.message import Message, Nothing
-from weft.protocol.parts import AcknowledgedRequest, LastingRing, PadIds, PadLinks, Ring, SumRequest
-from weft.protocol.phase import Phase
+from weft.protocol.request_reply import Phase
+from weft.protocol.shared_fields import (
+    AcknowledgedRequest,
+    LastingRing,
+    PadIds,
+    PadLinks,
+    Ring,
+    SumRequest,
+)
 
 # ── the largest value of all parties, digit by digit ──────────────────────────────────────
 

@@ -1,6 +1,6 @@
 """The coordinator's half of a sum: one total per shared slot, never opened.
 
-Linked contributions add up over time (:class:`RunningTotals`); :mod:`weft.sums.latest_values` has
+Linked contributions add up over time (:class:`RunningTotals`); :mod:`weft.sums.posted_values` has
 two more ways to fill a total.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints, Slots
+from weft.array_types import Ints, Slots
 from weft.crypto.adder import Adder, Part
 from weft.crypto.ciphers.block_format import (
     HEAD,
@@ -27,7 +27,7 @@ from weft.crypto.ciphers.block_format import (
 from weft.crypto.ciphers.cipher import WHAT
 from weft.errors import ProtocolError
 from weft.protocol.message import Message
-from weft.sums.slots_and_pads import Layout, PadBookkeeping
+from weft.sums.shared_slot_layout import Layout, PadBookkeeping
 
 P = ParamSpec("P")
 R = TypeVar("R")

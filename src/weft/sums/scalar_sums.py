@@ -17,7 +17,7 @@ from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.primitives.wide_integers import carried, floats_of, limbs_of, packed, unpacked
 from weft.errors import ProtocolError
 from weft.protocol.message import SCALAR_BYTES, Message
-from weft.protocol.parts import LastingRing, Ring
+from weft.protocol.shared_fields import LastingRing, Ring
 
 #: So many parties may send values of up to 2^46 without a total that wraps: 2^17 · 2^46 = 2^63.
 _LARGEST = 2.0**46

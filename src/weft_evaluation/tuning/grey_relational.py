@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ConfigError, DataError
 
 

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from weft.errors import ConfigError
+from weft.solvers.algorithm_choice import ALGORITHMS, check_cut, settled
 from weft.solvers.base import Record
-from weft.solvers.catalogue import ALGORITHMS, check_cut, settled
 from weft.solvers.settings import Settings
 from weft_evaluation.comparison import Arena, Outcome
 from weft_evaluation.solver_selection import Entry, settings_for

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.federation.local_federation import Federation
 from weft.solvers.base import Record
 from weft.solvers.fedavg import FedavgParty

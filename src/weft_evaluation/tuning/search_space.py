@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from weft.errors import ConfigError
+from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.algorithm_entry import Range
-from weft.solvers.catalogue import algorithm_of
 from weft.solvers.settings import Settings
 
 #: Settings that not every algorithm reads, and that say how it works.

@@ -13,7 +13,7 @@ import msgspec
 
 from weft.config.common_config import read_content
 from weft.config.schema import SolverSection
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.settings import DEFAULTS, Settings
 
 #: Settings that only some algorithms read.

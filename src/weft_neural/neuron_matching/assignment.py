@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import coo_array
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft_neural.neuron_matching.classifiers import Floats
 
 NEW = -1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft_neural.neuron_matching import kernels
 from weft_neural.neuron_matching.classifiers import Classifier, Floats, with_bias
 from weft_neural.neuron_matching.costs import Others

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft_neural.neuron_matching import kernels
 from weft_neural.neuron_matching.classifiers import Floats
 from weft_neural.neuron_matching.threads import by_rows

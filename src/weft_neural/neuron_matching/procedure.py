@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.errors import ConfigError
 from weft_neural.neuron_matching import costs as pricing
 from weft_neural.neuron_matching.assignment import NEW, assign

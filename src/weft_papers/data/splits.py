@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.data.splits.cutting import (
+from weft.data.splits.split_and_cutter import (
     Cutter,
     LabelRule,
     Parties,

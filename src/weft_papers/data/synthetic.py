@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
-from weft.data.splits.cutting import Parties, Split, party_names
+from weft.array_types import Floats
+from weft.data.splits.split_and_cutter import Parties, Split, party_names
 from weft.data.tile import Names, Task, Tile
 from weft.errors import DataError
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.data import Split, Table, load
-from weft.data.splits.cutting import Cutter, Parties, party_names
+from weft.data.splits.split_and_cutter import Cutter, Parties, party_names
 from weft.errors import ConfigError, DataError
 from weft.losses import Loss, get_loss
 from weft_papers.data.splits import sorted_response

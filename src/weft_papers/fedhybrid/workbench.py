@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.data import Split
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft_papers.hyfdca.cases import Case, Method, Plan
 from weft_papers.hyfdca.costs import Costs
 from weft_papers.hyfdca.evaluation_points import ALONG, window_of

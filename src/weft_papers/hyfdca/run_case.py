@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from weft import __version__
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.data import Split, Table, load
 from weft.data.named_data_folder import DataFolder
 from weft.data.tile import block_rows

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, new_figure, not_drawn
 from weft_neural.curve_drawing import (
     Curve,

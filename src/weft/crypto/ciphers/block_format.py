@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import admit_cipher
-from weft.protocol.parts import PadIds
+from weft.protocol.shared_fields import PadIds
 
 #: What to call a block in an error; a function where the words cost more than the block.
 Where = str | Callable[[], str]

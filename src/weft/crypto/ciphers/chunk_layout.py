@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 
 VALUES = 4096
 CHECKS = 4

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Floats, Slots
+from weft.array_types import Flags, Floats, Slots
 from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
     SIGN,
@@ -27,12 +27,12 @@ from weft.crypto.ciphers.block_format import (
     read_knots,
     words_of,
 )
-from weft.crypto.pads.pad_record import learn_marks
+from weft.crypto.pads.pad_chains import learn_marks
 from weft.crypto.primitives.wide_integers import Limbs
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.message import Message
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.parts import IterationRequest, PadIds, PadLinks, Ring, SumRequest
+from weft.protocol.shared_fields import IterationRequest, PadIds, PadLinks, Ring, SumRequest
 
 Integers = NDArray[np.int64]
 

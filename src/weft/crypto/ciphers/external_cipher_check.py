@@ -20,7 +20,7 @@ from weft.crypto.ciphers.cipher import Incoming, Integers, Outgoing
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.identities import Secret
 from weft.errors import ConfigError, ProtocolError
-from weft.protocol.parts import PadIds, PadLinks, SumRequest
+from weft.protocol.shared_fields import PadIds, PadLinks, SumRequest
 
 #: First slots of two cohorts, and where the second one ends.
 _START = np.array([0, 40, 64])

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
-from weft.arrays import Flags, Floats, Ints
+from weft.array_types import Flags, Floats, Ints
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
@@ -33,7 +33,7 @@ from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.identities import Secret
 from weft.crypto.pads.pad_streams import Streams, Words
 from weft.errors import ProtocolError
-from weft.protocol.parts import PadIds, PadLinks
+from weft.protocol.shared_fields import PadIds, PadLinks
 
 T = TypeVar("T")
 #: Totals are below 2^48, but for rounding (weft/crypto/fixed_point.py).

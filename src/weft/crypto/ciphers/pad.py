@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.arrays import Flags, Floats
+from weft.array_types import Flags, Floats
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN
 from weft.crypto.ciphers.cipher import (
     WHAT,
@@ -25,7 +25,7 @@ from weft.crypto.ciphers.cipher import (
 )
 from weft.crypto.pads.pad_streams import Streams, Words, signed_off
 from weft.errors import ProtocolError
-from weft.protocol.parts import PadIds
+from weft.protocol.shared_fields import PadIds
 
 _NO_MARKS = np.zeros(0, np.uint64)
 

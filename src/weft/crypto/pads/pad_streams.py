@@ -19,13 +19,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Slots
+from weft.array_types import Floats, Slots
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Where, named
 from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.identities import Secret
 from weft.crypto.primitives.aes import encrypt_block, expand_key
 from weft.errors import ProtocolError
-from weft.protocol.parts import PadIds
+from weft.protocol.shared_fields import PadIds
 
 Words = NDArray[np.uint64]
 Number = TypeVar("Number", np.uint32, np.uint64)

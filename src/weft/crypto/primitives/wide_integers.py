@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.protocol.message import SCALAR_BYTES
 
 #: (numbers × 3), the most significant limb first.

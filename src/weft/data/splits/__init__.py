@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.data.splits.cutting import LabelRule, Overlap, Split
 from weft.data.splits.even import columns, grid, overlapping, rows
+from weft.data.splits.split_and_cutter import LabelRule, Overlap, Split
 from weft.plugins import Registry
 
 #: Weft's own ways, and those that plug-ins add.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.data.splits.cutting import (
+from weft.data.splits.split_and_cutter import (
     Cutter,
     LabelRule,
     Parties,

@@ -23,7 +23,7 @@ from weft.federation.messages import (
 from weft.guards.terms import Terms
 from weft.matching.coordinator import check_secrets
 from weft.protocol import Channel
-from weft.protocol.parts import Boxes
+from weft.protocol.shared_fields import Boxes
 
 
 @dataclass(frozen=True)

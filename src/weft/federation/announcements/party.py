@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.keyring import Keyring
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.replay_log import RandomnessLog
 from weft.errors import ProtocolError
 from weft.federation.messages import (
     ANNOUNCE,

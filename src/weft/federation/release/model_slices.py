@@ -18,7 +18,7 @@ from weft.federation.model import Model
 from weft.federation.release.model_header import Head
 from weft.protocol.message import fields_of, malformed, message_of
 from weft.protocol.message_bytes import pack, unpack
-from weft.protocol.parts import Boxes
+from weft.protocol.shared_fields import Boxes
 
 _PLACE = b"weft model "
 _FIELDS = ("names", "weights", "shift", "factor", "constant")

@@ -7,11 +7,11 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
   `weft.network.transport_interface.Transport`;
 - `client_party`: the component that answers for a site;
 - `coordinator_job`: the controller that runs a task;
-- `jobs`: a run as a job of the engine;
-- `scheduling`: lets the engine start a job that has no client;
+- `write_job`: a run as a job of the engine;
+- `server_only_jobs`: lets the engine start a job that has no client;
 - `startup_checks`: checks of port, coordinator and certificate before the engine starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
-- `event_log`: their readable log;
+- `process_log`: their readable log;
 - `admin_session`, `run_supervisor`: the submitter's side.
 """
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from weft.errors import ConfigError, WeftError
 from weft.network.credentials import Credential
-from weft.network.engine.event_log import LogFollower, event_log_file, start_event_log
+from weft.network.engine.process_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
 from weft.network.kits.engine_settings import HEARTBEAT
 from weft.network.kits.kit import Kit

@@ -25,7 +25,7 @@ from weft.privacy.agreement.refusals import (
 from weft.privacy.agreement.signed_roster import Member, SignedRoster
 from weft.privacy.agreement.site_policy import Limits, SitePolicy
 from weft.protocol.message import Message
-from weft.protocol.parts import PUBLIC, Company, company_in
+from weft.protocol.shared_fields import PUBLIC, Company, company_in
 from weft.solvers.settings import Settings
 
 #: Key holders through whom ids are matched, one after the other.

@@ -17,7 +17,7 @@ from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import MODES, Matching, Terms
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.site_policy import NETWORKS, Limits
-from weft.solvers.catalogue import algorithm_of
+from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.settings import Settings
 
 

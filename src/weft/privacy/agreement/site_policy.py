@@ -10,7 +10,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.guards.terms import OPEN, Terms
 from weft.losses import LOSSES
-from weft.solvers.catalogue import ALGORITHMS, algorithms_of
+from weft.solvers.algorithm_choice import ALGORITHMS, algorithms_of
 from weft.solvers.settings import Settings
 
 #: Stands among solvers for all runs that train networks.
@@ -92,7 +92,7 @@ class SitePolicy:
         columns, so that they could be computed from them.
     columns
         Columns that the site offers; anything else of its files is left out. None: all. Applied
-        where a deployed site reads its files, by `weft.network.site_member`.
+        where a deployed site reads its files, by `weft.network.member_data_and_keys`.
     most_runs
         Runs that the site takes part in over a network, all in all; None: no limit. Kept by
         `weft.network.site_endpoint`, which counts them.

@@ -9,13 +9,13 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.holder_views import View, views_of
-from weft.solvers.catalogue import ALGORITHMS, algorithm_of, resolve
+from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of, resolve
 from weft.solvers.settings import Settings
 from weft.solvers.sum_forecast import Forecast, forecast_rounds
 

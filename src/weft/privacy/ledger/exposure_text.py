@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from weft.privacy.ledger.account import Ledger
 from weft.privacy.ledger.expected_exposure import ERROR, Exposure, Outlook, Standing, Way
-from weft.solvers.catalogue import ALGORITHMS
+from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.algorithm_choice import ALGORITHMS
 
 #: Columns of a terminal, and names that are listed before the rest is counted.
 _WIDTH, _NAMES = 80, 4

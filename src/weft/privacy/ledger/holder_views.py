@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.arrays import Flags
+from weft.array_types import Flags
 from weft.matching.holding_map import HoldingMap
 
 

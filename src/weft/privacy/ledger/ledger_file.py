@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.crypto.identities import Secret
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.id_normalization import normal_ids

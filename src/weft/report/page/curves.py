@@ -17,7 +17,7 @@ from weft.report.number_format import algorithm_name, digits
 from weft.report.page.html_elements import Html, el, section
 from weft.report.page.results_data import Source
 from weft.report.plot_style import gap_floor
-from weft.solvers.catalogue import ALGORITHMS
+from weft.solvers.algorithm_choice import ALGORITHMS
 
 #: Points of a curve, at most.
 MOST = 1500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.report.holdings_summary import LISTED, read_numbers, spelled
+from weft.report.holdings_groups import LISTED, read_numbers, spelled
 from weft.report.number_format import count, names
 from weft.report.page.html_elements import Html, el, section, table
 from weft.report.page.results_data import Source

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.linalg as sla
 import scipy.sparse.linalg as ssla
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ConfigError, DataError
 from weft.losses import Loss, Squared
 from weft.sums.local_table import LocalTable

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import malformed
@@ -26,6 +26,7 @@ from weft.solvers.fedhybrid.steps import Auto, Fixed, Pair, Rule, Safeguard, The
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
+from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.messages import (
     LOCAL,
     SURVEY,
@@ -37,7 +38,6 @@ from weft.solvers.rounds.messages import (
     SurveyRequest,
 )
 from weft.solvers.rounds.party import Handler, RoundParty, positive
-from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.settings import Settings
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 

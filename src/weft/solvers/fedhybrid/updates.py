@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.solvers.fedhybrid.local_function import LocalFunction
 from weft.solvers.fedhybrid.steps import Pair
 

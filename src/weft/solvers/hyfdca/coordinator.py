@@ -9,10 +9,10 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
 from weft.solvers.base import Record, Result
+from weft.solvers.hyfdca.coordinator_state import Run
 from weft.solvers.hyfdca.curvature import find_omega, share_norms
 from weft.solvers.hyfdca.iteration import Iteration
 from weft.solvers.hyfdca.messages import BEGIN, BeginRequest
-from weft.solvers.hyfdca.run_state import Run
 from weft.solvers.run_loop import IteratedCoordinator, Turn, wait_for_certificate
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock

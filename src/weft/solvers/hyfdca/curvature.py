@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
@@ -31,7 +31,7 @@ from weft.sums.local_table import LocalTable, cohort_bounds
 from weft.sums.messages import RowNormsReply, RowNormsRequest
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 #: Power iteration ends when its estimate changes by less than this, relatively …
 TOLERANCE = 1e-3

@@ -13,9 +13,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from weft.arrays import Flags
+from weft.array_types import Flags
 from weft.errors import ProtocolError
 from weft.protocol import Replies
+from weft.solvers.hyfdca.coordinator_state import IterationState, NobodyLeft, Riders
 from weft.solvers.hyfdca.messages import (
     AGAIN,
     DUAL,
@@ -31,9 +32,8 @@ from weft.solvers.hyfdca.messages import (
     StepRequest,
     WeightsRequest,
 )
-from weft.solvers.hyfdca.run_state import IterationState, NobodyLeft, Riders
 from weft.solvers.participation import Cyclic
-from weft.sums.latest_values import Proposals
+from weft.sums.posted_values import Proposals
 
 
 class Iteration(IterationState):

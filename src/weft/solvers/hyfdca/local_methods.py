@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Ints, Slots
+from weft.array_types import Floats, Ints, Slots
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.solvers.sampling import cohort_draws, cohort_window, party_window

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weft.arrays import Flags, Floats, Slots
+from weft.array_types import Flags, Floats, Slots
 from weft.protocol.field_visibility import block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing
-from weft.protocol.parts import AcknowledgedRequest, PadLinks, Ring, SumRequest
-from weft.protocol.phase import Phase
+from weft.protocol.request_reply import Phase
+from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, Ring, SumRequest
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.messages import RowNormsReply, RowNormsRequest
 

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.arrays import Flags, Floats, Slots
+from weft.array_types import Flags, Floats, Slots
 from weft.errors import ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed
-from weft.protocol.parts import AcknowledgedRequest, PadLinks, Ring
+from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, Ring
 from weft.solvers.common_messages import SequencedReply
 from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.messages import (

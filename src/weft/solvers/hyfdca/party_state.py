@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Slots
+from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch, SeenBatches
 from weft.protocol.message import malformed
-from weft.protocol.parts import PadLinks
+from weft.protocol.shared_fields import PadLinks
 from weft.solvers.common_messages import Constants
 from weft.solvers.hyfdca.curvature import CurvatureParty
 from weft.solvers.hyfdca.local_methods import (

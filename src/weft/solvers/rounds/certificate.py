@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Floats
+from weft.array_types import Flags, Floats
 from weft.crypto import Adder, Cipher
 from weft.guards.min_batch import MinBatch
 from weft.losses import Loss
@@ -30,7 +30,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.message import malformed
-from weft.protocol.parts import PadLinks
+from weft.protocol.shared_fields import PadLinks
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.rounds.messages import (
     POINT_LOSSES,
@@ -52,11 +52,11 @@ from weft.storage.files import part_of
 from weft.sums.certificate import Certificate
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
-from weft.sums.latest_values import LatestValues
 from weft.sums.local_table import LocalTable
+from weft.sums.posted_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 Stage = Literal["products", "losses", "spread", "norms"]
 

@@ -11,8 +11,8 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies, Request
 from weft.solvers.base import Result
 from weft.solvers.common_messages import Constants
+from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.messages import BEGIN, SIZE, BeginRequest, RoundReply, RoundRequest
-from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.run_loop import (
     IteratedCoordinator,
     Turn,

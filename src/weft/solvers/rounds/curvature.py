@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from weft.arrays import Slots
+from weft.array_types import Slots
 from weft.losses import Loss
 from weft.sums.local_table import LocalTable
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Slots
+from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch
 from weft.losses.compiled_loops import formula_of
 from weft.solvers.party_context import PartyContext

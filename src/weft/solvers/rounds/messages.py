@@ -7,11 +7,11 @@ from typing import Annotated, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Floats, Slots
+from weft.array_types import Flags, Floats, Slots
 from weft.protocol.field_visibility import Form, block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing, declared
-from weft.protocol.parts import AcknowledgedRequest, LastingRing, PadLinks, Ring, SumRequest
-from weft.protocol.phase import Phase
+from weft.protocol.request_reply import Phase
+from weft.protocol.shared_fields import AcknowledgedRequest, LastingRing, PadLinks, Ring, SumRequest
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.messages import DigitReply, DigitRequest
 

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Floats
+from weft.array_types import Flags, Floats
 from weft.errors import ConfigError
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.message import malformed
-from weft.protocol.parts import AcknowledgedRequest
+from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.certificate import PointParty

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from weft.arrays import Floats, Ints
+from weft.array_types import Floats, Ints
 from weft.solvers.subspace.bundle_qp_kernels import ascend
 
 Number = TypeVar("Number", np.float64, np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Ints
+from weft.array_types import Flags, Ints
 
 
 @dataclass(frozen=True)

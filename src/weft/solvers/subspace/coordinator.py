@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.errors import PartyAway, ProtocolError
 from weft.matching.holding_map import HoldingMap
@@ -17,12 +17,12 @@ from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, GuardStall, why_stop
+from weft.solvers.subspace.absent_party_fallback import Fallback, FallbackEnded, keep_point
+from weft.solvers.subspace.ask_until_answered import PartyMissing
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.cutting_planes import CuttingPlanes
-from weft.solvers.subspace.fallback import Fallback, FallbackEnded, keep_point
-from weft.solvers.subspace.lbfgs import Lbfgs
-from weft.solvers.subspace.newton_cg import NewtonCg
-from weft.solvers.subspace.repeated_asking import PartyMissing
+from weft.solvers.subspace.cutting_planes_solver import CuttingPlanes
+from weft.solvers.subspace.lbfgs_solver import Lbfgs
+from weft.solvers.subspace.newton_cg_solver import NewtonCg
 from weft.solvers.subspace.round_trips import Exchange
 from weft.solvers.subspace.subspace_algebra import Subspace, gaps_of
 from weft.sums.certificate import Certificate

@@ -19,7 +19,7 @@ from weft.solvers.subspace.coordinator import (
     LbfgsCoordinator,
     NewtonCgCoordinator,
 )
-from weft.solvers.subspace.newton_cg import MOST_PRODUCTS
+from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
 from weft.solvers.subspace.party import SubspaceParty
 from weft.solvers.sum_forecast import NO_GAP, Forecast, capped, most_iterations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weft.arrays import Flags, Floats, Ints, Slots
+from weft.array_types import Flags, Floats, Ints, Slots
 from weft.protocol.field_visibility import (
     block,
     clear,
@@ -19,8 +19,8 @@ from weft.protocol.field_visibility import (
     texts,
 )
 from weft.protocol.message import Message, Nothing, Part
-from weft.protocol.parts import IterationRequest, LastingRing, PadLinks
-from weft.protocol.phase import Phase
+from weft.protocol.request_reply import Phase
+from weft.protocol.shared_fields import IterationRequest, LastingRing, PadLinks
 
 _WISH = record("what to do in this phase", common=True)
 _KEPT = record("which vectors to keep", "vectors")

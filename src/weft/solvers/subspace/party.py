@@ -25,10 +25,10 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, Phase, answer, answers
-from weft.protocol.phase import R
+from weft.protocol.request_reply import R
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Floats
+from weft.array_types import Flags, Floats
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.solvers.hyfdca.party import HyfdcaParty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext

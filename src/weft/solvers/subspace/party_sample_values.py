@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Ints
+from weft.array_types import Floats, Ints
 from weft.losses import Loss
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings

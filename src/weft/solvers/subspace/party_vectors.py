@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Ints
+from weft.array_types import Floats, Ints
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
 from weft.sums.contribution import Wire

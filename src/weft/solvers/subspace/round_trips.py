@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.ask_until_answered import FallbackResult, PhaseSums, RepeatedAsking
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.labelled_rows import counted, followed, labelled_rows
-from weft.solvers.subspace.limits import most_steps, rows_give_products
 from weft.solvers.subspace.messages import (
     CLOSE,
     FOLLOW,
@@ -37,13 +36,14 @@ from weft.solvers.subspace.messages import (
     SearchRequest,
     SpreadRequest,
 )
-from weft.solvers.subspace.repeated_asking import FallbackResult, PhaseSums, RepeatedAsking
+from weft.solvers.subspace.precision_limits import most_steps, rows_give_products
+from weft.solvers.subspace.row_duties import counted, followed, labelled_rows
 from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.fixed_point_bounds import Bounds
-from weft.sums.latest_values import LatestValues
+from weft.sums.posted_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 
 class Exchange(RepeatedAsking):

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.guards.min_batch import SeenBatches
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings

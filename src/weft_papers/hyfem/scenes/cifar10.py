@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.image_files import Bytes, read_image
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.data.named_data_folder import DataFolder
 from weft_papers.hyfem.scenes.cifar10 import CLASSES, read_cifar10
 from weft_papers.hyfem.scenes.cutting import (

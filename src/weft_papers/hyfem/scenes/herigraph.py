@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.data.named_data_folder import DataFolder
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.cutting import part, thin

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.image_files import Bytes, read_image
 

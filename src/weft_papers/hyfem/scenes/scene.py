@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Ints
+from weft.array_types import Flags, Ints
 from weft.errors import DataError
 from weft_neural.party_samples import Holdings
 from weft_neural.sample_sources import BlockSource

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.arrays import Flags, Floats
+from weft.array_types import Flags, Floats
 from weft.solvers.subspace.messages import Ascent
 from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
 

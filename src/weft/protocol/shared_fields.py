@@ -9,7 +9,7 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Slots
+from weft.array_types import Slots
 from weft.protocol.field_visibility import keys, record, sealed
 from weft.protocol.message import Message, Part, declared, malformed
 
@@ -36,7 +36,7 @@ class PadLinks(Part):
     """Which pads a party's contribution to one sum takes off.
 
     A request has one for each sum that it asks for, in a field named after the sum (``v_pads``),
-    which `weft.sums.slots_and_pads.PadBookkeeping.invite` sets.
+    which `weft.sums.shared_slot_layout.PadBookkeeping.invite` sets.
 
     Attributes
     ----------

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Ints
+from weft.array_types import Flags, Ints
 from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import Carried
 from weft.crypto.ciphers.chunk_layout import chunks_of
-from weft.crypto.pads.pad_record import CohortChain, Holders, SlotChain, runs_of
+from weft.crypto.pads.pad_chains import CohortChain, Holders, SlotChain, runs_of
 from weft.matching.cohorts import Axis
 from weft.protocol.message import Message
-from weft.protocol.parts import PadIds, PadLinks, PadNews
+from weft.protocol.shared_fields import PadIds, PadLinks, PadNews
 
 _NONE = np.zeros(0, np.int64)
 _EVERY = np.zeros(0, bool)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.arrays import Flags, Floats
-from weft.solvers.subspace.lbfgs import (
+from weft.array_types import Flags, Floats
+from weft.solvers.subspace.lbfgs_solver import (
     STEPS,
     inherit_and_search,
     search_along,

@@ -11,7 +11,7 @@ from typing import Any
 from weft.config.common_config import FederationConfig
 from weft.errors import ConfigError
 from weft.network.installed_job_kinds import JOB_KINDS
-from weft.network.presence_trace import Presence
+from weft.network.presence_replay import Presence
 from weft.network.run_description import Task
 from weft.network.run_results import PRESENCE
 from weft.storage.atomic_folder import building

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from weft.arrays import Flags
+from weft.array_types import Flags
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Phase
-from weft.protocol.phase import R
+from weft.protocol.request_reply import R
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.messages import (
     POINT,
@@ -20,7 +20,7 @@ from weft.solvers.subspace.messages import (
     MaskedRequest,
     OrderedRequest,
 )
-from weft.sums.latest_values import LatestValues
+from weft.sums.posted_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 
 

@@ -1,6 +1,6 @@
 """The page of all messages, made from their declarations.
 
-Run ``python -m weft.report.message_tables > docs/messages.md`` after a declaration has changed.
+Run ``python -m weft.report.message_reference > docs/messages.md`` after a declaration has changed.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import numpy as np
 
 from weft.all_messages import MODULES, declared_phases
 from weft.protocol.message import ANY, Field, Message, Part, declared
-from weft.protocol.phase import Phase
+from weft.protocol.request_reply import Phase
 
 HEAD = """# All messages
 
 Every phase, with the fields of its request (coordinator to party) and of its reply (party to
-coordinator). `python -m weft.report.message_tables > docs/messages.md` makes this page from the
+coordinator). `python -m weft.report.message_reference > docs/messages.md` makes this page from the
 declarations in the code, and a test holds it against them. Decoding refuses every message that
 differs from its declaration (`src/weft/protocol/message.py`). [protocol.md](protocol.md) says in
 which order phases come, and why.

@@ -23,10 +23,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.crypto.ciphers.block_format import WHOLE_CIPHERS
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.replay_log import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.party_view import PartyView

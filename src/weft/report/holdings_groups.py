@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 from weft.matching.cohorts import Axis, Lists
 from weft.matching.holding_map import HoldingMap
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.convergence_plot import plot_convergence
-from weft.report.holdings_summary import read_numbers
+from weft.report.holdings_groups import read_numbers
 from weft.report.number_format import names
 from weft.report.page.costs import room_of
 from weft.report.page.curves import curves_of

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.arrays import Ints
+from weft.array_types import Ints
 
 if TYPE_CHECKING:
     from weft.matching.holding_map import HoldingMap

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.arrays import Floats
+from weft.array_types import Floats
 from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
 
 #: Steps measured along a direction: the full one, which is also the guess, shorter and longer.

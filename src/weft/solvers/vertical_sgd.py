@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Floats, Slots
+from weft.array_types import Floats, Slots
 from weft.errors import ConfigError
 from weft.protocol import Request
 from weft.protocol.message import malformed
@@ -23,10 +23,10 @@ from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.messages import LOCAL, MERGE, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
-from weft.solvers.rounds.run_state import RoundsState, Step
 from weft.solvers.sampling import cohort_draws
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Ints, Slots
+from weft.array_types import Flags, Ints, Slots
 from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import NOTHING, Carried, pad_id_of
-from weft.crypto.pads.pad_record import runs_of
+from weft.crypto.pads.pad_chains import runs_of
 from weft.protocol.message import Message
-from weft.protocol.parts import PadIds
+from weft.protocol.shared_fields import PadIds
 from weft.sums.running_totals import Totals, timed
-from weft.sums.slots_and_pads import Layout, PadBookkeeping
+from weft.sums.shared_slot_layout import Layout, PadBookkeeping
 
 
 class Changes:

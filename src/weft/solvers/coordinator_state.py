@@ -12,8 +12,8 @@ from weft.crypto import Adder
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Phase, Replies, Request
-from weft.protocol.parts import AcknowledgedRequest
-from weft.protocol.phase import R
+from weft.protocol.request_reply import R
+from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.common_messages import Constants
 from weft.solvers.participation import Contributors, participation_of
 from weft.solvers.settings import Settings

@@ -3,7 +3,7 @@
 Parties answer from their one long-lived process. A job process on every client, as the engine
 plans for, would end the whole run when one of them dies, and would not come back with a client that
 restarts. Three places of the engine (2.9.0) refuse a job without clients: its check of a job's
-description, which a client that does not exist satisfies (`jobs`); its scheduler; and its job
+description, which a client that does not exist satisfies (`write_job`); its scheduler; and its job
 runner. The latter two are settled here.
 """
 
@@ -27,7 +27,7 @@ from nvflare.app_common.job_schedulers.job_scheduler import (
 )
 from nvflare.private.defs import ClientType
 
-from weft.network.engine.jobs import ENDING, FORGETS, ending_file
+from weft.network.engine.write_job import ENDING, FORGETS, ending_file
 from weft.network.kits.kit import Kit
 
 log = logging.getLogger("weft.server")

@@ -8,17 +8,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from weft.arrays import Flags
+from weft.array_types import Flags
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Among, Channel, Nothing, Phase, Replies, Request
 from weft.solvers.base import Record, Result
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator, seems_done
+from weft.solvers.hyfdca.coordinator_state import Run
 from weft.solvers.hyfdca.iteration import Iteration
 from weft.solvers.hyfdca.messages import BEGIN, GATHER, NORMS, SPREAD
-from weft.solvers.hyfdca.run_state import Run
 from weft.solvers.participation import Contributors
 from weft.solvers.stopping import Clock
+from weft.solvers.subspace.ask_until_answered import FallbackResult, PartyMissing
 from weft.solvers.subspace.messages import (
     FALLBACK,
     HERE,
@@ -27,7 +28,6 @@ from weft.solvers.subspace.messages import (
     FallbackRequest,
     KeepRequest,
 )
-from weft.solvers.subspace.repeated_asking import FallbackResult, PartyMissing
 from weft.solvers.subspace.round_trips import Exchange
 from weft.solvers.subspace.subspace_algebra import Subspace
 

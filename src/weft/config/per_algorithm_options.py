@@ -16,8 +16,8 @@ import msgspec
 
 from weft.config.strict_reading import checked
 from weft.errors import ConfigError
+from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.algorithm_entry import Algorithm
-from weft.solvers.catalogue import algorithm_of
 from weft.solvers.settings import SolverSettings
 
 #: Algorithm to what it is told.

@@ -23,9 +23,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.arrays import Flags, Ints
+from weft.array_types import Flags, Ints
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Knots, pad_id_of
-from weft.protocol.parts import PadIds
+from weft.protocol.shared_fields import PadIds
 
 _NONE = np.zeros(0, np.uint64)
 

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Message, Phase, Replies, Request
-from weft.protocol.parts import AcknowledgedRequest
+from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.common_messages import Constants, SequencedReply
+from weft.solvers.coordinator_state import RunState
 from weft.solvers.hyfdca.messages import AGAIN, FusedReply, StepReply, WeightsReply
 from weft.solvers.participation import CohortSpeakers, Cyclic
-from weft.solvers.run_state import RunState
 from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights
 from weft.storage.files import part_of
 from weft.sums.certificate import Certificate, FrozenPair
-from weft.sums.latest_values import LatestValues, Proposals
+from weft.sums.posted_values import LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 Riders = list[Request[Any, Any]]
 Q = TypeVar("Q", bound=AcknowledgedRequest)

@@ -12,15 +12,15 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
 from weft.solvers.common_messages import Constants
+from weft.solvers.coordinator_state import RunState
 from weft.solvers.rounds.certificate import FrozenPoint
 from weft.solvers.rounds.messages import StepPhase
-from weft.solvers.run_state import RunState
 from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights
 from weft.storage.files import part_of
 from weft.sums.certificate import Certificate
 from weft.sums.running_totals import RunningTotals
-from weft.sums.slots_and_pads import Layout
+from weft.sums.shared_slot_layout import Layout
 
 #: Iterations between certificates, where the settings do not say.
 CERTIFY_EVERY = 10

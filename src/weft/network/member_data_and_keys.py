@@ -11,14 +11,14 @@ from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import closest
 from weft.crypto.identities import PublicIdentity
 from weft.crypto.keys import PartyKeys, load_keys, read_public
-from weft.crypto.randomness_log import Memory
+from weft.crypto.replay_log import Memory
 from weft.data.readers import read_tile, table_columns
 from weft.data.tile import MissingPolicy, Tile, settle_missing
 from weft.errors import ConfigError, DataError
 from weft.guards.terms import OPEN, Terms
 from weft.network.installed_job_kinds import job_kind_of, told_task
 from weft.privacy.agreement import Consent, SignedRoster, SitePolicy, read_roster
-from weft.privacy.ledger.account import Ledger
+from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Fields
 
 if TYPE_CHECKING:
