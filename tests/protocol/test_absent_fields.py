@@ -77,15 +77,29 @@ RUNS = {
 }
 
 
-class Absences(Middle):
-    """Asks copies of the parties for every request without one of its optional fields."""
+#: Phases that every run has; two runs try them, with labels at all parties and at one.
+COMMON = ("announce", "classes", "match.", "scale.", "size", "release")
+TRY_COMMON = ("hyfdca safe, everyone", "cutting planes, lone labels")
 
-    def __init__(self):
+
+class Absences(Middle):
+    """Asks copies of the parties for every request without one of its optional fields.
+
+    Parameters
+    ----------
+    skipped
+        Beginnings of names of phases that are left alone: a copy is a process, which takes a while.
+    """
+
+    def __init__(self, skipped):
         super().__init__()
+        self.skipped = skipped
         self.tried = set()
         self.answered = {}
 
     def down(self, phase, party, message):
+        if phase.startswith(self.skipped):
+            return message
         for field in declared(phase_named(phase).request):
             name = f"{phase}.{field.name}"
             part = issubclass(field.kind, Part)
@@ -135,8 +149,8 @@ def test_a_request_without_an_optional_field_is_refused_or_asks_for_something_el
     split, settings = RUNS[run]
     # 'theory' needs rows as they are, of norm one.
     scaling = "none" if settings.get("local") == "theory" else "standard"
-    absences = Absences()
+    absences = Absences(() if run in TRY_COMMON else COMMON)
     with interpose(absences):
         train(cut(split), quick(**settings), Preprocessing(scaling=scaling))
     assert not absences.answered
-    assert len(absences.tried) >= 12
+    assert len(absences.tried) >= (12 if run in TRY_COMMON else 2)
