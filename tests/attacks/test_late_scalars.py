@@ -24,7 +24,7 @@ from weft.guards import OPEN, Terms
 from weft.protocol.message import SCALAR_BYTES
 from weft.solvers.hyfdca.messages import StepReply, StepRequest
 from weft.solvers.settings import Settings
-from weft.sums.certificate import class_sums
+from weft.sums.gap_certificate import class_sums
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 
 NAMES = ["p1", "p2", "p3", "p4"]

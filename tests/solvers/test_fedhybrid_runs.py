@@ -12,7 +12,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation
 from weft.guards import Terms
 from weft.solvers.fedhybrid import method as party_module
-from weft.solvers.fedhybrid.steps import Safeguard
+from weft.solvers.fedhybrid.step_sizes import Safeguard
 from weft.solvers.settings import Settings
 from weft_papers.data.synthetic import scaled_squares
 

@@ -15,7 +15,7 @@ import pytest
 from weft.data import Tile
 from weft.federation.local_federation import Federation
 from weft.solvers.fedhybrid.local_function import Curvature
-from weft.solvers.fedhybrid.steps import Theory
+from weft.solvers.fedhybrid.step_sizes import Theory
 from weft.solvers.settings import Settings
 
 LAM = 0.5

@@ -12,7 +12,7 @@ from weft.errors import ConfigError, DataError
 from weft.losses import get_loss
 from weft.solvers.fedhybrid import local_function as local
 from weft.solvers.fedhybrid.local_function import LocalFunction, sample_weight
-from weft.solvers.fedhybrid.steps import Fixed, Pair, Safeguard
+from weft.solvers.fedhybrid.step_sizes import Fixed, Pair, Safeguard
 from weft.solvers.fedhybrid.updates import State, newton_update, stand
 from weft.sums.local_table import DensePiece, LocalTable
 

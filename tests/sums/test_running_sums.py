@@ -29,8 +29,8 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
 from weft.protocol.shared_fields import SumRequest
 from weft.solvers.settings import Settings
-from weft.sums.certificate import FrozenPair
 from weft.sums.contribution import Contribution, Wire
+from weft.sums.gap_certificate import FrozenPair
 from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
 from weft.sums.posted_values import Changes, LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals

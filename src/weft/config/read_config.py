@@ -18,7 +18,7 @@ from weft.config.common_config import (
     roster_of,
     terms_of,
 )
-from weft.config.per_algorithm_options import check_told
+from weft.config.compare_overrides import check_told
 from weft.config.schema import DataSection, LinearFile, ModelSection, SolverSection
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table

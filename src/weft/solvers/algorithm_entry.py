@@ -12,7 +12,7 @@ from weft.guards.terms import Terms
 from weft.matching.party_view import PartyView
 from weft.solvers.base import Coordinator, PartyFactory
 from weft.solvers.settings import Settings
-from weft.solvers.sum_forecast import Forecast
+from weft.solvers.sum_count_forecast import Forecast
 
 #: How the table may be cut: both ways, by rows or by columns only, or not at all.
 Cut = Literal["any", "rows", "columns", "whole"]

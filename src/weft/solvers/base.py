@@ -18,7 +18,7 @@ from weft.protocol import Answer, Channel
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
-from weft.sums.certificate import Certificate
+from weft.sums.gap_certificate import Certificate
 
 
 @dataclass(frozen=True)

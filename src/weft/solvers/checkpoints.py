@@ -27,7 +27,7 @@ from weft.solvers.common_messages import (
 )
 from weft.solvers.coordinator_state import RunState
 from weft.storage.files import load_arrays, replacing, save_arrays
-from weft.sums.certificate import Certificate
+from weft.sums.gap_certificate import Certificate
 
 NAME = "coordinator.npz"
 EPOCH = "epoch.txt"

@@ -18,7 +18,7 @@ from weft.solvers.common_messages import Constants
 from weft.solvers.participation import Contributors, participation_of
 from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights
-from weft.sums.certificate import Certificate
+from weft.sums.gap_certificate import Certificate
 
 #: Iterations in a row in which nobody could take part, before a run gives up.
 MOST_SILENT = 20

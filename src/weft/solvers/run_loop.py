@@ -21,7 +21,7 @@ from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
 from weft.solvers.coordinator_state import MOST_SILENT, RunState
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, GuardStall, why_stop
-from weft.sums.certificate import Certificate
+from weft.sums.gap_certificate import Certificate
 
 #: Rounds without training in which the last certificate waits for parties to come by.
 CLOSING_ROUNDS = 10_000

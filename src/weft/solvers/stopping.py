@@ -7,7 +7,7 @@ import math
 from weft.protocol import Channel, Reading
 from weft.solvers.base import Record, Result
 from weft.solvers.settings import Settings
-from weft.sums.certificate import Certificate
+from weft.sums.gap_certificate import Certificate
 
 
 class Clock:

@@ -17,7 +17,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.holder_views import View, views_of
 from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of, resolve
 from weft.solvers.settings import Settings
-from weft.solvers.sum_forecast import Forecast, forecast_rounds
+from weft.solvers.sum_count_forecast import Forecast, forecast_rounds
 
 
 def forecast(

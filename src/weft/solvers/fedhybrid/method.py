@@ -22,7 +22,7 @@ from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.common_messages import Constants
 from weft.solvers.fedhybrid.local_function import Curvature, LocalFunction, sample_weight
-from weft.solvers.fedhybrid.steps import Auto, Fixed, Pair, Rule, Safeguard, Theory
+from weft.solvers.fedhybrid.step_sizes import Auto, Fixed, Pair, Rule, Safeguard, Theory
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars

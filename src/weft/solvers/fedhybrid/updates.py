@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.solvers.fedhybrid.local_function import LocalFunction
-from weft.solvers.fedhybrid.steps import Pair
+from weft.solvers.fedhybrid.step_sizes import Pair
 
 _ARMIJO = 1e-4
 _MOST_HALVINGS = 30

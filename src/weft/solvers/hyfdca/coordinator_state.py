@@ -20,7 +20,7 @@ from weft.solvers.participation import CohortSpeakers, Cyclic
 from weft.solvers.settings import Settings
 from weft.solvers.visible_weights import VisibleWeights
 from weft.storage.files import part_of
-from weft.sums.certificate import Certificate, FrozenPair
+from weft.sums.gap_certificate import Certificate, FrozenPair
 from weft.sums.posted_values import LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars

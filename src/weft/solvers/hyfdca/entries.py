@@ -12,7 +12,7 @@ from weft.matching.party_view import PartyView
 from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator
 from weft.solvers.hyfdca.party import HyfdcaParty
-from weft.solvers.hyfdca.sum_forecast import forecast_hyfdca
+from weft.solvers.hyfdca.sum_count_forecast import forecast_hyfdca
 from weft.solvers.settings import Settings
 
 

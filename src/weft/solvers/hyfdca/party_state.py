@@ -24,8 +24,8 @@ from weft.solvers.hyfdca.local_methods import (
 )
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
-from weft.sums.certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.contribution import Contribution, Wire
+from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher
 
 
 class HyfdcaState:

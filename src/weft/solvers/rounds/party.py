@@ -17,7 +17,7 @@ from weft.protocol.message import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
-from weft.solvers.rounds.certificate import PointParty
+from weft.solvers.rounds.gap_certificate import PointParty
 from weft.solvers.rounds.messages import (
     BEGIN,
     POINT_LOSSES,

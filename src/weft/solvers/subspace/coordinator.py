@@ -25,8 +25,8 @@ from weft.solvers.subspace.lbfgs_solver import Lbfgs
 from weft.solvers.subspace.newton_cg_solver import NewtonCg
 from weft.solvers.subspace.round_trips import Exchange
 from weft.solvers.subspace.subspace_algebra import Subspace, gaps_of
-from weft.sums.certificate import Certificate
 from weft.sums.fixed_point_bounds import Bounds
+from weft.sums.gap_certificate import Certificate
 
 
 class Solver(Protocol):

@@ -12,7 +12,7 @@ from weft.guards.terms import Terms
 from weft.matching.party_view import PartyView
 from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.hyfdca.entries import HYFDCA, norms_beyond_terms, settle_norms
-from weft.solvers.hyfdca.sum_forecast import iterating, set_up
+from weft.solvers.hyfdca.sum_count_forecast import iterating, set_up
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.coordinator import (
     CuttingPlanesCoordinator,
@@ -21,7 +21,7 @@ from weft.solvers.subspace.coordinator import (
 )
 from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
 from weft.solvers.subspace.party import SubspaceParty
-from weft.solvers.sum_forecast import NO_GAP, Forecast, capped, most_iterations
+from weft.solvers.sum_count_forecast import NO_GAP, Forecast, capped, most_iterations
 
 #: A further λ, which starts from the last, takes this share of the sums of the first.
 _FURTHER = 0.3

@@ -6,7 +6,12 @@ import math
 
 from weft.solvers.hyfdca.curvature import MOST_ROUNDS
 from weft.solvers.settings import Settings
-from weft.solvers.sum_forecast import Forecast, capped, first_order_iterations, most_iterations
+from weft.solvers.sum_count_forecast import (
+    Forecast,
+    capped,
+    first_order_iterations,
+    most_iterations,
+)
 
 #: Rounds of power iteration, and norms.
 _SETTING_UP = 8

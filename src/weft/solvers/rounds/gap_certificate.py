@@ -49,9 +49,9 @@ from weft.solvers.rounds.messages import (
 )
 from weft.solvers.settings import Settings
 from weft.storage.files import part_of
-from weft.sums.certificate import Certificate
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
+from weft.sums.gap_certificate import Certificate
 from weft.sums.local_table import LocalTable
 from weft.sums.posted_values import LatestValues
 from weft.sums.running_totals import RunningTotals
