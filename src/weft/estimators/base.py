@@ -23,7 +23,8 @@ from weft.errors import ConfigError, DataError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
-from weft.report.history import history_frame, path_frame
+from weft.report.history import history_frame
+from weft.report.lambda_path import path_frame
 from weft.solvers.algorithm_choice import AUTO, settled
 from weft.solvers.base import Record, Result
 from weft.solvers.settings import DEFAULTS, Settings

@@ -255,13 +255,13 @@ class Party:
         settings = Settings.from_json(message.settings)
         self._consent.check(settings, self.view)
         data, unit, label = self.data, message.unit, message.label
-        loss, lam = settings.make_loss(), message.smallest_lam
+        loss, smallest_lam = settings.make_loss(), message.smallest_lam
         context = PartyContext(
             self.view,
             data.table,
             data.labels(),
             self._cipher,
-            Bounds.of(loss, lam, self.view.row_holders, unit, label),
+            Bounds.of(loss, smallest_lam, self.view.row_holders, unit, label),
             contributors=1 if self._terms.allow_pairs else self._terms.min_contributors,
             folds=data.folds(self._matching.ids, settings) if settings.folds else None,
             start=None if self._model is None else data.weights_of(self._model),

@@ -19,8 +19,9 @@ from weft.federation.coordinator import Outcome
 from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import BYTES
-from weft.report.history import has_path, history_frame, path_frame
+from weft.report.history import history_frame
 from weft.report.json_values import rounded
+from weft.report.lambda_path import has_path, path_frame
 from weft.report.summary import summarise
 
 #: Folder of the results in a run's folder.

@@ -1,21 +1,14 @@
-"""The history of a run as a table, and the models of one over several λ or folds."""
+"""The history of a run as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
-from weft.solvers.base import Record, Result, Stage
-
-if TYPE_CHECKING:
-    # A coordinator reports too, and loads no tile.
-    from weft.data.tile import Task
+from weft.solvers.base import Record
 
 _COLUMNS = [field.name for field in fields(Record)]
 _WHOLE = ["iteration", "present", "round_trips", "bytes_down", "bytes_up", "certified_at"]
@@ -44,88 +37,3 @@ def write_history(frame: pd.DataFrame, folder: Path) -> None:
     """Write ``history.csv`` and ``history.parquet``."""
     frame.to_csv(folder / "history.csv", index=False)
     frame.to_parquet(folder / "history.parquet", index=False)
-
-
-def has_path(result: Result) -> bool:
-    """Whether a run has more to tell of its models than one certificate."""
-    return len(result.stages) > 1 or any(stage.scores is not None for stage in result.stages)
-
-
-def path_frame(result: Result, task: Task) -> pd.DataFrame:
-    """One row per λ, in the order in which they were trained, the largest first.
-
-    ``lambda``; with folds ``mean_score``, ``std_score``, ``fold_1``, … and ``mean_loss`` of the
-    samples left out; ``loss`` and ``gap`` of the certificate; ``iterations`` and ``round_trips``
-    spent on this λ (the first also has those of matching and scaling); ``chosen``: whether this
-    model was released. A score is an accuracy, or minus a mean squared error, so that more is
-    better, as everywhere in scikit-learn. A λ at which a party stayed away has none.
-    """
-    stages = result.stages
-    columns: dict[str, Any] = {"lambda": [stage.lam for stage in stages]}
-    if any(stage.scores is not None for stage in stages):
-        columns |= _scores(stages, task)
-    ends = [0, *(stage.round_trips for stage in stages)]
-    lambdas = [record.lam for record in result.history]
-    columns |= {
-        "loss": [sum(stage.certificate.primal) for stage in stages],
-        "gap": [stage.certificate.gap for stage in stages],
-        "iterations": [lambdas.count(stage.lam) for stage in stages],
-        "round_trips": [end - begin for begin, end in pairwise(ends)],
-        "chosen": [stage is result.stage for stage in stages],
-    }
-    return pd.DataFrame(columns)
-
-
-def _scores(stages: Sequence[Stage], task: Task) -> dict[str, Any]:
-    sign = -1.0 if task == "regression" else 1.0
-    folds = max(len(stage.fold_scores) for stage in stages)
-    none = [np.nan] * folds
-    scores = pd.DataFrame([stage.fold_scores or none for stage in stages], dtype=float) * sign
-    losses = pd.DataFrame([stage.fold_losses or none for stage in stages], dtype=float)
-    # Means of what there is: of few samples none may fall into a fold, which then has no score.
-    return {
-        "mean_score": scores.mean(axis=1),
-        "std_score": scores.std(axis=1, ddof=0),
-        **{f"fold_{fold + 1}": scores[fold] for fold in range(folds)},
-        "mean_loss": losses.mean(axis=1),
-    }
-
-
-def fold_columns(frame: pd.DataFrame) -> list[str]:
-    """The columns that hold one fold's scores each; empty for a path without folds."""
-    return [str(name) for name in frame.columns if str(name).startswith("fold_")]
-
-
-def chosen_row(frame: pd.DataFrame) -> Any | None:
-    """The row of the model that is released; None: a party stayed away, and none of them is."""
-    chosen = frame[frame["chosen"]]
-    return None if chosen.empty else chosen.iloc[0]
-
-
-def choice_sentence(frame: pd.DataFrame, task: Task) -> str:
-    """Which λ was released, of how many, and what speaks for it."""
-    row = chosen_row(frame)
-    if row is None:
-        return "none of the models that were finished is released, but the one under way"
-    of = f" of {len(frame)}" if len(frame) > 1 else ""
-    folds = len(fold_columns(frame))
-    if not folds or np.isnan(row["mean_score"]):
-        return f"λ = {row['lambda']:g}{of} is released"
-    if task == "regression":
-        score = f"mean squared error {-row['mean_score']:.4g} ± {row['std_score']:.2g}"
-    else:
-        score = f"accuracy {row['mean_score']:.1%} ± {row['std_score']:.1%}"
-    verb = " was chosen:" if of else ":"
-    return f"λ = {row['lambda']:g}{of}{verb} {score} on samples left out, over {folds} folds"
-
-
-def edge_remark(frame: pd.DataFrame) -> str | None:
-    """A sentence when folds chose the first or the last λ of several, else None."""
-    row = chosen_row(frame)
-    if row is None or not fold_columns(frame) or len(frame) < 2:
-        return None
-    chosen = row["lambda"]
-    for end, further in ((frame["lambda"].max(), "larger"), (frame["lambda"].min(), "smaller")):
-        if chosen == end:
-            return f"no {further} λ than {chosen:g} was tried; one may predict better yet"
-    return None

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from weft.data.tile import Task
-from weft.report.history import chosen_row, fold_columns
+from weft.report.lambda_path import chosen_row, fold_columns
 from weft.report.plot_style import (
     BLUE,
     GREY,

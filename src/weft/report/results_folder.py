@@ -11,8 +11,9 @@ import pandas as pd
 from weft.federation.local_federation import Trained
 from weft.federation.model import Model
 from weft.report.convergence_plot import plot_convergence
-from weft.report.history import edge_remark, has_path, history_frame, path_frame, write_history
+from weft.report.history import history_frame, write_history
 from weft.report.json_values import json_text
+from weft.report.lambda_path import edge_remark, has_path, path_frame
 from weft.report.page import add_page
 from weft.report.path_plot import plot_path
 from weft.report.summary import summarise, to_markdown

@@ -15,10 +15,10 @@ from weft import __version__
 from weft.federation.coordinator import Outcome, lost_features
 from weft.losses import get_loss
 from weft.protocol.metering import Spent
-from weft.report.history import choice_sentence, has_path, path_frame
 from weft.report.holdings_counts import kind_of
 from weft.report.holdings_groups import cohorts_of
 from weft.report.json_values import finite
+from weft.report.lambda_path import choice_sentence, has_path, path_frame
 from weft.solvers.settings import Settings
 
 

@@ -12,6 +12,7 @@ from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.loss_table_steps import MOST_STEPS, most_steps
 from weft.solvers.subspace.messages import (
     CloseReply,
     CloseRequest,
@@ -30,7 +31,6 @@ from weft.solvers.subspace.messages import (
 from weft.solvers.subspace.party_features import FeatureSide
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_vectors import Wires, sized
-from weft.solvers.subspace.precision_limits import MOST_STEPS, most_steps
 from weft.solvers.subspace.vector_guard import Guard
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.scalar_sums import pack_scalars

@@ -15,6 +15,7 @@ from weft.solvers.participation import CohortSpeakers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.ask_until_answered import FallbackResult, PhaseSums, RepeatedAsking
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.loss_table_steps import most_steps
 from weft.solvers.subspace.messages import (
     CLOSE,
     FOLLOW,
@@ -36,7 +37,7 @@ from weft.solvers.subspace.messages import (
     SearchRequest,
     SpreadRequest,
 )
-from weft.solvers.subspace.precision_limits import most_steps, rows_give_products
+from weft.solvers.subspace.product_rounding import rows_give_products
 from weft.solvers.subspace.row_duties import counted, followed, labelled_rows
 from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.fixed_point_bounds import Bounds

@@ -12,7 +12,7 @@ from weft.array_types import Floats, Ints
 from weft.solvers.subspace.bundle_qp import Master
 from weft.solvers.subspace.messages import Ascent, Fold
 from weft.solvers.subspace.party_vectors import padded
-from weft.solvers.subspace.precision_limits import FINEST, FIXED_POINT
+from weft.solvers.subspace.product_rounding import FINEST, FIXED_POINT
 from weft.solvers.subspace.round_trips import Exchange
 
 #: Relative rounding of a number.
