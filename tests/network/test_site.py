@@ -166,6 +166,35 @@ def test_what_fails_counts_as_not_done(place, caplog):
     assert ask(place, work(6, 2, 4)).worked == []
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_party_that_was_lied_to_answers_nothing_more_in_that_run(place, restart):
+    """A second try would be an oracle: forge a block until one passes its check."""
+    begin(place)
+    begin(place, "run-2")
+    ask(place, work(1))
+    assert "fails its check" in refusal(ask(place, work(2, 1, 1, fail="lie")))
+    if restart:
+        place.kill()
+    told = {refusal(ask(place, question)) for question in (
+        work(2, 1, 1, fail="lie"), work(2, 1, 1), work(3, 1, 1), work(1), Hello(RUN, PLAN),
+    )}  # fmt: skip
+    assert len(told) == 1
+    assert "has left run run-1" in told.pop()
+    assert ask(place, work(1, run="run-2")).number == 1
+    assert ask(place, End(RUN, False, 1)).worked == []
+
+
+def test_a_kill_at_the_wrong_moment_gives_no_second_try(place, monkeypatch):
+    begin(place)
+    ask(place, work(1))
+    place.toy.dies = True
+    with pytest.raises(Killed):
+        place.site.answer(encode(work(2, 1, 1, fail="lie")))
+    place.kill()
+    for number in (2, 3):
+        assert "has left run run-1" in refusal(ask(place, work(number, 1, 1)))
+
+
 def test_a_refused_envelope_is_worked_on_when_it_is_asked_again(tmp_path):
     class Full(Toy):
         def on(self, phase, message):

@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import Annotated
 
-from weft.errors import ConfigError
+from weft.errors import ConfigError, ProtocolError
 from weft.network.envelope import End, Work, decode_envelope
 from weft.network.site_endpoint import Site
 from weft.network.site_run import OpenedParty
@@ -68,6 +68,8 @@ class Toy:
             raise Killed
         if message.fail == "refuse":
             raise ConfigError("this toy does not do that")
+        if message.fail == "lie":
+            raise ProtocolError("this block fails its check")
         if message.fail == "break":
             raise KeyError("a secret value")
         return ToyReply(state=self.state, calls=self.calls)

@@ -88,6 +88,8 @@ log = logging.getLogger("weft.site")
 
 #: After an envelope in the journal: it was answered.
 _ANSWERED = b"answered"
+#: In the place of an envelope that this party refused: it answers nothing more in this run.
+_LEFT = b"left"
 #: Files in a run's folder.
 JOURNAL, _RANDOMNESS = "journal.weft", "randomness.weft"
 #: What keeps a party from being ready.
@@ -134,6 +136,10 @@ class SiteRun:
     An envelope is written to the journal before it is worked on. If the work fails, the envelope is
     dropped and the party is rebuilt from the journal: an envelope counts fully or not at all.
 
+    What breaks the protocol is no such failure. A block that does not pass its check was made up by
+    somebody, who could try again until one passes: the party leaves the run for good, also after a
+    restart, and whatever comes next is answered by one and the same sentence.
+
     Parameters
     ----------
     run
@@ -162,6 +168,8 @@ class SiteRun:
         self._reply = b""
         #: Whether the last of them was answered: then its reply may have left.
         self._answered = False
+        #: Whether the party was just sent what breaks the protocol, and whether it has left.
+        self._breached = self._left = False
         self._journal = Journal(folder / JOURNAL)
         try:
             self._memory = RandomnessStore(folder / _RANDOMNESS)
@@ -201,6 +209,7 @@ class SiteRun:
 
     def resume(self, hello: Hello) -> Fields:
         """The announcement once more, for the same plan."""
+        self._check_left()
         if hello.plan != self._plan:
             raise ProtocolError(
                 f"run {self.run} was begun here with another plan; resume it with the "
@@ -210,6 +219,7 @@ class SiteRun:
 
     def work(self, work: Work, packed: bytes) -> bytes:
         """The reply to an envelope, also given as it came; the same again to the same envelope."""
+        self._check_left()
         self._check_memory(work)
         if work.number == self.last:
             self.rebuild()
@@ -251,9 +261,11 @@ class SiteRun:
             except _Unfinished as unfinished:
                 # An answered envelope counts even if its reply was lost: the cause must pass
                 # before the run can go on.
-                if heard is None or self.last <= heard or self._answered:
+                heard_of = heard is None or self.last <= heard
+                if self._answered or (heard_of and not self._breached):
                     raise unfinished.error from None
                 self._take_back()
+                self._check_left()
                 self._opened = self._replay()
             finally:
                 self.doing = _WORKING
@@ -283,6 +295,9 @@ class SiteRun:
     def _read(self) -> None:
         """Read the journal without doing its work."""
         for record in self._journal:
+            if record == _LEFT:
+                self._left = True
+                continue
             self._answered = record == _ANSWERED
             if self._answered:
                 continue
@@ -314,12 +329,23 @@ class SiteRun:
                 "else; resume the run with the configuration that it began with"
             )
 
+    def _check_left(self) -> None:
+        if self._left:
+            raise ProtocolError(
+                f"has left run {self.run}, in which it was sent what breaks the protocol; its own "
+                "log says what; start a new run"
+            )
+
     def _take_back(self) -> None:
         """Drop the last envelope; the party it changed is not used again."""
         self._journal.drop_last()
         self._numbers.pop()
         # All before it were answered, or they would have been dropped.
         self._answered = True
+        if self._breached:
+            # On the disk before anybody is told why.
+            self._journal.append(_LEFT)
+            self._left = True
 
     # ── the party ─────────────────────────────────────────────────────────────────────────
 
@@ -332,7 +358,7 @@ class SiteRun:
         self._work = None
         with strict():
             for record in self._journal:
-                if record == _ANSWERED:
+                if record in (_ANSWERED, _LEFT):
                     continue
                 if self._work is not None:
                     self._answer(opened, self._work)
@@ -358,7 +384,11 @@ class SiteRun:
             phase = phase_named(name)
             message = phase.read_request(unpack(packed))
             began = perf_counter()
-            reply = opened.member.on(phase, message)
+            try:
+                reply = opened.member.on(phase, message)
+            except ProtocolError:
+                self._breached = True
+                raise
             seconds.append(perf_counter() - began)
             if type(reply) is not phase.reply:
                 raise ProtocolError(f"its reply to phase '{name}' is no message of this phase")
