@@ -168,7 +168,7 @@ def values_part(report: Report) -> None:
         # cipher, values, rounds, ratio to HEU to reach, bytes a value to keep to
         ("pad", 1, 1000, None, None),
         ("pad", 64, 1000, None, None),
-        ("pad", COUNT, 400, 1000, 10),
+        ("pad", COUNT, 400, 1000, 20),
         ("pad", 1_000_000, 10, None, None),
         ("bfv", COUNT, 100, 50, 30),
         ("paillier", 64, 4, None, None),

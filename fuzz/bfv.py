@@ -7,6 +7,7 @@ import numpy as np
 
 from harness import search
 from weft.crypto.ciphers import bfv_scheme
+from weft.crypto.identities import Secret
 
 for _name in ("_split", "_frame", "_checked"):
     setattr(bfv_scheme, _name, atheris.instrument_func(getattr(bfv_scheme, _name)))
@@ -28,7 +29,7 @@ def decode(data: bytes) -> None:
     words = SECRET.open(sealed, chunks)
     assert words.shape == (chunks, 4096)
     assert SECRET.open(taken, 3)[:chunks].tolist() == words.tolist()
-    bfv_scheme.BfvSecret.from_bytes(sealed)
+    bfv_scheme.BfvSecret.from_bytes(Secret(sealed))
 
 
 def seeds() -> list[bytes]:

@@ -9,6 +9,7 @@ with atheris.instrument_imports(include=["weft.crypto.ciphers.paillier_scheme"])
     from weft.crypto.ciphers import paillier_scheme as paillier
 
 from harness import search
+from weft.crypto.identities import Secret
 
 SECRET = paillier.PaillierSecret.new(512)
 PUBLIC = SECRET.public()
@@ -20,7 +21,7 @@ def decode(data: bytes) -> None:
         return
     count, sealed = data[0] % 4, data[1:]
     for reader in (
-        paillier.PaillierSecret.from_bytes,
+        lambda b: paillier.PaillierSecret.from_bytes(Secret(b)),
         lambda b: paillier.PaillierTotals(b, 1),
     ):
         try:

@@ -142,7 +142,7 @@ for argument in sys.argv[1:]:
 SECRET = {
     f"weft.crypto.{name}"
     for name in (
-        *("identities", "keyring", "scalar_masks", "letters", "pads.pad_streams"),
+        *("identities", "keyring", "scalar_masks", "letters", "pads.pad_streams", "pads.slot_tags"),
         *(
             "ciphers.pad",
             "ciphers.homomorphic_ciphers",

@@ -36,7 +36,8 @@ from interposed import (
 )
 from weft.crypto import scalar_masks as masks_module
 from weft.crypto.ciphers.bfv_scheme import _BODY, _FRESH
-from weft.crypto.ciphers.block_format import pad_id_of
+from weft.crypto.ciphers.block_format import TAG, pad_id_of
+from weft.crypto.ciphers.chunk_layout import CHECKS
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.scalar_masks import Masks
@@ -150,8 +151,13 @@ def assert_nothing_was_used_twice(watches, cipher):
     if cipher != "pad":
         size = CIPHERTEXT[cipher]
         if cipher == "bfv":
-            # Four check words a chunk travel in front.
-            bodies = [body[32 * (len(body) // (size + 32)) :] for body in bodies]
+            # Check words of every chunk travel in front.
+            front = 8 * CHECKS
+            bodies = [body[front * (len(body) // (size + front)) :] for body in bodies]
+        else:
+            # A tag of every slot follows.
+            ends = [len(packed) - TAG * header_of(packed)["count"] for packed in blocks]
+            bodies = [p[body_at(p) : end] for p, end in zip(blocks, ends, strict=True)]
         every = [body[i : i + size] for body in bodies for i in range(0, len(body), size)]
         assert all(len(one) == size for one in every)
         assert len(set(every)) == len(every), "two ciphertexts are equal"

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals, _key_digest
+from weft.crypto.identities import Secret
 from weft.errors import ConfigError, ProtocolError
 
 BITS = 512
@@ -56,7 +57,7 @@ def test_keys_of_full_length_seal_and_add():
 
 
 def test_another_party_opens_with_the_key_it_was_handed(secret):
-    other = PaillierSecret.from_bytes(secret.to_bytes())
+    other = PaillierSecret.from_bytes(Secret(secret.to_bytes()))
     assert other.public() == secret.public()
     np.testing.assert_array_equal(other.open(secret.seal(array(3, 4)), 2), array(3, 4))
 
@@ -219,7 +220,7 @@ def test_damaged_keys_are_refused_without_showing_them(secret, data):
     garbage = data.draw(st.binary(max_size=2 * len(key)))
     for wrong in (key[:at], key + b"0", flipped, garbage):
         with pytest.raises(ProtocolError) as refusal:
-            PaillierSecret.from_bytes(wrong)
+            PaillierSecret.from_bytes(Secret(wrong))
         assert str(refusal.value) == "a secret key is damaged or was made for another cipher"
 
 
@@ -228,7 +229,7 @@ def test_keys_that_are_not_two_primes_are_refused(secret):
     even = q[:-1] + b"\x00"
     for body in (p + p, p + even, even + q, p + bytes(len(q)), bytes(len(p + q))):
         with pytest.raises(ProtocolError, match="secret key"):
-            PaillierSecret.from_bytes(body + _key_digest(body))
+            PaillierSecret.from_bytes(Secret(body + _key_digest(body)))
 
 
 @settings(deadline=None)
@@ -243,7 +244,7 @@ def test_damaged_public_keys_are_refused(public):
 
 def test_keys_too_long_to_compute_with_are_refused():
     with pytest.raises(ProtocolError, match="secret key"):
-        PaillierSecret.from_bytes(bytes([255]) * 10**6)
+        PaillierSecret.from_bytes(Secret(bytes([255]) * 10**6))
     with pytest.raises(ProtocolError, match="public key"):
         PaillierTotals(bytes([255]) * 10**6, 1)
 

@@ -483,7 +483,7 @@ def test_words_changed_on_their_way_stop_the_run_at_their_first_reader(
     # All that the first shares is shared with the second, who must be told α.
     tiles = patchwork(unlabelled=("east",))
     simulation = simulate(tiles, quick(iic=1.0, local=local), PREPARATION, plan=plan)
-    with pytest.raises(ProtocolError, match=r"fails its check .*changed") as caught:
+    with pytest.raises(ProtocolError, match=r"fails its check: .*changed") as caught:
         simulation.go()
     assert "\n" not in str(caught.value)
     # Checking takes no trust in the coordinator: it is a party that refuses.

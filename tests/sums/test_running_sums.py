@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from covering import every_pair, examples
 from sum_messages import SumsReply, SumsRequest, new_request
 from weft.crypto import Adder, FixedPoint
-from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
+from weft.crypto.ciphers.block_format import pack_block, read_block, tag_bytes, words_of
 from weft.crypto.ciphers.cipher import WHAT, Incoming, Plain
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.fixed_point import LEAST_BITS
@@ -657,6 +657,7 @@ def block_of(trio, party="a", count=3, width=1, **changes):
     adder = trio.adder
     made = {"cipher": adder.name, "kind": "z", "key": adder.key, "pad_id": adder.pad_id(party)}
     made |= {"count": count, "width": width, "body": bytes(8 * count * width)} | changes
+    made["body"] += bytes(tag_bytes(made["cipher"], count))
     return pack_block(**made)
 
 
@@ -707,7 +708,7 @@ def test_a_reply_of_the_wrong_shape_or_for_a_foreign_slot_names_the_party(fault,
     with pytest.raises(ProtocolError, match="party a") as caught:
         totals.add(replies, 3)
     assert "\n" not in str(caught.value)
-    assert not totals.store.words.any()
+    assert not any(array.any() for array in totals.store.state().values())
 
 
 def test_two_wrong_lengths_that_add_up_to_the_right_one_are_still_refused():
@@ -717,7 +718,7 @@ def test_two_wrong_lengths_that_add_up_to_the_right_one_are_still_refused():
     replies = {p: SumsReply(z=block_of(trio, p, 4, body=bytes(range(1, 33)))) for p in "ab"}
     with pytest.raises(ProtocolError, match="party a"):
         totals.add(replies, 3)
-    assert not totals.store.words.any()
+    assert not any(array.any() for array in totals.store.state().values())
 
 
 def test_an_unknown_cipher_is_refused_by_both_halves():

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.ciphers.block_format import WHOLE_CIPHERS, pad_id_of
+from weft.crypto.ciphers.block_format import TAG, WHOLE_CIPHERS, pad_id_of
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, chunks_of
 from weft.crypto.ciphers.cipher import check_cipher
+from weft.crypto.primitives.prime_field import add_modulo
 from weft.errors import ProtocolError
 from weft.protocol.metering import EncryptionCost
 from weft.protocol.shared_fields import LastingRing, Ring
@@ -146,13 +147,13 @@ class Adder:
 
     def store(self, slots: int, width: int, *, clear: bool = False) -> Store:
         """An empty total, on wish of numbers in the clear."""
-        if clear:
+        if clear or not self.linked:
             return WordStore(slots, width)
-        if self.name == "paillier":
-            return PaillierStore(self.public, slots, width)
         if self.name == "bfv":
             return BfvStore(slots, width)
-        return WordStore(slots, width)
+        if self.name == "paillier":
+            return TaggedStore(PaillierStore(self.public, slots, width), slots)
+        return TaggedStore(WordStore(slots, width), slots)
 
     def pad_id(self, party: str) -> int:
         """The pad id that a party's contribution to the current request must have."""
@@ -196,7 +197,7 @@ class Store(ABC):
 
 
 class WordStore(Store):
-    """Totals modulo 2^64, for ``pad`` and ``plain``."""
+    """Totals modulo 2^64, for ``plain`` and, with tags, for ``pad``."""
 
     def __init__(self, slots: int, width: int) -> None:
         self.words = np.zeros((slots, width), np.uint64)
@@ -246,6 +247,54 @@ class WordStore(Store):
         if state["words"].shape != self.words.shape:
             raise ProtocolError("the checkpoint's totals are of another shape; start anew")
         self.words = state["words"]
+
+
+class TaggedStore(Store):
+    """Totals with a tag per slot, behind the words (`weft.crypto.pads.slot_tags`)."""
+
+    def __init__(self, words: Store, slots: int) -> None:
+        self.words = words
+        self._tags = np.zeros(slots, np.uint64)
+
+    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
+        parts, tags = self._split(parts)
+        self.words.add(slots, parts)
+        add_modulo(self._tags, slots, tags)
+
+    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+        parts, tags = self._split(parts)
+        self.words.put(slots, parts)
+        self._tags[slots] = tags
+
+    def _split(self, parts: Sequence[Part]) -> tuple[list[Part], NDArray[np.uint64]]:
+        words, tags = [], []
+        for part in parts:
+            end = len(part.body) - TAG * part.slots
+            if end < 0:
+                raise ProtocolError(f"the block from party {part.party} lacks tags")
+            words.append(part._replace(body=part.body[:end]))
+            tags.append(part.body[end:])
+        return words, np.frombuffer(b"".join(tags), np.uint64)
+
+    def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
+        tags = self._tags.take(slots)
+        words = self.words.take(slots, ends)
+        cuts = pairwise([0, *ends])
+        return [part + tags[a:b].tobytes() for part, (a, b) in zip(words, cuts, strict=True)]
+
+    def copy(self) -> TaggedStore:
+        other = TaggedStore(self.words.copy(), 0)
+        other._tags = self._tags.copy()
+        return other
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {**self.words.state(), "tags": self._tags}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        self.words.restore(state)
+        if state["tags"].shape != self._tags.shape:
+            raise ProtocolError("the checkpoint's tags are of another shape; start anew")
+        self._tags = state["tags"]
 
 
 class PaillierStore(Store):

@@ -24,6 +24,7 @@ from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.identities import Identity, PublicIdentity, Secret
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
+from weft.crypto.pads.slot_tags import Tags
 from weft.crypto.primitives.hash_tree import root_of
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.scalar_masks import Masks
@@ -159,7 +160,7 @@ class Keyring:
         if plan.deal and self.cipher.name in _DEALT:
             kind = _DEALT[self.cipher.name]
             content = self._draws.take("shared key", lambda: kind.new().to_bytes())
-            self._shared = kind.from_bytes(content)
+            self._shared = kind.from_bytes(Secret(content))
             if isinstance(self._shared, PaillierSecret):
                 public = self._shared.public()
         return MadeSeeds(Boxes.of(self._boxes(plan, content)), public)
@@ -234,7 +235,7 @@ class Keyring:
             )
         if extra:
             kind = _DEALT[self.cipher.name]
-            self._shared = kind.from_bytes(content[:extra])
+            self._shared = kind.from_bytes(Secret(content[:extra]))
         at = extra
         for axis in AXES:
             end = at + SEED * len(chosen[axis])
@@ -250,6 +251,8 @@ class Keyring:
         made = cipher.streams if isinstance(cipher, Pad) else Streams
         rows, columns = (made(self._pad_key, self._seeds[a], self._start[a]) for a in AXES)
         cipher.take_streams(rows, columns)
+        if isinstance(cipher, Pad):
+            cipher.take_tags(*(Tags(self._pad_key, self._seeds[a], self._start[a]) for a in AXES))
         if isinstance(cipher, BfvCipher) and isinstance(self._shared, BfvSecret):
             if len(self._places) != len(AXES):
                 raise ProtocolError(
@@ -291,7 +294,7 @@ class Keyring:
         shared = state["shared"].tobytes()
         if shared:
             kind = _DEALT[self.cipher.name]
-            self._shared = kind.from_bytes(shared)
+            self._shared = kind.from_bytes(Secret(shared))
         self._ready()
 
 

@@ -145,6 +145,14 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
         """Per local row, the position of its cohort in this view."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes).astype(np.int32)
 
+    def speaks(self, flags: Flags | None) -> bool:
+        """Whether a party with these flags, one per cohort, posts values of a shared cohort.
+
+        None: it posts those of all.
+        """
+        shared = len(self.shared_rows) - 1
+        return shared > 0 and (flags is None or bool(flags[:shared].any()))
+
     @cached_property
     def counted_rows(self) -> NDArray[np.bool_]:
         """Per local row, whether this party counts its loss."""

@@ -77,20 +77,32 @@ class LatestValues(Totals):
     def __init__(self, kind: str, layout: Layout, width: int, adder: Adder) -> None:
         super().__init__(kind, layout, width, adder)
         self._marks: PadIds = np.zeros(layout.n_shared, np.uint64)
+        #: Who speaks for some shared cohort, by the number of the request.
+        self._speakers: dict[int, frozenset[str]] = {}
         self.changed = Changes(layout.n_shared)
         if adder.whole:
             self._bookkeeping = PadBookkeeping(kind, layout, width, adder, windows=False)
 
     @timed
     def invite(self, messages: Mapping[str, Message], chosen: Mapping[str, Flags]) -> None:
-        """Prepare a request in which parties post what ``chosen`` says of their cohorts."""
+        """Prepare a request in which parties post what ``chosen`` says of their cohorts.
+
+        Whoever speaks for a shared cohort answers with a block, if need be an empty one: a post
+        that got lost on its way would leave absent holders with an older value.
+        """
+        self._speakers[self._adder.round] = frozenset(
+            party
+            for party in messages
+            if chosen[party][: len(self.layout.cohorts[self.layout.group[party]])].any()
+        )
         if self._bookkeeping is not None:
             self._bookkeeping.invite(messages, chosen)
 
     @timed
     def post(self, replies: Mapping[str, Message], iteration: int, round_: int) -> None:
         """Let what the parties posted take the place of what was there."""
-        names, parts, slots, lengths = self._read(replies, iteration, False, round_)
+        speakers = self._speakers.pop(round_)
+        names, parts, slots, lengths = self._read(replies, iteration, speakers, round_)
         if self._bookkeeping is not None:
             self._bookkeeping.record(names, slots, lengths)
             if parts:
@@ -160,7 +172,7 @@ class Proposals(Totals):
     @timed
     def add(self, replies: Mapping[str, Message], iteration: int, round_: int) -> None:
         """Add all parties' proposals."""
-        names, parts, slots, lengths = self._read(replies, iteration, False, round_)
+        names, parts, slots, lengths = self._read(replies, iteration, replies, round_)
         if parts:
             self._store(slots, parts, iteration)
         if self._bookkeeping is not None:

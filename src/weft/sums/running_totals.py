@@ -6,7 +6,7 @@ two more ways to fill a total.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -85,9 +85,12 @@ class Totals:
     # ── reading ───────────────────────────────────────────────────────────────────────────
 
     def _read(
-        self, replies: Mapping[str, Message], iteration: int, required: bool, round_: int
+        self, replies: Mapping[str, Message], iteration: int, required: Container[str], round_: int
     ) -> tuple[list[str], list[Part], Ints, Ints]:
-        """Check all blocks before any is used: parties, bodies, their slots and lengths."""
+        """Check all blocks before any is used: parties, bodies, their slots and lengths.
+
+        A party in ``required`` that shares slots must have sent one.
+        """
         names: list[str] = []
         parts: list[Part] = []
         chosen: dict[str, NDArray[Any]] = {}
@@ -97,7 +100,7 @@ class Totals:
             reply = replies[party]
             packed = getattr(reply, self.kind)
             if packed is None:
-                if required and len(layout.of(party)):
+                if party in required and len(layout.of(party)):
                     raise ProtocolError(f"{self._where(party, iteration)} is missing")
                 continue
             some = None if self._chunked else getattr(reply, self._slots_field, None)
@@ -319,15 +322,13 @@ class RunningTotals(Totals):
             self._bookkeeping.invite(messages)
 
     @timed
-    def add(
-        self, replies: Mapping[str, Message], iteration: int = 0, *, required: bool = True
-    ) -> None:
+    def add(self, replies: Mapping[str, Message], iteration: int = 0) -> None:
         """Add all parties' increments: at ``kind_slots`` of a reply, else to the whole block.
 
-        Nothing is added unless every reply is sound. With ``required``, a party that shares
-        slots and sends nothing is an error too: its silence would spoil the totals.
+        Nothing is added unless every reply is sound. A party that shares slots and sends nothing
+        is an error too: its silence would spoil the totals.
         """
-        names, parts, slots, lengths = self._read(replies, iteration, required, self._round)
+        names, parts, slots, lengths = self._read(replies, iteration, replies, self._round)
         if parts:
             self._store(slots, parts, iteration)
         if self._bookkeeping is not None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numba
 import numpy as np
@@ -47,6 +47,10 @@ from weft.crypto.ciphers.seal_library import (
     seal_context,
 )
 from weft.errors import ProtocolError
+
+if TYPE_CHECKING:
+    # The coordinator, which adds with this module, loads nothing that can hold a secret.
+    from weft.crypto.identities import Secret
 
 Words = NDArray[np.uint64]
 
@@ -79,20 +83,12 @@ class BfvSecret:
         return cls(sealapi.KeyGenerator(seal_context().context).secret_key())
 
     @classmethod
-    def from_bytes(cls, secret: bytes) -> BfvSecret:
+    def from_bytes(cls, secret: Secret) -> BfvSecret:
         """The key that ``to_bytes`` wrote."""
-        body, digest = secret[:_KEY], secret[_KEY:]
-        # Nearly every string of the right length would pass for a key, and a damaged key
-        # gives wrong sums in silence: hence the digest.
-        if len(body) != _KEY or digest != _key_digest(body):
+        # No frame that raises has a part of the key among its local variables.
+        key = _key_of(secret)
+        if key is None:
             raise ProtocolError("a secret key is damaged or was made for another cipher")
-        words, special = _unpack(body[:_PACKED]), np.frombuffer(body[_PACKED:], "<u2")
-        if not _reduced(words) or (special >= SPECIAL_PRIME).any():
-            raise ProtocolError("a secret key does not fit the parameters of the cipher")
-        seal, key = seal_context(), sealapi.SecretKey()
-        with Scratch() as scratch:
-            scratch.write(seal.key.file(np.append(words, special.astype(np.uint64))))
-            key.load(seal.context, scratch.path)
         return cls(key)
 
     def to_bytes(self) -> bytes:
@@ -146,6 +142,24 @@ class BfvSecret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret key is not pickled; use to_bytes where it may travel")
+
+
+def _key_of(secret: Secret) -> Any:
+    """SEAL's key, or None for one that is none."""
+    content = secret.reveal()
+    body, digest = content[:_KEY], content[_KEY:]
+    # Nearly every string of the right length would pass for a key, and a damaged key gives wrong
+    # sums in silence: hence the digest.
+    if len(body) != _KEY or digest != _key_digest(body):
+        return None
+    words, special = _unpack(body[:_PACKED]), np.frombuffer(body[_PACKED:], "<u2")
+    if not _reduced(words) or (special >= SPECIAL_PRIME).any():
+        return None
+    seal, key = seal_context(), sealapi.SecretKey()
+    with Scratch() as scratch:
+        scratch.write(seal.key.file(np.append(words, special.astype(np.uint64))))
+        key.load(seal.context, scratch.path)
+    return key
 
 
 class BfvTotals:

@@ -51,6 +51,8 @@ CIPHER_CODES = {"plain": 1, "pad": 2, "bfv": 3, "paillier": 4}
 DEALT_CIPHERS = ("bfv", "paillier")
 #: Those of them whose blocks are added and forwarded as a whole.
 WHOLE_CIPHERS = ("bfv",)
+#: Bytes of the tag that follows the words of a block for every slot.
+TAG = 8
 #: Codes below are Weft's own.
 _FIRST_FOREIGN = 128
 KIND_CODES = {"z": 1, "v": 2, "alpha": 3, "delta": 4}
@@ -219,10 +221,23 @@ def read_block(packed: object, where: Where) -> Block:
     )
 
 
+def tag_bytes(cipher: str, slots: int) -> int:
+    """Bytes of the tags behind the words of a block."""
+    return 0 if cipher == "plain" or cipher in WHOLE_CIPHERS else TAG * slots
+
+
+class WordBlock(NamedTuple):
+    """Pad ids, words (a row per slot) and tags of a block."""
+
+    carried: Carried
+    words: NDArray[np.uint64]
+    tags: NDArray[np.uint64]
+
+
 def quick_words(
     packed: object, cipher: str, kind: str, key: int, pad_id: int, count: int, width: int
-) -> tuple[Carried, NDArray[np.uint64]] | None:
-    """Pad ids and words of a block that is just what was asked for; None: read it with care."""
+) -> WordBlock | None:
+    """A block that is just what was asked for; None: read it with care."""
     if type(packed) is not bytes or len(packed) < HEAD:
         return None
     head = _HEADER.unpack_from(packed)
@@ -230,28 +245,40 @@ def quick_words(
     expected = (_MAGIC, _VERSION, CIPHER_CODES[cipher], KIND_CODES[kind], flags, width, key, count)
     if head[:8] != expected or head[10] != pad_id or flags not in (_SINGLE, _PER_COHORT | _SINGLE):
         return None
-    if not runs and not pad_ids and len(packed) == HEAD + 8 * count * width:
-        words = np.frombuffer(packed, np.uint64, count * width, HEAD)
-        return NOTHING, words.reshape(count, width)
+    size = 8 * count * width + tag_bytes(cipher, count)
     at = HEAD + 4 * runs
-    if len(packed) != at + 8 * (pad_ids + count * width) or (flags & _PER_COHORT and runs):
+    if len(packed) != at + 8 * pad_ids + size or (flags & _PER_COHORT and runs):
         return None
+    if not runs and not pad_ids:
+        return _cut(NOTHING, np.frombuffer(packed, np.uint64, size // 8, HEAD), count, width)
     lengths = None
     if flags == _SINGLE:
         if pad_ids != runs:
             return None
         lengths = np.frombuffer(packed, np.uint32, runs, HEAD)
-    words = np.frombuffer(packed, np.uint64, pad_ids + count * width, at)
-    return Carried(lengths, None, words[:pad_ids]), words[pad_ids:].reshape(count, width)
+    words = np.frombuffer(packed, np.uint64, pad_ids + size // 8, at)
+    return _cut(Carried(lengths, None, words[:pad_ids]), words[pad_ids:], count, width)
 
 
-def words_of(block: Block, where: Where) -> NDArray[np.uint64]:
-    """The body as 64-bit words, one row per slot."""
-    if len(block.body) != 8 * block.slots * block.width:
+def _cut(carried: Carried, numbers: NDArray[np.uint64], count: int, width: int) -> WordBlock:
+    end = count * width
+    return WordBlock(carried, numbers[:end].reshape(count, width), numbers[end:])
+
+
+def word_block(block: Block, where: Where) -> WordBlock:
+    """The body of a block as 64-bit words, and the tags behind them."""
+    expected = 8 * block.slots * block.width + tag_bytes(block.cipher, block.slots)
+    if len(block.body) != expected:
         raise ProtocolError(
             f"{named(where)} has {len(block.body)} bytes for {block.slots} slots of {block.width}"
         )
-    return np.frombuffer(block.body, np.uint64).reshape(block.slots, block.width)
+    numbers = np.frombuffer(block.body, np.uint64)
+    return _cut(block.carried, numbers, block.slots, block.width)
+
+
+def words_of(block: Block, where: Where) -> NDArray[np.uint64]:
+    """The words of a block, one row per slot."""
+    return word_block(block, where).words
 
 
 # ── ids of pads ─────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
 """How the values of an axis lie in chunks, for ciphers that work on thousands of values at once.
 
-Value j of slot i has number i · width + j; a chunk holds 4,096 of them, and has four check words
+Value j of slot i has number i · width + j; a chunk holds 4,096 of them, and has six check words
 that travel beside it.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 from weft.array_types import Ints
 
 VALUES = 4096
-CHECKS = 4
+CHECKS = 6
 #: Words of a chunk are numbers below this prime, 2^50 − 16383.
 MODULUS = (1 << 50) - 16383
 

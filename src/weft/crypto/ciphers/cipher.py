@@ -19,13 +19,13 @@ from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
     SIGN,
     Block,
-    Carried,
+    WordBlock,
     head_of,
     pad_id_of,
     quick_words,
     read_block,
     read_knots,
-    words_of,
+    word_block,
 )
 from weft.crypto.pads.pad_chains import learn_marks
 from weft.crypto.primitives.wide_integers import Limbs
@@ -286,14 +286,13 @@ class Cipher(ABC):
             raise ProtocolError(f"a request for {WHAT[kind]} has no number; the run stops")
         return head_of(self.name, kind, self.key, pad_id, shape[0], shape[1]) + body
 
-    def _words(self, total: Incoming) -> tuple[Carried, NDArray[np.uint64]]:
-        """Pad ids and words of a block of words."""
+    def _words(self, total: Incoming) -> WordBlock:
+        """Pad ids, words and tags of a block of words."""
         kind, _, count, width, packed, *_ = total
         found = quick_words(packed, self.name, kind, self.key, self._base, count, width)
         if found is not None:
             return found
-        block = self._read(total)
-        return block.carried, words_of(block, self.where(kind))
+        return word_block(self._read(total), self.where(kind))
 
     def _read(self, total: Incoming) -> Block:
         """A block that is what was asked for, now."""
@@ -333,7 +332,7 @@ class Plain(Cipher):
         return self._contribute(sent)
 
     def _reveal(self, total: Incoming) -> Floats:
-        _, words = self._words(total)
+        words = self._words(total).words
         return np.multiply(words.view(np.int64), total.unit, dtype=np.float64)
 
 

@@ -1,11 +1,9 @@
 """``pad``: the additively homomorphic stream cipher of Castelluccia, Mykletun and Tsudik.
 
-A value travels as value · factor + pad modulo 2^64. The coordinator adds such words without
-being able to read them; the holders of a cohort take the pads off and divide by the cohort's
-secret odd factor. The result must lie within ±2^49: a word that somebody changed, sent again,
-left out or made up is one of 2^64 at random, of which one in 2^14 passes (unless the coordinator
-makes up pad ids that fit a part of the sum). As every slot is checked by itself, any subset of
-slots can be forwarded.
+A value travels as value · factor + pad modulo 2^64, with a tag beside each slot. The coordinator
+adds words and tags without being able to read them; the holders of a cohort take the pads off and
+check the tags: a word that somebody changed, sent again, left out or made up passes with
+probability 2^-61. As every slot has its own tag, any subset of slots can be forwarded.
 """
 
 from __future__ import annotations
@@ -23,7 +21,8 @@ from weft.crypto.ciphers.cipher import (
     linked,
     refuse_newer,
 )
-from weft.crypto.pads.pad_streams import Streams, Words, signed_off
+from weft.crypto.pads.pad_streams import Streams, Words, failed_check, signed_off
+from weft.crypto.pads.slot_tags import Tags
 from weft.errors import ProtocolError
 from weft.protocol.shared_fields import PadIds
 
@@ -40,10 +39,15 @@ class Pad(Cipher):
     def __init__(self) -> None:
         super().__init__()
         self._streams: dict[str, Streams] = {}
+        self._tags: dict[str, Tags] = {}
 
     def take_streams(self, rows: Streams, columns: Streams) -> None:
         """The pads of this party's row and column cohorts."""
         self._streams = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
+
+    def take_tags(self, rows: Tags, columns: Tags) -> None:
+        """The tags beside this party's rows and columns."""
+        self._tags = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
 
     def _contribute(self, sent: Outgoing) -> bytes:
         kind, slots, values, pads, tails = sent
@@ -53,33 +57,35 @@ class Pad(Cipher):
         words, status = streams.hide(KIND_CODES[kind], slots, values, self.pad_id, minus, marks)
         if status == 2:
             refuse_newer(kind)
+        tags = self._tags[kind].make(KIND_CODES[kind], slots, values, self.pad_id, minus, marks)
         if status == 1:
-            self._untie(words, sent, minus)
-        return self._pack(kind, values.shape, self._close(words))
+            self._untie(words, tags, sent, minus)
+        return self._pack(kind, values.shape, self._close(words) + tags.tobytes())
 
     def _propose(self, sent: Outgoing) -> bytes:
         """A block under a new pad alone."""
         kind, slots, values = sent[:3]
         words, _ = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.pad_id)
-        return self._pack(kind, values.shape, self._close(words))
+        tags = self._tags[kind].make(KIND_CODES[kind], slots, values, self.pad_id)
+        return self._pack(kind, values.shape, self._close(words) + tags.tobytes())
 
     def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes:
         return self._propose(sent)
 
     def _reveal(self, total: Incoming) -> Floats:
-        kind = total.kind
-        carried, words = self._words(total)
-        return self._streams[kind].show(
-            KIND_CODES[kind],
-            total.slots,
-            words,
-            carried,
-            total.since,
-            total.unit,
-            lambda: self.where(kind),
+        kind, slots = total.kind, total.slots
+        carried, words, tags = self._words(total)
+        # In units of one: whole numbers, which tags are about.
+        opened = self._streams[kind].show(
+            KIND_CODES[kind], slots, words, carried, total.since, 1.0, lambda: self.where(kind)
         )
+        whole = opened.astype(np.int64)
+        if not self._tags[kind].fit(KIND_CODES[kind], slots, whole, carried, tags):
+            raise failed_check(self.where(kind))
+        opened *= total.unit
+        return opened
 
-    def _untie(self, words: Words, sent: Outgoing, minus: PadIds) -> None:
+    def _untie(self, words: Words, tags: Words, sent: Outgoing, minus: PadIds) -> None:
         """Take off the pads where a mark stands for several pad ids."""
         kind, slots, _, pads, tails = sent
         streams = self._streams[kind]
@@ -98,6 +104,7 @@ class Pad(Cipher):
                 )
             off = tuple(signed_off(pad_id) for pad_id in knots[number])
             streams.add(words, KIND_CODES[kind], position, slot, off)
+            self._tags[kind].add(tags, KIND_CODES[kind], position, slot, off)
 
     def _close(self, words: Words) -> bytes:
         """Words on their way to the coordinator."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import gmpy2  # type: ignore[import-untyped]
 import numpy as np
@@ -23,6 +23,10 @@ from numpy.typing import NDArray
 from phe import paillier  # type: ignore[import-untyped]
 
 from weft.errors import ConfigError, ProtocolError
+
+if TYPE_CHECKING:
+    # The coordinator, which adds with this module, loads nothing that can hold a secret.
+    from weft.crypto.identities import Secret
 
 Words = NDArray[np.uint64]
 
@@ -51,19 +55,13 @@ class PaillierSecret:
         return cls(key.p, key.q)
 
     @classmethod
-    def from_bytes(cls, secret: bytes) -> PaillierSecret:
+    def from_bytes(cls, secret: Secret) -> PaillierSecret:
         """The key that ``to_bytes`` wrote."""
-        body, digest = secret[:-_DIGEST], secret[-_DIGEST:]
-        half, bits = len(body) // 2, 8 * len(body)
-        p, q = int.from_bytes(body[:half], "big"), int.from_bytes(body[half:], "big")
-        # The digest, because damage can turn one prime into another. If p·q has all its bits,
-        # so have p and q, and then neither prime divides the other less 1, as decryption needs.
-        intact = bits in _BITS and digest == _key_digest(body)
-        if not intact or (p * q).bit_length() != bits:
+        # No frame that raises has a part of the key among its local variables.
+        primes = _primes_of(secret)
+        if primes is None:
             raise ProtocolError("a secret key is damaged or was made for another cipher")
-        if p == q or not (gmpy2.is_prime(p) and gmpy2.is_prime(q)):
-            raise ProtocolError("a secret key does not consist of two primes")
-        return cls(p, q)
+        return cls(*primes)
 
     def to_bytes(self) -> bytes:
         """The key itself: only for parties of the same cohort, over a private channel."""
@@ -167,6 +165,21 @@ class PaillierTotals:
     def _check(self, slots: NDArray[np.int64]) -> None:
         if slots.ndim != 1 or ((slots < 0) | (slots >= len(self._totals))).any():
             raise ProtocolError(f"slots must be numbered from 0 to {len(self._totals) - 1}")
+
+
+def _primes_of(secret: Secret) -> tuple[int, int] | None:
+    """The primes of a key, or None for one that is none."""
+    content = secret.reveal()
+    body, digest = content[:-_DIGEST], content[-_DIGEST:]
+    half, bits = len(body) // 2, 8 * len(body)
+    p, q = int.from_bytes(body[:half], "big"), int.from_bytes(body[half:], "big")
+    # The digest, because damage can turn one prime into another. If p·q has all its bits, so have
+    # p and q, and then neither prime divides the other less 1, as decryption needs.
+    if bits not in _BITS or digest != _key_digest(body) or (p * q).bit_length() != bits:
+        return None
+    if p == q or not (gmpy2.is_prime(p) and gmpy2.is_prime(q)):
+        return None
+    return p, q
 
 
 def _key_digest(body: bytes) -> bytes:

@@ -164,9 +164,14 @@ def _explain(status: int, slots: int, where: str) -> None:
             f"{where} is older than this party's own contribution: it was sent before, or leaves "
             "something out"
         )
-    raise ProtocolError(
-        f"{where} fails its check at the {status}. of {slots} slots: values were changed, left "
-        "out or added twice on their way; the run stops"
+    raise failed_check(where)
+
+
+def failed_check(where: str) -> ProtocolError:
+    """Always in the same words: which slot or check it was would help whoever tries."""
+    return ProtocolError(
+        f"{where} fails its check: values were changed, left out or added twice on their way; the "
+        "run stops"
     )
 
 
@@ -279,7 +284,7 @@ def _show_words(
 ) -> int:  # fmt: skip
     """out = (words − pads) / factor · unit; see `Streams.show`.
 
-    Returns 0, the number (from 1) of the first slot that is no small number, −1 where the runs
+    Returns 0, 1 where a slot holds no small number, −1 where the runs
     do not cover the slots, −2 where a pad id is older than ``since``.
     """
     top = np.uint64(kind) << np.uint64(56)
@@ -313,7 +318,7 @@ def _show_words(
                 for i in range(at, at + many):
                     pad += _pad_word(pad_ids[i], word + j, top, c, book, keys)
                 if not _write(out, r, j, (words[r, j] - pad) * book[c, 3], unit):
-                    return r + 1
+                    return 1
             continue
         pad_id = pad_ids[at]
         if pad_id < np.uint64(since):
@@ -327,7 +332,7 @@ def _show_words(
                 cohort, block, last = c, here, pad_id
             pad = a1 if (word + j) & 1 else a0
             if not _write(out, r, j, (words[r, j] - pad) * book[c, 3], unit):
-                return r + 1
+                return 1
     if not per_cohort:
         for i in range(max(run + 1, 0), lengths.shape[0]):
             left += np.int64(lengths[i])

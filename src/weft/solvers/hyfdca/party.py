@@ -210,10 +210,11 @@ class HyfdcaParty(HyfdcaState):
     def _on_again(self, message: AgainRequest) -> AgainReply:
         """Post α of some cohorts that moved last: the one who should have fell silent."""
         reply = AgainReply()
+        shared, old = _NO_SLOTS, self.alpha[:0]
         if self._undo is not None:
             slots, old = self._undo
             shared = self._turn.shared if slots is None else slots[slots < self.view.n_shared_rows]
-            self._post(reply, shared, old, message.send, message.alpha_pads)
+        self._post(reply, shared, old, message.send, message.alpha_pads)
         return reply
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
@@ -258,8 +259,8 @@ class HyfdcaParty(HyfdcaState):
             chosen = send[self.view.row_cohort[shared]]
             if not chosen.all():
                 shared, new, old = shared[chosen], new[chosen], old[chosen]
-        # A cipher of whole chunks waits for everybody who was asked, also if nothing changed.
-        if len(shared) or (pads is not None and pads.chain is not None):
+        # The coordinator waits for everybody who speaks for a cohort, also if nothing changed.
+        if self.view.speaks(send):
             reply.alpha_slots = shared
             reply.alpha = self.alpha_wire.post(new, old, shared, pads, send)
 
@@ -271,13 +272,14 @@ class HyfdcaParty(HyfdcaState):
             old = self.alpha[private]
             new, reply.held = self._guarded(private, self.alpha_wire.on_grid(old + change[count:]))
             self._move(private, old, new)
-        pads = message.delta_pads
-        if count or (pads is not None and pads.chain is not None):
+        if self.view.n_shared_rows:
             holders: Any = message.active
             if holders is None:
                 holders = self._computing.take(shared, axis=0)
             reply.delta_slots = shared
-            reply.delta = self.delta_wire.propose(change[:count] / holders, shared, pads)
+            reply.delta = self.delta_wire.propose(
+                change[:count] / holders, shared, message.delta_pads
+            )
 
     def _feature_sums(self, pads: PadLinks | None) -> bytes | None:
         """How this party's feature sums changed, where it shares a feature with anybody."""

@@ -178,7 +178,7 @@ class PointParty:
             raise malformed("send", "has no flag per cohort")
         shared = np.arange(view.n_shared_rows, dtype=np.int32)
         slots = shared[flags[view.row_cohort[shared]]]
-        if not len(slots) and pads is None:
+        if not view.speaks(flags):
             return
         new = self._alpha[slots]
         reply.alpha = self._alpha_wire.post(new, np.zeros_like(new), slots, pads, flags)

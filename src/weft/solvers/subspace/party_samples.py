@@ -249,8 +249,7 @@ class SampleSide:
         if flags is None or flags.shape != view.sizes.shape:
             raise malformed("send", "has no flag per cohort")
         slots = np.flatnonzero(flags[view.row_cohort[: view.n_shared_rows]]).astype(np.int32)
-        # A cipher of whole chunks waits for everyone who was asked, also if nothing changed.
-        if not len(slots) and (pads is None or pads.chain is None):
+        if not view.speaks(flags):
             return
         new = self.duals[slots]
         reply.alpha = self._wires.duals.post(new, np.zeros_like(new), slots, pads, flags)
