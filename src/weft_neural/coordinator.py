@@ -19,6 +19,7 @@ from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.federation.announcements.coordinator import announce
 from weft.guards.terms import Terms
+from weft.matching.agreed_classes import AgreedClasses
 from weft.protocol import Channel, Failure
 from weft.solvers.participation import participation_of
 from weft.sums.scalar_sums import add_scalars
@@ -73,12 +74,11 @@ def coordinate_neural(
         Measures the server's model where somebody has samples with all blocks.
     """
     run = token_bytes(16) if run is None else run
-    announced = announce(channel, run, collect=classes is None, classes=classes)
-    if announced.classes is None:
-        raise DataError("no party has labels; name the label column of every party")
+    announced = announce(channel, run, sorts=True, classes=classes)
+    assert announced.agreed is not None
     _check_company(settings, channel.parties, announced.terms)
     adder = Adder(settings.cipher)
-    server = _assemble(channel, adder, settings, run, announced.classes)
+    server = _assemble(channel, adder, settings, run, announced.agreed)
     rounds = _Rounds(channel, adder, settings, server, judge)
     for turn in range(1, settings.rounds + 1):
         found = rounds.take_turn(turn)
@@ -123,7 +123,7 @@ def _check_company(settings: NeuralSettings, parties: Sequence[str], terms: Term
 
 
 def _assemble(
-    channel: Channel, adder: Adder, settings: NeuralSettings, run: bytes, classes: NDArray[Any]
+    channel: Channel, adder: Adder, settings: NeuralSettings, run: bytes, classes: AgreedClasses
 ) -> Server:
     """Let every party say what it has, agree on scaling, and make the first networks."""
     parties = channel.parties
@@ -168,7 +168,7 @@ def _assemble(
         {name: features[name] for name in common},
         {name: sizes[name] for name in common},
         samples if settings.weigh == "samples" else dict.fromkeys(parties, 1),
-        classes,
+        classes.values,
         scaling,
     )
     return Server(settings, assembly, _first_extractors(built, assembly, first))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.crypto.key_messages import RunKeys
-from weft.matching.messages import Classes
+from weft.matching.agreed_classes import AgreedClasses
 from weft.protocol.field_visibility import (
     coefficients,
     keys,
@@ -39,7 +39,7 @@ class PlanRequest(Message):
     settings: Annotated[str, texts("settings of the run")]
     parties: Annotated[int, record("how many take part, and its number")]
     number: Annotated[int, record("how many take part, and its number")]
-    classes: Annotated[Classes, texts("class names", "classes")]
+    classes: AgreedClasses
 
 
 class PlanReply(Message):

@@ -193,13 +193,15 @@ class NeuralParty:
                 "this run"
             )
         self._announcing.check_parties(message.parties)
+        classes = self._announcing.agreed(message.classes)
+        assert classes is not None
         self._consent.check_networks(RUNS)
         self._consent.check_cipher(self._cipher.name)
         held = self._source.holdings(settings.blocks)
         held = held.sharing(settings.test_share, self._drawing(settings), self.name)
         self._check_enough(len(held))
         self._settings, self._held = settings, held
-        self._classes = message.classes
+        self._classes = classes
         self._blocks = {
             name: msgspec.structs.replace(block, shape=held.blocks[name].shape[1:])
             for name, block in settings.blocks.items()

@@ -351,11 +351,13 @@ def test_runs_are_counted_and_limited(tmp_path):
     # Given up before anything was computed: not a run.
     begin(place, "b")
     ask(place, End("b", False, 0))
+    # Refused, and given up: what a refusal tells counts as a run.
     begin(place, "c")
+    refusal(ask(place, work(1, run="c", fail="refuse")))
     place.kill()
+    ask(place, End("c", False, 0))
     assert "takes part in 2 run(s) at most" in refusal(ask(place, Hello("d", PLAN)))
     assert not (tmp_path / "north" / "runs" / "d").exists()
-    begin(place, "c")
 
 
 def test_a_party_that_will_not_take_part_says_why_and_keeps_nothing(tmp_path):

@@ -11,7 +11,9 @@ from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.messages import ANNOUNCE
 from weft.guards.terms import Terms
+from weft.matching.agreed_classes import AgreedClasses
 from weft.privacy.agreement.consent import Consent
+from weft.protocol import fields_of
 from weft.sums.scalar_sums import add_scalars
 from weft_neural.coordinator import coordinate_neural
 from weft_neural.messages import BUILD, FINISH, PLAN, SCALE, TRAIN
@@ -45,8 +47,8 @@ class Forger:
     def _plan(self, parties):
         said = {}
         for number, (name, party) in enumerate(self.parties.items()):
-            put(party, ANNOUNCE, {"run": RUN, "parties": parties})
-            plan = {"run": RUN, "settings": self.how.to_json(), "classes": np.arange(3)}
+            put(party, ANNOUNCE, {"run": RUN, "parties": parties, "classes": True})
+            plan = {"run": RUN, "settings": self.how.to_json(), **three_classes(party)}
             said[name] = put(party, PLAN, {**plan, "parties": parties, "number": number})
         cards = [reply.keys.card(name) for name, reply in said.items()]
         self.adder.meet(list(self.parties), cards, 0, b"")
@@ -68,6 +70,12 @@ class Forger:
     def build(self):
         for party in self.parties.values():
             put(party, BUILD, {"give": np.array([], dtype=str)})
+
+
+def three_classes(party):
+    """The list of classes, as the parties of this run agreed on it."""
+    agreed = AgreedClasses.of(np.arange(3), party._keyring.run_secret, RUN)
+    return fields_of(agreed, "classes.")
 
 
 def put(party, phase, fields):
@@ -174,8 +182,8 @@ def test_a_party_that_knows_of_others_is_not_alone_because_somebody_says_so():
         "north", sources()["north"], keys=keys["north"], consent=Consent("north", TERMS)
     )
     north._consent._others = frozenset({b"x" * 64})
-    put(north, ANNOUNCE, {"run": RUN, "parties": 1})
-    plan = {"run": RUN, "settings": tiny().to_json(), "classes": np.arange(3)}
+    put(north, ANNOUNCE, {"run": RUN, "parties": 1, "classes": True})
+    plan = {"run": RUN, "settings": tiny().to_json(), **three_classes(north)}
     put(north, PLAN, {**plan, "parties": 1, "number": 0})
     asked = {"round": 1, "ring.peers": np.zeros(0, np.int32), "ring.keys": b""}
     with pytest.raises((ConfigError, ProtocolError), match="would read its own"):

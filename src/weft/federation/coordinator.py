@@ -76,7 +76,7 @@ def announce_for(
     """Announcements of a run with these settings, which may say the classes."""
     sorts = settings.make_loss().task != "regression"
     known = preprocessing.classes if sorts else None
-    return announce(channel, run, collect=sorts and known is None, classes=known)
+    return announce(channel, run, sorts=sorts, classes=known)
 
 
 def settle(
@@ -102,7 +102,7 @@ def assemble(
     holdings = meet(
         channel,
         adder,
-        classes=announced.classes,
+        classes=announced.agreed,
         overlap=preprocessing.overlap,
         bias=preprocessing.intercept_scaling if preprocessing.intercept else None,
         confirm_separate_ids=preprocessing.confirm_separate_ids,

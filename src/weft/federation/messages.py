@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
-from weft.matching.messages import Classes
+from weft.matching.agreed_classes import AgreedClasses, Classes
 from weft.protocol.field_visibility import block, keys, numbers, record, sealed, texts
 from weft.protocol.message import Message, Nothing
 from weft.protocol.request_reply import Phase
@@ -40,13 +40,17 @@ class AnnounceReply(Message):
 
 
 class ClassesRequest(Message):
-    """Brings the lists of all parties, mixed; asks one of them to join the lists."""
+    """Brings the lists of all parties, mixed; asks one of them to join the lists.
+
+    ``named`` has the classes of the config, of which all must be.
+    """
 
     boxes: Boxes
+    named: Annotated[Classes | None, texts("class names of the config", "classes")] = None
 
 
 class ClassesReply(Message):
-    classes: Annotated[Classes, texts("class names of all parties", "classes")]
+    classes: AgreedClasses
 
 
 ANNOUNCE = Phase("announce", AnnounceRequest, AnnounceReply)

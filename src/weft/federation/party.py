@@ -163,7 +163,7 @@ class Party:
             tiles,
             keys,
             self._keyring,
-            targets=self.data.encode_labels,
+            targets=lambda told: self.data.encode_labels(self._announcing.agreed(told)),
             accept=self._consent.check_matching,
             known=None if roster is None else roster.members,
             draws=draws,
@@ -254,6 +254,11 @@ class Party:
             raise ProtocolError(f"party {self.name} has started in this run already")
         settings = Settings.from_json(message.settings)
         self._consent.check(settings, self.view)
+        if (settings.make_loss().task != "regression") != (self.data.classes is not None):
+            raise ProtocolError(
+                f"party {self.name} is to train with a loss that does not fit its labels as it was "
+                "told of them; stop this run"
+            )
         data, unit, label = self.data, message.unit, message.label
         loss, smallest_lam = settings.make_loss(), message.smallest_lam
         context = PartyContext(

@@ -2,7 +2,8 @@
 
 Which party has samples of which class is nobody's business. So every party locks its list under the
 run secret, which the coordinator lacks, and one of them joins the lists without knowing whose they
-are. The coordinator learns the class values, which every party needs and the model names.
+are. The coordinator learns the class values, which every party needs and the model names, and
+passes them on (:mod:`weft.matching.agreed_classes`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from weft.crypto.identities import Secret
 from weft.crypto.letters import LetterError, lock, unlock
-from weft.errors import ProtocolError
+from weft.errors import DataError, ProtocolError
+from weft.matching.agreed_classes import Classes
 from weft.protocol.message_bytes import pack, unpack
 
 _LABEL = "weft classes"
@@ -29,6 +31,7 @@ _UNIT = 512
 def lock_classes(labels: Sequence[NDArray[Any]], run: Secret, name: bytes, nonce: bytes) -> bytes:
     """The different labels of one party, for the others alone, in the run of that name.
 
+    A party without labels locks an empty list: nobody can tell, and none may be left out.
     ``nonce`` is `NONCE` fresh random bytes.
     """
     values = [pd.unique(part.astype(object)) for part in labels]
@@ -37,11 +40,12 @@ def lock_classes(labels: Sequence[NDArray[Any]], run: Secret, name: bytes, nonce
     return lock(run.derive(_LABEL, name), filled + bytes(-len(filled) % _UNIT), nonce)
 
 
-def join_classes(boxes: Sequence[bytes], run: Secret, name: bytes) -> NDArray[Any]:
-    """The class values in the lists of all parties."""
+def join_classes(boxes: Sequence[bytes], run: Secret, name: bytes) -> tuple[Classes, int]:
+    """The class values in the lists of all parties, and how many of these have labels."""
     if len(set(boxes)) < len(boxes):
         raise ProtocolError("a list of classes came twice; stop this run")
-    found: list[NDArray[Any]] = []
+    found: list[Classes] = []
+    labelled = 0
     for box in boxes:
         try:
             filled = unlock(run.derive(_LABEL, name), box).reveal()
@@ -51,11 +55,28 @@ def join_classes(boxes: Sequence[bytes], run: Secret, name: bytes) -> NDArray[An
                 "one secret with 'weft keys new' and let all parties use it"
             ) from None
         message = unpack(filled[8 : 8 + int.from_bytes(filled[:8], "big")])
-        found += [value for value in message.values() if isinstance(value, np.ndarray)]
-    return common_classes(found)
+        lists = [value for value in message.values() if isinstance(value, np.ndarray)]
+        labelled += any(len(values) > 0 for values in lists)
+        found += lists
+    return common_classes(found), labelled
 
 
-def common_classes(found: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def named_classes(named: Classes, found: Classes) -> Classes:
+    """Classes that a config names, if those of all parties are among them."""
+    if not set(_spellings(found)) <= set(_spellings(named)):
+        raise DataError(
+            "some labels are none of the classes that the config names; correct them, or name "
+            "those classes too"
+        )
+    return named
+
+
+def _spellings(values: Classes) -> list[str]:
+    """Values as texts; numbers that are equal are spelt alike."""
+    return [str(float(v)) if isinstance(v, int | float) else str(v) for v in values.tolist()]
+
+
+def common_classes(found: Sequence[Classes]) -> Classes:
     """Sorted class values of several label arrays, as numbers where all of them are."""
     if not found:
         return np.zeros(0)
@@ -68,7 +89,7 @@ def common_classes(found: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return whole if (whole == numbers).all() else numbers
 
 
-def _array(values: NDArray[np.object_]) -> NDArray[Any]:
+def _array(values: NDArray[np.object_]) -> Classes:
     """Values as an array that can travel: numbers, flags, or texts."""
     plain = np.array(values.tolist())
     if plain.dtype.kind in "iufb":

@@ -13,6 +13,7 @@ from weft.crypto import Adder
 from weft.crypto.key_messages import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
+from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.messages import (
@@ -20,7 +21,6 @@ from weft.matching.messages import (
     KEYS,
     TOKENS,
     VIEW,
-    Classes,
     ConflictRequest,
     KeysRequest,
     TokensReply,
@@ -39,7 +39,7 @@ def meet(
     channel: Channel,
     adder: Adder,
     *,
-    classes: NDArray[np.generic] | None,
+    classes: AgreedClasses | None,
     overlap: Overlap = "mean",
     bias: float | None = None,
     confirm_separate_ids: bool = False,
@@ -56,7 +56,7 @@ def meet(
     adder
         Learns the parties' public keys.
     classes
-        The class values the federation agreed on, None for regression.
+        The class values that the parties agreed on, None for regression.
     bias
         Value of the constant column, None for no constant column.
     follow_draws
@@ -108,7 +108,7 @@ def meet(
 
 def _tokens(
     channel: Channel,
-    classes: Classes | None,
+    classes: AgreedClasses | None,
     matching: Matching,
     holders: Sequence[str] | None,
     run: bytes,

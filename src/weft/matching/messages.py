@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
+from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.party_view import ToldView
 from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
 from weft.protocol.message import Message, Nothing
@@ -16,8 +17,6 @@ from weft.protocol.request_reply import Phase
 from weft.protocol.shared_fields import Boxes
 
 Tokens = NDArray[np.uint64]
-#: Class values: text, numbers or flags.
-Classes = NDArray[Any]
 
 _RUN = keys("random name of the run")
 _CARD = keys("of other parties, with their numbers of rows")
@@ -85,7 +84,7 @@ class TokensRequest(Message):
 
     run: Annotated[bytes, _RUN]
     matching: Annotated[str, texts("how ids are matched")]
-    classes: Annotated[Classes | None, texts("class names", "classes")] = None
+    classes: AgreedClasses | None = None
     box: Annotated[bytes | None, _ANSWER] = None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from weft.crypto.key_messages import RunKeys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Matching
+from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.messages import (
     ASK,
     EVALUATE,
@@ -14,7 +15,6 @@ from weft.matching.messages import (
     TOKENS,
     AskRequest,
     Cards,
-    Classes,
     EvaluateRequest,
     HelloRequest,
     TokensReply,
@@ -29,7 +29,7 @@ _MATCHING: Matching = "oprf"
 
 
 def tokens_through_holders(
-    channel: Channel, run: bytes, classes: Classes | None, holders: Sequence[str] | None
+    channel: Channel, run: bytes, classes: AgreedClasses | None, holders: Sequence[str] | None
 ) -> tuple[dict[str, RunKeys], dict[str, TokensReply]]:
     """What the parties announce, and their tokens.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.replay_log import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
+from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.id_normalization import (
     check_apart,
     check_lengths,
@@ -89,7 +90,7 @@ class MatchingParty:
         Its identity and the run secret; the keys of the run.
     targets
         Labels per tile as numbers, NaN where there is none, given the classes (None: labels are
-        numbers); None: samples are matched whether they have labels or not.
+        numbers), which it checks; None: samples are matched whether they have labels or not.
     accept
         Objects to ways of matching that the party does not agree to; None: it agrees to all.
     known
@@ -110,7 +111,7 @@ class MatchingParty:
         keys: Keys,
         keyring: Keyring,
         *,
-        targets: Callable[[NDArray[Any] | None], Sequence[Floats]] | None = None,
+        targets: Callable[[AgreedClasses | None], Sequence[Floats]] | None = None,
         accept: Callable[[Matching], None] | None = None,
         known: Mapping[str, Known] | None = None,
         draws: RandomnessLog | None = None,
@@ -118,6 +119,8 @@ class MatchingParty:
         self._name, self._keys, self._keyring = name, keys, keyring
         self._draws = RandomnessLog() if draws is None else draws
         self._targets, self._accept, self._known = targets, accept, known
+        #: Whether it was asked for tokens.
+        self._asked = False
         self._sources = [tile.source or "its tile" for tile in tiles]
         self.ids = [normal_ids(tile.ids) for tile in tiles]
         self.features = [normal_features(tile.features) for tile in tiles]
@@ -184,6 +187,10 @@ class MatchingParty:
     # ── tokens ────────────────────────────────────────────────────────────────────────────
 
     def _tokens(self, message: TokensRequest) -> TokensReply:
+        if self._asked:
+            # Tokens of two questions could be compared, and refusals be counted.
+            raise ProtocolError(f"party {self._name} makes tokens once in a run; start a new run")
+        self._asked = True
         matching = self._agreed_matching(message.matching)
         outputs: dict[str, bytes] | None = None
         keys: RunKeys | None = None
@@ -194,8 +201,9 @@ class MatchingParty:
             keys = self._keyring.announce(message.run)
         secret = Secret(self._keyring.token_key())
         targets = None if self._targets is None else self._targets(message.classes)
+        names = None if message.classes is None else message.classes.names()
         parts = [
-            _TileTokens.of(ids, None if targets is None else targets[t], outputs, secret)
+            _TileTokens.of(ids, None if targets is None else targets[t], outputs, secret, names)
             for t, ids in enumerate(self.ids)
         ]
         columns = [tokens_of(_encoded(names), secret, "columns") for names in self.features]
@@ -300,6 +308,7 @@ class _TileTokens:
         target: Floats | None,
         outputs: Mapping[str, bytes] | None,
         secret: Secret,
+        classes: Sequence[bytes] | None,
     ) -> _TileTokens:
         """Tokens under a secret, of ids or of what the key holders made of them."""
 
@@ -313,7 +322,7 @@ class _TileTokens:
         labelled, labels = np.ones(len(ids), bool), np.zeros(len(ids), np.uint64)
         if target is not None:
             labelled = ~np.isnan(target)
-            labels = label_tokens(exact, target, labelled, secret)
+            labels = label_tokens(exact, target, labelled, secret, classes)
         order = np.argsort(tokens, kind="stable")
         loose = loose_ids(ids)[order]
         differs = np.flatnonzero(loose != ids[order])

@@ -9,7 +9,7 @@ Two of n different ids share a token with probability about n² / 2^65: 3e-8 for
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -36,18 +36,31 @@ def tokens_of(contents: Iterable[bytes], secret: Secret, purpose: str) -> Tokens
 
 
 def label_tokens(
-    ids: list[bytes], values: NDArray[np.float64], known: NDArray[np.bool_], secret: Secret
+    ids: list[bytes],
+    values: NDArray[np.float64],
+    known: NDArray[np.bool_],
+    secret: Secret,
+    classes: Sequence[bytes] | None = None,
 ) -> Tokens:
     """Tokens of (id, label) pairs, zero where there is no label.
 
     Two holders of a sample agree on its label exactly when their tokens agree, which the
     coordinator can see without seeing the label.
+
+    Parameters
+    ----------
+    values
+        Labels as numbers.
+    classes
+        Names of the classes that the numbers count; None: they are the labels themselves. A token
+        is one of a name, so that no other list of classes changes some tokens and not others.
     """
     tokens = np.zeros(len(ids), np.uint64)
     places = np.flatnonzero(known)
     # Adding zero turns −0.0 into 0.0, which is the same label.
     plain = (values[known] + 0.0).tolist()
-    pairs = (ids[i] + b"\x00%r" % y for i, y in zip(places.tolist(), plain, strict=True))
+    labels = [b"%r" % y for y in plain] if classes is None else [classes[int(y)] for y in plain]
+    pairs = (ids[i] + b"\x00" + y for i, y in zip(places.tolist(), labels, strict=True))
     tokens[known] = tokens_of(pairs, secret, "labels")
     return tokens
 

@@ -24,6 +24,8 @@ class IndexedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ``over`` or ``given up``; empty while it goes on.
     worked
         Numbers of the last exchanges that it worked on although its reply did not arrive.
+    asked
+        Whether the site was asked anything in it; refused or not, it counts as a run then.
     """
 
     run: str
@@ -31,6 +33,7 @@ class IndexedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ended: str = ""
     how: str = ""
     worked: list[int] = []
+    asked: bool = False
 
 
 class RunIndex:
@@ -70,14 +73,20 @@ class RunIndex:
         """A run begins here."""
         self._save({**self._entries, run: IndexedRun(run, _now())})
 
+    def ask(self, run: str) -> None:
+        """The site is asked something in a run: written down before it answers."""
+        known = self._entries.get(run) or IndexedRun(run, _now())
+        if not known.asked:
+            self._save({**self._entries, run: msgspec.structs.replace(known, asked=True)})
+
     def end(self, run: str, how: str, worked: list[int]) -> None:
         """A run is over here."""
         known = self._entries.get(run) or IndexedRun(run, _now())
-        ended = IndexedRun(run, known.began, _now(), how, worked)
+        ended = msgspec.structs.replace(known, ended=_now(), how=how, worked=worked)
         self._save({**self._entries, run: ended})
 
     def forget(self, run: str) -> None:
-        """Remove a run that never did any work."""
+        """Remove a run in which nothing was ever asked."""
         self._save({name: entry for name, entry in self._entries.items() if name != run})
 
     def _save(self, entries: dict[str, IndexedRun]) -> None:

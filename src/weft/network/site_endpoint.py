@@ -167,6 +167,9 @@ class Site:
             lost = "has lost its memory of" if work.answered else "was not asked to take part in"
             raise ProtocolError(f"{lost} run {work.run}; start a new run")
         with known.lock:
+            with self._lock:
+                # Refusals tell something too: else questions could be tried until one is answered.
+                self._index.ask(work.run)
             return known.work(work, packed)
 
     def _pong(self, run: str) -> Pong:
@@ -216,11 +219,11 @@ class Site:
             self._close(known, end.last)
             worked = known.worked_since(end.last)
             with self._lock:
-                if known.last:
+                if known.last or (entry is not None and entry.asked):
                     how = "over" if end.over else "given up"
                     self._index.end(end.run, how, worked)
                 else:
-                    # Nothing was computed, so it does not count as a run.
+                    # Nothing was asked, so it does not count as a run.
                     self._index.forget(end.run)
                 known.delete()
                 self._runs.pop(end.run, None)

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from weft.errors import DataError, ProtocolError
 from weft.federation.messages import (
@@ -21,6 +20,7 @@ from weft.federation.messages import (
     Names,
 )
 from weft.guards.terms import Terms
+from weft.matching.agreed_classes import AgreedClasses, Classes
 from weft.matching.coordinator import check_secrets
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Boxes
@@ -38,8 +38,8 @@ class Announced:
         To whom the model goes by all rosters that bind a party; None: there is no roster.
     holders
         Who holds a key for matching, in their order; None: there is no roster.
-    classes
-        The class values, None for a regression.
+    agreed
+        The class values with the parties' tag, None for a regression.
     replies
         All that the parties said.
     """
@@ -47,8 +47,13 @@ class Announced:
     terms: Terms
     recipients: tuple[str, ...] | None
     holders: tuple[str, ...] | None
-    classes: NDArray[Any] | None
+    agreed: AgreedClasses | None
     replies: Mapping[str, AnnounceReply]
+
+    @property
+    def classes(self) -> Classes | None:
+        """The class values, None for a regression."""
+        return None if self.agreed is None else self.agreed.values
 
     @property
     def width(self) -> int:
@@ -57,34 +62,33 @@ class Announced:
 
 
 def announce(
-    channel: Channel, run: bytes, *, collect: bool, classes: Sequence[Any] | None = None
+    channel: Channel, run: bytes, *, sorts: bool, classes: Sequence[Any] | None = None
 ) -> Announced:
-    """Let every party say on which terms it takes part, and collect the classes.
+    """Let every party say on which terms it takes part, and agree on the classes.
 
     Parameters
     ----------
     run
         Random name of the run.
-    collect
-        Whether labels are classes that the parties must collect.
+    sorts
+        Whether labels are classes.
     classes
-        The class values, where they are known.
+        The class values, where the config names them.
     """
-    asked = AnnounceRequest(run=run, parties=len(channel.parties), classes=collect)
+    asked = AnnounceRequest(run=run, parties=len(channel.parties), classes=sorts)
     replies = channel.ask(ANNOUNCE, dict.fromkeys(channel.parties, asked)).insist("starting")
     check_secrets({party: reply.mark for party, reply in replies.items()})
     _check_rosters(replies)
     terms = [_terms(party, reply) for party, reply in replies.items()]
-    found = None if classes is None else np.array(classes)
-    if collect:
-        found = _collected(channel, replies)
-    if found is not None:
-        _check_classes(found)
+    agreed = None
+    if sorts:
+        agreed = _collected(channel, replies, None if classes is None else np.array(classes))
+        _check_classes(agreed.values)
     return Announced(
         terms=reduce(Terms.stricter, terms),
         recipients=_common([reply.recipients for reply in replies.values()]),
         holders=_common([reply.holders for reply in replies.values()]),
-        classes=found,
+        agreed=agreed,
         replies=replies,
     )
 
@@ -118,21 +122,22 @@ def _common(lists: Sequence[Names | None]) -> tuple[str, ...] | None:
     return tuple(name for name in listed[0] if all(name in names for names in listed))
 
 
-def _collected(channel: Channel, replies: Mapping[str, AnnounceReply]) -> NDArray[Any]:
-    """One party with labels joins the lists of all; in an order that tells nothing."""
-    boxes = {p: reply.classes for p, reply in replies.items() if reply.classes is not None}
-    if not boxes:
-        raise DataError("no party has labels; name the label column of at least one of them")
-    message = ClassesRequest(boxes=Boxes.of(sorted(boxes.values())))
-    joiner = next(iter(boxes))
+def _collected(
+    channel: Channel, replies: Mapping[str, AnnounceReply], named: Classes | None
+) -> AgreedClasses:
+    """The first party joins the lists of all; in an order that tells nothing."""
+    boxes = [reply.classes for reply in replies.values() if reply.classes is not None]
+    message = ClassesRequest(boxes=Boxes.of(sorted(boxes)), named=named)
+    joiner = channel.parties[0]
     told = channel.ask(JOIN_CLASSES, {joiner: message}).insist("collecting the classes")
     return told[joiner].classes
 
 
-def _check_classes(classes: NDArray[Any]) -> None:
+def _check_classes(classes: Classes) -> None:
+    if not len(classes):
+        raise DataError("no party has labels; name the label column of at least one of them")
     if len(classes) < 2:
-        only = f"only the label {classes.tolist()[0]!r}" if len(classes) else "no label"
         raise DataError(
-            f"the label column holds {only}, but classification needs two classes; "
-            "check the label column, or use a regression loss such as 'squared'"
+            f"the label column holds only the label {classes.tolist()[0]!r}, but classification "
+            "needs two classes; check the label column, or use a regression loss such as 'squared'"
         )

@@ -21,7 +21,8 @@ from weft.federation.messages import (
     ClassesRequest,
     Names,
 )
-from weft.matching.class_labels import NONCE, join_classes, lock_classes
+from weft.matching.agreed_classes import AgreedClasses, Classes
+from weft.matching.class_labels import NONCE, join_classes, lock_classes, named_classes
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import Answer, answer, answers
 
@@ -51,8 +52,10 @@ class AnnouncingParty:
         self._labels = labels
         #: How many take part, as it was told.
         self._parties = 0
-        #: The run's name and its own list of classes, until the lists are joined.
-        self._listed = b"", b""
+        #: The run's name, and whether its labels are classes.
+        self._run, self._sorts = b"", False
+        #: Its own list of classes, until the lists are joined.
+        self._listed = b""
 
     def answers(self) -> dict[str, Answer]:
         return answers(answer(ANNOUNCE, self._announce), answer(JOIN_CLASSES, self._join))
@@ -80,27 +83,40 @@ class AnnouncingParty:
             holders=_names(consent.key_holders),
         )
         self._parties = message.parties
-        labels = self._labels()
-        if message.classes and labels:
+        self._run, self._sorts = name, message.classes
+        if message.classes:
             nonce = self._draws.random("classes", NONCE)
-            reply.classes = lock_classes(labels, self._keyring.run_secret, name, nonce)
-            self._listed = name, reply.classes
+            reply.classes = lock_classes(self._labels(), self._keyring.run_secret, name, nonce)
+            self._listed = reply.classes
         return reply
 
     def _join(self, message: ClassesRequest) -> ClassesReply:
         """Join the lists of all parties, of which it cannot tell whose they are.
 
-        Once, and its own with them: else a coordinator could have each party's list joined alone.
+        Once, and none left out: else a coordinator could have each party's list joined alone.
         """
-        boxes = message.boxes.cut()
-        name, own = self._listed
-        if own not in boxes:
+        boxes, own, self._listed = message.boxes.cut(), self._listed, b""
+        if own not in boxes or len(boxes) != self._parties:
             raise ProtocolError(
-                f"party {self._name} joins lists of classes once in a run, together with its own"
+                f"party {self._name} joins the lists of classes of all parties once in a run, "
+                "together with its own"
             )
-        self._consent.check_labels(len(boxes), self._parties)
-        self._listed = name, b""
-        return ClassesReply(classes=join_classes(boxes, self._keyring.run_secret, name))
+        secret = self._keyring.run_secret
+        classes, labelled = join_classes(boxes, secret, self._run)
+        if labelled:
+            self._consent.check_labels(labelled, self._parties)
+        if message.named is not None:
+            classes = named_classes(message.named, classes)
+        return ClassesReply(classes=AgreedClasses.of(classes, secret, self._run))
+
+    def agreed(self, told: AgreedClasses | None) -> Classes | None:
+        """The classes of this run as its parties agreed on them; None: labels are numbers."""
+        if (told is not None) != self._sorts:
+            raise ProtocolError(
+                f"party {self._name} was told first that labels are classes and then that they are "
+                "numbers, or the other way round; stop this run"
+            )
+        return None if told is None else told.taken(self._keyring.run_secret, self._run)
 
 
 def _names(names: Sequence[str] | None) -> Names | None:
