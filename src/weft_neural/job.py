@@ -34,6 +34,7 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
     beginning = "making networks"
     result_files = (SUMMARY, HISTORY, PRESENCE, MODEL)
     setup_phases = (PLAN.name, SCALE.name, BUILD.name)
+    allowed_by = "allow_networks"
     # Sizes of networks, which are no secret; no sample is matched.
     exact_bytes = True
 

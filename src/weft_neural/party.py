@@ -97,8 +97,8 @@ class NeuralParty:
         before.
     """
 
-    #: The phase after which it has models: their attributes, and suffixes of their files.
-    saved_models: ClassVar = {FINISH.name: (("own", ".npz"), ("received", ".received.npz"))}
+    #: The phase after which it has models: their attributes, and names of their files.
+    saved_models: ClassVar = {FINISH.name: (("own", "own.npz"), ("received", "received.npz"))}
 
     def __init__(
         self,

@@ -31,8 +31,8 @@ def predict(
 ) -> None:
     """Predict for new samples: a CSV with id and prediction.
 
-    The model is the server's (model.npz), a party's own (parties/NAME.npz), or its copy of the
-    server's (parties/NAME.received.npz). Columns are found as in training; several files are joined
+    The model is the server's (model.npz), a party's own (parties/NAME/own.npz), or its copy of the
+    server's (parties/NAME/received.npz). Columns are found as in training; several files are joined
     by id.
 
     Where the files lack some of the model's blocks, the part of the model for those that they have

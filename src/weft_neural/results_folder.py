@@ -49,11 +49,11 @@ def write_neural_results(
     remarks = write_neural_files(
         folder, trained.model, round_frame(trained.history), summary, rivals=told, config=config
     )
-    parties = folder / "parties"
-    parties.mkdir()
-    for suffix, models in (("", trained.own), (".received", trained.received)):
+    for file, models in (("own.npz", trained.own), ("received.npz", trained.received)):
         for party, model in models.items():
-            model.save(parties / f"{party}{suffix}.npz")
+            place = folder / "parties" / party
+            place.mkdir(parents=True, exist_ok=True)
+            model.save(place / file)
     return summary, remarks
 
 

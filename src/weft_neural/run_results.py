@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from weft.network.presence_replay import Presence
 from weft.network.run_results import HISTORY, PRESENCE, SUMMARY, ReturnedRun, undamaged
+from weft.network.told_figures import Each, exact, own, rough, roughened, told_of
 from weft.report.json_values import finite
 from weft_neural.history import NeuralOutcome
 from weft_neural.job import MODEL
@@ -14,15 +17,35 @@ from weft_neural.model import NeuralModel
 from weft_neural.results_folder import round_frame, summarise_neural
 from weft_neural.task import NeuralTask
 
+#: What a submitter gets of a summary; sizes of networks are no secret, so that bytes are exact.
+TOLD: Mapping[str, Any] = {
+    **dict.fromkeys(("name", "method", "rounds", "loss", "notes", "weft"), exact),
+    "accuracy": dict.fromkeys(
+        ("server", "own", "own_spread", "received", "received_spread"), exact
+    ),
+    "model": {
+        **dict.fromkeys(("classes", "hidden", "weights"), exact),
+        "blocks": Each(dict.fromkeys(("extractor", "shape", "features"), exact)),
+    },
+    "federation": Each(dict.fromkeys(("blocks", "weight"), exact)),
+    "cost": {
+        **dict.fromkeys(("round_trips", "bytes_down", "bytes_up"), exact),
+        **dict.fromkeys(("training_seconds", "averaging_seconds", "matching_seconds"), rough),
+    },
+    "settings": own,
+    "versions": Each(exact),
+}
+
 
 def write_neural_run_results(
     folder: Path, outcome: NeuralOutcome, task: NeuralTask, presence: Presence
 ) -> None:
     """Write everything the coordinator knows of a finished run, including the server's model."""
     outcome.model.save(folder / MODEL)
-    summary = summarise_neural(outcome, task.name)
-    (folder / SUMMARY).write_text(json.dumps(finite(summary)), encoding="utf-8")
-    round_frame(outcome.history).to_parquet(folder / HISTORY, index=False)
+    summary = told_of(finite(summarise_neural(outcome, task.name)), TOLD)
+    (folder / SUMMARY).write_text(json.dumps(summary), encoding="utf-8")
+    history = roughened(round_frame(outcome.history), exact_bytes=True)
+    history.to_parquet(folder / HISTORY, index=False)
     presence.save(folder / PRESENCE)
 
 

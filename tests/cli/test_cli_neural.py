@@ -118,7 +118,7 @@ def test_a_run_from_files_leaves_models_that_predict_with_the_blocks_that_files_
     assert names_in(folder) == {
         *("model.npz", "history.csv", "history.parquet", "rivals.csv", "summary.json"),
         *("accuracy.png", "accuracy.svg", "config.toml"),
-        *(f"parties/{party}{end}.npz" for party in HELD for end in ("", ".received")),
+        *(f"parties/{party}/{end}.npz" for party in HELD for end in ("own", "received")),
     }
     summary = json.loads((folder / "summary.json").read_text())
     history = pd.read_csv(folder / "history.csv")

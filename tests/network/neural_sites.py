@@ -109,7 +109,7 @@ def places(folder):
         def make(request):
             site = site_of(name, keys, folder / name)
             party = site.open_party(request.plan, request.memory)
-            return Mortal(ModelSavingParty(party, folder / name / "models" / f"{request.run}.npz"))
+            return Mortal(ModelSavingParty(party, folder / name / "models" / request.run))
 
         return make
 

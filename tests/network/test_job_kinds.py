@@ -13,9 +13,11 @@ from toys import MemoryTransport, Place, Toy, ToyRequest, toy
 
 from weft.cli.network import report_text
 from weft.config.read_config import OTHER_KINDS, read_any_config, read_config
+from weft.crypto.identities import Identity
 from weft.crypto.keys import ephemeral_keys
 from weft.data import load
 from weft.errors import ConfigError, ProtocolError
+from weft.guards.terms import OPEN, Terms
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import JOB_KINDS, job_kind_of, read_task
 from weft.network.job_kind import JobKind, WrittenBy
@@ -27,6 +29,8 @@ from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.task_from_config import task_of, write_out
 from weft.plugins import _Added
+from weft.privacy.agreement import Card, Limits, SitePolicy
+from weft.privacy.agreement.roster_files import draft_roster
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Request
 
@@ -60,7 +64,7 @@ class Turn:
 class TallyParty(Toy):
     """Counts how often it is asked; its model is a text."""
 
-    saved_models: ClassVar = {COUNT.name: (("model", ".txt"),)}
+    saved_models: ClassVar = {COUNT.name: (("model", "model.txt"),)}
     model = SimpleNamespace(save=lambda path: path.write_text("counted"))
 
     def replaying(self):
@@ -134,10 +138,15 @@ def nothing_installed(monkeypatch):
         monkeypatch.setitem(registry.__dict__, "_added", _Added())
 
 
-def member(name, folder):
+def member(name, folder, policy=None, roster=None):
     tiles = (load("breast_cancer").to_tile(),)
     keys = ephemeral_keys((name,))[name]
-    return SiteMember(name, tiles, keys, {}, Ledger(folder / "ledger", "one"))
+    book = Ledger(folder / "ledger", "one")
+    return SiteMember(name, tiles, keys, {}, book, roster=roster, policy=policy)
+
+
+#: A site whose owner has agreed to tallies.
+NAMED = SitePolicy(Terms(), Limits(kinds=("linear", "tally")))
 
 
 def config_with(section, tmp_path):
@@ -154,9 +163,9 @@ def test_a_kind_from_outside_runs_from_config_to_results(tally, tmp_path, monkey
     assert task.parties == ("north", "south")
 
     def open_party(request):
-        site = member("site", tmp_path)
+        site = member("site", tmp_path, NAMED)
         party = site.open_party(request.plan, request.memory)
-        return ModelSavingParty(party, tmp_path / "models" / f"{request.run}.npz")
+        return ModelSavingParty(party, tmp_path / "models" / request.run)
 
     places = [Place(name, tmp_path / name, open_party) for name in task.parties]
     progress, folder = Progress("t-1"), tmp_path / "coordinator"
@@ -172,7 +181,7 @@ def test_a_kind_from_outside_runs_from_config_to_results(tally, tmp_path, monkey
         "presence.json",
         "tally.txt",
     ]
-    assert (tmp_path / "models" / "t-1.txt").read_text() == "counted"
+    assert (tmp_path / "models" / "t-1" / "model.txt").read_text() == "counted"
 
 
 def test_phases_of_the_set_up_are_those_of_the_kind(tally):
@@ -186,8 +195,31 @@ def test_consent_is_asked_before_a_kind_opens_anything(tally, tmp_path):
     """A site for which nobody signed anything allows no sum in the clear."""
     task = TallyTask(name="t", parties=("north", "south"))
     with pytest.raises(ConfigError, match="refuses cipher = 'plain'"):
-        member("north", tmp_path).open_party(task.told(), {})
+        member("north", tmp_path, NAMED).open_party(task.told(), {})
     assert tally.opened == []
+
+
+def test_a_site_runs_no_kind_that_its_documents_do_not_name(tally, tmp_path, monkeypatch):
+    """Installing a plug-in is no consent to its runs: nothing, a policy, a roster deny it."""
+    monkeypatch.setattr(tally, "check_consent", lambda task, consent: None)
+    task = TallyTask(name="t", parties=("north", "south"))
+    for policy in (None, SitePolicy(), SitePolicy(OPEN)):
+        with pytest.raises(ConfigError, match="refuses a job of kind 'tally', since only linear"):
+            member("north", tmp_path, policy).open_party(task.told(), {})
+    assert tally.opened == []
+    member("north", tmp_path, NAMED).open_party(task.told(), {})
+    roster = signed_by_north(Limits())
+    with pytest.raises(ConfigError, match=r"add 'tally' to kinds .* \(the roster of 'one' says so"):
+        member("north", tmp_path, NAMED, roster).open_party(task.told(), {})
+    allowed = signed_by_north(Limits(kinds=("tally",)))
+    member("north", tmp_path, NAMED, allowed).open_party(task.told(), {})
+    assert tally.opened == ["north", "north"]
+
+
+def signed_by_north(limits):
+    identity = Identity.new()
+    card = Card.of_public("north", identity.public)
+    return draft_roster("one", [card], OPEN, limits=limits).signed_by("north", identity)
 
 
 def test_a_site_runs_no_kind_that_is_not_installed(nothing_installed, tmp_path):

@@ -363,7 +363,7 @@ class Release:
 
 def test_a_full_disk_is_an_obstacle_to_a_model_only_where_none_was_kept(tmp_path, caplog):
     party = Release()
-    keeping = ModelSavingParty(party, tmp_path / "models" / "a-1.npz")
+    keeping = ModelSavingParty(party, tmp_path / "models" / "a-1")
     party.full = True
     with pytest.raises(StorageError):
         keeping.on(TAKE_MODEL, None)
@@ -376,6 +376,18 @@ def test_a_full_disk_is_an_obstacle_to_a_model_only_where_none_was_kept(tmp_path
         assert keeping.on(TAKE_MODEL, None) == TAKE_MODEL.name
     assert "from before" in caplog.text
     assert party.saved == 1
+
+
+def test_no_name_of_a_run_takes_the_place_of_another_runs_models(tmp_path):
+    """Run x.received once had the file in which run x keeps what it received."""
+    runs = ("x", "x.received", "x.npz", "x.received.npz", "x.own")
+    for run in runs:
+        party = Release()
+        party.saved_models = {TAKE_MODEL.name: (("own", "own.npz"), ("received", "received.npz"))}
+        party.own = party.received = party
+        ModelSavingParty(party, tmp_path / "models" / run).on(TAKE_MODEL, None)
+    kept = [path for path in (tmp_path / "models").rglob("*") if path.is_file()]
+    assert len(kept) == 2 * len(runs)
 
 
 def test_a_site_opens_no_door_for_job_processes(monkeypatch):

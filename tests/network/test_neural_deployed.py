@@ -109,10 +109,10 @@ def test_from_a_config_to_results_also_when_the_coordinator_is_killed(config, tm
     history = pd.read_parquet(tmp_path / "out" / "history.parquet")
     assert history["loss"].tolist() == [turn.loss for turn in alone.history]
     for name in HELD:
-        models = tmp_path / "sites" / name / "models"
+        models = tmp_path / "sites" / name / "models" / RUN
         assert sorted(path.name for path in models.iterdir()) == [
-            f"{RUN}.npz",
-            f"{RUN}.received.npz",
+            "own.npz",
+            "received.npz",
         ]
         assert not (tmp_path / "sites" / name / "runs" / RUN).exists()
 
@@ -188,7 +188,7 @@ def refusal(told, folder, memory=None, **changes):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"policy": None}, "refuses neural runs, .* agree on allow_networks = true"),
+        ({"policy": None}, "refuses a job of kind 'neural', .* agree on allow_networks = true"),
         ({"policy": SitePolicy(terms=Terms(allow_networks=True))}, "coordinator_sees = 'weights'"),
         ({"policy": SitePolicy(limits=Limits(solvers=("hyfdca",)))}, "add 'hyfem' to solvers"),
         (

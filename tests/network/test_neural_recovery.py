@@ -105,9 +105,9 @@ def test_a_run_with_every_fault_equals_one_process_with_its_presence(changes, tm
                      "objective", "round_trips", "bytes_down", "bytes_up"):  # fmt: skip
             assert getattr(here, name) == getattr(there, name), name
     for party in alone.own:
-        models = tmp_path / party / "models"
-        assert numbers(NeuralModel.load(models / f"{RUN}.npz")) == numbers(alone.own[party])
-        received = NeuralModel.load(models / f"{RUN}.received.npz")
+        models = tmp_path / party / "models" / RUN
+        assert numbers(NeuralModel.load(models / "own.npz")) == numbers(alone.own[party])
+        received = NeuralModel.load(models / "received.npz")
         assert numbers(received) == numbers(alone.received[party])
 
 

@@ -214,7 +214,7 @@ def ends_well(scene, name):
     assert certificate["gap"] == trained.result.certificate.gap
     assert certificate["loss"] == sum(trained.result.certificate.primal)
     for party in scene.parties:
-        kept = load_model(scene.kit(party) / "weft" / "models" / f"{run}.npz")
+        kept = load_model(scene.kit(party) / "weft" / "models" / run / "model.npz")
         assert kept.coef.tobytes() == model.coef.tobytes()
         assert not (scene.kit(party) / "weft" / "runs" / run).exists()
     assert not scene.journal(name).exists()
@@ -336,8 +336,8 @@ def trains_networks(scene, journal):
     trained = scene.networks_in_one_process(name)
     assert numbers(NeuralModel.load(scene.out(name) / "model.npz")) == numbers(trained.model)
     for party in NEURAL:
-        kept = scene.kit(party) / "weft" / "models" / f"{scene.run_name(name)}.npz"
-        received = kept.with_suffix(".received.npz")
+        models = scene.kit(party) / "weft" / "models" / scene.run_name(name)
+        kept, received = models / "own.npz", models / "received.npz"
         assert numbers(NeuralModel.load(kept)) == numbers(trained.own[party])
         assert numbers(NeuralModel.load(received)) == numbers(trained.received[party])
     assert not scene.journal(name).exists()

@@ -13,8 +13,9 @@ from weft.errors import ProtocolError
 from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
-from weft.network.run_results import HISTORY, SUMMARY, for_submitter, write_run_results
+from weft.network.run_results import HISTORY, SUMMARY, write_run_results
 from weft.network.task_from_config import write_out
+from weft.network.told_figures import LINEAR, told_of
 from weft.report.summary import summarise
 
 CONFIG = """
@@ -85,11 +86,64 @@ def test_a_submitter_is_not_told_who_holds_how_much(trained, results):
         assert told[key] == here[key], key
 
 
-def test_a_submitter_gets_no_figure_that_is_not_listed(trained):
+def places(value, before=()):
+    """Where plain values can be given a further figure: in every dict, at every depth."""
+    if isinstance(value, dict):
+        yield before
+        for key, item in value.items():
+            yield from places(item, (*before, key))
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from places(item, (*before, number))
+
+
+def with_figure(value, place, figure):
+    if not place:
+        return {**value, "rows_by_party": figure}
+    first, *rest = place
+    changed = list(value) if isinstance(value, list) else dict(value)
+    changed[first] = with_figure(value[first], rest, figure)
+    return changed
+
+
+UNLISTED = 424_242
+#: Said by the submitter or by all parties: whatever is in there is known to it.
+SAID = {"settings", "terms"}
+
+
+def assert_every_figure_is_listed(here, listed, *, names):
+    """A new figure is not told, wherever it is; ``names``: dicts whose keys are names."""
+    tried = 0
+    for place in places(here):
+        if place and (place[0] in SAID or place in names):
+            continue
+        told = told_of(with_figure(here, place, UNLISTED), listed)
+        assert UNLISTED not in numbers(told), place
+        tried += 1
+    assert tried > 5
+
+
+def test_a_submitter_gets_no_figure_that_is_not_listed_at_any_depth(trained):
     here = summarise(trained, SETTINGS, "three towns")
-    told = for_submitter({**here, "rows_by_party": {"north": PAIR + ALL}})
-    assert told["rows_by_party"] is None
-    assert told.keys() - {"rows_by_party"} == here.keys()
+    here["path"] = [{"lambda": 0.1, "chosen": True}]
+    assert_every_figure_is_listed(here, LINEAR, names={("versions",)})
+    assert told_of({**here, "rows_by_party": {"north": 1}}, LINEAR)["rows_by_party"] is None
+    assert told_of(here, LINEAR).keys() == here.keys()
+
+
+def test_a_submitter_of_networks_gets_no_figure_that_is_not_listed():
+    from weft_neural.run_results import TOLD
+
+    here = {
+        "name": "n",
+        "accuracy": {"server": 0.5},
+        "model": {"classes": [0, 1], "blocks": {"a": {"extractor": "linear", "shape": []}}},
+        "federation": {"north": {"blocks": ["a"], "weight": 0.5}},
+        "cost": {"round_trips": 1, "training_seconds": 1.2345},
+        "versions": {"weft": "1"},
+    }
+    assert_every_figure_is_listed(here, TOLD, names={("versions",)})
+    assert told_of(here, TOLD)["cost"]["training_seconds"] == 1.2
 
 
 def only_two_digits(values, exact):
@@ -98,7 +152,7 @@ def only_two_digits(values, exact):
     assert values != exact
 
 
-def test_totals_of_bytes_tell_no_exact_sizes_of_tables(trained, results):
+def test_totals_of_bytes_and_seconds_tell_no_exact_sizes_of_tables(trained, results):
     """Between two runs that differ in one vector they would tell how many rows parties share."""
     told = json.loads((results / SUMMARY).read_text())
     kept = pd.read_parquet(results / HISTORY)
@@ -106,7 +160,7 @@ def test_totals_of_bytes_tell_no_exact_sizes_of_tables(trained, results):
     progress.begin(trained.holdings.parties)
     for record in trained.result.history:
         progress.add(record, {})
-    for name in ("bytes_down", "bytes_up"):
+    for name in ("bytes_down", "bytes_up", "compute_seconds", "wall_seconds"):
         exact = [getattr(record, name) for record in trained.result.history]
         only_two_digits([told["cost"][name]], exact[-1:])
         only_two_digits(kept[name].tolist(), exact)
@@ -127,7 +181,8 @@ def test_phases_tell_no_exact_sizes_of_tables(trained, results):
     assert changed > len(exact)
     # How many values the coordinator added follows from the sizes of groups.
     assert trained.adder.cost.added > 0
-    assert told["encryption"]["coordinator"].keys() == {"seconds"}
+    spent = told["encryption"]["coordinator"]
+    assert {name for name, value in spent.items() if value is not None} == {"seconds"}
 
 
 def test_a_networked_run_has_a_page_that_says_who_knows_the_rest(results, tmp_path):
@@ -140,7 +195,7 @@ def test_a_networked_run_has_a_page_that_says_who_knows_the_rest(results, tmp_pa
     page = (out / "report.html").read_text("utf-8")
     assert "is known to the coordinator only" in page
     assert "older Weft" not in page
-    assert "Bytes, and seconds of phases, are rounded" in page
+    assert "Bytes and seconds are rounded" in page
     assert "interrupted and resumed" not in page
     assert '"tiles": null' in page or '"tiles":null' in page
     assert len(pd.read_csv(out / "history.csv")) > 0

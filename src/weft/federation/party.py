@@ -99,8 +99,8 @@ class Party:
         The released model, where this party gets it.
     """
 
-    #: Phases after which it may have a model: its attribute, and the suffix of its file.
-    saved_models: ClassVar = {TAKE_MODEL.name: (("model", ".npz"),)}
+    #: Phases after which it may have a model: its attribute, and the name of its file.
+    saved_models: ClassVar = {TAKE_MODEL.name: (("model", "model.npz"),)}
 
     def __init__(
         self,

@@ -54,6 +54,9 @@ class JobKind(ABC, Generic[T, C]):
         Every file that may leave the coordinator.
     setup_phases
         What the phases that work on whole tables begin with: they get the long timeout.
+    allowed_by
+        A term that allows this kind, as ``allow_networks`` does; without one, ``kinds`` of a site's
+        roster and policy must name it.
     exact_bytes
         Whether a submitter may know exact counts of bytes. They are sums of sizes of the parties'
         tables in runs that match samples.
@@ -65,6 +68,7 @@ class JobKind(ABC, Generic[T, C]):
     beginning: str
     result_files: tuple[str, ...]
     setup_phases: tuple[str, ...] = SETUP_PHASES
+    allowed_by: str = ""
     exact_bytes: bool = False
 
     @property

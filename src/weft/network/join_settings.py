@@ -125,7 +125,7 @@ def open_site(settings: JoinSettings, kit: Kit) -> Site:
 
     def open_party(request: PartyRequest) -> OpenedParty:
         party = member.open_party(request.plan, request.memory)
-        return OpenedParty(ModelSavingParty(party, kit.home / "models" / f"{request.run}.npz"))
+        return OpenedParty(ModelSavingParty(party, kit.home / "models" / request.run))
 
     most_runs = None if member.policy is None else member.policy.most_runs
     return Site(kit.home, open_party, most_runs=most_runs)
@@ -158,7 +158,7 @@ class SavingParty(RunParty, Protocol):
     Attributes
     ----------
     saved_models
-        Names of phases after which it has models: their attributes, and suffixes of their files.
+        Names of phases after which it has models: their attributes, and names of their files.
     """
 
     @property
@@ -169,29 +169,32 @@ class SavingParty(RunParty, Protocol):
 
 
 class ModelSavingParty:
-    """A party that saves the models it has.
+    """A party that saves the models it has, in a folder of this run alone.
+
+    Names of runs may be anything, so that no file is named after one: ``x.received`` must not take
+    the place of what run ``x`` has received.
 
     If the disk is full, the party is asked again and saves the models then. A party that is rebuilt
     has saved them before, so a full disk does not stop it.
     """
 
-    def __init__(self, party: SavingParty, path: Path) -> None:
-        self._party, self._path = party, path
+    def __init__(self, party: SavingParty, folder: Path) -> None:
+        self._party, self._folder = party, folder
         self.replaying = party.replaying
         self.close = party.close
 
     def on(self, phase: Phase[Any, Any], message: Message) -> Message:
         reply = self._party.on(phase, message)
-        for name, suffix in self._party.saved_models.get(phase.name, ()):
+        for name, file in self._party.saved_models.get(phase.name, ()):
             model: SavedModel | None = getattr(self._party, name)
             if model is not None:
-                self._keep(model, self._path.with_suffix(suffix))
+                self._keep(model, self._folder / file)
         return reply
 
     def _keep(self, model: SavedModel, path: Path) -> None:
         try:
             with _writing(path):
-                path.parent.mkdir(mode=0o700, exist_ok=True)
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 model.save(path)
         except StorageError as error:
             if not path.exists():

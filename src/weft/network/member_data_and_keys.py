@@ -60,6 +60,7 @@ class SiteMember:
         own = Terms() if self.roster is None and self.policy is None else OPEN
         consent = Consent(self.name, own, roster=self.roster, policy=self.policy, asked=task.terms)
         kind = job_kind_of(task)
+        consent.check_kind(kind.name, allowed_by=kind.allowed_by)
         kind.check_consent(task, consent)
         return kind.open_party(task, self, consent, memory)
 

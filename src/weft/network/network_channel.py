@@ -40,6 +40,7 @@ from weft.protocol import (
     unpack,
 )
 from weft.protocol.channel import Recorded, Sink, sink_of
+from weft.report.json_values import rounded
 from weft.storage.journal import Journal
 
 #: What phases that work on whole tables begin with: they get the long timeout.
@@ -316,7 +317,8 @@ class NetworkChannel(Channel):
                     # asked at every exchange, and the progress report says why.
                     self._liveness.mark_away(party, Failure(reply.kind, reply.reason))
         self._liveness.watch()
-        elapsed = max(self._now, self._set_clock())
+        # Times go to the submitter with the record of presence, as rough as those of phases.
+        elapsed = self._now + rounded(max(0.0, self._set_clock() - self._now))
         outcome = ExchangeOutcome(number, _checksums(envelopes), elapsed, got, lacking)
         if lacking:
             # If the run stops here, the cause is mended before it is resumed, and this exchange

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from weft.report.json_values import finite, rounded
+from weft.network.told_figures import is_rough, rough
+from weft.report.json_values import finite
 
 if TYPE_CHECKING:
     # Reading a report must not load what runs it.
@@ -22,9 +23,6 @@ log = logging.getLogger("weft.coordinator")
 #: ``starting`` → ``running`` → ``over``, ``failed`` (a sentence says why) or ``stopped``; one that
 #: was abandoned is ``forgotten``.
 State = Literal["starting", "running", "over", "failed", "stopped", "forgotten"]
-#: Reported to two digits unless a job kind says otherwise: exact counts are sums of sizes of
-#: parties' tables.
-BYTES = ("bytes_down", "bytes_up")
 #: Seconds between two lines about iterations in the event log.
 _LINES = 5.0
 
@@ -159,7 +157,7 @@ class Progress:
             )
 
     def _plain(self, record: IterationRecord) -> dict[str, Any]:
-        plain = asdict(record)
-        if not self._exact_bytes:
-            plain |= {name: rounded(plain[name]) for name in BYTES if name in plain}
-        return plain
+        return {
+            name: rough(value) if is_rough(name, exact_bytes=self._exact_bytes) else value
+            for name, value in asdict(record).items()
+        }

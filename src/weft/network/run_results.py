@@ -18,9 +18,8 @@ from weft.errors import DataError, ProtocolError
 from weft.federation.coordinator import Outcome
 from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
-from weft.network.run_progress import BYTES
+from weft.network.told_figures import LINEAR, roughened, told_of
 from weft.report.history import history_frame
-from weft.report.json_values import rounded
 from weft.report.lambda_path import has_path, path_frame
 from weft.report.summary import summarise
 
@@ -35,14 +34,6 @@ _SLICES, SUMMARY, HISTORY, _PATH, PRESENCE = (
 )
 #: Every file that may leave the coordinator.
 FILES = (_SLICES, SUMMARY, HISTORY, _PATH, PRESENCE)
-
-#: What a submitter gets of a summary as it is; a figure that is not listed stays with the
-#: coordinator.
-_TOLD = (
-    *("name", "stopped", "solver", "lambda", "path", "choice", "iterations", "certificate"),
-    *("estimate", "accuracy", "federation", "classes", "settings", "terms", "gone", "notes"),
-    *("remarks", "command", "weft", "versions"),
-)
 
 
 class SealedSlices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,40 +59,14 @@ def write_run_results(folder: Path, outcome: Outcome, task: LinearTask, presence
         outcome.run, outcome.head.to_json(), bool(outcome.result.gone), outcome.letters
     )
     (folder / _SLICES).write_bytes(msgspec.msgpack.encode(sealed))
-    summary = for_submitter(summarise(outcome, task.settings, task.name))
+    summary = told_of(summarise(outcome, task.settings, task.name), LINEAR)
     (folder / SUMMARY).write_text(json.dumps(summary), encoding="utf-8")
-    history = history_frame(outcome.result.history)
-    for name in BYTES:
-        history[name] = history[name].map(rounded)
+    history = roughened(history_frame(outcome.result.history))
     history.to_parquet(folder / HISTORY, index=False)
     if has_path(outcome.result):
         frame = path_frame(outcome.result, task.settings.make_loss().task)
         frame.to_csv(folder / _PATH, index=False)
     presence.save(folder / PRESENCE)
-
-
-def for_submitter(summary: dict[str, Any]) -> dict[str, Any]:
-    """What a submitter gets of a summary; who holds how much, and with whom, is not told.
-
-    Exact byte counts and numbers of added values are sums of sizes of the parties' tables, from
-    which a submitting party could work out how much others have in common. So bytes and seconds of
-    phases are rounded, and of encryption only seconds are left.
-    """
-    cost = summary["cost"]
-    seconds = summary["encryption"]["coordinator"]["seconds"]
-    rough = {
-        "cost": {**cost, **{key: rounded(cost[key]) for key in BYTES}},
-        "phases": {
-            phase: {key: value if key == "calls" else rounded(value) for key, value in cost.items()}
-            for phase, cost in summary["phases"].items()
-        },
-        "encryption": {
-            "coordinator": {"seconds": rounded(seconds)},
-            "parties": None,
-            "slowest": None,
-        },
-    }
-    return {key: rough.get(key, value if key in _TOLD else None) for key, value in summary.items()}
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from weft.crypto.replay_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
+from weft.report.json_values import rounded
 from weft.storage.files import StorageError
 from weft.storage.journal import Journal
 
@@ -389,7 +390,8 @@ class SiteRun:
             except ProtocolError:
                 self._breached = True
                 raise
-            seconds.append(perf_counter() - began)
+            # Exact times would tell how large its table is.
+            seconds.append(rounded(perf_counter() - began))
             if type(reply) is not phase.reply:
                 raise ProtocolError(f"its reply to phase '{name}' is no message of this phase")
             replies.append(pack(fields_of(reply)))

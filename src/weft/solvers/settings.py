@@ -11,7 +11,7 @@ from weft.errors import ConfigError
 from weft.losses import Loss, get_loss
 from weft.solvers.subspace.settings import SubspaceSettings
 
-_MOST_FOLDS = 20
+MOST_FOLDS = 20
 
 Options = TypeVar("Options", bound=msgspec.Struct)
 
@@ -79,8 +79,8 @@ class SolverSettings(SubspaceSettings, frozen=True, kw_only=True, forbid_unknown
             raise ConfigError("nothing stops this run; set gap, iterations, seconds or round_trips")
         if self.seconds is not None and not self.seconds > 0:
             raise ConfigError(f"seconds is {self.seconds:g}; give a time above 0, or none")
-        if self.folds and not 2 <= self.folds <= _MOST_FOLDS:
-            raise ConfigError(f"folds is {self.folds}; give 2 to {_MOST_FOLDS}, or 0 for none")
+        if self.folds and not 2 <= self.folds <= MOST_FOLDS:
+            raise ConfigError(f"folds is {self.folds}; give 2 to {MOST_FOLDS}, or 0 for none")
         if not self.patience >= 0:
             raise ConfigError(f"patience is {self.patience:g}; give seconds of at least 0")
 

@@ -270,6 +270,29 @@ class Consent:
         self.check_limits(settings)
         self._each(lambda source: check_settings(source.terms, settings, view, self.name))
 
+    def check_kind(self, kind: str, *, allowed_by: str = "") -> None:
+        """Refuse a kind of job that is not named in what binds this party.
+
+        Parameters
+        ----------
+        allowed_by
+            A term that allows this kind too.
+        """
+
+        def check(source: _Source) -> None:
+            if kind in source.limits.kinds:
+                return
+            if allowed_by and getattr(source.terms, allowed_by):
+                return
+            remedy = f"agree on {allowed_by} = true" if allowed_by else f"add '{kind}' to kinds"
+            raise ConfigError(
+                f"party {self.name} refuses a job of kind '{kind}', since only "
+                f"{' and '.join(source.limits.kinds)} may be run; {remedy} if that is meant"
+            )
+
+        documents = [source for source in self._sources if source.title]
+        self._each(check, documents or [source for source in self._sources if not source.asked])
+
     def check_networks(self, runs: str) -> None:
         """Refuse to show the coordinator the weights of its own network.
 

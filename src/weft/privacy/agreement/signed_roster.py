@@ -335,6 +335,7 @@ def terms_words(terms: Terms) -> Iterator[str]:
 
 
 _LIMITS: dict[str, Callable[[Any], str]] = {
+    "kinds": lambda names: f"kinds of jobs: only {', '.join(names)}",
     "losses": lambda names: f"losses: only {', '.join(names)}",
     "solvers": lambda names: f"solvers: only {', '.join(names)}",
     "most_problems": lambda most: f"a run trains at most {most} problems (λ × (1 + folds))",

@@ -13,6 +13,8 @@ from weft.losses import LOSSES
 from weft.solvers.algorithm_choice import ALGORITHMS, algorithms_of
 from weft.solvers.settings import Settings
 
+#: The kind of job that is allowed where nothing is said.
+LINEAR = "linear"
 #: Stands among solvers for all runs that train networks.
 NETWORKS = "hyfem"
 
@@ -22,6 +24,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes
     ----------
+    kinds
+        Kinds of jobs that sites run: a kind that a plug-in adds must be named here, or be allowed
+        by a term, as networks are. Whoever installs a plug-in has not agreed to its runs yet.
     losses, solvers
         Those allowed.
     most_problems
@@ -29,11 +34,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         sums of its own.
     """
 
+    kinds: tuple[str, ...] = (LINEAR,)
     losses: tuple[str, ...] | None = None
     solvers: tuple[str, ...] | None = None
     most_problems: int | None = None
 
     def __post_init__(self) -> None:
+        if not self.kinds:
+            raise ConfigError(f"kinds is empty; list some kinds of jobs, such as '{LINEAR}'")
         for what, given, known in (
             ("losses", self.losses, LOSSES),
             ("solvers", self.solvers, (*ALGORITHMS, NETWORKS)),

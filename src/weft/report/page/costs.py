@@ -101,8 +101,7 @@ def _sentences(source: Source) -> list[str]:
     counted = sum(phase["bytes_down"] + phase["bytes_up"] for phase in phases)
     if source.is_networked:
         said.append(
-            "Bytes, and seconds of phases, are rounded: exact ones would tell how much the parties "
-            "hold."
+            "Bytes and seconds are rounded: exact ones would tell how much the parties hold."
         )
     elif counted < cost["bytes_down"] + cost["bytes_up"]:
         said.append("The run was interrupted and resumed: phases count from then on.")
