@@ -53,6 +53,7 @@ iterations = 500
 
 [privacy]
 allow_pairs = true
+allow_exposure = true
 allow_lone_labels = true
 
 [[party]]

@@ -39,8 +39,8 @@ from weft_examples.open_sockets import look
 
 #: Who is killed, and at which iteration; how many iterations the others do without it.
 VICTIM, KILLED_AT, WITHOUT = "clinic", 3, 10
-#: Careful, but some sums are of two parties only.
-TERMS = Terms(matching="oprf", allow_pairs=True)
+#: Careful, but some sums are of two parties only, and there are more of them than columns.
+TERMS = Terms(matching="oprf", allow_pairs=True, allow_exposure=True)
 _CONFIG = """\
 name = "demo-network"
 

@@ -81,6 +81,7 @@ def ending_text(
         f"{summary['name']}: {summary['rounds']} rounds, {cost['round_trips']} round trips, "
         f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {seconds:.1f} s, of which "
         f"{cost['matching_seconds']:.1f} s for matching.",
+        f"Exposed: {summary['exposed']}.",
         *(f"- {note}" for note in [*summary["notes"], *remarks]),
         *([] if folder is None else [f"Models, history, plot and summary are in {folder}."]),
     ]

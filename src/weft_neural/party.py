@@ -147,6 +147,11 @@ class NeuralParty:
             ),
         }
 
+    @property
+    def exposure(self) -> str:
+        """What this run has exposed of it, in one line, for its own eyes."""
+        return f"the weights of its own network to the coordinator, in {self._turn} round(s)"
+
     def on(self, phase: Phase[Any, Any], message: Message) -> Message:
         """Answer one phase."""
         known = self._answers.get(phase.name)

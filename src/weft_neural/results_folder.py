@@ -130,6 +130,10 @@ def summarise_neural(
         "method": f"hyfem {outcome.settings.method}",
         "rounds": len(outcome.history),
         "loss": last.loss,
+        "exposed": (
+            "the coordinator saw the weights of every party's own network in "
+            f"{len(outcome.history)} rounds"
+        ),
         "accuracy": _accuracy(outcome),
         "compared": None if rivals is None else _compared(rivals),
         "model": {

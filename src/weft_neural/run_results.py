@@ -19,7 +19,7 @@ from weft_neural.task import NeuralTask
 
 #: What a submitter gets of a summary; sizes of networks are no secret, so that bytes are exact.
 TOLD: Mapping[str, Any] = {
-    **dict.fromkeys(("name", "method", "rounds", "loss", "notes", "weft"), exact),
+    **dict.fromkeys(("name", "method", "rounds", "loss", "exposed", "notes", "weft"), exact),
     "accuracy": dict.fromkeys(
         ("server", "own", "own_spread", "received", "received_spread"), exact
     ),

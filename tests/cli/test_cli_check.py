@@ -21,6 +21,7 @@ lambda = 1e-3
 
 [privacy]
 allow_pairs = true
+allow_exposure = true
 """
 HYBRID = """
 name = "five hospitals"
@@ -40,6 +41,7 @@ folds = 3
 
 [privacy]
 allow_pairs = true
+allow_exposure = true
 """
 GRID = """
 name = "grid"
@@ -51,6 +53,9 @@ unit_rows = true
 
 [model]
 lambda = 1e-3
+
+[privacy]
+allow_exposure = true
 """
 #: The last column of the table is the outcome's neighbour: north lacks one column of south.
 SINGLE = """
@@ -65,6 +70,7 @@ lambda = 1e-2
 
 [privacy]
 allow_pairs = true
+allow_exposure = true
 min_batch = 5
 allow_one_column = ALLOWED
 
@@ -100,6 +106,7 @@ def test_two_parties_are_told_what_each_can_work_out_about_the_other(checked):
     assert "exactly with 15 of the samples known from elsewhere" in outcome.flat
     assert "p1 and p2 can each compute the other's part of every sum" in outcome.flat
     assert "allow_pairs = true lets two parties add up alone; without it: refused" in outcome.flat
+    assert "allow_exposure = true lets p1 and p2 get as many sums as they lack" in outcome.flat
     assert "the losses of p1 and p2 as one sum" in outcome.flat
     assert "as planned (cutting-planes): about 12 sums, perhaps enough for p1 and" in outcome.flat
     assert 'name = "hyfdca" in [solver]: about' in outcome.flat

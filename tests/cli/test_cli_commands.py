@@ -116,7 +116,7 @@ def test_a_config_can_cut_a_named_data_set_itself(weft, tmp_path):
     (tmp_path / "c.toml").write_text(
         '[data]\ndataset = "digits"\nsplit = {name = "grid", k = 3, q = 3}\nunit_rows = true\n'
         "positive = [0, 2, 4, 6, 8]\n[model]\nlambda = 1e-2\n[solver]\ngap = 1e-1\n"
-        "participation = {cyclic = 3}\n[privacy]\nallow_pairs = true\n"
+        "participation = {cyclic = 3}\n[privacy]\nallow_pairs = true\nallow_exposure = true\n"
     )
     outcome = weft("train", "c.toml", "--json")
     assert outcome.code == 0, outcome.err

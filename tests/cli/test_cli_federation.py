@@ -281,7 +281,7 @@ def agreed(weft, hospitals, keys, tmp_path):
         roster = hospitals.folder / "roster.json"
         outcome = weft(
             *("federation", "draft", roster, "--keys", keys, "--name", "two hospitals"),
-            *("--allow-pairs", "--min-batch", "2", *options),
+            *("--allow-pairs", "--allow-exposure", "--min-batch", "2", *options),
         )
         assert outcome.code == 0, outcome.err
         sign(weft, roster, keys)
@@ -361,9 +361,7 @@ def test_a_policy_is_stricter_than_the_roster_or_changes_nothing(weft, agreed, h
     assert "party south refuses sums over 40 samples that it shares with one other party" in said
     assert "south.toml" in said
     # What the policy leaves open stays as the roster has it.
-    policy.write_text(
-        'solvers = ["cutting-planes", "hyfdca"]\nmost_problems = 5\nallow_exposure = true\n'
-    )
+    policy.write_text('solvers = ["cutting-planes", "hyfdca"]\nmost_problems = 5\n')
     outcome = weft("train", config, "--out", "results")
     assert outcome.code == 0, outcome.err
     hospitals.change("[solver]", '[solver]\nname = "hyfdca"')

@@ -26,6 +26,7 @@ gap = 1e-2
 
 [privacy]
 allow_pairs = true
+allow_exposure = true
 """
 
 

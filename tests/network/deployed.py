@@ -75,9 +75,7 @@ class Scene(LocalCluster):
         )
         offered = msgspec.json.encode(table().features[:COLUMNS].tolist()).decode()
         for name, policy in POLICIES.items():
-            # The tables are small, and there are many runs.
-            told = policy.replace("OFFERED", offered) + "\nallow_exposure = true\n"
-            self.policy(name).write_text(told)
+            self.policy(name).write_text(policy.replace("OFFERED", offered))
         self.damages = folder / "damages"
 
     def policy(self, name):

@@ -105,6 +105,26 @@ def test_where_a_sites_things_lie_is_named_once_only(place, site, weft, monkeypa
     assert (site / "local" / "weft.json").stat().st_mode & 0o077 == 0
 
 
+def test_a_policy_and_a_roster_once_named_are_kept_until_others_are(place, site, weft, monkeypatch):
+    monkeypatch.setattr(processes, "join", lambda *_: None)
+    kit = kit_of(place, "south")
+    options = ["--data", "table.csv", "--id", "id", "--label", "y", "--keys", "keys"]
+    write(site / "strict.toml", "min_batch = 20\n")
+    assert weft("join", kit, *options, "--policy", "strict.toml")[0] == 0
+    for more in (options, []):
+        code, out, _ = weft("join", kit, *more)
+        assert code == 0
+        assert f"The policy of the last time counts: {site / 'strict.toml'}" in out
+        assert read_settings(Kit.open(kit)).policy == str(site / "strict.toml")
+    write(site / "other.toml", "min_batch = 30\n")
+    code, out, _ = weft("join", kit, *options, "--policy", "other.toml")
+    assert (code, "of the last time" in out) == (0, False)
+    said = sentence(weft("join", kit, "--policy", "other.toml", "--no-policy"))
+    assert "exclude each other" in said
+    assert weft("join", kit, "--no-policy")[0] == 0
+    assert read_settings(Kit.open(kit)).policy is None
+
+
 def test_settings_that_are_damaged_are_told(place, site, weft):
     write(site / "local" / "weft.json", '{"party": 7}')
     assert "weft.json" in sentence(weft("join", kit_of(place, "south")))

@@ -24,7 +24,7 @@ from weft.crypto.replay_log import Forgotten
 from weft.errors import ConfigError
 from weft.federation.local_federation import Preprocessing
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.agreement.site_policy import SitePolicy
+from weft.privacy.agreement.site_policy import Limits, SitePolicy
 from weft.protocol import fields_of
 from weft.solvers.algorithm_choice import ALGORITHMS
 
@@ -167,6 +167,9 @@ def _answer_all(party, messages):
         party.on(*read(phase, message))
 
 
+FEW = Limits(most_problems=99)
+
+
 def test_a_party_of_other_things_does_not_take_up_the_run(monkeypatch):
     calm = Troupe()
     calm.train(federation_for("hyfdca"), settings_for("hyfdca"))
@@ -179,10 +182,7 @@ def test_a_party_of_other_things_does_not_take_up_the_run(monkeypatch):
         "no labels": ((type(tile).make(tile.ids, tile.features, tile.block),), things),
         "the cipher": ((tile,), {**things, "cipher": "bfv"}),
         "keys": ((tile,), {**things, "keys": ephemeral_keys((name,))[name]}),
-        "terms": (
-            (tile,),
-            {**things, "consent": Consent(name, policy=SitePolicy(allow_exposure=True))},
-        ),
+        "terms": ((tile,), {**things, "consent": Consent(name, policy=SitePolicy(limits=FEW))}),
     }
     for made in other.values():
         calm.made[name] = made

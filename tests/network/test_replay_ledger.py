@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from replayed import Killed, Mortal, Troupe, pair, read, replay, settings_for
 
 from weft.errors import ConfigError, ProtocolError, WeftError
+from weft.guards.terms import OPEN
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.agreement.site_policy import SitePolicy
 from weft.privacy.ledger import Book, Ledger
 
 
@@ -146,8 +146,8 @@ def test_what_was_booked_for_a_message_that_is_taken_back_serves_no_other(tmp_pa
 
 def refused(folder, **killing):
     """A run that a party stops, since it would show more than its policy allows."""
-    policy = SitePolicy(allow_exposure=False)
-    consents = {name: Consent(name, policy=policy) for name in ("p1", "p2")}
+    careful = replace(OPEN, allow_exposure=False)
+    consents = {name: Consent(name, careful) for name in ("p1", "p2")}
     troupe = Troupe(**killing)
     federation = pair(ledger=Ledger(folder), consents=consents)
     with pytest.raises(WeftError, match=r"party p. refuses to show more sums") as error:

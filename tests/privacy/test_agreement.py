@@ -420,11 +420,9 @@ def test_a_party_refuses_a_run_beyond_its_own_policy(
 
 def test_a_policy_that_allows_more_than_the_roster_changes_nothing(patchwork, quick):
     roster = signed(drafted(Terms(), limits=Limits(losses=("hinge",))))
-    lax = SitePolicy(OPEN, Limits(losses=("hinge", "squared_hinge")), allow_exposure=True)
+    lax = SitePolicy(OPEN, Limits(losses=("hinge", "squared_hinge")))
     plain, widened = (Consent("north", roster=roster, policy=p) for p in (None, lax))
     assert widened.terms == plain.terms == Terms()
-    strict = Consent("north", roster=roster, policy=SitePolicy())
-    assert [c.forbids_exposure for c in (plain, widened, strict)] == [False, False, True]
     policies = dict.fromkeys(PARTIES, lax)
     tiles = patchwork()
     allowed = drafted(limits=Limits(losses=("hinge",)))
@@ -462,7 +460,7 @@ def test_one_document_may_not_undo_the_other_for_lone_labels(patchwork, quick):
     count = msgspec.structs.replace(OPEN, allow_lone_labels=False)
     held = patchwork(unlabelled=("east",))
     tiles = {name: held[name] for name in ("north", "east")}
-    policies = {"north": SitePolicy(count, allow_exposure=True)}
+    policies = {"north": SitePolicy(count)}
     for loss in ("hinge", "squared"):
         made = lambda: federation(tiles, drafted(flag), policies=policies)  # noqa: E731
         said = refusal(made, quick(loss=loss))

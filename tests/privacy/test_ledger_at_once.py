@@ -8,14 +8,15 @@ import sys
 import threading
 import time
 
+import msgspec
 import numpy as np
 import pytest
 
 from weft.data import SPLITS, Tile, load
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.guards import Terms
-from weft.privacy.agreement import Consent, SitePolicy
+from weft.guards import OPEN, Terms
+from weft.privacy.agreement import Consent
 from weft.privacy.ledger import Book, Ledger
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
@@ -140,9 +141,9 @@ def breast():
 
 
 def strict(tiles, folder, name):
-    """One party's policy forbids exposure; it does not mind anything else."""
+    """One party forbids exposure; it does not mind anything else."""
     consents = {party: Consent(party) for party in tiles}
-    consents[name] = Consent(name, policy=SitePolicy())
+    consents[name] = Consent(name, msgspec.structs.replace(OPEN, allow_exposure=False))
     return Federation(
         tiles, Preprocessing(scaling="standard"), consents=consents, ledger=Ledger(folder)
     )

@@ -32,6 +32,7 @@ cipher = "plain"
 round_trips = 60
 [privacy]
 allow_pairs = true
+allow_exposure = true
 ciphers = ["plain"]
 """
 

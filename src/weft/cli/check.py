@@ -164,12 +164,12 @@ def _refusals(
         except ConfigError as error:
             found.append((name, str(error)))
         known = [e for e in look.exposures if e.reached and name in e.view.about]
-        if consent.forbids_exposure and known:
+        if known and not consent.terms.allow_exposure:
             receiver = known[0].view.receiver
             objection = (
                 f"party {name} refuses to show {receiver} as many sums as {receiver} lacks columns "
-                "and so could work out; choose a way with fewer sums, or set allow_exposure = true "
-                "in its policy"
+                "and so could work out; choose a way with fewer sums, or agree on allow_exposure = "
+                "true if that is meant"
             )
             found.append((name, objection))
     return found

@@ -92,6 +92,12 @@ def draft(
     allow_lone_labels: Annotated[
         bool, typer.Option("--allow-lone-labels", help="Allow a single party with labels.")
     ] = False,
+    allow_exposure: Annotated[
+        bool,
+        typer.Option(
+            "--allow-exposure", help="Allow as many sums about samples as others lack columns."
+        ),
+    ] = False,
     coordinator_sees: Annotated[
         str | None, typer.Option(help="The most the coordinator may see: nothing, weights.")
     ] = None,
@@ -117,6 +123,7 @@ def draft(
         "min_contributors": min_contributors,
         "allow_pairs": allow_pairs or None,
         "allow_lone_labels": allow_lone_labels or None,
+        "allow_exposure": allow_exposure or None,
         "coordinator_sees": coordinator_sees,
         "matching": "oprf" if matching else None,
     }

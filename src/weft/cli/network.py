@@ -62,6 +62,9 @@ def join(
     policy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What this site insists on.")
     ] = None,
+    no_policy: Annotated[
+        bool, typer.Option("--no-policy", help="Give up the policy that was named before.")
+    ] = False,
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="For a coordinator that is not there yet.")
     ] = 60.0,
@@ -76,10 +79,12 @@ def join(
 
     Connects to the coordinator and answers it; opens no port to others. Data, keys, roster and
     policy are read before anything is connected, and stay here. Where they lie is kept in the kit:
-    the next time, weft join KIT is enough.
+    the next time, weft join KIT is enough. A roster and a policy that were named once are kept
+    until others are, or --no-policy is given.
 
     What this site refuses, by its policy or the roster, is refused here, with a reason, whatever
-    the coordinator asks.
+    the coordinator asks. Without either it keeps to careful terms: it shows others fewer sums about
+    its samples than they lack columns, unless a policy or roster says allow_exposure = true.
 
     A run that nobody will bring to its end keeps its secrets here. weft status KIT lists the runs,
     and weft join KIT --forget RUN drops one for good; nobody can take it up again.
@@ -108,6 +113,7 @@ def join(
                 name: None if path is None else str(path.absolute()) for name, path in files.items()
             },
         },
+        no_policy=no_policy,
     )
     with exclusive_use(opened):
         site = open_site(settings, opened)
@@ -132,10 +138,18 @@ def _drop(kit: Kit, run: str) -> None:
     )
 
 
-def _settled(kit: Kit, given: dict[str, Any]) -> JoinSettings:
-    """What was told now; without any data, what was told when the site joined last."""
+#: What protects a site: named once, it holds until another is named.
+_PROTECTING = ("roster", "policy")
+
+
+def _settled(kit: Kit, given: dict[str, Any], *, no_policy: bool = False) -> JoinSettings:
+    """What was told now; what was told when the site joined last, where nothing is said now.
+
+    Of data that are named anew, nothing is taken over but what protects them.
+    """
     import msgspec
 
+    from weft.cli.console import say
     from weft.errors import ConfigError
     from weft.network.join_settings import JoinSettings, read_settings
 
@@ -145,16 +159,24 @@ def _settled(kit: Kit, given: dict[str, Any]) -> JoinSettings:
             f"{kit.path} is the kit of '{kit.name}', by which name the others know it; party "
             f"'{told['party']}' needs a kit of its own"
         )
-    before = None if "data" in told else read_settings(kit)
-    if before is not None:
-        return msgspec.structs.replace(before, **told)
+    if no_policy and "policy" in told:
+        raise ConfigError("--policy and --no-policy exclude each other; give one of them")
+    before = read_settings(kit)
+    kept = {} if before is None else {name: getattr(before, name) for name in _PROTECTING}
+    if no_policy:
+        kept["policy"] = None
+    for name, path in kept.items():
+        if path is not None and name not in told:
+            say(f"The {name} of the last time counts: {path}")
+    if before is not None and "data" not in told:
+        return msgspec.structs.replace(before, **{**kept, **told})
     for name in ("data", "id", "keys"):
         if name not in told:
             raise ConfigError(
                 f"{kit.path} does not know this site's {name} yet; name it with --{name}"
             )
     told.setdefault("party", kit.name)
-    return JoinSettings(**told)
+    return JoinSettings(**{**kept, **told})
 
 
 def status(kit: KitFolder, json: AsJson = False) -> None:

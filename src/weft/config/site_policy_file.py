@@ -7,7 +7,7 @@
     losses = ["hinge", "logistic"]       # and limits on what is computed
     solvers = ["cutting-planes", "lbfgs"]
     most_problems = 30                   # values of lambda × (1 + folds)
-    allow_exposure = false               # go on although the ledger warns
+    allow_exposure = true                # others may get as many sums as they lack columns
     columns = ["age", "dose"]            # over a network: columns offered, all others left out
     most_runs = 20                       # over a network: runs to take part in, all in all
 """
@@ -27,7 +27,6 @@ from weft.privacy.agreement.site_policy import Limits, SitePolicy
 class _Own(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a policy says besides terms and limits."""
 
-    allow_exposure: bool = False
     columns: tuple[str, ...] | None = None
     most_runs: int | None = None
 
@@ -70,7 +69,6 @@ def read_policy(path: Path, base: Terms = OPEN) -> SitePolicy:
     return SitePolicy(
         terms,
         limits,
-        own.allow_exposure,
         columns=own.columns,
         most_runs=own.most_runs,
         source=path.name,

@@ -190,6 +190,11 @@ def lines_for(split: Split) -> list[str]:
         lines.append("allow_one_column = true")
     if holding_map.crossed.any():
         lines.append("allow_crossed_cells = true")
+    if (holding_map.foreign > 0).any():
+        lines += [
+            "# A party may get as many sums about samples as it lacks columns, and work these out.",
+            "allow_exposure = true",
+        ]
     return lines
 
 

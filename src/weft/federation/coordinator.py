@@ -58,6 +58,9 @@ class Outcome:
         Random name of the run, which the letters are written for.
     adder
         The coordinator's half of the cipher.
+    exposed
+        Parties that showed another as many sums about samples as it lacks columns, by their own
+        count; None: some did not count.
     """
 
     result: Result
@@ -68,6 +71,7 @@ class Outcome:
     letters: dict[str, dict[str, bytes]]
     run: bytes
     adder: Adder
+    exposed: tuple[str, ...] | None
 
 
 def announce_for(
@@ -198,7 +202,15 @@ def release(
     head = Head.of(settings, result, announced.classes, holdings.parties, recipients)
     letters = _sorted_out(replies)
     _deliver(channel, head, letters, result)
-    return Outcome(result, holdings, channel.meter, settings, head, letters, run, adder)
+    return Outcome(
+        result, holdings, channel.meter, settings, head, letters, run, adder, _exposed(replies)
+    )
+
+
+def _exposed(replies: Mapping[str, ReleaseReply]) -> tuple[str, ...] | None:
+    if any(reply.exposed is None for reply in replies.values()):
+        return None
+    return tuple(party for party, reply in replies.items() if reply.exposed)
 
 
 def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, ReleaseReply]:

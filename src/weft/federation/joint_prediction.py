@@ -97,7 +97,7 @@ class JointParty:
         self._account = (
             None
             if ledger is None
-            else Account(ledger, name, "predict", strict=self._consent.forbids_exposure)
+            else Account(ledger, name, "predict", strict=not self._consent.terms.allow_exposure)
         )
 
     def _answers(self) -> dict[str, Answer]:

@@ -99,8 +99,18 @@ class ReleaseRequest(Message):
 
 
 class ReleaseReply(Message):
+    """A party's part of the model, and what the run has exposed of its samples.
+
+    Attributes
+    ----------
+    exposed
+        Whether another party got as many sums about one of them as it lacks columns of it; None:
+        sums in the clear, which nobody counts.
+    """
+
     readers: Annotated[Names, texts("who gets the model", "readers")]
     boxes: Boxes
+    exposed: Annotated[bool | None, record("whether others can work out columns of its samples")]
 
 
 class ModelRequest(Message):

@@ -36,7 +36,9 @@ from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.earlier_samples import attendance
+from weft.privacy.ledger.expected_exposure import forecast
 from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
+from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
 from weft.solvers.algorithm_choice import algorithm_of
@@ -149,7 +151,7 @@ class Party:
         self._account = (
             None
             if ledger is None
-            else Account(ledger, name, "train", strict=self._consent.forbids_exposure, draws=draws)
+            else Account(ledger, name, "train", strict=not self._terms.allow_exposure, draws=draws)
         )
         self.sum_counter = SumCounter(np.zeros(0, bool))
         self._model = start
@@ -214,6 +216,13 @@ class Party:
         return self._draws.replaying()
 
     @property
+    def exposure(self) -> str:
+        """What this run has exposed of its samples, in one line, for its own eyes."""
+        if not self._matching.seated:
+            return "nothing, since no sample was matched"
+        return exposure_of(self.view, self.sum_counter).line
+
+    @property
     def encryption(self) -> EncryptionCost:
         """What this party has spent on encryption."""
         return self._cipher.cost
@@ -274,10 +283,28 @@ class Party:
         )
         if self._account is not None:
             self._account.solver = settings.solver
+            self._account.foresee(self._likely_sums(settings))
         self._settings = settings
         self._half = algorithm_of(settings.solver).party(context, settings)
         self._answers = self._half.phases()
         return Nothing()
+
+    def _likely_sums(self, settings: Settings) -> int:
+        """Sums that the run will show of a sample, by what this party knows of the table.
+
+        The norm of the rows is that of its own columns, taken to be like those of the others.
+        """
+        view, classes = self.view, self.data.classes
+        squares = self.data.table.squares
+        columns = max(1, view.n_columns - (view.bias_slot >= 0))
+        foreign = float(view.foreign.max(initial=0))
+        mean = float(squares.mean()) if len(squares) else 0.0
+        ahead = forecast(
+            settings,
+            classes=1 if classes is None or len(classes) == 2 else len(classes),
+            mean_square=mean * (columns + foreign) / columns,
+        )
+        return ahead.likely
 
     # ── the model ─────────────────────────────────────────────────────────────────────────
 
@@ -286,7 +313,8 @@ class Party:
         return self._release.model
 
     def _seal(self, message: ReleaseRequest) -> ReleaseReply:
-        return self._release.seal(self._slice(message.model, everything=message.everything))
+        told = self._slice(message.model, everything=message.everything)
+        return self._release.seal(told, exposure_of(self.view, self.sum_counter).reached)
 
     def _take_model(self, message: ModelRequest) -> Nothing:
         if self._settings is None:

@@ -56,7 +56,7 @@ def insist_on_origin(
     policy, roster = consent.policy, consent.roster
     rules = (
         consent.terms,
-        policy and (policy.limits, policy.allow_exposure),
+        policy and policy.limits,
         roster and roster.fingerprint,
     )
     known = (keys.identity.public.to_bytes(), keys.run.fingerprint("origin"))

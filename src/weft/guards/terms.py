@@ -57,6 +57,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Fewer than ``min_batch`` samples of a cohort may come, go or be corrected between two
         runs: whoever sees feature sums of both can compute them. Parties know earlier runs from
         their ledgers.
+    allow_exposure
+        Another party may get as many sums about a sample, over all runs, as it lacks columns of it:
+        then it knows these columns up to an invertible map. Parties count sums in their ledgers.
     allow_networks
         The coordinator may see the weights of this party's own network, as it must to match
         it with those of others: they can tell much about its samples.
@@ -76,6 +79,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_one_column: bool = False
     allow_crossed_cells: bool = False
     allow_small_changes: bool = False
+    allow_exposure: bool = False
     allow_networks: bool = False
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     ciphers: tuple[str, ...] = HIDING_CIPHERS
@@ -110,6 +114,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             allow_one_column=self.allow_one_column and other.allow_one_column,
             allow_crossed_cells=self.allow_crossed_cells and other.allow_crossed_cells,
             allow_small_changes=self.allow_small_changes and other.allow_small_changes,
+            allow_exposure=self.allow_exposure and other.allow_exposure,
             allow_networks=self.allow_networks and other.allow_networks,
             coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=MODES.index),
             ciphers=tuple(c for c in self.ciphers if c in other.ciphers),
@@ -135,6 +140,7 @@ OPEN = Terms(
     allow_one_column=True,
     allow_crossed_cells=True,
     allow_small_changes=True,
+    allow_exposure=True,
     allow_networks=True,
     coordinator_sees="papers",
     ciphers=("plain", *HIDING_CIPHERS),

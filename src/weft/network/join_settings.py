@@ -183,6 +183,11 @@ class ModelSavingParty:
         self.replaying = party.replaying
         self.close = party.close
 
+    @property
+    def exposure(self) -> str:
+        """What the run has exposed, in one line; empty: this kind of party does not say."""
+        return str(getattr(self._party, "exposure", ""))
+
     def on(self, phase: Phase[Any, Any], message: Message) -> Message:
         reply = self._party.on(phase, message)
         for name, file in self._party.saved_models.get(phase.name, ()):

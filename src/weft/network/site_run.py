@@ -102,7 +102,8 @@ class RunParty(Protocol):
     """A party of one run, as :class:`weft.federation.party.Party` is.
 
     It keeps what it draws at random, and may have a context ``replaying()`` in which everything
-    must come from there. The same messages must bring a new party to the same state.
+    must come from there; its ``exposure``, if it has one, says what the run has shown. The same
+    messages must bring a new party to the same state.
     """
 
     def on(self, phase: Phase[Any, Any], message: Any) -> Message: ...
@@ -273,8 +274,12 @@ class SiteRun:
         return self._opened
 
     def close(self, heard: int) -> None:
-        """The party's run is over."""
-        self.rebuild(heard).member.close()
+        """The party's run is over; the site's log says what it has exposed."""
+        member = self.rebuild(heard).member
+        exposed: str = getattr(member, "exposure", "")
+        member.close()
+        if exposed:
+            log.info("run %s: exposed: %s", self.run, exposed)
 
     def leave(self) -> None:
         """The process ends: let another one open the run's files."""

@@ -76,7 +76,9 @@ _PROOF = dict.fromkeys(
 #: Of a linear run. How many values the coordinator added follows from sizes of groups, so that of
 #: encryption only seconds are told.
 LINEAR: Mapping[str, Any] = {
-    **dict.fromkeys(("name", "stopped", "solver", "lambda", "choice", "iterations"), exact),
+    **dict.fromkeys(
+        ("name", "stopped", "solver", "lambda", "choice", "iterations", "exposed"), exact
+    ),
     "path": Each(dict.fromkeys(_PATH, exact)),
     "certificate": _PROOF,
     "estimate": _PROOF,

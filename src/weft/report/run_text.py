@@ -35,6 +35,7 @@ def ending_text(folder: Path, summary: dict[str, Any], remarks: list[str], holds
     cost = summary["cost"]
     return [
         f"{summary['name']}: {certificate_sentence(summary)}.",
+        f"Exposed: {summary['exposed']}.",
         *([] if summary["choice"] is None else [f"{summary['choice']}; see path.png."]),
         f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
         f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "

@@ -38,7 +38,8 @@ def summarise(
     ``certificate`` is a proof about the released model, or None; ``estimate`` is what the
     coordinator last guessed and proves nothing, or None. ``solver`` is the one that ran, while
     ``settings`` are as they were given. ``path`` has an entry for every λ of a run over several λ
-    or folds, else None, and ``choice`` says which of them is released. ``phases`` are the meter's
+    or folds, else None, and ``choice`` says which of them is released. ``exposed`` is a sentence on
+    what the run has shown. ``phases`` are the meter's
     counts, and ``cohorts`` say who holds how much, without any id. A number that is not finite is
     None.
 
@@ -65,6 +66,7 @@ def summarise(
         "iterations": len(result.history),
         "certificate": _certificate(trained),
         "estimate": _estimate(trained),
+        "exposed": exposure_sentence(trained.exposed, trained.settings.coordinator_sees),
         "cost": _cost(trained),
         "phases": trained.meter.to_dict(),
         "encryption": _encryption(trained, encryption),
@@ -221,6 +223,31 @@ def certificate_sentence(summary: dict[str, Any]) -> str:
     return "the loss is not known, because not every party answered for the last model"
 
 
+def exposure_sentence(exposed: Sequence[str] | None, coordinator_sees: str) -> str:
+    """What a whole run has exposed, for everybody: no size and no holder of a group is in it.
+
+    Parameters
+    ----------
+    exposed
+        Parties that showed another as many sums about samples as it lacks columns; None: nobody
+        counted.
+    """
+    if exposed is None:
+        told = "sums in the clear, which nobody counted"
+    elif exposed:
+        told = (
+            f"{', '.join(exposed)} showed another party as many sums about samples as it lacks "
+            "columns, which it can work out but for the mixing"
+        )
+    else:
+        told = "no party showed another as many sums about a sample as that one lacks columns"
+    shown = {
+        "weights": "; the coordinator saw the weights of the model",
+        "papers": "; the coordinator saw every party's feature sums, from which rows follow",
+    }
+    return told + shown.get(coordinator_sees, "")
+
+
 def percent(share: float) -> str:
     """A share in percent, with a digit that is not zero however small it is."""
     return f"{share:.2%}" if share >= 1e-4 or share <= 0 else f"{100 * share:.1g}%"
@@ -245,6 +272,7 @@ def to_markdown(summary: dict[str, Any]) -> str:
         ("seconds (wall clock)", f"{cost['wall_seconds']:.2f}"),
     ]
     lines = [f"# {summary['name']}", "", f"{_capital(certificate_sentence(summary))}.", ""]
+    lines += [f"Exposed: {summary['exposed']}.", ""]
     lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows), ""]
     if summary["path"] is not None:
         lines += [f"{summary['choice']}.", "", *_path_table(summary), ""]

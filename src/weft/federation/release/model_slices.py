@@ -13,7 +13,7 @@ import numpy as np
 from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
-from weft.federation.messages import ModelSlice, ReleaseReply
+from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
 from weft.federation.release.model_header import Head
 from weft.protocol.message import fields_of, malformed, message_of
@@ -26,11 +26,12 @@ _FIELDS = ("names", "weights", "shift", "factor", "constant")
 
 def seal_slice(
     slice_: ModelSlice, writer: Identity, readers: Mapping[str, PublicIdentity], run: bytes
-) -> ReleaseReply:
-    """A party's slice, sealed to everybody who gets the model."""
+) -> Boxes:
+    """A party's slice, sealed to everybody who gets the model, in their order."""
     content = pack(fields_of(slice_))
-    letters = [write_letter(writer, reader, _PLACE + run, content) for reader in readers.values()]
-    return ReleaseReply(readers=np.array(list(readers), dtype=str), boxes=Boxes.of(letters))
+    return Boxes.of(
+        [write_letter(writer, reader, _PLACE + run, content) for reader in readers.values()]
+    )
 
 
 def open_slice(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.identities import Identity, PublicIdentity
@@ -58,14 +59,18 @@ class ReleaseParty:
         self._readers = readers
         self.model: Model | None = None
 
-    def seal(self, slice_: ModelSlice) -> ReleaseReply:
-        """A slice, in letters to all readers."""
+    def seal(self, slice_: ModelSlice, exposed: bool | None) -> ReleaseReply:
+        """A slice, in letters to all readers; ``exposed`` as `ReleaseReply` has it."""
         if not self._readers:
             raise ProtocolError(
                 f"party {self._name} does not know who gets the model; give it a roster, or a "
                 "folder of keys with those of the other parties"
             )
-        return seal_slice(slice_, self._identity, self._readers, self._keyring.run_id)
+        return ReleaseReply(
+            readers=np.array(list(self._readers), dtype=str),
+            boxes=seal_slice(slice_, self._identity, self._readers, self._keyring.run_id),
+            exposed=exposed,
+        )
 
     def take(
         self,

@@ -92,11 +92,6 @@ class Consent:
         return cls(name)
 
     @property
-    def forbids_exposure(self) -> bool:
-        """Whether the site's own policy stops runs that would let others work out its columns."""
-        return self.policy is not None and not self.policy.allow_exposure
-
-    @property
     def recipients(self) -> tuple[str, ...] | None:
         """To whom the model goes; None: no roster says so."""
         return None if self.roster is None else self.roster.charter.having("model")

@@ -302,6 +302,10 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "a few samples may come or go between two runs, whose difference then shows them",
         "samples come and go between two runs in large groups, or not at all",
     ),
+    "allow_exposure": _choice(
+        "a party may get as many sums about samples as it lacks columns, and work these out",
+        "no party gets as many sums about samples as it lacks columns of them",
+    ),
     "allow_networks": _choice(
         "the coordinator may see the weights of every party's own neural network",
         "the coordinator sees no party's own neural network",

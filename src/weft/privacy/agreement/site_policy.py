@@ -95,9 +95,6 @@ class SitePolicy:
         What the site insists on in sums.
     limits
         What the site will compute.
-    allow_exposure
-        Go on although the ledger forecasts that as many sums will be shown as others have
-        columns, so that they could be computed from them.
     columns
         Columns that the site offers; anything else of its files is left out. None: all. Applied
         where a deployed site reads its files, by `weft.network.member_data_and_keys`.
@@ -110,7 +107,6 @@ class SitePolicy:
 
     terms: Terms = OPEN
     limits: Limits = field(default_factory=Limits)
-    allow_exposure: bool = False
     columns: tuple[str, ...] | None = None
     most_runs: int | None = None
     source: str = "policy.toml"

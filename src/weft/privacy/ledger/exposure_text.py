@@ -307,6 +307,12 @@ def _rules(look: Outlook) -> list[str]:
     terms, said = look.terms, []
     if look.pairs and terms.allow_pairs:
         said.append("allow_pairs = true lets two parties add up alone; without it: refused")
+    reached = _distinct(e.view.receiver for e in look.exposures if e.reached)
+    if reached and terms.allow_exposure:
+        said.append(
+            f"allow_exposure = true lets {_names(reached)} get as many sums as "
+            f"{'they lack' if len(reached) > 1 else 'it lacks'} columns; without it: refused"
+        )
     single = any(e.view.columns == 1 for e in look.exposures)
     if single and terms.allow_one_column:
         said.append("allow_one_column = true gives a single column away; without it: refused")

@@ -190,15 +190,42 @@ class Account:
         total: Ints = self._shown_elsewhere + shown
         return (self._fewest > 0) & (total >= self._fewest)
 
+    def foresee(self, sums: int) -> None:
+        """Refuse a run that is likely to let another party work out columns, before it begins.
+
+        ``sums`` is what the run is likely to show of every sample. Forecasts err: whatever a run
+        comes to, it stops before the sum that would be too many.
+        """
+        counter = self._tally
+        if not self._strict or counter is None:
+            return
+
+        def look() -> bytes:
+            pages = self._book.read()
+            before = counter.shown
+            if pages is not None:
+                hashes = pages.hashes(self._ids) if self._hashes is None else self._hashes
+                before = before + pages.of(hashes)[1] - self._booked[1]
+            likely = (self._fewest > 0) & counter.read & (before + sums >= self._fewest)
+            self._refuse(likely, "LIKELY REACHED: by the forecast, and with sums of earlier runs,")
+            return b""
+
+        self._once("forecast", look)
+
     def _refuse_exposure(self, shown: Ints) -> None:
         """Stop before a sum is sent that would let another party work out columns."""
-        known = self._exposed(shown)
+        self._refuse(
+            self._exposed(shown),
+            "with those of earlier runs, and those that runs under way have booked,",
+        )
+
+    def _refuse(self, known: NDArray[np.bool_], why: str) -> None:
         if known.any():
             sentence = (
                 f"party {self._book.party} refuses to show more sums about {{}} of its samples: "
-                "with those of earlier runs, and those that runs under way have booked, another "
-                "party would have as many as it lacks columns; train with fewer sums (weft check "
-                "says how), one run after the other, or set allow_exposure = true in its policy"
+                f"{why} another party would have as many as it lacks columns; train with fewer "
+                "sums (weft check says how), one run after the other, or agree on allow_exposure = "
+                "true"
             )
             count = str(int(known.sum()))
             raise ConfigError(sentence.format(count), told=sentence.format("some"))

@@ -42,6 +42,8 @@ def _run(summary: dict[str, Any]) -> Html:
         el("p", "Weft · report of a run", cls="kind"),
         el("h1", summary["name"]),
         el("p", capital(certificate_sentence(summary)), cls="lead"),
+        # Runs of an older Weft do not say it.
+        el("p", f"Exposed: {summary['exposed']}.") if summary.get("exposed") else "",
         el("p", trained),
         facts(shown),
         el("p", capital(f"stopped by: {summary['stopped']}"), cls="note"),

@@ -32,6 +32,7 @@ _TERMS = {
     "allow_one_column": "a single foreign column may be given away by a sum",
     "allow_crossed_cells": "a party may compute cells that only others hold",
     "allow_small_changes": "a few samples may come or go between two runs",
+    "allow_exposure": "a party may get as many sums about samples as it lacks columns of them",
     "allow_networks": "the coordinator may see weights of neural networks",
     "coordinator_sees": "the most that the coordinator may see",
     "ciphers": "ciphers that count as hiding a sum",
