@@ -50,6 +50,33 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def test_signatures_are_checked_by_the_keys_of_a_folder_or_roster(weft, hospitals, tmp_path):
+    hospitals.change("gap = 1e-2", "gap = 5e-1")
+    assert weft("keys", "new", "keys", "--party", "north", "--party", "south").code == 0
+    config = hospitals.write()
+    assert weft("train", config, "--record", "--keys", "keys", "--out", "signed").code == 0
+    told = weft("audit", "signed")
+    assert told.code == 0
+    assert "- north, south: signed the hash of these very messages; --roster or" in told.out
+    assert "no signature is wrong" not in told.out
+    told = weft("audit", "signed", "--keys", "keys")
+    assert told.code == 0
+    assert "✓ no signature is wrong" in told.out
+    assert "- north, south: signed the hash of these very messages, by keys that were" in told.out
+    roster = ["federation", "draft", "roster.json", "--keys", "keys", "--allow-pairs"]
+    assert weft(*roster).code == 0
+    assert "did not sign it" in sentence(weft("audit", "signed", "--roster", "roster.json"))
+    for name in ("north", "south"):
+        sign = ["federation", "sign", "roster.json", "--keys", "keys", "--party", name, "--yes"]
+        assert weft(*sign).code == 0
+    found = json.loads(weft("audit", "signed", "--roster", "roster.json", "--json").out)
+    assert found["signed"] == {"north": "verified", "south": "verified"}
+    assert weft("keys", "new", "others", "--party", "north", "--party", "south").code == 0
+    told = weft("audit", "signed", "--keys", "others")
+    assert told.code == 1
+    assert "signatures that are not of these parties" in told.out
+
+
 # ── recording ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -246,7 +273,7 @@ def test_a_partys_table_says_what_it_opens(weft, hospitals, wide, solver, words)
     rows = [" ".join(line.split()) for line in outcome.out.splitlines()]
     assert "What party south got" in rows
     assert any(words in row for row in rows)
-    assert any("class names told" in row for row in rows)
+    assert any("class names" in row and row.endswith("told") for row in rows)
     assert "Samples that it shares with others: 40, features: 0; every slot was its own." in rows
     assert "What the coordinator got" not in outcome.out
 

@@ -24,6 +24,7 @@ lambda = 1e-1
 gap = 0.5
 
 [privacy]
+allow_exposure = true
 """
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from weft.crypto.keys import load_all, new_keys, read_public
 from weft.privacy.agreement import read_card, read_roster
+from weft.privacy.agreement.roster_files import read_revocation
 from weft.protocol.recording import Recording
 from weft.storage import files as storage
 
@@ -160,7 +161,7 @@ def test_a_roster_is_signed_and_verified(weft, keys, roster):
     said = sentence(weft("federation", "verify", roster))
     assert "north, south did not sign it" in said
     first = sign(weft, roster, keys, ["north"])
-    assert "Federation 'two hospitals' has 2 members" in first.out
+    assert "Federation 'two hospitals', serial 1, counts until" in first.out
     assert "the coordinator sees nothing of the model" in first.out
     assert "still to sign: south" in first.out
     last = sign(weft, roster, keys, ["south"])
@@ -486,3 +487,20 @@ def test_a_matching_key_goes_from_the_card_into_the_roster(weft, keys, tmp_path)
     (tmp_path / "r.json").unlink()
     assert weft("federation", "draft", "r.json", "--keys", keys, "--matching", "south").code == 0
     assert read_roster(tmp_path / "r.json").members["south"].matching_key.hex() == other
+
+
+def test_a_member_revokes_a_roster_and_sites_are_told_how(weft, keys, tmp_path):
+    draft = ["federation", "draft", "r.json", "--keys", keys, "--serial", "4"]
+    assert weft(*draft, "--expires", "tomorrow").code == 2
+    assert weft(*draft, "--expires", "2099-01-31").code == 0
+    shown = weft("federation", "show", "r.json").out
+    assert "serial 4, counts until 2099-01-31, has 2 members" in shown
+    sign(weft, tmp_path / "r.json", keys)
+    revoke = ["federation", "revoke", "r.json", "gone.json", "--keys", keys, "--party"]
+    assert "its private keys" in sentence(weft(*revoke, "nobody"))
+    outcome = weft(*revoke, "south")
+    assert outcome.code == 0
+    assert "weft join KIT --revoked gone.json" in outcome.out
+    roster = read_roster(tmp_path / "r.json")
+    assert read_revocation(tmp_path / "gone.json").revokes(roster)
+    assert "exists already" in sentence(weft(*revoke, "south"))

@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from weft.crypto.identities import PublicIdentity
     from weft.privacy.audit.recording_audit import Audit, Line
 
 _MOST_PARTIES = 40
@@ -25,6 +26,14 @@ def audit(
     party: Annotated[
         str | None, typer.Option(metavar="NAME", help="Show what this party got, line by line.")
     ] = None,
+    roster: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The signed roster, by whose keys parties signed."),
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="In the place of a roster: keys of all parties."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Show what each side saw of a recorded run, and check that it was hidden.
@@ -37,6 +46,10 @@ def audit(
     Every block is parsed and looked at, not only counted: words that look like plain numbers,
     scalars without masks, blocks that come twice, slots of somebody else and fields that nobody
     knows are found. The exit code is then 1, else 0; cipher = "plain" ends with 1 too.
+
+    Every party signs the hash of all that it was asked and said when it hands out its part of the
+    model. It is computed anew from the recording; with --roster or --keys the signatures are
+    checked by those keys, so that the recording shows what the parties themselves say they saw.
     """
     from weft.cli.console import say_json
     from weft.errors import ConfigError
@@ -50,13 +63,28 @@ def audit(
     if party is not None and party not in known:
         shown = ", ".join(known[:6]) + (" …" if len(known) > 6 else "")
         raise ConfigError(f"there was no party '{party}' in this run; choose one of {shown}")
-    found = go_through(recording.head, recording.entries(), party)
+    found = go_through(recording.head, recording.entries(), party, _identities(roster, keys))
     if json:
         say_json(found.to_dict())
     else:
         _show(found, party)
     if not found.sound:
         raise typer.Exit(_UNSOUND)
+
+
+def _identities(roster: Path | None, keys: Path | None) -> dict[str, PublicIdentity]:
+    """Public keys that somebody vouches for: all members of a roster, or of a folder of keys."""
+    from weft.crypto.keys import read_public
+    from weft.errors import ConfigError
+    from weft.privacy.agreement import read_roster
+
+    if roster is not None and keys is not None:
+        raise ConfigError("--roster and --keys exclude each other; name one of them")
+    if roster is not None:
+        signed = read_roster(roster)
+        signed.insist_on_signatures()
+        return {name: member.identity for name, member in signed.members.items()}
+    return {} if keys is None else dict(read_public(keys).members)
 
 
 def _show(found: Audit, party: str | None) -> None:
@@ -167,13 +195,37 @@ def _checks(found: Audit) -> list[str]:
     from weft.privacy.audit.recording_audit import CHECKS
 
     said = []
+    states = set(found.signed.values())
+    # What was not there to be checked is not called well.
+    idle = set() if states - {"nothing"} else {"seen"}
+    idle |= set() if states & {"verified", "wrong"} else {"signed"}
     for name, (well, wrong) in CHECKS.items():
         finding = found.findings.get(name)
+        if finding is None and name in idle:
+            continue
         if finding is None:
             said.append(f"✓ {well}")
         else:
             said.append(f"✗ {finding.count:,} {wrong}; first: {finding.example}")
     said += [f"- the coordinator was told {n:,} ×: {words}" for words, n in found.said.items()]
+    return [*said, *_signatures(found)]
+
+
+def _signatures(found: Audit) -> list[str]:
+    """Who signed for these messages, and whose keys vouch for that."""
+    words = {
+        "verified": "signed the hash of these very messages, by keys that were given",
+        "not vouched for": (
+            "signed the hash of these very messages; --roster or --keys would check with which keys"
+        ),
+        "nothing": "did not sign for what it saw",
+    }
+    said = []
+    for state, what in words.items():
+        names = [name for name, found_state in found.signed.items() if found_state == state]
+        if names:
+            shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if names[6:] else "")
+            said.append(f"- {shown}: {what}")
     return said
 
 

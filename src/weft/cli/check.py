@@ -163,7 +163,8 @@ def _refusals(
             consent.check(settings, party_view)
         except ConfigError as error:
             found.append((name, str(error)))
-        known = [e for e in look.exposures if e.reached and name in e.view.about]
+        # What may be reached is not refused yet: the run stops before the sum that is too many.
+        known = [e for e in look.exposures if e.likely_reached and name in e.view.about]
         if known and not consent.terms.allow_exposure:
             receiver = known[0].view.receiver
             objection = (

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from weft.guards.terms import Terms
     from weft.privacy.agreement import Card, SignedRoster
     from weft.privacy.agreement.signed_roster import SignatureState
@@ -98,6 +100,14 @@ def draft(
             "--allow-exposure", help="Allow as many sums about samples as others lack columns."
         ),
     ] = False,
+    serial: Annotated[
+        int,
+        typer.Option(help="Number of this roster: sites refuse lower ones than were seen."),
+    ] = 1,
+    expires: Annotated[
+        str | None,
+        typer.Option(metavar="DAY", help="The last day on which it counts; default: in a year."),
+    ] = None,
     coordinator_sees: Annotated[
         str | None, typer.Option(help="The most the coordinator may see: nothing, weights.")
     ] = None,
@@ -139,6 +149,8 @@ def draft(
         model=model,
         matching=matching or (),
         rows=_rows(rows or []),
+        serial=serial,
+        expires=_day(expires),
     )
     write_roster(roster, drafted, new=True)
     say(
@@ -146,6 +158,24 @@ def draft(
         f"- read it: weft federation show {roster}",
         f"- every member signs it: weft federation sign {roster} --keys FOLDER --party NAME",
     )
+
+
+def _day(given: str | None) -> date | None:
+    """The last day of a roster: as given, ``never``, or in a year."""
+    from datetime import UTC, date, datetime, timedelta
+
+    from weft.errors import ConfigError
+
+    if given is None:
+        return datetime.now(UTC).date() + timedelta(days=365)
+    if given == "never":
+        return None
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise ConfigError(
+            f"--expires {given} is no day such as 2030-12-31; give one, or 'never'"
+        ) from None
 
 
 def _cards(paths: list[Path], keys: Path | None, matching: list[str]) -> list[Card]:
@@ -290,11 +320,46 @@ def verify(
         _compare(found, keys)
 
 
+@federation.command(
+    epilog="Example: weft federation revoke roster.json withdrawn.json --keys keys --party north"
+)
+def revoke(
+    roster: _Roster,
+    revocation: Annotated[Path, typer.Argument(help="New file for the revocation.")],
+    keys: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The folder with the member's private keys.")
+    ],
+    party: Annotated[str, typer.Option(metavar="NAME", help="The member that withdraws it.")],
+) -> None:
+    """Withdraw a roster as one of its members, and all rosters before it.
+
+    Send the file to all sites: weft join KIT --revoked FILE keeps it for good, and the next run
+    under that roster is refused there. Nothing in it is secret, and nobody can make it in another's
+    name. To go on, draft a roster with a higher serial and have all members sign it.
+    """
+    from weft.cli.console import say
+    from weft.crypto.keys.loading import read_identity
+    from weft.privacy.agreement import read_roster
+    from weft.privacy.agreement.roster_files import write_revocation
+    from weft.privacy.agreement.roster_revocation import Revocation
+
+    found = read_roster(roster)
+    made = Revocation.of(found, party, read_identity(keys, party))
+    write_revocation(revocation, made)
+    say(
+        f"{party} revokes the roster of '{made.federation}' with serial {made.serial} "
+        f"({made.fingerprint}).",
+        f"Send {revocation} to all sites: weft join KIT --revoked {revocation}",
+    )
+
+
 def _values(roster: SignedRoster) -> dict[str, Any]:
     states = roster.states()
     return {
         "federation": roster.charter.federation,
         "fingerprint": roster.fingerprint,
+        "serial": roster.charter.serial,
+        "expires": None if roster.charter.expires is None else str(roster.charter.expires),
         "counts": set(states.values()) == {"signed"},
         "signatures": states,
         "members": {n: member.identity.fingerprint for n, member in roster.members.items()},

@@ -65,6 +65,10 @@ def join(
     no_policy: Annotated[
         bool, typer.Option("--no-policy", help="Give up the policy that was named before.")
     ] = False,
+    revoked: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Revocations of rosters, to be kept for good."),
+    ] = None,
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="For a coordinator that is not there yet.")
     ] = 60.0,
@@ -86,6 +90,9 @@ def join(
     the coordinator asks. Without either it keeps to careful terms: it shows others fewer sums about
     its samples than they lack columns, unless a policy or roster says allow_exposure = true.
 
+    The site remembers the highest serial of its federation's rosters, and refuses older ones; and
+    revocations (weft federation revoke), which count from the next run on.
+
     A run that nobody will bring to its end keeps its secrets here. weft status KIT lists the runs,
     and weft join KIT --forget RUN drops one for good; nobody can take it up again.
     """
@@ -99,8 +106,11 @@ def join(
         _drop(opened, forget)
         return
     # It takes seconds: what is wrong with the kit is said before.
-    from weft.network.join_settings import exclusive_use, open_site, write_settings
+    from weft.network.join_settings import exclusive_use, open_site, roster_pins, write_settings
+    from weft.privacy.agreement.roster_files import read_revocation
 
+    for path in revoked or []:
+        roster_pins(opened).take(read_revocation(path))
     files = {"keys": keys, "roster": roster, "policy": policy}
     settings = _settled(
         opened,

@@ -138,6 +138,8 @@ class Federation:
                 consent=self._consents[name],
                 ledger=self._ledger,
                 readers={_HERE: self._reader.public},
+                # Without a recording there is nothing to compare a hash with: simulations.
+                signs_transcript=self._record is not False,
             )
             for name, held in self._tiles.items()
         }

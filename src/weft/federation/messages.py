@@ -81,6 +81,7 @@ START = Phase("start", StartRequest, Nothing)
 # ── the model ─────────────────────────────────────────────────────────────────────────────
 
 _KEEP = record("which model this is about")
+_SIGNED = keys("hash of all that it was asked and said, signed")
 
 
 class ReleaseRequest(Message):
@@ -106,11 +107,16 @@ class ReleaseReply(Message):
     exposed
         Whether another party got as many sums about one of them as it lacks columns of it; None:
         sums in the clear, which nobody counts.
+    transcript, signature
+        The hash of all that it was asked and said before this (`weft.protocol.transcript`), and its
+        signature; None: it keeps none, in one process without a recording.
     """
 
     readers: Annotated[Names, texts("who gets the model", "readers")]
     boxes: Boxes
     exposed: Annotated[bool | None, record("whether others can work out columns of its samples")]
+    transcript: Annotated[bytes | None, _SIGNED]
+    signature: Annotated[bytes | None, _SIGNED]
 
 
 class ModelRequest(Message):

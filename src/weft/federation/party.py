@@ -41,6 +41,7 @@ from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
+from weft.protocol.transcript import Transcript
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import PartyHalf
 from weft.solvers.common_messages import (
@@ -90,6 +91,8 @@ class Party:
     memory
         Keeps what it draws in this run: another party with this memory, made of the same things,
         is brought to the same state by the same messages. By default it forgets.
+    signs_transcript
+        Whether it signs the hash of all that it saw, at the end of a run.
 
     Attributes
     ----------
@@ -119,6 +122,7 @@ class Party:
         members: Mapping[str, PublicIdentity] | None = None,
         readers: Mapping[str, PublicIdentity] | None = None,
         memory: Memory | None = None,
+        signs_transcript: bool = True,
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
@@ -170,6 +174,7 @@ class Party:
             known=None if roster is None else roster.members,
             draws=draws,
         )
+        self._transcript = Transcript() if signs_transcript else None
         self._half: PartyHalf | None = None
         self._settings: Settings | None = None
         #: What the half answers, which may change in the course of a run.
@@ -201,6 +206,8 @@ class Party:
         self._consent.check_company(message)
         self._cipher.begin(message)
         reply = found.handle(message)
+        if self._transcript is not None:
+            self._transcript.add(phase.name, fields_of(message), fields_of(reply))
         # Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`).
         if self._account is not None and getattr(reply, "v", None) is not None:
             self._account.note_attendance()
@@ -314,7 +321,9 @@ class Party:
 
     def _seal(self, message: ReleaseRequest) -> ReleaseReply:
         told = self._slice(message.model, everything=message.everything)
-        return self._release.seal(told, exposure_of(self.view, self.sum_counter).reached)
+        seen = None if self._transcript is None else self._transcript.digest()
+        exposed = exposure_of(self.view, self.sum_counter).reached
+        return self._release.seal(told, exposed, seen)
 
     def _take_model(self, message: ModelRequest) -> Nothing:
         if self._settings is None:

@@ -16,6 +16,7 @@ from weft.network.kits.kit import Kit, packed_json
 from weft.network.member_data_and_keys import load_member
 from weft.network.site_endpoint import Site
 from weft.network.site_run import OpenedParty, PartyRequest, RunParty
+from weft.privacy.agreement.roster_pins import RosterPins
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Message, Phase
 from weft.storage.files import StorageError, write_private
@@ -104,6 +105,11 @@ def exclusive_use(kit: Kit) -> Iterator[None]:
         os.close(handle)
 
 
+def roster_pins(kit: Kit) -> RosterPins:
+    """What the site of this kit remembers of rosters."""
+    return RosterPins(kit.home / "rosters")
+
+
 def open_site(settings: JoinSettings, kit: Kit) -> Site:
     """Read everything the site needs; the site is then ready to answer.
 
@@ -121,6 +127,7 @@ def open_site(settings: JoinSettings, kit: Kit) -> Site:
         ledger=Ledger(kit.home / "ledger", kit.federation),
         roster=_path(settings.roster),
         policy=_path(settings.policy),
+        pins=roster_pins(kit),
     )
 
     def open_party(request: PartyRequest) -> OpenedParty:

@@ -18,6 +18,7 @@ from weft.errors import ConfigError, DataError
 from weft.guards.terms import OPEN, Terms
 from weft.network.installed_job_kinds import job_kind_of, told_task
 from weft.privacy.agreement import Consent, SignedRoster, SitePolicy, read_roster
+from weft.privacy.agreement.roster_pins import RosterPins
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Fields
 
@@ -35,6 +36,8 @@ class SiteMember:
         Public keys of all members, from its own folder of keys.
     roster, policy
         The terms all signed, and those of its owner.
+    pins
+        What it remembers of rosters; a revocation counts for the next run that is asked for.
     """
 
     name: str
@@ -44,6 +47,7 @@ class SiteMember:
     ledger: Ledger
     roster: SignedRoster | None = None
     policy: SitePolicy | None = None
+    pins: RosterPins | None = None
 
     def open_party(self, told: Fields, memory: Memory) -> SavingParty:
         """Make the party of a run, or refuse with a reason.
@@ -56,6 +60,8 @@ class SiteMember:
             The run's random values; empty, or from before a restart.
         """
         task = told_task(told)
+        if self.roster is not None and self.pins is not None:
+            self.pins.insist(self.roster)
         # Where only the submitter has set terms, careful defaults are the site's own.
         own = Terms() if self.roster is None and self.policy is None else OPEN
         consent = Consent(self.name, own, roster=self.roster, policy=self.policy, asked=task.terms)
@@ -79,9 +85,12 @@ def load_member(
     ledger: Ledger,
     roster: Path | None = None,
     policy: Path | None = None,
+    pins: RosterPins | None = None,
 ) -> SiteMember:
     """Read everything a site brings; mistakes show here, before anything is connected."""
     signed = None if roster is None else read_roster(roster)
+    if signed is not None and pins is not None:
+        pins.admit(signed)
     # Without a roster, careful defaults apply to what the site's policy leaves open.
     base = Terms() if signed is None else OPEN
     own = None if policy is None else read_policy(policy, base)
@@ -95,7 +104,7 @@ def load_member(
     consent.check_own(found.identity.public, rows, labels=labelled)
     # From here on refusals go to others, so they must not name local files.
     kept = None if own is None else replace(own, source="")
-    return SiteMember(name, tiles, found, read_public(keys).members, ledger, signed, kept)
+    return SiteMember(name, tiles, found, read_public(keys).members, ledger, signed, kept, pins)
 
 
 def read_offered(

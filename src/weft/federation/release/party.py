@@ -16,6 +16,7 @@ from weft.federation.model import Model
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices, open_slice, seal_slice
 from weft.privacy.agreement.consent import Consent
+from weft.protocol.transcript import signed_bytes
 from weft.solvers.settings import Settings
 
 Publics = Mapping[str, PublicIdentity]
@@ -59,17 +60,24 @@ class ReleaseParty:
         self._readers = readers
         self.model: Model | None = None
 
-    def seal(self, slice_: ModelSlice, exposed: bool | None) -> ReleaseReply:
-        """A slice, in letters to all readers; ``exposed`` as `ReleaseReply` has it."""
+    def seal(
+        self, slice_: ModelSlice, exposed: bool | None, transcript: bytes | None
+    ) -> ReleaseReply:
+        """A slice, in letters to all readers; the rest as `ReleaseReply` has it."""
         if not self._readers:
             raise ProtocolError(
                 f"party {self._name} does not know who gets the model; give it a roster, or a "
                 "folder of keys with those of the other parties"
             )
+        run, signature = self._keyring.run_id, None
+        if transcript is not None:
+            signature = self._identity.sign(signed_bytes(run, self._name, transcript))
         return ReleaseReply(
             readers=np.array(list(self._readers), dtype=str),
-            boxes=seal_slice(slice_, self._identity, self._readers, self._keyring.run_id),
+            boxes=seal_slice(slice_, self._identity, self._readers, run),
             exposed=exposed,
+            transcript=transcript,
+            signature=signature,
         )
 
     def take(

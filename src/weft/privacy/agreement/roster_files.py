@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -15,6 +16,7 @@ from weft.crypto.keys.public_keys import check_names
 from weft.crypto.primitives.oprf import matching_key
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
+from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import (
     Charter,
     Hex,
@@ -100,6 +102,20 @@ def read_card(path: Path) -> Card:
     return _read(path, _card_of, "membership card", "ask its site for it again")
 
 
+def read_revocation(path: Path) -> Revocation:
+    """Read a revocation; whose it is, `Revocation.revokes` finds out."""
+    return _read(path, _revocation_of, "revocation", "ask the member that made it for it again")
+
+
+def _revocation_of(content: bytes) -> Revocation:
+    return msgspec.json.decode(content, type=Revocation, dec_hook=from_hex)
+
+
+def write_revocation(path: Path, revocation: Revocation) -> None:
+    """Write a revocation."""
+    _write(path, revocation, new=True)
+
+
 def _card_of(content: bytes) -> Card:
     return msgspec.json.decode(content, type=Card, dec_hook=from_hex)
 
@@ -138,6 +154,8 @@ def draft_roster(
     model: Collection[str] | None = None,
     matching: Collection[str] = (),
     rows: Mapping[str, int] | None = None,
+    serial: int = 1,
+    expires: date | None = None,
 ) -> SignedRoster:
     """A roster in which every member brings data.
 
@@ -153,6 +171,8 @@ def draft_roster(
         Who holds a matching key; their cards must have one.
     rows
         The most rows that a member may match.
+    serial, expires
+        As `Charter` has them.
     """
     known = [card.name for card in cards]
     for what, names in (
@@ -175,6 +195,8 @@ def draft_roster(
         members=tuple(members),
         terms=terms,
         limits=limits or Limits(),
+        serial=serial,
+        expires=expires,
     )
     return SignedRoster.draft(charter)
 

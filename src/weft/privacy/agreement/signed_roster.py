@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Literal, Self, get_args
@@ -104,6 +105,11 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         What every run keeps to.
     limits
         What runs may compute.
+    serial
+        Rosters of a federation are numbered: sites refuse one with a lower number than they have
+        seen.
+    expires
+        The last day (UTC) on which it counts; None: it does not run out.
     """
 
     format: Literal[1]
@@ -111,8 +117,12 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     members: tuple[Member, ...]
     terms: Terms
     limits: Limits = Limits()
+    serial: int = 1
+    expires: date | None = None
 
     def __post_init__(self) -> None:
+        if self.serial < 1:
+            raise ConfigError(f"serial is {self.serial}; number rosters from 1 on")
         if not self.federation.strip() or not self.federation.isprintable():
             raise ConfigError(f"{self.federation!a} cannot be a federation's name; use letters")
         check_names([member.name for member in self.members])
@@ -225,7 +235,17 @@ class SignedRoster:
         return replace(self, signatures={**self.signatures, name: signature})
 
     def insist(self) -> None:
-        """Refuse a roster that not every member has signed."""
+        """Refuse a roster that not every member has signed, or that has run out."""
+        self.insist_on_signatures()
+        expires = self.charter.expires
+        if expires is not None and datetime.now(UTC).date() > expires:
+            raise ConfigError(
+                f"the roster of '{self.charter.federation}' ran out on {expires}; draft one with a "
+                "higher serial, and have all members sign it"
+            )
+
+    def insist_on_signatures(self) -> None:
+        """Refuse a roster that not every member has signed, whenever that was."""
         states = self.states()
         missing = [name for name, state in states.items() if state == "missing"]
         wrong = [name for name, state in states.items() if state == "wrong"]
@@ -362,8 +382,10 @@ def charter_words(charter: Charter) -> list[str]:
         for member in charter.members
     ]
     rules = [*terms_words(charter.terms), *limits_words(charter.limits)]
+    until = "" if charter.expires is None else f", counts until {charter.expires}"
     return [
-        f"Federation '{charter.federation}' has {len(charter.members)} members:",
+        f"Federation '{charter.federation}', serial {charter.serial}{until}, has "
+        f"{len(charter.members)} members:",
         *members,
         "Every run keeps to this:",
         *(f"- {rule}" for rule in rules),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -11,8 +11,10 @@ import numpy as np
 
 from weft.crypto.ciphers.block_format import Block, party_of, read_block
 from weft.crypto.ciphers.cipher import WHAT
+from weft.crypto.identities import PublicIdentity
 from weft.errors import ProtocolError
 from weft.privacy.audit.field_checks import Seats, Words, field_of, is_masked
+from weft.privacy.audit.signed_transcripts import SignatureAudit, Signed
 from weft.protocol.field_visibility import Form, Meaning
 from weft.protocol.message import Field, Fields, Value, checked
 from weft.protocol.metering import size_of_value
@@ -29,6 +31,8 @@ CHECKS = {
     "hidden": ("every value travelled under a cipher", "blocks that can be read"),
     "masked": ("every scalar went up under masks", "scalars that can be read"),
     "slots": ("every slot belongs to the party concerned", "slots of somebody else"),
+    "seen": ("no party signed for other messages than these", "hashes signed of other messages"),
+    "signed": ("no signature is wrong", "signatures that are not of these parties"),
 }
 
 #: Stands for all phases, of fields that are the same in each.
@@ -164,6 +168,9 @@ class Audit:
         By name of the check; checks that found nothing are missing.
     said
         What parties said instead of answering, in words that the coordinator read.
+    signed
+        Per party that handed out its part of a model, whether it signed the hash of all that it
+        saw before, and whether its key is vouched for.
     """
 
     head: Head
@@ -174,6 +181,7 @@ class Audit:
     parties: dict[str, PartyView] = field(default_factory=dict)
     findings: dict[str, Finding] = field(default_factory=dict)
     said: dict[str, int] = field(default_factory=dict)
+    signed: dict[str, Signed] = field(default_factory=dict)
 
     @property
     def sound(self) -> bool:
@@ -196,13 +204,19 @@ class Audit:
             "party": [line.to_dict(coordinator=False) for line in self.party],
             "parties": {name: view.to_dict() for name, view in self.parties.items()},
             "said": self.said,
+            "signed": self.signed,
         }
 
     def _found(self, name: str) -> Finding:
         return self.findings.get(name, Finding())
 
 
-def audit(head: Head, entries: Iterable[Entry], party: str | None = None) -> Audit:
+def audit(
+    head: Head,
+    entries: Iterable[Entry],
+    party: str | None = None,
+    identities: Mapping[str, PublicIdentity] | None = None,
+) -> Audit:
     """Go through all messages of a run.
 
     Parameters
@@ -211,10 +225,15 @@ def audit(head: Head, entries: Iterable[Entry], party: str | None = None) -> Aud
         Of a `Recording`, or of a channel's transcript.
     party
         A party whose messages shall be shown line by line.
+    identities
+        Public keys of the parties from elsewhere, by which signatures are checked.
     """
-    auditor = _Auditor(head, party)
+    auditor, notary = _Auditor(head, party), SignatureAudit(identities or {})
     for entry in entries:
         auditor.see(entry)
+        for check, name in notary.see(entry):
+            auditor.find(check, entry, name)
+    auditor.result.signed = notary.states
     return auditor.result
 
 
@@ -269,11 +288,11 @@ class _Auditor:
         meaning = None if field is None else field.meaning
         line = self._line(entry, name, meaning)
         if field is None:
-            self._find("fields", entry, name)
+            self.find("fields", entry, name)
         elif not _fits(name, field, value):
-            self._find("forms", entry, name)
+            self.find("forms", entry, name)
         if entry.direction == "up" and _are_floats(value) and not self._agreed(meaning):
-            self._find("floats", entry, name)
+            self.find("floats", entry, name)
             line.readable += 1
         line.bytes += size_of_value(value)
         line.messages += id(line) not in counted
@@ -314,17 +333,17 @@ class _Auditor:
             block = read_block(value, name)
             plain = self._is_plain(entry, name, block)
         except ProtocolError:
-            self._find("blocks", entry, name)
+            self.find("blocks", entry, name)
             return
         line.values += block.slots * block.width
         if block.cipher not in line.ciphers:
             line.ciphers.append(block.cipher)
         if block.cipher not in self._ciphers(block) or block.kind != name:
-            self._find("blocks", entry, name)
+            self.find("blocks", entry, name)
         if not self._seats.owns(entry.party, block, entry.message.get(f"{name}_slots")):
             self._foreign(entry, name)
         if plain:
-            self._find("hidden", entry, name)
+            self.find("hidden", entry, name)
             line.readable += 1
         if entry.direction == "down":
             opened = self._view(entry.party).opened
@@ -349,28 +368,29 @@ class _Auditor:
     def _once(self, entry: Entry, name: str, block: Block) -> None:
         """A contribution has a label and a content of its own."""
         if party_of(block.pad_id) != self._numbers.get(entry.party):
-            self._find("labels", entry, name)
+            self.find("labels", entry, name)
         if block.cipher == "plain" or not block.slots:
             return
         label = (block.key, block.kind, block.pad_id)
         content = blake2b(block.body, digest_size=16).digest()
         if label in self._labels or (len(block.body) > 8 and content in self._bodies):
-            self._find("once", entry, name)
+            self.find("once", entry, name)
         self._labels.add(label)
         self._bodies.add(content)
 
     def _scalars(self, entry: Entry, name: str, value: bytes, line: Line) -> None:
         if not is_masked(value, self._asked.get(entry.party, {})):
-            self._find("masked", entry, name)
+            self.find("masked", entry, name)
             line.readable += 1
 
     # ── findings ──────────────────────────────────────────────────────────────────────────
 
     def _foreign(self, entry: Entry, name: str) -> None:
         self._view(entry.party).own_slots = False
-        self._find("slots", entry, name)
+        self.find("slots", entry, name)
 
-    def _find(self, check: str, entry: Entry, name: str) -> None:
+    def find(self, check: str, entry: Entry, name: str) -> None:
+        """Note that something is wrong with a field of a message."""
         found = self.result.findings.setdefault(check, Finding())
         found.count += 1
         if not found.example:

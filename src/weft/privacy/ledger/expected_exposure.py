@@ -109,6 +109,11 @@ class Exposure:
         return "close" if self.spent + ERROR * self.likely >= columns else "possible"
 
     @property
+    def likely_reached(self) -> bool:
+        """Whether a party that allows no exposure refuses the run before it begins."""
+        return self.standing in ("reached before", "likely")
+
+    @property
     def reached(self) -> bool:
         """Whether the foreign columns must count as known after this run."""
         return self.standing in ("reached before", "likely", "close")
