@@ -122,7 +122,7 @@ def other(value, place):
     if isinstance(value, int):
         return value + 1
     if value is None:
-        return 7 if place in ("most_rows", "most_problems") else "ab" * 32
+        return 7 if place.startswith("most_") else "ab" * 32
     if isinstance(value, str) and len(value) == 64:
         return Identity.new().public.signing.hex()
     return {

@@ -71,6 +71,7 @@ def _plain(pages: Pages) -> dict[str, Any]:
             {**msgspec.to_builtins(run), "received": run.received, "shown": run.shown}
             for run in pages.runs
         ],
+        "spent": dict(zip(("epsilon", "delta"), pages.spent(), strict=True)),
         "groups": [group.to_dict() for group in groups_of(pages, fine=True)],
     }
 
@@ -111,6 +112,9 @@ def _show_groups(pages: Pages) -> None:
         sets = "1 set" if len(sizes) == 1 else f"the last {len(sizes)} different sets"
         said = f"{span(sizes)} samples in feature sums that others see; {sets} remembered"
         say(*item(said))
+    epsilon, delta = pages.spent()
+    if epsilon:
+        say(*item(f"released models with noise: ε = {epsilon:g} and δ = {delta:g} in all"))
     say("")
 
 

@@ -19,7 +19,7 @@ from weft.config.common_config import (
     terms_of,
 )
 from weft.config.compare_overrides import check_told
-from weft.config.schema import DataSection, LinearFile, ModelSection, SolverSection
+from weft.config.schema import DataSection, LinearFile
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table
 from weft.crypto.ciphers.cipher import check_cipher
@@ -156,7 +156,7 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
     with naming(path.name):
         _refuse_other_kinds(content)
         file = checked(LinearFile, content, "the config")
-        settings = _settings(file.model, file.solver, path.parent)
+        settings = _settings(file, path.parent)
         if deployed and "when_missing" not in content.get("solver", {}):
             settings = keep_going(settings)
         check_told(file.compare, "[compare.")
@@ -200,7 +200,8 @@ def _refuse_other_kinds(content: Mapping[str, Any]) -> None:
             )
 
 
-def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Settings:
+def _settings(file: LinearFile, folder: Path) -> Settings:
+    model, solver = file.model, file.solver
     check_cipher(solver.cipher)
     lambdas = _lambdas(model.lam, solver.folds)
     told = {name: getattr(solver, name) for name in SolverSettings.__struct_fields__}
@@ -213,6 +214,7 @@ def _settings(model: ModelSection, solver: SolverSection, folder: Path) -> Setti
         loss_parameters=model.loss_parameters,
         lam=lambdas[-1],
         path=tuple(lambdas[:-1]),
+        noise=file.noise,
     )
     settled(settings, saves=solver.checkpoint_every is not None)
     return settings

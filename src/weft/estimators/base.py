@@ -76,6 +76,7 @@ class Hybrid(BaseEstimator):
     folds: int = DEFAULTS["folds"]
     loss_parameters: Mapping[str, float] | None = None
     weigh: str = DEFAULTS["weigh"]
+    noise: Mapping[str, float] | None = None
     solver: str = AUTO
     solver_options: Mapping[str, Any] | None = None
     groups: int = DEFAULTS["groups"]
@@ -177,6 +178,8 @@ class Hybrid(BaseEstimator):
         told["path"] = _plain_list(self.path)
         for name in ("loss_parameters", "options"):
             told[name] = dict(told[name] or {})
+        if self.noise is not None:
+            told["noise"] = dict(self.noise)
         asked = self._checked(Settings, **told)
         if asked.make_loss().task != self._task:
             other = "Regressor" if self._task == "classification" else "Classifier"

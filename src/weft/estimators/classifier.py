@@ -37,6 +37,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         The loss's own parameters, such as ``{"g": 0.5}``.
     weigh : {"samples", "parties"}
         Whether all samples weigh the same in P, or all parties do (some methods on rows).
+    noise : mapping, optional
+        ``epsilon``, ``delta`` and ``row_norm``: release a differentially private model, with noise
+        in every weight; takes scaling = "none".
     solver : str
         "auto" takes cutting planes for losses with kinks and L-BFGS for smooth ones when everyone
         takes part, and HyFDCA otherwise or when one of its own settings is changed. ``weft

@@ -13,7 +13,7 @@ from secrets import token_bytes
 import numpy as np
 
 from weft.crypto import Adder
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.federation.announcements.coordinator import Announced, announce
 from weft.federation.messages import (
     RELEASE,
@@ -26,6 +26,7 @@ from weft.federation.messages import (
 )
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.model_header import Head
+from weft.federation.release.noised_weights import NoiseSize
 from weft.guards.terms import Terms
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
@@ -175,7 +176,8 @@ def coordinate(
     )  # fmt: skip
     if reason:
         result.notes.insert(0, reason)
-    return release(channel, holdings, settings, adder, result, announced, run)
+    bias = preprocessing.intercept_scaling if preprocessing.intercept else None
+    return release(channel, holdings, settings, adder, result, announced, run, bias)
 
 
 # ── the model ─────────────────────────────────────────────────────────────────────────────
@@ -189,9 +191,13 @@ def release(
     result: Result,
     announced: Announced,
     run: bytes,
+    bias: float | None = None,
 ) -> Outcome:
     """Carry every party's sealed columns of w to those who get the model."""
-    replies = _sealed(channel, settings, result)
+    proved = None
+    if settings.noise is not None:
+        proved = _noise(holdings, settings, result, announced, bias)
+    replies = _sealed(channel, settings, result, proved)
     _admit_losses(holdings, result)
     recipients = announced.recipients
     if recipients is not None:
@@ -213,12 +219,47 @@ def _exposed(replies: Mapping[str, ReleaseReply]) -> tuple[str, ...] | None:
     return tuple(party for party, reply in replies.items() if reply.exposed)
 
 
-def _sealed(channel: Channel, settings: Settings, result: Result) -> dict[str, ReleaseReply]:
+def _noise(
+    holdings: HoldingMap,
+    settings: Settings,
+    result: Result,
+    announced: Announced,
+    bias: float | None,
+) -> float:
+    """What the certificate proves of a model that is to get noise; refused if it is too little."""
+    size = NoiseSize.of(
+        settings,
+        samples=holdings.n_samples,
+        classes=announced.width,
+        holders=int(holdings.rows.holders.lengths.max()),
+        bias=bias,
+    )
+    proof = result.certificate
+    above = None if proof is None else sum(proof.primal) - sum(proof.dual)
+    if above is None or not above <= size.gap or result.gone:
+        raise ConfigError(
+            "the model gets noise for the gap that was asked for, but is not certified to that; "
+            "nothing is released: allow more iterations, or ask for a larger gap and more noise"
+        )
+    noise = settings.noise
+    assert noise is not None
+    result.notes.append(
+        f"the released model has noise of standard deviation {size.sigma:.3g} in every weight, for "
+        f"ε = {noise.epsilon:g} and δ = {noise.delta:g}; its certificate is of the model without it"
+    )
+    return max(0.0, above)
+
+
+def _sealed(
+    channel: Channel, settings: Settings, result: Result, proved: float | None
+) -> dict[str, ReleaseReply]:
     """The slices of all parties that are there; who stays away for too long counts as gone."""
     answered: dict[str, ReleaseReply] = {}
     began = channel.elapsed
     while True:
-        message = ReleaseRequest(model=result.model_iteration, everything=bool(result.gone))
+        message = ReleaseRequest(
+            model=result.model_iteration, everything=bool(result.gone), suboptimality=proved
+        )
         waiting = [p for p in channel.parties if p not in answered and p not in result.gone]
         if not waiting:
             raise ProtocolError(

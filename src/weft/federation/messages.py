@@ -93,10 +93,14 @@ class ReleaseRequest(Message):
         Number of the certified point; None: the newest.
     everything
         Whether a party is gone, so that all answer for all their features.
+    suboptimality
+        By how much P(w) is above the least at most, over all classes together, as the certificate
+        proves; None: nothing is proved.
     """
 
     model: Annotated[int | None, _KEEP] = None
     everything: Annotated[bool, _KEEP] = False
+    suboptimality: Annotated[float | None, numbers("how far P(w) is above the least")] = None
 
 
 class ReleaseReply(Message):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from weft.array_types import Floats
 from weft.crypto.identities import PublicIdentity
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.replay_log import Memory, RandomnessLog
@@ -27,6 +28,7 @@ from weft.federation.messages import (
 )
 from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
+from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.party import ReleaseParty
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.training_data import TrainingData
@@ -57,6 +59,9 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.contribution import SumCounter
 from weft.sums.fixed_point_bounds import Bounds
+
+#: Bytes that the noise in a model follows from.
+SEED_BYTES = 32
 
 
 class Party:
@@ -175,6 +180,7 @@ class Party:
             draws=draws,
         )
         self._transcript = Transcript() if signs_transcript else None
+        self._noise: NoisyRelease | None = None
         self._half: PartyHalf | None = None
         self._settings: Settings | None = None
         #: What the half answers, which may change in the course of a run.
@@ -275,6 +281,8 @@ class Party:
                 f"party {self.name} is to train with a loss that does not fit its labels as it was "
                 "told of them; stop this run"
             )
+        if settings.noise is not None:
+            self._prepare_noise(settings)
         data, unit, label = self.data, message.unit, message.label
         loss, smallest_lam = settings.make_loss(), message.smallest_lam
         context = PartyContext(
@@ -295,6 +303,23 @@ class Party:
         self._half = algorithm_of(settings.solver).party(context, settings)
         self._answers = self._half.phases()
         return Nothing()
+
+    def _prepare_noise(self, settings: Settings) -> None:
+        """Bound the rows, and see to it that there is budget left."""
+        noise = settings.noise
+        assert noise is not None
+        if self._account is not None:
+            self._account.check_budget(noise, self._consent.budget)
+        self.data.shorten_rows(noise.row_norm)
+        classes = self.data.classes
+        size = NoiseSize.of(
+            settings,
+            samples=self.view.n_samples,
+            classes=1 if classes is None or len(classes) == 2 else len(classes),
+            holders=self.view.row_holders,
+            bias=self.data.bias,
+        )
+        self._noise = NoisyRelease(noise, size, self.name)
 
     def _likely_sums(self, settings: Settings) -> int:
         """Sums that the run will show of a sample, by what this party knows of the table.
@@ -320,7 +345,7 @@ class Party:
         return self._release.model
 
     def _seal(self, message: ReleaseRequest) -> ReleaseReply:
-        told = self._slice(message.model, everything=message.everything)
+        told = self._slice(message)
         seen = None if self._transcript is None else self._transcript.digest()
         exposed = exposure_of(self.view, self.sum_counter).reached
         return self._release.seal(told, exposed, seen)
@@ -332,10 +357,21 @@ class Party:
         self._release.take(message, self._settings, self.data.classes, whole)
         return Nothing()
 
-    def _slice(self, model: int | None, *, everything: bool) -> ModelSlice:
+    def _slice(self, message: ReleaseRequest) -> ModelSlice:
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not trained; nothing to release")
-        return self.data.slice_of(self._half.weights(model), everything=everything)
+        if self._noise is not None:
+            self._noise.check(message)
+        weights = self._half.weights(message.model)
+        if self._noise is not None:
+            weights = self._noised(self._noise, weights, message)
+        return self.data.slice_of(weights, everything=message.everything)
+
+    def _noised(self, noisy: NoisyRelease, weights: Floats, message: ReleaseRequest) -> Floats:
+        """Weights with noise, which is in the ledger before it is used."""
+        if self._account is not None:
+            self._account.spend(noisy.noise, self._consent.budget)
+        return noisy.add(weights, message, self._draws.random("model noise", SEED_BYTES))
 
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
 

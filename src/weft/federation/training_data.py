@@ -26,7 +26,7 @@ from weft.protocol import Answer, Nothing, answer, answers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of
 from weft.sums.feature_scaling import ScalingParty
-from weft.sums.local_table import LocalTable, build_table
+from weft.sums.local_table import LocalTable, build_table, rows_times
 from weft.sums.maxima import answer_largest
 from weft.sums.messages import (
     COLUMN_SPREAD,
@@ -216,6 +216,33 @@ class TrainingData:
 
     def _arranged(self) -> LocalTable:
         return build_table(self.view, [t.block for t in self.tiles], self.bias)
+
+    def shorten_rows(self, longest: float) -> None:
+        """Shorten its part of every row to a length; the constant column stays as it is.
+
+        Raises
+        ------
+        ConfigError
+            The table is scaled by what it holds, so that a sample moves the rows of others too.
+        """
+        scaler = self._scaling
+        if scaler is not None and not (
+            (scaler.shift == 0).all() and (scaler.factor == 1).all() and scaler.row_factor == 1
+        ):
+            raise ConfigError(
+                f"party {self._party} refuses noise in a model of scaled columns or rows, since "
+                "every sample has a say in how they are scaled; use scaling = 'none' without "
+                "unit_rows, and row_norm in [noise]"
+            )
+        view = self.view
+        squares = build_table(view, [t.block for t in self.tiles], None).squares[:, 0]
+        factor = np.minimum(1.0, longest / np.maximum(np.sqrt(squares), np.finfo(float).tiny))
+        shortened = []
+        for tile, rows in zip(self.tiles, view.tile_rows, strict=True):
+            share = np.where(rows >= 0, factor[np.maximum(rows, 0)], 1.0)
+            shortened.append(replace(tile, block=rows_times(tile.block, share)))
+        self.tiles = shortened
+        self._table = self._arranged()
 
     @property
     def units(self) -> ColumnScaling:

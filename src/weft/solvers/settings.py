@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from weft.errors import ConfigError
+from weft.guards.model_noise import ModelNoise
 from weft.losses import Loss, get_loss
 from weft.solvers.subspace.settings import SubspaceSettings
 
@@ -102,6 +103,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         ones: the slowest party's computing and so much for every round trip.
     path
         Further values of λ, each started from the last: the solvers for full participation.
+    noise
+        Gaussian noise in the released model; None: it is released as it is.
     """
 
     lam: float
@@ -111,6 +114,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     solver: str = "hyfdca"
     latency: float | None = None
     path: tuple[float, ...] = ()
+    noise: ModelNoise | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,6 +130,30 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         if not all(0 < lam < math.inf for lam in self.path):
             raise ConfigError("a path of lambdas holds one that is not positive; try 1e-2, 1e-3")
         self.make_loss()
+        if self.noise is not None:
+            self._check_noise()
+
+    def _check_noise(self) -> None:
+        """Refuse noise where nothing bounds by how much one sample can move the model."""
+        loss = self.make_loss()
+        if loss.task != "classification" or not math.isfinite(loss.lipschitz):
+            raise ConfigError(
+                "noise needs a loss of classification whose slope is bounded, unlike "
+                f"'{loss.name}'; use hinge, smoothed_hinge or logistic"
+            )
+        if self.gap is None:
+            raise ConfigError("noise is made for a certified gap, but gap is not set; try 1e-6")
+        if self.folds or self.path:
+            raise ConfigError(
+                "noise covers one model, not the choice among several; give one lambda and no folds"
+            )
+        if self.weigh != "samples":
+            raise ConfigError("noise needs weigh = 'samples', so that one sample weighs 1/N")
+        if self.coordinator_sees != "nothing":
+            raise ConfigError(
+                f"coordinator_sees = '{self.coordinator_sees}' shows the weights without noise; "
+                "use 'nothing'"
+            )
 
     @property
     def lambdas(self) -> tuple[float, ...]:

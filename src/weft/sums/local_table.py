@@ -395,3 +395,10 @@ def _sparse_accumulate(
             if a != 0.0:
                 for at in range(start[i], start[i + 1]):
                     v[columns[at], c] += values[at] * a
+
+
+def rows_times(block: Block, factors: Floats) -> Block:
+    """A block with every row multiplied by a factor of its own."""
+    if isinstance(block, np.ndarray):
+        return block * factors[:, None]
+    return _scaled(block, np.repeat(factors, np.diff(block.indptr)))

@@ -27,7 +27,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     certificate
         ``primal``, ``dual`` (per class) and ``gap``; empty if there is none.
     info
-        Solver, parties, and to whom the model goes (None: no roster says so).
+        Solver, parties, to whom the model goes (None: no roster says so), and its noise if any.
     """
 
     classes: list[Any] | None
@@ -53,8 +53,9 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             loss=settings.loss,
             loss_parameters=dict(settings.loss_parameters),
             lam=(result.lam or settings.lam) if result.stage is None else result.stage.lam,
+            # Its exact loss would tell of every sample what noise is to hide.
             certificate={}
-            if certificate is None
+            if certificate is None or settings.noise is not None
             else {
                 "iteration": certificate.iteration,
                 "primal": list(certificate.primal),
@@ -65,6 +66,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 "solver": settings.solver,
                 "parties": list(parties),
                 "recipients": None if recipients is None else list(recipients),
+                **_noise(settings),
             },
         )
 
@@ -96,3 +98,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def class_values(self) -> NDArray[Any] | None:
         return None if self.classes is None else np.array(self.classes)
+
+
+def _noise(settings: Settings) -> dict[str, Any]:
+    """What is known of the noise in a model, if it has any."""
+    return {} if settings.noise is None else {"noise": msgspec.to_builtins(settings.noise)}

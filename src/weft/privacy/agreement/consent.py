@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -90,6 +91,14 @@ class Consent:
     def open(cls, name: str) -> Consent:
         """Consent to anything: for data that is nobody's secret."""
         return cls(name)
+
+    @property
+    def budget(self) -> tuple[float, float]:
+        """The most ε and δ that all released models may come to."""
+        limits = [source.limits for source in self._sources]
+        epsilons = [limit.most_epsilon for limit in limits if limit.most_epsilon is not None]
+        deltas = [limit.most_delta for limit in limits if limit.most_delta is not None]
+        return min(epsilons, default=math.inf), min(deltas, default=math.inf)
 
     @property
     def recipients(self) -> tuple[str, ...] | None:

@@ -362,6 +362,8 @@ _LIMITS: dict[str, Callable[[Any], str]] = {
     "kinds": lambda names: f"kinds of jobs: only {', '.join(names)}",
     "losses": lambda names: f"losses: only {', '.join(names)}",
     "solvers": lambda names: f"solvers: only {', '.join(names)}",
+    "most_epsilon": lambda most: f"released models have noise, with ε of at most {most:g} in all",
+    "most_delta": lambda most: f"released models have noise, with δ of at most {most:g} in all",
     "most_problems": lambda most: f"a run trains at most {most} problems (λ × (1 + folds))",
 }
 

@@ -32,12 +32,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     most_problems
         Problems that one run may train: values of λ, times one more than the folds. Each shows
         sums of its own.
+    most_epsilon, most_delta
+        What all released models of a ledger may tell of one sample, added up: a model without
+        noise is refused then.
     """
 
     kinds: tuple[str, ...] = (LINEAR,)
     losses: tuple[str, ...] | None = None
     solvers: tuple[str, ...] | None = None
     most_problems: int | None = None
+    most_epsilon: float | None = None
+    most_delta: float | None = None
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -52,8 +57,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             if strange or not given:
                 what_is_wrong = f"names '{strange[0]}'" if strange else "is empty"
                 raise ConfigError(f"{what} {what_is_wrong}; list some of {', '.join(known)}")
+        for name in ("most_epsilon", "most_delta"):
+            most = getattr(self, name)
+            if most is not None and not most > 0:
+                raise ConfigError(f"{name} is {most:g}; give a number above 0")
         if self.most_problems is not None and self.most_problems < 1:
             raise ConfigError(f"most_problems is {self.most_problems}; give a whole number above 0")
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether it limits what released models tell."""
+        return self.most_epsilon is not None or self.most_delta is not None
 
     def objections(self, settings: Settings) -> Iterator[tuple[str, str, str]]:
         """What a run asks beyond the limits, why that is too much, and what to do."""
@@ -74,6 +88,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                         f"only {allowed} may be used",
                         "name one of them in [solver]",
                     )
+        if self.has_budget and settings.noise is None:
+            yield (
+                "a model without noise",
+                "most_epsilon or most_delta is set, so that models are released with noise only",
+                "ask for it with epsilon in [noise]",
+            )
         problems = len(settings.lambdas) * (settings.folds + 1)
         if self.most_problems is not None and problems > self.most_problems:
             yield (

@@ -63,7 +63,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     ``ended`` is None while the run is under way; of one that was killed, more sums stand in the
     ledger than there were, never fewer. ``exposed`` counts the samples in feature sums that others
-    saw.
+    saw. ``epsilon`` and ``delta`` are those of the noise in its model; zero: it released none.
     """
 
     id: str
@@ -74,6 +74,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     solver: str
     cohorts: tuple[Cohort, ...]
     exposed: int
+    epsilon: float = 0.0
+    delta: float = 0.0
 
     @property
     def received(self) -> int:
@@ -142,6 +144,11 @@ class Pages:
         self.runs = [run if known.id == run.id else known for known in self.runs]
         if run not in self.runs:
             self.runs.append(run)
+
+    def spent(self, without: str = "") -> tuple[float, float]:
+        """ε and δ of all models with noise, added up; but for one run."""
+        runs = [run for run in self.runs if run.id != without]
+        return sum(run.epsilon for run in runs), sum(run.delta for run in runs)
 
     def remember(self, who: Attendance, began: str) -> None:
         """Take down who takes part in a run, before others see feature sums of it."""

@@ -29,6 +29,7 @@ from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.replay_log import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
+from weft.guards.model_noise import ModelNoise
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Kind, Pages, Run
@@ -90,6 +91,7 @@ class Account:
         self._attendance: Attendance | None = None
         self._object: Objection | None = None
         self._begun = self._noted = False
+        self._epsilon = self._delta = 0.0
 
     def open(
         self, view: PartyView, ids: Sequence[NDArray[np.object_]], sum_counter: SumCounter
@@ -143,6 +145,42 @@ class Account:
             reason, told = msgspec.msgpack.decode(outcome[1:], type=tuple[str, str])
             raise ConfigError(reason, told=told)
         return outcome[1:]
+
+    def check_budget(self, noise: ModelNoise, most: tuple[float, float]) -> None:
+        """Refuse noise that would go beyond ``most`` ε and δ over all models, before training."""
+        self._once("budget", lambda: self._insist_on_budget(self._book.read(), noise, most))
+
+    def spend(self, noise: ModelNoise, most: tuple[float, float]) -> None:
+        """Book the ε and δ of a model, before a weight of it is handed out; once in a run."""
+        if not self._epsilon:
+            self._once("noise", lambda: self._write_noise(noise, most))
+            self._epsilon, self._delta = noise.epsilon, noise.delta
+            self._begun = True
+
+    def _insist_on_budget(
+        self, pages: Pages | None, noise: ModelNoise, most: tuple[float, float]
+    ) -> bytes:
+        spent = (0.0, 0.0) if pages is None else pages.spent(without=self._run_id)
+        wanted = (noise.epsilon, noise.delta)
+        for sign, before, more, limit in zip("εδ", spent, wanted, most, strict=True):
+            if before + more > limit:
+                raise ConfigError(
+                    f"party {self._book.party} refuses to release a model with {sign} = {more:g}, "
+                    f"since {before:g} of {limit:g} are spent by its ledger; ask for less, or "
+                    "agree on more",
+                    told=f"party {self._book.party} refuses to release a model with {sign} = "
+                    f"{more:g}, which goes beyond its budget; ask for less, or agree on more",
+                )
+        return b""
+
+    def _write_noise(self, noise: ModelNoise, most: tuple[float, float]) -> bytes:
+        with self._book.locked():
+            pages = self._open_pages()
+            self._insist_on_budget(pages, noise, most)
+            run = self._run(self._booked, None, self._attendance if self._noted else None)
+            spent = msgspec.structs.replace(run, epsilon=noise.epsilon, delta=noise.delta)
+            self._put(pages, spent)
+        return b""
 
     def note_attendance(self) -> None:
         """Write down who takes part, before the first feature sum is sent."""
@@ -233,7 +271,8 @@ class Account:
     def close(self) -> None:
         """Put the true numbers in the place of what was booked ahead."""
         sum_counter = self._tally
-        if sum_counter is None or not (self._room_received or self._room_shown or self._noted):
+        booked = self._room_received or self._room_shown or self._noted or self._epsilon
+        if sum_counter is None or not booked:
             return
         sum_counter.booking = None
         if self._draws.finish():
@@ -305,6 +344,8 @@ class Account:
             solver=self.solver,
             cohorts=tuple(cohorts),
             exposed=0 if who is None else int((who.places > 0).sum()),
+            epsilon=self._epsilon,
+            delta=self._delta,
         )
 
 
