@@ -607,6 +607,12 @@ def test_every_party_needs_its_consent(patchwork):
 
 
 def test_every_limit_is_shown_to_those_who_sign():
-    limits = Limits(losses=("hinge",), solvers=("hyfdca",), most_problems=3)
+    limits = Limits(
+        losses=("hinge",),
+        solvers=("hyfdca",),
+        most_problems=3,
+        most_epsilon=1.0,
+        most_delta=1e-6,
+    )
     assert len(list(limits_words(limits))) == len(msgspec.structs.fields(limits))
     assert all(getattr(limits, field.name) is not None for field in msgspec.structs.fields(limits))

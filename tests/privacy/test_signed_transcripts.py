@@ -91,6 +91,7 @@ def test_a_signature_of_another_key_or_run_is_found(recorded):
 
 def test_without_a_recording_nobody_hashes_and_nothing_is_signed():
     tiles = SPLITS["columns"](load("breast_cancer").rows(np.arange(60)), 3).parties
-    federation = Federation(tiles, Preprocessing(scaling="standard"))
+    # Also as bytes, in which what is not there is left out.
+    federation = Federation(tiles, Preprocessing(scaling="standard"), packed=True)
     federation.train(SETTINGS)
     assert all(party._transcript is None for party in federation.parties.values())

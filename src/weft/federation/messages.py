@@ -118,9 +118,11 @@ class ReleaseReply(Message):
 
     readers: Annotated[Names, texts("who gets the model", "readers")]
     boxes: Boxes
-    exposed: Annotated[bool | None, record("whether others can work out columns of its samples")]
-    transcript: Annotated[bytes | None, _SIGNED]
-    signature: Annotated[bytes | None, _SIGNED]
+    exposed: Annotated[
+        bool | None, record("whether others can work out columns of its samples")
+    ] = None
+    transcript: Annotated[bytes | None, _SIGNED] = None
+    signature: Annotated[bytes | None, _SIGNED] = None
 
 
 class ModelRequest(Message):
