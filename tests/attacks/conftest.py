@@ -34,6 +34,7 @@ ATTACKS = {
     "16": ("two runs, one sample more in the second", "party with the same columns"),
     "17": ("what is left of a sum of three when one falls silent", "party"),
     "23": ("labels from tokens under several lists of classes", "coordinator that lies"),
+    "25": ("guards switched off by false facts", "coordinator that lies"),
     "29": ("forged totals, tried until one passes", "coordinator"),
     "31": ("sizes of groups from refusals, steered by a run's terms", "submitter"),
 }

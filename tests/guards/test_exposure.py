@@ -20,12 +20,8 @@ from weft.data import SPLITS, Split, Table, load
 from weft.errors import DataError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
-from weft.matching.sum_exposure import (
-    crossed_rows,
-    exposed_rows,
-    fewest_foreign,
-    foreign_columns,
-)
+from weft.matching.confirmed_facts import facts_of
+from weft.matching.sum_exposure import crossed_rows, exposed_rows, foreign_columns
 from weft.solvers.settings import Settings
 
 BREAST = table_of("breast_cancer", 120)
@@ -115,8 +111,26 @@ def test_what_sums_show_is_found_from_who_holds_what(cut, bias):
             others = [p for p in tiles if p != party and sample in slow.samples[p]]
             numbers = [slow.foreign(sample, p, False) for p in others]
             fewest = min((n for n in numbers if n), default=0)
-            assert fewest_foreign(roster, place)[at] == fewest
+            assert facts_of(roster.view(place)).fewest_foreign[at] == fewest
     assert len(seen) == len(exposed)
+
+
+@pytest.mark.parametrize("overlap", ["mean", "sum"])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("cut", CUTS)
+def test_parties_work_out_from_their_sheets_what_the_coordinator_knows(cut, bias, overlap):
+    terms = Terms(min_batch=2)
+    holdings = roster_of(CUTS[cut]().parties, terms, bias=bias, overlap=overlap)
+    for party in range(len(holdings.parties)):
+        found = facts_of(holdings.view(party))
+        mine, columns = holdings.rows.cohorts[party], holdings.columns.cohorts[party]
+        assert found.sharers.tolist() == holdings.rows.holders.lengths[mine].tolist()
+        assert found.computing.tolist() == holdings.rows.marked.lengths[mine].tolist()
+        assert found.column_sharers.tolist() == holdings.columns.holders.lengths[columns].tolist()
+        assert found.exposed.tolist() == holdings.exposed[mine].tolist()
+        assert found.crossed.tolist() == holdings.crossed[mine].tolist()
+        pairs = holdings.rows.holders.values == party
+        assert found.foreign.tolist() == holdings.foreign[pairs].tolist()
 
 
 @pytest.mark.parametrize("overlap", ["mean", "sum"])

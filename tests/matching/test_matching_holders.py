@@ -486,6 +486,7 @@ def test_a_seat_of_other_cohorts_than_the_tokens_is_refused(patchwork):
         ("match.view", "view.min_batch", "'view.min_batch' is missing"),
         ("match.view", "view.exposed", "'view.exposed' is missing"),
         ("match.keys", "seeds.", "was sent no seeds"),
+        ("match.keys", "tags", "what not all their holders confirm"),
         ("match.tokens", "box", "without the answer of a key holder"),
         ("match.tokens", "matching", "'matching' is missing"),
         ("match.tokens", "run", "'run' is missing"),

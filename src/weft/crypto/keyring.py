@@ -165,6 +165,10 @@ class Keyring:
                 public = self._shared.public()
         return MadeSeeds(Boxes.of(self._boxes(plan, content)), public)
 
+    def facts_key(self) -> Secret | None:
+        """The key under which holders confirm facts of this run; None under cipher plain."""
+        return None if self._pad_key is None else self._pad_key.derive("weft facts")
+
     def _draw_seeds(self, plan: SeedPlan, party: int, starts: dict[str, Ints]) -> None:
         """Seeds of the cohorts whose maker this party is; the others' come in boxes."""
         self._places = []

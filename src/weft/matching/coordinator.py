@@ -29,7 +29,7 @@ from weft.matching.messages import (
     ViewRequest,
 )
 from weft.matching.oprf_relay import tokens_through_holders
-from weft.matching.seed_delivery import deliver, plan_seeds
+from weft.matching.seed_delivery import add_tags, deliver, plan_seeds
 from weft.protocol import Channel
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -101,6 +101,8 @@ def meet(
     boxes = {party: KeysRequest() for party in parties}
     if adder.linked:
         boxes = deliver(parties, plans, replies)
+        for party, tags in add_tags(holdings, replies).items():
+            boxes[party].tags = tags
     # Asked under every cipher, so that a run takes the same round trips.
     channel.ask(KEYS, boxes).insist("handing out keys")
     return holdings

@@ -12,15 +12,11 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.guards.terms import OPEN, Terms
+from weft.matching.cohort_sheets import HolderLists, RowSheets
 from weft.matching.cohorts import Axis, ranges
 from weft.matching.id_normalization import Mismatches
 from weft.matching.party_view import TileCohorts, ToldView
-from weft.matching.sum_exposure import (
-    crossed_rows,
-    exposed_rows,
-    fewest_foreign,
-    foreign_columns,
-)
+from weft.matching.sum_exposure import crossed_rows, exposed_rows, foreign_columns, held_cells
 
 Overlap = Literal["mean", "first", "sum"]
 
@@ -154,6 +150,21 @@ class HoldingMap:
         return foreign_columns(self)
 
     @cached_property
+    def lines(self) -> sp.csr_array:
+        """(pairs of ``rows.holders`` × column cohort) of which cells a holder has how many."""
+        return held_cells(self)
+
+    @cached_property
+    def labelled_pairs(self) -> NDArray[np.bool_]:
+        """Per pair of ``rows.holders``, whether the holder has the labels."""
+        parties = len(self.parties)
+        held, marked = (
+            np.repeat(np.arange(len(lists)), lists.lengths) * parties + lists.values
+            for lists in (self.rows.holders, self.rows.marked)
+        )
+        return np.isin(held, marked)
+
+    @cached_property
     def row_tiles(self) -> sp.csr_array:
         """(row cohort × tile) which tiles a cohort lies in."""
         return _incidence(self.rows, len(self.tile_party))
@@ -207,7 +218,6 @@ class HoldingMap:
             cohort_start=starts,
             labelled=labelled,
             counts=self.counter[cohorts] == party,
-            computing=rows.marked.lengths[cohorts],
             bias=self.bias_owner[cohorts] == party,
             bias_slot=self._local_bias(party),
             tile_row_cohorts=TileCohorts.of([_places(rows, t, cohorts) for t in tiles.tolist()]),
@@ -224,10 +234,11 @@ class HoldingMap:
             min_batch=self.terms.min_batch,
             exposed=self.exposed[cohorts],
             crossed=self.crossed[cohorts],
-            sharers=rows.holders.lengths[cohorts],
-            column_sharers=columns.holders.lengths[column_cohorts],
-            fewest_foreign=fewest_foreign(self, party),
-            foreign=self.foreign[rows.holders.values == party],
+            column_number=column_cohorts,
+            row_sheets=RowSheets.of_holdings(self, cohorts[rows.shared_cohort[cohorts]]),
+            column_sheets=HolderLists.of(
+                columns, column_cohorts[columns.shared_cohort[column_cohorts]]
+            ),
             **self._other_drawers(party, cohorts if follow_draws else cohorts[:0], starts),
         )
 

@@ -128,12 +128,17 @@ class ViewReply(Message):
     key: Annotated[int, keys("number of the run's key")]
     seeds: Boxes | None = None
     shared_public: Annotated[bytes | None, keys("public half of the parties' key")] = None
+    tags: Annotated[bytes, keys("confirm what it was told of its shared cohorts")] = b""
 
 
 class KeysRequest(Message):
-    """Brings a party the seeds that others made; None under cipher plain."""
+    """Brings a party the seeds that others made, and that they confirm its view.
+
+    ``seeds`` is None, and ``tags`` is empty, under cipher plain.
+    """
 
     seeds: SeedBoxes | None = None
+    tags: Annotated[bytes, keys("tags of all holders of its shared cohorts, added up")] = b""
 
 
 VIEW = Phase("match.view", ViewRequest, ViewReply)

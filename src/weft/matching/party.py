@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.array_types import Floats, Ints
+from weft.array_types import Flags, Floats, Ints
 from weft.crypto.identities import Secret
 from weft.crypto.key_messages import RunKeys
 from weft.crypto.keyring import Keyring, Keys
@@ -18,6 +18,13 @@ from weft.crypto.replay_log import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.agreed_classes import AgreedClasses
+from weft.matching.confirmed_facts import (
+    Confirmation,
+    by_slot,
+    check_gifts,
+    check_labelled,
+    confirm,
+)
 from weft.matching.id_normalization import (
     check_apart,
     check_lengths,
@@ -73,10 +80,11 @@ class Held(Protocol):
 
 @dataclass(frozen=True)
 class _Sent:
-    """In which order the tokens of each tile were sent."""
+    """In which order the tokens of each tile were sent, and which of its samples have labels."""
 
     rows: list[Ints]
     columns: list[Ints]
+    labelled: list[Flags]
 
 
 class MatchingParty:
@@ -119,6 +127,8 @@ class MatchingParty:
         self._name, self._keys, self._keyring = name, keys, keyring
         self._draws = RandomnessLog() if draws is None else draws
         self._targets, self._accept, self._known = targets, accept, known
+        #: What the other holders of its cohorts must have confirmed; None under cipher plain.
+        self._confirmation: Confirmation | None = None
         #: Whether it was asked for tokens.
         self._asked = False
         self._sources = [tile.source or "its tile" for tile in tiles]
@@ -208,7 +218,9 @@ class MatchingParty:
         ]
         columns = [tokens_of(_encoded(names), secret, "columns") for names in self.features]
         column_orders = [np.argsort(part, kind="stable") for part in columns]
-        self._sent = _Sent([part.order for part in parts], column_orders)
+        self._sent = _Sent(
+            [part.order for part in parts], column_orders, [part.labelled for part in parts]
+        )
         counts = [len(part.rows) for part in parts]
         begins = np.cumsum(counts) - counts
         return TokensReply(
@@ -265,21 +277,35 @@ class MatchingParty:
         if self._sent is None:
             raise ProtocolError(f"party {self._name} has sent no tokens yet; they come first")
         sent = self._sent
-        self._view = take_places(message.view, self.ids, self.features, sent.rows, sent.columns)
-        return self._view
+        view = take_places(message.view, self.ids, self.features, sent.rows, sent.columns)
+        check_labelled(view, sent.labelled)
+        self._view = view
+        return view
 
     def make_seeds(self, message: ViewRequest, *, alone: bool = False) -> ViewReply:
         """Make the seeds that fall to this party, sealed to the other holders.
 
         ``alone`` says that there are no other parties, as far as this one can know.
         """
-        view = self.view
+        view, plan = self.view, message.seeds
+        if plan is not None:
+            check_gifts(plan.rows, plan.to, view.row_sheets)
+            check_gifts(plan.columns, plan.to, view.column_sheets)
         made = self._keyring.make(
             message.seeds, view.party, view.shared_rows, view.shared_columns, alone=alone
         )
-        return ViewReply(key=self._keyring.cipher.key, seeds=made.boxes, shared_public=made.public)
+        reply = ViewReply(key=self._keyring.cipher.key, seeds=made.boxes, shared_public=made.public)
+        key = self._keyring.facts_key()
+        if key is not None:
+            names = by_slot(self.ids, view.tile_rows, view.n_shared_rows)
+            features = by_slot(self.features, view.tile_columns, view.n_shared_columns)
+            self._confirmation = confirm(view, names, features, key)
+            reply.tags = self._confirmation.own
+        return reply
 
     def _take_keys(self, message: KeysRequest) -> Nothing:
+        if self._confirmation is not None:
+            self._confirmation.insist(message.tags)
         self._keyring.take(message.seeds)
         return Nothing()
 

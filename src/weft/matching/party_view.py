@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
+from weft.matching.cohort_sheets import HolderLists, RowSheets
 from weft.protocol.field_visibility import Meaning, record, texts
 from weft.protocol.message import Part, malformed
 
@@ -53,8 +54,6 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
         Per cohort: whether this party has the labels, counts the losses, adds the bias.
     label_parties
         How many parties of the federation have labels of some sample.
-    computing
-        Per cohort: how many parties compute the dual step (|B_i| in the paper).
     row_holders, column_holders
         The most parties that hold one sample, one feature, in the whole federation.
     tile_row_cohorts, tile_column_cohorts
@@ -72,12 +71,10 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
         Per cohort: whether its samples enter feature sums that others see who lack them.
     crossed
         Per cohort: whether somebody has its samples and one of their features elsewhere.
-    sharers, column_sharers
-        How many parties hold each row cohort, each column cohort.
-    fewest_foreign
-        Per cohort: the fewest columns that are foreign to another holder; zero: there are none.
-    foreign
-        Per cohort: how many columns only other holders have.
+    column_number
+        Per column cohort of this party, its number among all.
+    row_sheets, column_sheets
+        Who else holds its shared cohorts, and what they bring.
     other_…
         Other label holders of the shared cohorts, to follow their draws: number of the party,
         how many samples it draws from, where the cohort begins among them, the cohort's size
@@ -97,7 +94,6 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
     cohort_start: Annotated[Ints, _roles("cohorts + 1")]
     labelled: Annotated[Flags, _roles("cohorts")]
     counts: Annotated[Flags, _roles("cohorts")]
-    computing: Annotated[Ints, _roles("cohorts")]
     bias: Annotated[Flags, _roles("cohorts")]
     bias_slot: Annotated[int, _roles()]
     tile_row_cohorts: TileCohorts
@@ -110,10 +106,9 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
     min_batch: Annotated[int, _roles()]
     exposed: Annotated[Flags, _roles("cohorts")]
     crossed: Annotated[Flags, _roles("cohorts")]
-    sharers: Annotated[Ints, _roles("cohorts")]
-    column_sharers: Annotated[Ints, _roles("column cohorts")]
-    fewest_foreign: Annotated[Ints, _roles("cohorts")]
-    foreign: Annotated[Ints, _roles("cohorts")]
+    column_number: Annotated[Ints, _roles("column cohorts")]
+    row_sheets: RowSheets
+    column_sheets: HolderLists
     other_party: Annotated[Ints, _OTHERS]
     other_rows: Annotated[Ints, _OTHERS]
     other_offset: Annotated[Ints, _OTHERS]
@@ -127,6 +122,11 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
     @cached_property
     def sizes(self) -> Ints:
         return np.diff(self.cohort_start)
+
+    @cached_property
+    def column_sizes(self) -> Ints:
+        """Per column cohort of this party, how many columns it has."""
+        return np.bincount(self.column_cohort, minlength=len(self.column_number))
 
     @cached_property
     def shared_rows(self) -> Ints:
@@ -172,24 +172,32 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
 
 
 class PartyView(ToldView, kw_only=True, eq=False, dict=True):
-    """What a party knows after matching: what it was told, and which slots its rows have.
+    """What a party knows after matching: what it was told and checked, and its rows' slots.
 
     Attributes
     ----------
+    sharers, column_sharers
+        How many parties hold each row cohort, each column cohort.
+    computing
+        Per cohort: how many parties compute the dual step (|B_i| in the paper).
+    foreign
+        Per cohort: how many columns only other holders have.
+    fewest_foreign
+        Per cohort: the fewest columns that are foreign to another holder; zero: there are none.
     tile_rows, tile_columns
         Per tile: local slot of each row and column (−1: sample left out). The party finds them
         itself (:mod:`weft.matching.slot_order`); they never travel.
     """
 
-    tile_rows: tuple[NDArray[np.int32], ...] = ()
-    tile_columns: tuple[NDArray[np.int32], ...] = ()
+    sharers: Ints
+    column_sharers: Ints
+    computing: Ints
+    foreign: Ints
+    fewest_foreign: Ints
+    tile_rows: tuple[NDArray[np.int32], ...]
+    tile_columns: tuple[NDArray[np.int32], ...]
 
     @classmethod
-    def of(
-        cls,
-        told: ToldView,
-        tile_rows: tuple[NDArray[np.int32], ...],
-        tile_columns: tuple[NDArray[np.int32], ...],
-    ) -> PartyView:
-        """What was told, with the slots that the party found."""
-        return cls(**asdict(told), tile_rows=tile_rows, tile_columns=tile_columns)
+    def of(cls, told: ToldView, **found: Any) -> PartyView:
+        """What was told, with what the party found out by itself."""
+        return cls(**{**asdict(told), **found})

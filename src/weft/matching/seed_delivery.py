@@ -12,6 +12,7 @@ from weft.crypto.key_messages import AxisSeeds, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_chains import Holders
 from weft.crypto.primitives.hash_tree import ways
 from weft.errors import ProtocolError
+from weft.matching.cohort_sheets import TAG
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 from weft.matching.messages import KeysRequest, ViewReply
@@ -118,6 +119,28 @@ def deliver(
             )
         )
         for party, boxes in found.items()
+    }
+
+
+def add_tags(holdings: HoldingMap, replies: Mapping[str, ViewReply]) -> dict[str, bytes]:
+    """Per party, the tags of all holders of its shared cohorts, added up cohort by cohort."""
+    axes = (holdings.rows, holdings.columns)
+    totals = [np.zeros((int(axis.shared_cohort.sum()), TAG), np.uint8) for axis in axes]
+    # Shared cohorts come first, also among those of a party.
+    shared = {
+        party: [c[: int(axis.shared_cohort[c].sum())] for axis in axes for c in [axis.cohorts[k]]]
+        for k, party in enumerate(holdings.parties)
+    }
+    for party, (rows, columns) in shared.items():
+        tags = np.frombuffer(replies[party].tags, np.uint8)
+        if len(tags) != TAG * (len(rows) + len(columns)):
+            raise ProtocolError(f"party {party} did not confirm what it was told; update it")
+        tags = tags.reshape(-1, TAG)
+        totals[0][rows] ^= tags[: len(rows)]
+        totals[1][columns] ^= tags[len(rows) :]
+    return {
+        party: totals[0][rows].tobytes() + totals[1][columns].tobytes()
+        for party, (rows, columns) in shared.items()
     }
 
 

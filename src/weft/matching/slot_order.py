@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.errors import ProtocolError
+from weft.matching.confirmed_facts import facts_of
 from weft.matching.party_view import PartyView, ToldView
 
 Names = NDArray[np.object_]
@@ -36,7 +37,7 @@ def take_places(
     row_orders: Sequence[Ints],
     column_orders: Sequence[Ints],
 ) -> PartyView:
-    """A view with the local slots of a party's rows and columns.
+    """A view with the local slots of a party's rows and columns, and what its guards rely on.
 
     Parameters
     ----------
@@ -50,8 +51,9 @@ def take_places(
     row_cohorts, column_cohorts = told.tile_row_cohorts.cut(), told.tile_column_cohorts.cut()
     return PartyView.of(
         told,
-        _slots(_hashes(ids), row_orders, row_cohorts, told.cohort_start),
-        _slots(_ranks(features), column_orders, column_cohorts, column_starts),
+        tile_rows=_slots(_hashes(ids), row_orders, row_cohorts, told.cohort_start),
+        tile_columns=_slots(_ranks(features), column_orders, column_cohorts, column_starts),
+        **vars(facts_of(told)),
     )
 
 

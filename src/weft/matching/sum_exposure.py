@@ -53,6 +53,18 @@ def foreign_columns(holdings: HoldingMap) -> Ints:
         sizes = sizes.copy()
         sizes[np.searchsorted(holdings.columns.start, holdings.bias_slot, side="right") - 1] -= 1
     held = sp.csr_array(holdings.row_tiles @ holdings.column_tiles.T)
+    pair = np.repeat(np.arange(len(rows.sizes)), rows.holders.lengths)
+    own = holdings.lines
+    if holdings.overlap == "sum":
+        foreign: Ints = (held[pair] - own > 0) @ sizes
+    else:
+        foreign = (held > 0)[pair] @ sizes - (own > 0) @ sizes
+    return foreign.astype(np.int64)
+
+
+def held_cells(holdings: HoldingMap) -> sp.csr_array:
+    """(pairs of ``rows.holders`` × column cohort) how many tiles of the holder have these cells."""
+    rows = holdings.rows
     cohort = np.repeat(np.arange(len(rows.sizes)), rows.tiles.lengths)
     party = holdings.tile_party[rows.tiles.values]
     pair = np.repeat(np.arange(len(rows.sizes)), rows.holders.lengths)
@@ -61,26 +73,9 @@ def foreign_columns(holdings: HoldingMap) -> Ints:
     ones = np.ones(len(place), np.int32)
     shape = (len(pair), holdings.row_tiles.shape[1])
     tiles = sp.csr_array((ones, (place, rows.tiles.values)), shape=shape)
-    own = sp.csr_array(tiles @ holdings.column_tiles.T)
-    if holdings.overlap == "sum":
-        foreign: Ints = (held[pair] - own > 0) @ sizes
-    else:
-        foreign = (held > 0)[pair] @ sizes - (own > 0) @ sizes
-    return foreign.astype(np.int64)
-
-
-def fewest_foreign(holdings: HoldingMap, party: int) -> Ints:
-    """Per cohort of a party, the fewest columns that are foreign to another holder.
-
-    Holders that have all columns themselves learn nothing; zero where there are no others.
-    """
-    rows, foreign = holdings.rows, holdings.foreign
-    fewest = np.zeros(len(rows.cohorts[party]), np.int64)
-    for place, cohort in enumerate(rows.cohorts[party].tolist()):
-        begin, end = rows.holders.start[cohort : cohort + 2].tolist()
-        others = foreign[begin:end][rows.holders.values[begin:end] != party]
-        fewest[place] = others[others > 0].min() if others.any() else 0
-    return fewest
+    cells = sp.csr_array(tiles @ holdings.column_tiles.T)
+    cells.sort_indices()
+    return cells
 
 
 def crossed_rows(holdings: HoldingMap) -> NDArray[np.bool_]:
