@@ -29,7 +29,7 @@ def test_a_party_that_knows_no_reader_seals_nothing():
         row_factor=1.0,
     )
     with pytest.raises(ProtocolError, match="party north does not know who gets the model; give"):
-        release.seal(held)
+        release.seal(held, None, None)
 
 
 def test_a_party_that_has_not_trained_takes_no_model(patchwork):
