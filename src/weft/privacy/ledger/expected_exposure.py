@@ -80,6 +80,21 @@ Standing = Literal["reached before", "likely", "close", "possible", "not reached
 ERROR = 3
 
 
+def share_explained(sums: int, columns: int) -> tuple[float, float]:
+    """Which share of the variance of foreign columns so many sums explain, least and most.
+
+    Sums are linear functions of the columns. Of columns that have nothing in common and vary alike,
+    k of d functions explain k/d. Columns of real tables are correlated: their principal variances
+    fall about as 1, 1/2, 1/3, …, of which the k functions that tell most explain H_k/H_d, with the
+    harmonic numbers H. Columns that are copies of each other are known after one sum.
+    """
+    seen = min(sums, columns)
+    if not seen:
+        return 0.0, 0.0
+    falling = 1.0 / np.arange(1, columns + 1)
+    return seen / columns, float(falling[:seen].sum() / falling.sum())
+
+
 @dataclass(frozen=True)
 class Exposure:
     """A view, and how many sums it will have.
@@ -112,6 +127,11 @@ class Exposure:
     def likely_reached(self) -> bool:
         """Whether a party that allows no exposure refuses the run before it begins."""
         return self.standing in ("reached before", "likely")
+
+    @property
+    def explained(self) -> tuple[float, float]:
+        """Which share of the variance of the foreign columns the sums explain, least and most."""
+        return share_explained(self.spent + self.likely, self.view.columns)
 
     @property
     def reached(self) -> bool:
@@ -207,6 +227,7 @@ class Outlook:
                     "likely": exposure.likely,
                     "most": exposure.most,
                     "standing": exposure.standing,
+                    "variance_explained": list(exposure.explained),
                 }
                 for exposure in self.exposures
             ],

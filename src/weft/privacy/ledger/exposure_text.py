@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from weft.privacy.ledger.expected_exposure import ERROR, Exposure, Outlook, Standing, Way
+from weft.privacy.ledger.expected_exposure import (
+    ERROR,
+    Exposure,
+    Outlook,
+    Standing,
+    Way,
+    share_explained,
+)
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.algorithm_choice import ALGORITHMS
 
@@ -167,13 +174,20 @@ def _end(kind: _Kind, knows: str) -> str:
     if kind.standing == "likely":
         return f"LIKELY REACHED, after {need} sums: then {then}"
     if kind.standing == "close":
-        return (
+        end = (
             f"MAY BE REACHED: {need} sums would do, and forecasts err by up to {ERROR} times. Then "
             f"{then}"
         )
-    if kind.standing == "possible":
-        return f"Hardly reached: it takes {need} sums, but no limit of this run excludes them."
-    return f"Not reached: it takes {need} sums, and this run has at most {kind.most}."
+    elif kind.standing == "possible":
+        end = f"Hardly reached: it takes {need} sums, but no limit of this run excludes them."
+    else:
+        end = f"Not reached: it takes {need} sums, and this run has at most {kind.most}."
+    least, most = share_explained(kind.spent[1] + kind.likely, low)
+    return (
+        f"{end} Fewer tell something too: those of the forecast explain {least:.0%} of the "
+        f"variance of columns that have nothing in common, and up to {most:.0%} of columns as "
+        "alike as those of most tables."
+    )
 
 
 def _exactly(look: Outlook) -> list[str]:
