@@ -44,10 +44,19 @@ def test_less_noise_is_closer_to_none(weft, config, tmp_path):
     loud, soft = found["points"]
     assert loud["sigma"] > 1000 * soft["sigma"]
     assert abs(soft["accuracy"] - found["without"]) < 0.02
+    assert found["without"] > 0.6
     assert loud["low"] <= loud["accuracy"] <= loud["high"]
     assert loud["high"] - loud["low"] > soft["high"] - soft["low"]
     assert (tmp_path / "n.png").stat().st_size > 1000
     assert weft("noise", config, *tried, "--out", "n.png").code == 2
+
+
+def test_labels_that_stand_for_others_are_measured_too(weft, config):
+    told = CONFIG.replace('"breast_cancer"', '"digits"\npositive = [0, 2, 4, 6, 8]')
+    config.write_text(told)
+    outcome = weft("noise", config, "--epsilon", "1e6", "--draws", "1", "--json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["without"] > 0.7
 
 
 def test_a_config_without_noise_is_told_what_it_lacks(weft, config):
