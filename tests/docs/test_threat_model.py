@@ -1,0 +1,38 @@
+"""Every promise of the threat model has a test, and every test it names exists."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pages import DOCS, ROOT
+
+PAGE = (DOCS / "threat-model.md").read_text(encoding="utf-8")
+#: A test is named by a link to its file, with its name as the text.
+LINK = re.compile(r"\[`(\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
+
+
+def section(title):
+    """The text below a heading, up to the next of its level."""
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def promises():
+    """Rows of the table of promises."""
+    lines = [line for line in section("Promises").splitlines() if line.startswith("| ")]
+    return lines[1:]
+
+
+@pytest.mark.parametrize("row", promises())
+def test_every_promise_names_a_test(row):
+    assert LINK.search(row), "no test holds this promise: it leaves the page, or gets one"
+
+
+@pytest.mark.parametrize(("name", "path"), sorted(set(LINK.findall(PAGE))))
+def test_every_test_that_is_named_exists(name, path):
+    code = (ROOT / path).read_text(encoding="utf-8")
+    assert f"\ndef {name}(" in code
+
+
+def test_there_are_promises_to_look_at():
+    assert len(promises()) >= 20
