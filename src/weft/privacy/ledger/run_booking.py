@@ -271,8 +271,9 @@ class Account:
     def close(self) -> None:
         """Put the true numbers in the place of what was booked ahead."""
         sum_counter = self._tally
-        booked = self._room_received or self._room_shown or self._noted or self._epsilon
-        if sum_counter is None or not booked:
+        if sum_counter is None:
+            return
+        if not (self._room_received or self._room_shown or self._noted or self._epsilon):
             return
         sum_counter.booking = None
         if self._draws.finish():
