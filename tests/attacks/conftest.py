@@ -33,6 +33,8 @@ ATTACKS = {
     "15": ("label from α", "holder of the sample without its label"),
     "16": ("two runs, one sample more in the second", "party with the same columns"),
     "17": ("what is left of a sum of three when one falls silent", "party"),
+    "18": ("the row of a rare class from the first vector", "party with the same columns"),
+    "19": ("documents from words that only they have", "party with the same columns"),
     "21": ("guesses at foreign columns from few sums", "party with labels"),
     "23": ("labels from tokens under several lists of classes", "coordinator that lies"),
     "25": ("guards switched off by false facts", "coordinator that lies"),

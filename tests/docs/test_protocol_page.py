@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 from pages import blocks
 
 from weft import Federation, Preprocessing, Settings
 from weft.data import SPLITS, Table, load
+from weft.guards import OPEN
 from weft.privacy.audit.field_checks import fields_of, meaning_of
 from weft.protocol.field_visibility import Form
 
@@ -58,7 +60,9 @@ def recorded():
         preprocessing = Preprocessing(
             scaling="standard", unit_rows=True, matching="oprf", overlap=split.overlap
         )
-        trained = Federation(split.parties, preprocessing, record=True).train(settings)
+        terms = msgspec.structs.replace(OPEN, min_batch=2)
+        federation = Federation(split.parties, preprocessing, record=True, terms=terms)
+        trained = federation.train(settings)
         seen = {}
         for each in trained.channel.transcript:
             for direction, message in (("down", each.message), ("up", each.reply)):

@@ -161,6 +161,25 @@ def local_rows(party: Party) -> dict[str, int]:
     return found
 
 
+def trained_table(federation: Federation, table: Table) -> Table:
+    """The table that a federation trained on: without what was too rare."""
+    row, column = ({name: k for k, name in enumerate(names.tolist())} for names in _names(table))
+    block, kept = np.zeros(table.block.shape), np.zeros(table.n, bool)
+    for party in federation.parties.values():
+        mine = party.data.table.compressed().toarray()
+        columns = np.zeros(party.view.n_columns, int)
+        for tile, slots in zip(party.data.tiles, party.view.tile_columns, strict=True):
+            columns[slots] = [column[name] for name in tile.features.tolist()]
+        for sample, slot in local_rows(party).items():
+            block[row[sample], columns] += mine[slot]
+            kept[row[sample]] = True
+    return Table(table.ids[kept], table.features, block[kept], table.labels[kept], table.task)
+
+
+def _names(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    return table.ids, table.features
+
+
 # ── changes ───────────────────────────────────────────────────────────────────────────────────
 
 

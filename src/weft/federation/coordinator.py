@@ -25,6 +25,7 @@ from weft.federation.messages import (
     StartRequest,
 )
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.rare_samples import leave_out_rare, remarks
 from weft.federation.release.model_header import Head
 from weft.federation.release.noised_weights import NoiseSize
 from weft.guards.terms import Terms
@@ -100,7 +101,7 @@ def assemble(
     run: bytes,
     adder: Adder,
 ) -> HoldingMap:
-    """Match the parties' samples and features, and agree on scaling."""
+    """Match the parties' samples and features, leave out what is rare, agree on scaling."""
     holders = announced.holders
     if holders is not None:
         holders = tuple(name for name in holders if name in channel.parties)[:_HOLDERS]
@@ -117,6 +118,7 @@ def assemble(
         holders=holders,
         run=run,
     )
+    holdings = leave_out_rare(channel, holdings, adder)
     agree_on_scaling(channel, holdings, preprocessing.scaling, preprocessing.unit_rows, adder)
     return holdings
 
@@ -174,8 +176,7 @@ def coordinate(
         checkpointing=checkpointing,
         warm=warm,
     )  # fmt: skip
-    if reason:
-        result.notes.insert(0, reason)
+    result.notes[:0] = [*([reason] if reason else []), *remarks(holdings)]
     bias = preprocessing.intercept_scaling if preprocessing.intercept else None
     return release(channel, holdings, settings, adder, result, announced, run, bias)
 

@@ -7,12 +7,20 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Flags, Floats
+from weft.array_types import Flags, Floats, Slots
 from weft.matching.agreed_classes import AgreedClasses, Classes
-from weft.protocol.field_visibility import block, keys, numbers, record, sealed, texts
+from weft.protocol.field_visibility import (
+    block,
+    keys,
+    numbers,
+    record,
+    scalars,
+    sealed,
+    texts,
+)
 from weft.protocol.message import Message, Nothing
 from weft.protocol.request_reply import Phase
-from weft.protocol.shared_fields import Boxes, PadLinks, SumRequest
+from weft.protocol.shared_fields import Boxes, PadLinks, Ring, SumRequest
 from weft.sums.messages import DigitReply, DigitRequest
 
 Names = NDArray[np.str_]
@@ -55,6 +63,41 @@ class ClassesReply(Message):
 
 ANNOUNCE = Phase("announce", AnnounceRequest, AnnounceReply)
 JOIN_CLASSES = Phase("classes", ClassesRequest, ClassesReply)
+
+# ── what is too rare to be trained on ─────────────────────────────────────────────────────
+
+_LEFT_OUT = "which samples have a rare class, for holders without labels"
+
+
+class RareRequest(SumRequest):
+    """Asks which samples have a class that too few of their group have."""
+
+    send: Annotated[Flags, record("for which of its cohorts it tells others", "cohorts")]
+    alpha_pads: PadLinks | None = None
+    ring: Ring | None = None
+
+
+class RareReply(Message):
+    kept: Annotated[bytes, scalars("how many of the samples that it counts stay")]
+    alpha: Annotated[bytes | None, block(_LEFT_OUT)] = None
+    alpha_slots: Annotated[Slots | None, record("which of its slots these are", "slots")] = None
+
+
+class LeaveRequest(SumRequest):
+    """Tells how many samples stay, and holders without labels which do not."""
+
+    samples: Annotated[int, numbers("how many samples are trained on")]
+    alpha: Annotated[bytes | None, block(_LEFT_OUT)] = None
+    alpha_slots: Annotated[Slots | None, record("which of its slots these are", "slots")] = None
+    ring: Ring | None = None
+
+
+class LeaveReply(Message):
+    cells: Annotated[bytes, scalars("how many of its cells it leaves out")]
+
+
+RARE = Phase("rare.classes", RareRequest, RareReply)
+LEAVE_OUT = Phase("rare.leave", LeaveRequest, LeaveReply)
 
 # ── the start of a solver ─────────────────────────────────────────────────────────────────
 

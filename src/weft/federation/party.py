@@ -17,9 +17,13 @@ from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
 from weft.federation.messages import (
+    LEAVE_OUT,
+    RARE,
     RELEASE,
     START,
     TAKE_MODEL,
+    LeaveReply,
+    LeaveRequest,
     ModelRequest,
     ModelSlice,
     ReleaseReply,
@@ -28,6 +32,7 @@ from weft.federation.messages import (
 )
 from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
+from weft.federation.rare_samples import RareParty
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.party import ReleaseParty
 from weft.federation.resume_fingerprint import insist_on_origin
@@ -153,7 +158,7 @@ class Party:
             name,
             tiles,
             self._cipher,
-            lambda: self.view,
+            lambda: self._settled_view,
             sample_norms=self._terms.allow_sample_norms,
         )
         self._checkpoints = PartyCheckpoints(name, store)
@@ -181,6 +186,13 @@ class Party:
         )
         self._transcript = Transcript() if signs_transcript else None
         self._noise: NoisyRelease | None = None
+        self._rare = RareParty(
+            lambda: self._matching.view,
+            lambda: self.data.class_numbers(self._matching.view),
+            self._cipher,
+        )
+        #: Its view without samples that are too rare; None: nothing was left out yet.
+        self._trimmed: PartyView | None = None
         self._half: PartyHalf | None = None
         self._settings: Settings | None = None
         #: What the half answers, which may change in the course of a run.
@@ -191,6 +203,8 @@ class Party:
             **self.data.answers(),
             **answers(
                 answer(VIEW, self._take_view),
+                answer(RARE, self._rare.find),
+                answer(LEAVE_OUT, self._leave_out),
                 answer(START, self._start),
                 answer(SAVE, self._save),
                 answer(RESTORE, self._restore),
@@ -256,9 +270,30 @@ class Party:
             self.sum_counter = count_sums(self._cipher, view)
         if self._account is not None:
             self._account.open(view, self._matching.ids, self.sum_counter)
-            who = attendance(view, self.data.tiles)
-            self._account.attend(who, self._consent.check_change)
+        if not self._guarded(view):
+            self._attend(view)
         return reply
+
+    @staticmethod
+    def _guarded(view: PartyView) -> bool:
+        """Whether others see sums from which something rare must be left out."""
+        return view.min_batch > 1 and bool(view.exposed.any())
+
+    def _attend(self, view: PartyView) -> None:
+        """Let the ledger object to who takes part."""
+        if self._account is not None:
+            self._account.attend(attendance(view, self.data.tiles), self._consent.check_change)
+
+    def _leave_out(self, message: LeaveRequest) -> LeaveReply:
+        """Leave out what is too rare, before any sum is made of it."""
+        if self._trimmed is not None:
+            raise ProtocolError(f"party {self.name} has left out what is rare already")
+        view = self._trimmed = self._rare.take(message)
+        cells = 0
+        if self._guarded(view):
+            self._attend(view)
+            cells = self.data.leave_out_columns()
+        return self._rare.tell(message, cells)
 
     def close(self) -> None:
         """The run is over: what the ledger had booked ahead becomes what there was."""
@@ -267,15 +302,25 @@ class Party:
 
     @property
     def view(self) -> PartyView:
-        return self._matching.view
+        return self._matching.view if self._trimmed is None else self._trimmed
+
+    @property
+    def _settled_view(self) -> PartyView:
+        """Its view, once everything rare is left out."""
+        if self._trimmed is None and self._guarded(self.view):
+            raise ProtocolError(
+                f"party {self.name} was not asked what is too rare to be trained on; that comes "
+                "before sums"
+            )
+        return self.view
 
     # ── training ──────────────────────────────────────────────────────────────────────────
 
     def _start(self, message: StartRequest) -> Nothing:
         if self._half is not None:
             raise ProtocolError(f"party {self.name} has started in this run already")
-        settings = Settings.from_json(message.settings)
-        self._consent.check(settings, self.view)
+        settings, view = Settings.from_json(message.settings), self._settled_view
+        self._consent.check(settings, view)
         if (settings.make_loss().task != "regression") != (self.data.classes is not None):
             raise ProtocolError(
                 f"party {self.name} is to train with a loss that does not fit its labels as it was "
@@ -286,11 +331,11 @@ class Party:
         data, unit, label = self.data, message.unit, message.label
         loss, smallest_lam = settings.make_loss(), message.smallest_lam
         context = PartyContext(
-            self.view,
+            view,
             data.table,
             data.labels(),
             self._cipher,
-            Bounds.of(loss, smallest_lam, self.view.row_holders, unit, label),
+            Bounds.of(loss, smallest_lam, view.row_holders, unit, label),
             contributors=1 if self._terms.allow_pairs else self._terms.min_contributors,
             folds=data.folds(self._matching.ids, settings) if settings.folds else None,
             start=None if self._model is None else data.weights_of(self._model),

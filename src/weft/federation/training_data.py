@@ -20,13 +20,14 @@ from weft.data.tile_digest import add_tile
 from weft.errors import ConfigError
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
+from weft.guards.rare_columns import rare_columns, without_columns
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of
 from weft.sums.feature_scaling import ScalingParty
-from weft.sums.local_table import LocalTable, build_table, rows_times
+from weft.sums.local_table import Block, LocalTable, build_table, rows_times
 from weft.sums.maxima import answer_largest
 from weft.sums.messages import (
     COLUMN_SPREAD,
@@ -91,6 +92,8 @@ class TrainingData:
         self.targets: list[Floats] = []
         self._scaling: ScalingParty | None = None
         self._table: LocalTable | None = None
+        #: Whether some cells are NaN because they were left out.
+        self._gaps = False
 
     @property
     def view(self) -> PartyView:
@@ -103,7 +106,7 @@ class TrainingData:
             answer(COLUMN_SUMS, lambda m: self._scaler.sums(m)),
             answer(COLUMN_SPREAD, lambda m: self._scaler.spread(m)),
             answer(FINISH_SCALING, self._finish_scaling),
-            answer(ROW_SIZE, lambda m: self._scaler.size([t.block for t in self.tiles], m)),
+            answer(ROW_SIZE, lambda m: self._scaler.size(self._blocks(), m)),
             answer(ROW_NORMS, lambda m: self._scaler.norms(m)),
             answer(LONGEST_ROW, lambda m: self._scaler.longest(m)),
             answer(SCALE_ROWS, self._scale_rows),
@@ -127,12 +130,20 @@ class TrainingData:
             return np.full(tile.n, np.nan)
         return encode_labels(tile.labels, tile.labelled, self.classes, tile.source or "its tile")
 
-    def labels(self) -> Floats:
-        """Targets per local row: the response, ±1, or a column of ±1 per class."""
-        target = np.full(self.view.n_rows, np.nan)
-        for rows, values in zip(self.view.tile_rows, self.targets, strict=True):
+    def class_numbers(self, view: PartyView) -> Floats:
+        """Per local row of a view, the number of its class; NaN: it has none, or no label here."""
+        return np.full(view.n_rows, np.nan) if self.classes is None else self._target(view)
+
+    def _target(self, view: PartyView) -> Floats:
+        target = np.full(view.n_rows, np.nan)
+        for rows, values in zip(view.tile_rows, self.targets, strict=True):
             known = (rows >= 0) & ~np.isnan(values)
             target[rows[known]] = values[known]
+        return target
+
+    def labels(self) -> Floats:
+        """Targets per local row: the response, ±1, or a column of ±1 per class."""
+        target = self._target(self.view)
         if self.classes is None:
             responses: Floats = np.nan_to_num(target)[:, None]
             return responses
@@ -140,6 +151,35 @@ class TrainingData:
         positive = np.array([1]) if count == 2 else np.arange(count)
         signs: Floats = np.where(target[:, None] == positive, 1.0, -1.0)
         return signs
+
+    # ── what is left out ──────────────────────────────────────────────────────────────────
+
+    def leave_out_columns(self) -> int:
+        """Leave out columns that too few samples of a group have; returns of how many cells.
+
+        They count as missing from here on: in scaling, and as zero in the table.
+        """
+        view, cells, tiles = self.view, 0, []
+        for tile, slots in zip(self.tiles, view.tile_rows, strict=True):
+            group = np.where(slots >= 0, view.guarded_cohort[slots], -1)
+            rare = rare_columns(tile.block, group, view.min_batch)
+            if rare.any():
+                self._gaps = True
+                cells += int(rare.sum(axis=1)[group[group >= 0]].sum())
+                tile = replace(tile, block=without_columns(tile.block, group, rare))
+            tiles.append(tile)
+        self.tiles = tiles
+        return cells
+
+    def _blocks(self) -> list[Block]:
+        """The cells as they are scaled now; those that are missing are zero."""
+        blocks = [tile.block for tile in self.tiles]
+        if not self._gaps:
+            return blocks
+        return [
+            np.nan_to_num(block, nan=0.0) if isinstance(block, np.ndarray) else block
+            for block in blocks
+        ]
 
     # ── scaling ───────────────────────────────────────────────────────────────────────────
 
@@ -164,7 +204,7 @@ class TrainingData:
                 tile.features, self._scaler.shift[columns], self._scaler.factor[columns]
             )
             scaled.append(scaling.apply(tile, self._party))
-        self.tiles = scaled
+        self.tiles, self._gaps = scaled, False
         return Nothing()
 
     def _scale_rows(self, message: ScaleRowsRequest) -> Nothing:
@@ -215,7 +255,7 @@ class TrainingData:
         return self._arranged() if self._table is None else self._table
 
     def _arranged(self) -> LocalTable:
-        return build_table(self.view, [t.block for t in self.tiles], self.bias)
+        return build_table(self.view, self._blocks(), self.bias)
 
     def shorten_rows(self, longest: float) -> None:
         """Shorten its part of every row to a length; the constant column stays as it is.
@@ -235,12 +275,13 @@ class TrainingData:
                 "unit_rows, and row_norm in [noise]"
             )
         view = self.view
-        squares = build_table(view, [t.block for t in self.tiles], None).squares[:, 0]
+        blocks = self._blocks()
+        squares = build_table(view, blocks, None).squares[:, 0]
         factor = np.minimum(1.0, longest / np.maximum(np.sqrt(squares), np.finfo(float).tiny))
         shortened = []
-        for tile, rows in zip(self.tiles, view.tile_rows, strict=True):
+        for tile, block, rows in zip(self.tiles, blocks, view.tile_rows, strict=True):
             share = np.where(rows >= 0, factor[np.maximum(rows, 0)], 1.0)
-            shortened.append(replace(tile, block=rows_times(tile.block, share)))
+            shortened.append(replace(tile, block=rows_times(block, share)))
         self.tiles = shortened
         self._table = self._arranged()
 

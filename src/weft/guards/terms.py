@@ -37,7 +37,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     min_batch
         Between any two feature sums that others see, either none of the samples of a cohort
         changed their dual variable, or at least so many did. Cohorts with fewer samples are left
-        out of training.
+        out of training; so are samples of a cohort whose class fewer of it have, and, for a
+        cohort, columns in which fewer of its samples differ from the rest.
     min_contributors
         Parties that a sum must have.
     allow_pairs

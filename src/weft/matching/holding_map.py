@@ -41,6 +41,11 @@ class HoldingMap:
         What the parties agreed on; the coordinator keeps to it, the parties see to it.
     small
         Samples left out because a guard would never let them change.
+    rare
+        Samples left out because too few of their cohort have their class; they keep their slots,
+        so that the coordinator knows how many they are, and no more.
+    rare_cells
+        Cells left out because too few samples of a cohort differ in their column.
     mismatches
         Pairs of parties with ids that agree in their loose form only, and how many.
     """
@@ -54,11 +59,13 @@ class HoldingMap:
     bias_slot: int
     terms: Terms = OPEN
     small: int = 0
+    rare: int = 0
+    rare_cells: int = 0
     mismatches: Mismatches = ()
 
     @property
     def n_samples(self) -> int:
-        return self.rows.n_slots
+        return self.rows.n_slots - self.rare
 
     @property
     def n_features(self) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
@@ -154,14 +154,10 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
         return shared > 0 and (flags is None or bool(flags[:shared].any()))
 
     @cached_property
-    def counted_rows(self) -> NDArray[np.bool_]:
-        """Per local row, whether this party counts its loss."""
-        return self.counts[self.row_cohort]
-
-    @cached_property
     def counted_shared_rows(self) -> NDArray[np.int32]:
-        """Shared local rows whose losses this party counts."""
-        return np.flatnonzero(self.counted_rows[: self.n_shared_rows]).astype(np.int32)
+        """Shared local rows of the cohorts whose losses this party counts."""
+        counted = self.counts[self.row_cohort[: self.n_shared_rows]]
+        return np.flatnonzero(counted).astype(np.int32)
 
     def cells_of(self, tile: int) -> Flags:
         """The cells that a tile owns, where the first of several holders counts."""
@@ -187,6 +183,9 @@ class PartyView(ToldView, kw_only=True, eq=False, dict=True):
     tile_rows, tile_columns
         Per tile: local slot of each row and column (−1: sample left out). The party finds them
         itself (:mod:`weft.matching.slot_order`); they never travel.
+    left_out
+        Per local row, whether its sample has a class that too few of its cohort have. Its slot
+        stays, so that nobody else sees which one it is, but the sample has no cells and no loss.
     """
 
     sharers: Ints
@@ -196,8 +195,31 @@ class PartyView(ToldView, kw_only=True, eq=False, dict=True):
     fewest_foreign: Ints
     tile_rows: tuple[NDArray[np.int32], ...]
     tile_columns: tuple[NDArray[np.int32], ...]
+    left_out: Flags
+
+    @cached_property
+    def counted_rows(self) -> Flags:
+        """Per local row, whether this party counts its loss."""
+        return self.counts[self.row_cohort] & ~self.left_out
+
+    @cached_property
+    def trained_rows(self) -> Flags:
+        """Per local row, whether this party has its label and it is trained on."""
+        return self.labelled[self.row_cohort] & ~self.left_out
+
+    @cached_property
+    def guarded_cohort(self) -> Ints:
+        """Per local row, its cohort; −1: others see no sum of it, or it is left out."""
+        guarded = self.exposed[self.row_cohort] & ~self.left_out
+        return np.where(guarded, self.row_cohort, -1).astype(np.int64)
+
+    def without(self, left_out: Flags, samples: int) -> PartyView:
+        """The same view, in which some samples are left out of a run over so many."""
+        kept = np.append(~left_out, False)
+        rows = tuple(np.where(kept[slots], slots, -1).astype(np.int32) for slots in self.tile_rows)
+        return replace(self, tile_rows=rows, left_out=left_out, n_samples=samples)
 
     @classmethod
     def of(cls, told: ToldView, **found: Any) -> PartyView:
-        """What was told, with what the party found out by itself."""
-        return cls(**{**asdict(told), **found})
+        """What was told, with what the party found out by itself; nothing is left out yet."""
+        return cls(**{**asdict(told), "left_out": np.zeros(told.n_rows, bool), **found})

@@ -77,6 +77,8 @@ def summarise(
             "samples": holdings.n_samples,
             "features": _features(trained),
             "left_out": holdings.rows.left_out,
+            "rare": holdings.rare,
+            "rare_cells": holdings.rare_cells,
             "overlap": holdings.overlap,
             "recipients": head.info["recipients"],
         },

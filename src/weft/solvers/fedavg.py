@@ -174,7 +174,7 @@ class FedavgParty(RoundParty):
     def __init__(self, context: PartyContext, settings: Settings) -> None:
         super().__init__(context, settings)
         self.options = settings.read_options(self.options_kind)
-        self._own = np.flatnonzero(self.view.labelled[self.view.row_cohort]).astype(np.int32)
+        self._own = np.flatnonzero(self.view.trained_rows).astype(np.int32)
         self._total = self.join("v", self.longest)
         self._rate = 0.0
         count = math.ceil(settings.iic * self.view.n_samples / self.view.n_parties)

@@ -267,7 +267,7 @@ class FeddcdParty(RoundParty):
         #: How many were asked to take part.
         self._asked = 1
         weight = self.view.n_parties * self.sample_weight
-        own = self.view.labelled[self.view.row_cohort]
+        own = self.view.trained_rows
         cells = self.table.compressed()[own]
         self._problem = LocalProblem(cells, self.labels[own], self.loss, weight, settings.lam)
 

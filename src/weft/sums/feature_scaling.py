@@ -196,7 +196,9 @@ class ScalingParty:
             x = block if isinstance(block, np.ndarray) else block.toarray()
             known = ~np.isnan(x) & kept[:, None]
             weight = known.astype(np.float64) if weights is None else known * weights
-            for i, values in enumerate(function(np.where(known, x, 0.0), columns)):
+            # What is missing weighs nothing; the mean in its place deviates by nothing either.
+            filled = np.where(known, x, self._mean[columns])
+            for i, values in enumerate(function(filled, columns)):
                 np.add.at(part[:, i], columns, (values * weight).sum(axis=0))
         self._part = part / self._view.n_samples
         shared = self._view.n_shared_columns

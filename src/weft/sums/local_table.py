@@ -216,7 +216,7 @@ def build_table(view: PartyView, blocks: Sequence[Block], bias_value: float | No
         piece.squares(square, squares)
         pieces.append(piece)
     if bias_value is not None and view.bias.any():
-        slots = np.flatnonzero(view.bias[view.row_cohort]).astype(np.int32)
+        slots = np.flatnonzero(view.bias[view.row_cohort] & ~view.left_out).astype(np.int32)
         column = np.full((len(slots), 1), bias_value)
         where = np.array([view.bias_slot], np.int32)
         pieces.append(DensePiece(column, slots, where, *shape))

@@ -73,7 +73,8 @@ def attendance(view: PartyView, tiles: Sequence[Held]) -> Attendance | None:
         ids[slots[held]] = tile.ids[held]
         # A sum, for samples that several tiles hold parts of; no tile holds one twice.
         contents[slots[held]] += _contents(tile)[held]
-    return Attendance(ids, places, contents)
+    kept = ~view.left_out
+    return Attendance(ids[kept], places[kept], contents[kept])
 
 
 def _contents(tile: Held) -> Hashes:

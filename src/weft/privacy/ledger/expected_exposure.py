@@ -173,6 +173,9 @@ class Outlook:
     pairs
         Two parties that hold samples as the only ones, their number, and which of the two get
         sums.
+    left_out, rare, rare_cells
+        Samples in groups that are too small, samples whose class too few of their group have, and
+        cells of columns in which too few samples of a group differ.
     learners
         Party to the number of its samples whose labels it has not, but will learn.
     shared_columns
@@ -198,6 +201,8 @@ class Outlook:
     coordinator_sees: str
     samples: int
     left_out: int
+    rare: int
+    rare_cells: int
     forecast: Forecast
     exposures: tuple[Exposure, ...]
     pairs: tuple[tuple[str, str, int, tuple[str, ...]], ...]
@@ -217,6 +222,8 @@ class Outlook:
             "terms": {name: getattr(self.terms, name) for name in self.terms.__struct_fields__},
             "coordinator_sees": self.coordinator_sees,
             "left_out_by_min_batch": self.left_out,
+            "rare_classes_left_out": self.rare,
+            "rare_cells_left_out": self.rare_cells,
             "forecast": asdict(self.forecast),
             "exposures": [
                 {
@@ -292,6 +299,8 @@ def outlook(
         coordinator_sees=settings.coordinator_sees,
         samples=holdings.n_samples,
         left_out=holdings.small,
+        rare=holdings.rare,
+        rare_cells=holdings.rare_cells,
         forecast=now,
         exposures=exposures,
         pairs=_pairs(holdings, now),

@@ -347,11 +347,24 @@ def _rules(look: Outlook) -> list[str]:
             "refused"
         )
     if terms.min_batch > 1:
-        left = f"leaves out {_count(look.left_out, 'sample')} in smaller groups"
-        said.append(
-            f"min_batch = {terms.min_batch} {left if look.left_out else 'leaves no sample out'}"
-        )
+        said.append(f"min_batch = {terms.min_batch} {_left_out(look)}")
     return said
+
+
+def _left_out(look: Outlook) -> str:
+    """What is too rare to be trained on."""
+    parts = [
+        f"{_count(look.left_out, 'sample')} in smaller groups" if look.left_out else "",
+        f"{_count(look.rare, 'sample')} of classes that fewer of their group have"
+        if look.rare
+        else "",
+        f"{_count(look.rare_cells, 'cell')} of columns in which fewer of a group differ, which "
+        "count as zero"
+        if look.rare_cells
+        else "",
+    ]
+    left = [part for part in parts if part]
+    return f"leaves out {_names(left)}" if left else "leaves no sample and no cell out"
 
 
 def _refused(refusals: Sequence[tuple[str, str]]) -> list[str]:

@@ -259,7 +259,9 @@ class FedhybridParty(RoundParty):
         self._draws = context.draws
         self._options = settings.read_options(FedhybridOptions)
         view = self.view
-        weight = sample_weight(settings.weigh, view.n_parties, view.n_rows, view.n_samples)
+        weight = sample_weight(
+            settings.weigh, view.n_parties, int((~view.left_out).sum()), view.n_samples
+        )
         self.function = LocalFunction(self.table, self.labels, self.loss, settings.lam, weight)
         self.local = State.start(self.w.shape)
         self.newton = False

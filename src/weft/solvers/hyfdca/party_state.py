@@ -67,9 +67,8 @@ class HyfdcaState:
         self._iteration = 0
         #: Per phase, the last iteration whose scalars were told, and among whom.
         self._told: dict[str, tuple[int, object]] = {}
-        guarded = view.exposed[view.row_cohort]
-        atom = np.where(guarded, view.row_cohort, -1).astype(np.int64)
-        self._guard = MinBatch(atom, view.min_batch) if guarded.any() else None
+        guarded = view.guarded_cohort >= 0
+        self._guard = MinBatch(view.guarded_cohort, view.min_batch) if guarded.any() else None
         #: Dual vectors of another solver, in whose place this one works: α keeps apart from them.
         self.earlier: SeenBatches | None = None
 

@@ -47,10 +47,9 @@ class DualParty(RoundParty):
         self._formula = formula_of(self.loss)
         self._bounded = math.isfinite(self.loss.lipschitz)
         self._alpha_wire = Wire("alpha", view.n_shared_rows, self.bounds.alpha, self.cipher)
-        self._own = np.flatnonzero(view.labelled[view.row_cohort]).astype(np.int32)
-        guarded = view.exposed[view.row_cohort]
-        atom = np.where(guarded, view.row_cohort, -1).astype(np.int64)
-        self._guard = MinBatch(atom, view.min_batch) if guarded.any() else None
+        self._own = np.flatnonzero(view.trained_rows).astype(np.int32)
+        guarded = view.guarded_cohort >= 0
+        self._guard = MinBatch(view.guarded_cohort, view.min_batch) if guarded.any() else None
         # The tolerance is for shares such as 1/N, whose product with N is one only almost.
         self._steps = math.ceil(settings.iic * view.n_samples / view.n_parties - 1e-9)
         if self._guard is not None:

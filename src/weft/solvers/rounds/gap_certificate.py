@@ -104,12 +104,11 @@ class PointParty:
         self._z: Floats = np.zeros((view.n_rows, classes))
         self._alpha: Floats = np.zeros((view.n_rows, classes))
         self._sum: Floats = np.zeros((view.n_columns, classes))
-        self._labelled = view.labelled[view.row_cohort]
-        guarded = view.exposed[view.row_cohort]
-        atom = np.where(guarded, view.row_cohort, -1).astype(np.int64)
+        self._labelled = view.trained_rows
+        guarded = view.guarded_cohort >= 0
         # What a method shows of its own dual vector in every iteration, it guards itself.
         guards = guarded.any() and not half.dual_is_shown
-        self._guard = MinBatch(atom, view.min_batch) if guards else None
+        self._guard = MinBatch(view.guarded_cohort, view.min_batch) if guards else None
         #: a of the point that counts for guards and of the one in progress, by iteration.
         self._duals: dict[int, Floats] = {}
         self._iteration = self._last = -1

@@ -133,7 +133,8 @@ class RoundParty(ABC):
     def sample_weight(self) -> float:
         """What every sample of this party weighs in the objective; all samples weigh one."""
         if self.settings.weigh == "parties":
-            return 1.0 / (self.view.n_parties * max(self.view.n_rows, 1))
+            kept = self.view.n_rows - int(self.view.left_out.sum())
+            return 1.0 / (self.view.n_parties * max(kept, 1))
         return 1.0 / self.view.n_samples
 
     def join(self, kind: str, bound: float) -> Contribution:

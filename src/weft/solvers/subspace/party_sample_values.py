@@ -104,8 +104,8 @@ class Rows:
         self._labels = np.ascontiguousarray(context.labels[:, problems.class_of])
         self._folds = context.folds
         training = None if context.folds is None else problems.training(context.folds)
-        if not self.labelled.all():
-            known = np.repeat(self.labelled[:, None], problems.width, axis=1)
+        if not view.trained_rows.all():
+            known = np.repeat(view.trained_rows[:, None], problems.width, axis=1)
             training = known if training is None else training & known
         self._training = training
         self._chosen = view.counted_rows

@@ -99,8 +99,10 @@ class Exchange(RepeatedAsking):
         self._labelled = [p for p in holdings.parties if p in holdings.label_parties]
         self._own = labelled_rows(holdings)
         self._told_of = followed(holdings)
+        # Who has left out how many samples, nobody knows here: each may have been all of them.
+        samples = [max(n - holdings.rare, min(n, 1)) for n in counted(holdings)]
         #: Points at which losses may be asked for at once.
-        self.most_steps = min(most_steps(n, holdings.terms.min_batch) for n in counted(holdings))
+        self.most_steps = min(most_steps(n, holdings.terms.min_batch) for n in samples)
         self._speakers = CohortSpeakers(holdings, labelled=True)
 
     # ── phases for the holders of columns: everyone ───────────────────────────────────────

@@ -52,7 +52,7 @@ class Guard:
         ``grid`` is what dual variables travel on.
         """
         view = context.view
-        guarded = (view.exposed & view.labelled)[view.row_cohort]
+        guarded = (view.guarded_cohort >= 0) & view.trained_rows
         if not guarded.any():
             return None
         atom = view.row_cohort.astype(np.int64) * settings.groups + rows.group

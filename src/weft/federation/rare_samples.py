@@ -1,0 +1,158 @@
+"""What is too rare to be trained on: samples of rare classes, and columns that few samples have.
+
+Holders of labels decide about samples, each for its own; those who hold a sample without its label
+are told by a label holder, under the cipher. The coordinator learns how many samples and cells are
+left out in all, and of none of them which: their slots stay, with nothing in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from weft.array_types import Flags, Floats
+from weft.crypto import Adder, Cipher
+from weft.errors import DataError
+from weft.federation.messages import (
+    LEAVE_OUT,
+    RARE,
+    LeaveReply,
+    LeaveRequest,
+    RareReply,
+    RareRequest,
+)
+from weft.guards.rare_classes import in_rare_class
+from weft.matching.holding_map import HoldingMap
+from weft.matching.party_view import PartyView
+from weft.protocol import Channel
+from weft.protocol.message import malformed
+from weft.solvers.participation import CohortSpeakers
+from weft.solvers.subspace.row_duties import followed
+from weft.sums.contribution import Wire, own_slots
+from weft.sums.posted_values import LatestValues
+from weft.sums.scalar_sums import add_scalars, pack_scalars
+from weft.sums.shared_slot_layout import Layout
+
+#: Flags are 0 or 1.
+_BOUND = 2.0
+
+
+def leave_out_rare(channel: Channel, holdings: HoldingMap, adder: Adder) -> HoldingMap:
+    """Coordinator: let the parties leave out what is too rare; the map says how much that was."""
+    if holdings.terms.min_batch == 1 or not holdings.exposed.any():
+        return holdings
+    everyone = list(holdings.parties)
+    board = LatestValues("alpha", Layout(holdings.rows, holdings.parties), 1, adder)
+    speakers, lacking = CohortSpeakers(holdings, labelled=True).of(everyone), followed(holdings)
+    send = {party: speakers[party] & lacking[party] for party in everyone}
+    round_ = adder.advance()
+    asked = {party: RareRequest(round=round_, send=send[party]) for party in everyone}
+    adder.mask(asked)
+    board.invite(asked, send)
+    replies = channel.ask(RARE, asked).insist("leaving out rare classes")
+    board.post(replies, 1, round_)
+    kept = _total(replies, "kept")
+    if not 0 < kept <= holdings.n_samples:
+        raise DataError(
+            f"no class has min_batch = {holdings.terms.min_batch} samples in a group that the same "
+            "parties hold; lower it, or bring more samples"
+        )
+    round_ = adder.advance()
+    told = {party: LeaveRequest(round=round_, samples=kept) for party in everyone}
+    for party, (slots, block) in board.changes(
+        dict.fromkeys((p for p in everyone if p in holdings.partly_unlabelled), 0)
+    ).items():
+        told[party].alpha_slots, told[party].alpha = slots, block
+    adder.mask(told)
+    left = channel.ask(LEAVE_OUT, told).insist("leaving out rare classes")
+    rare = holdings.n_samples - kept
+    return replace(holdings, rare=rare, rare_cells=_total(left, "cells"))
+
+
+def _total(replies: object, field: str) -> int:
+    totals = add_scalars(replies, field, 1, replies)  # type: ignore[arg-type]
+    assert totals is not None
+    return round(totals[0])
+
+
+def remarks(holdings: HoldingMap) -> list[str]:
+    """What was left out, a sentence each."""
+    said, least = [], holdings.terms.min_batch
+    if holdings.rare:
+        said.append(
+            f"{holdings.rare} sample(s) are left out, because fewer than min_batch = {least} "
+            "samples of their group have their class"
+        )
+    if holdings.rare_cells:
+        said.append(
+            f"{holdings.rare_cells} cell(s) are left out and count as zero of the scaled table, "
+            f"because fewer than min_batch = {least} samples of a group differ in their column: "
+            "the model, and its certificate, are those of the table without them"
+        )
+    return said
+
+
+class RareParty:
+    """A party's half.
+
+    Parameters
+    ----------
+    view
+        Gives its view of the holdings, with nothing left out.
+    target
+        Gives the class of its local rows as a number; NaN: it has no label, or there are none.
+    """
+
+    def __init__(
+        self, view: Callable[[], PartyView], target: Callable[[], Floats], cipher: Cipher
+    ) -> None:
+        self._view = view
+        self._target = target
+        self._cipher = cipher
+        self._rare: Flags | None = None
+
+    def find(self, message: RareRequest) -> RareReply:
+        """Decide about the samples with a label here, and tell holders who lack it."""
+        view = self._view()
+        rare = in_rare_class(view.guarded_cohort, self._target(), view.min_batch)
+        self._rare = rare
+        kept = int((view.counts[view.row_cohort] & ~rare).sum())
+        reply = RareReply(kept=pack_scalars(self._cipher, message, "kept", float(kept)))
+        flags, pads = message.send, message.alpha_pads
+        if flags.shape != view.sizes.shape:
+            raise malformed("send", "has no flag per cohort")
+        slots = np.flatnonzero(flags[view.row_cohort[: view.n_shared_rows]]).astype(np.int32)
+        # A cipher of whole chunks waits for everyone who was asked, also if nothing changed.
+        if len(slots) or (pads is not None and pads.chain is not None):
+            new = rare[slots].astype(np.float64)[:, None]
+            reply.alpha = self._wire(view).post(new, np.zeros_like(new), slots, pads, flags)
+            reply.alpha_slots = slots
+        return reply
+
+    def take(self, message: LeaveRequest) -> PartyView:
+        """The view without all samples that are left out."""
+        view, rare = self._view(), self._rare
+        if rare is None:
+            raise malformed("samples", "comes before rare classes were asked for")
+        self._rare = None
+        lacking = (view.exposed & ~view.labelled)[view.row_cohort]
+        if message.alpha is not None:
+            slots = own_slots(message.alpha_slots, "alpha_slots", view.n_shared_rows)
+            told = self._wire(view).open(message.alpha, 1, slots)[:, 0] > 0.5
+            rare[slots] = np.where(lacking[slots], told, rare[slots])
+            lacking[slots] = False
+        if lacking.any():
+            # Without their labels, this party cannot tell by itself.
+            raise malformed("alpha_slots", "do not name all samples without a label here")
+        if not 0 < message.samples <= view.n_samples:
+            raise malformed("samples", "is not how many samples there can be")
+        return view.without(rare, message.samples)
+
+    def tell(self, message: LeaveRequest, cells: int) -> LeaveReply:
+        """How many cells it leaves out."""
+        return LeaveReply(cells=pack_scalars(self._cipher, message, "cells", float(cells)))
+
+    def _wire(self, view: PartyView) -> Wire:
+        return Wire("alpha", view.n_shared_rows, _BOUND, self._cipher)

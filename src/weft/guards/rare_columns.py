@@ -1,0 +1,86 @@
+"""``min_batch`` for columns: no feature sum may be about a few samples only.
+
+Where a single one of a party's samples has a word, a code or a measurement that the others lack,
+the sum of that column moves in proportion to this sample's dual variable: over a few vectors, all
+columns that move alike are its row. So a party leaves a column out for a group of its samples
+where fewer than ``min_batch`` of them differ from the value that most of them have: those cells
+count as missing, in scaling and in training, which is zero in the table that is trained on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from weft.array_types import Flags, Floats, Ints
+
+
+def rare_columns(block: Floats | sp.csr_array, group: Ints, least: int) -> Flags:
+    """(groups × columns) where some samples of a group differ from the rest, but too few.
+
+    ``group`` has the group of every row, −1 for rows that nobody else sees a sum of.
+    """
+    count = int(group.max(initial=-1)) + 1
+    found: Flags = np.zeros((count, block.shape[1]), bool)
+    for number in range(count):
+        rows = np.flatnonzero(group == number)
+        if not len(rows):
+            continue
+        if isinstance(block, np.ndarray):
+            different = _different(_comparable(block, rows), least)
+        else:
+            different = _different_sparse(sp.csr_array(block[rows]), least)
+        found[number] = (different > 0) & (different < least)
+    return found
+
+
+def without_columns(
+    block: Floats | sp.csr_array, group: Ints, rare: Flags
+) -> Floats | sp.csr_array:
+    """The block with those cells missing."""
+    guarded = group >= 0
+    if isinstance(block, np.ndarray):
+        gone = np.zeros(block.shape, bool)
+        gone[guarded] = rare[group[guarded]]
+        return np.where(gone, np.nan, block)
+    row = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+    gone = guarded[row]
+    gone[gone] = rare[group[row[gone]], block.indices[gone]]
+    left = sp.csr_array((block.data[~gone], (row[~gone], block.indices[~gone])), shape=block.shape)
+    left.sort_indices()
+    return left
+
+
+def _comparable(block: Floats, rows: Ints) -> Floats:
+    """Rows of a block; a missing cell is a value like any other."""
+    some = block[rows]
+    return np.where(np.isnan(some), np.inf, some)
+
+
+def _different(values: Floats, least: int) -> NDArray[np.int64]:
+    """Per column, how many entries differ from the most common value, if they are fewer than
+    ``least``; else some number that is not smaller."""
+    if len(values) >= 2 * least - 1:
+        # Fewer than ``least`` differ: so more than half of these have the common value.
+        first = np.sort(values[: 2 * least - 1], axis=0)
+        return np.asarray((values != first[least - 1]).sum(axis=0), np.int64)
+    ordered = np.sort(values, axis=0)
+    longest = np.ones(values.shape[1], np.int64)
+    run = longest.copy()
+    for above, below in zip(ordered[1:], ordered[:-1], strict=True):
+        run = np.where(above == below, run + 1, 1)
+        longest = np.maximum(longest, run)
+    return len(values) - longest
+
+
+def _different_sparse(values: sp.csr_array, least: int) -> NDArray[np.int64]:
+    stored = values.copy()
+    stored.eliminate_zeros()
+    different = np.bincount(stored.indices, minlength=values.shape[1]).astype(np.int64)
+    # Where nearly all have an entry, the common value may be another one than zero.
+    full = np.flatnonzero(different > values.shape[0] - least)
+    if len(full):
+        dense = np.where(np.isnan(stored[:, full].toarray()), np.inf, stored[:, full].toarray())
+        different[full] = np.minimum(different[full], _different(dense, least))
+    return different
