@@ -7,11 +7,17 @@ again from its own and the sums: what that cuts of the residual variance is what
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import msgspec
 import numpy as np
 import pytest
-from scene import PAIRS, Diary, look_ahead, run, table_of, tile_of
+from scene import PAIRS, Diary, by_columns, look_ahead, run, table_of, tile_of
 
-from weft.privacy.ledger.expected_exposure import share_explained
+from weft.errors import WeftError
+from weft.guards import OPEN
+from weft.privacy.ledger import Ledger
+from weft.privacy.ledger.expected_exposure import share_explained, sums_too_many
 from weft.solvers.settings import Settings
 
 HOW = Settings(lam=0.01, solver="lbfgs", loss="logistic", gap=1e-3)
@@ -74,3 +80,21 @@ def test_the_share_grows_with_every_sum_up_to_all():
     assert shares[7] == shares[8] == pytest.approx((1.0, 1.0))
     assert all(low <= high for low, high in shares)
     assert shares == sorted(shares)
+
+
+def test_a_site_can_bound_the_share(tmp_path):
+    table = table_of("breast_cancer", 200)
+    tiles = by_columns(table, 2)
+    refusal = pytest.raises(WeftError, match="than most_explained")
+    for most, refused in ((0.9, nullcontext()), (0.5, refusal)):
+        terms = msgspec.structs.replace(OPEN, most_explained=most)
+        with refused:
+            run(tiles, HOW, terms, ledger=Ledger(tmp_path / str(most)))
+
+
+def test_the_bound_is_the_first_sum_too_many():
+    columns = np.array([0, 1, 15, 15])
+    assert sums_too_many(columns, 1.0).tolist() == [0, 1, 15, 15]
+    bound = sums_too_many(columns, 0.5)
+    assert bound.tolist() == [0, 1, 3, 3]
+    assert share_explained(2, 15)[1] <= 0.5 < share_explained(3, 15)[1]

@@ -113,6 +113,8 @@ PLAIN = FULL.content
 
 def other(value, place):
     """Another value of the same kind."""
+    if isinstance(value, float):
+        return value / 2
     if place == "format":
         return 2
     if place == "expires":

@@ -97,7 +97,13 @@ class JointParty:
         self._account = (
             None
             if ledger is None
-            else Account(ledger, name, "predict", strict=not self._consent.terms.allow_exposure)
+            else Account(
+                ledger,
+                name,
+                "predict",
+                strict=not self._consent.terms.allow_exposure,
+                most_explained=self._consent.terms.most_explained,
+            )
         )
 
     def _answers(self) -> dict[str, Answer]:

@@ -165,7 +165,14 @@ class Party:
         self._account = (
             None
             if ledger is None
-            else Account(ledger, name, "train", strict=not self._terms.allow_exposure, draws=draws)
+            else Account(
+                ledger,
+                name,
+                "train",
+                strict=not self._terms.allow_exposure,
+                most_explained=self._terms.most_explained,
+                draws=draws,
+            )
         )
         self.sum_counter = SumCounter(np.zeros(0, bool))
         self._model = start

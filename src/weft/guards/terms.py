@@ -61,6 +61,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_exposure
         Another party may get as many sums about a sample, over all runs, as it lacks columns of it:
         then it knows these columns up to an invertible map. Parties count sums in their ledgers.
+    most_explained
+        The largest share of the variance of columns that somebody lacks which all sums about a
+        sample may explain, as forecast for correlated columns; 1 sets no limit of its own.
     allow_networks
         The coordinator may see the weights of this party's own network, as it must to match
         it with those of others: they can tell much about its samples.
@@ -81,6 +84,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_crossed_cells: bool = False
     allow_small_changes: bool = False
     allow_exposure: bool = False
+    most_explained: float = 1.0
     allow_networks: bool = False
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     ciphers: tuple[str, ...] = HIDING_CIPHERS
@@ -97,6 +101,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ConfigError(
                 f"min_contributors = {self.min_contributors} lets two parties add up alone; give "
                 f"{_FEWEST} or more, or say allow_pairs = true too"
+            )
+        if not 0 < self.most_explained <= 1:
+            raise ConfigError(
+                f"most_explained is {self.most_explained}; give a share above 0, up to 1"
             )
         strangers = [cipher for cipher in self.ciphers if cipher not in _CIPHERS]
         if strangers or not self.ciphers:
@@ -116,6 +124,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             allow_crossed_cells=self.allow_crossed_cells and other.allow_crossed_cells,
             allow_small_changes=self.allow_small_changes and other.allow_small_changes,
             allow_exposure=self.allow_exposure and other.allow_exposure,
+            most_explained=min(self.most_explained, other.most_explained),
             allow_networks=self.allow_networks and other.allow_networks,
             coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=MODES.index),
             ciphers=tuple(c for c in self.ciphers if c in other.ciphers),

@@ -326,6 +326,10 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "a party may get as many sums about samples as it lacks columns, and work these out",
         "no party gets as many sums about samples as it lacks columns of them",
     ),
+    "most_explained": (
+        "all sums about a sample explain at most {:.0%} of the variance of columns that somebody "
+        "lacks, by the forecast"
+    ).format,
     "allow_networks": _choice(
         "the coordinator may see the weights of every party's own neural network",
         "the coordinator sees no party's own neural network",

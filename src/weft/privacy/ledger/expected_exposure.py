@@ -95,6 +95,18 @@ def share_explained(sums: int, columns: int) -> tuple[float, float]:
     return seen / columns, float(falling[:seen].sum() / falling.sum())
 
 
+def sums_too_many(columns: Ints, most: float) -> Ints:
+    """Per number of foreign columns, the fewest sums that explain more than the share ``most``.
+
+    Where nothing less is asked for, these are as many as there are columns; zero for no columns.
+    """
+    found = columns.copy()
+    for count in np.unique(columns[columns > 0]).tolist() if most < 1 else []:
+        shares = (k for k in range(1, count + 1) if share_explained(k, count)[1] > most)
+        found[columns == count] = next(shares)
+    return found
+
+
 @dataclass(frozen=True)
 class Exposure:
     """A view, and how many sums it will have.

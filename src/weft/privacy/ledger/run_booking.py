@@ -32,6 +32,7 @@ from weft.guards.min_batch_across_runs import Change
 from weft.guards.model_noise import ModelNoise
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_samples import Attendance
+from weft.privacy.ledger.expected_exposure import sums_too_many
 from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Kind, Pages, Run
 from weft.storage.files import StorageError
 from weft.sums.contribution import SumCounter
@@ -65,6 +66,8 @@ class Account:
     strict
         Whether the party stops before another one has got as many sums about a sample, over all
         runs, as it lacks columns.
+    most_explained
+        Before which share of the variance of the columns that it lacks it stops already.
     draws
         Remembers what this run has written; None: remembers it as long as it lives.
     """
@@ -76,10 +79,12 @@ class Account:
         kind: Kind,
         *,
         strict: bool = False,
+        most_explained: float = 1.0,
         draws: RandomnessLog | None = None,
     ) -> None:
         book = self._book = ledger.book(party)
-        self._strict = strict
+        self._strict = strict or most_explained < 1
+        self._most_explained = most_explained
         self._kind, self._federation = kind, ledger.federation
         self._draws = RandomnessLog() if draws is None else draws
         known = self._draws.take("ledger run", lambda: f"{uuid4().hex} {_now()}".encode())
@@ -104,6 +109,7 @@ class Account:
         cohort = view.row_cohort[:rows]
         self._foreign = view.foreign[cohort]
         self._fewest = view.fewest_foreign[cohort]
+        self._too_many = sums_too_many(view.fewest_foreign, self._most_explained)[cohort]
         self._tally = sum_counter
         #: Sums that the file already allows for, and what it holds of this run per row.
         self._room_received = self._room_shown = 0
@@ -224,9 +230,9 @@ class Account:
         self._room_received, self._room_shown = room_received, room_shown
 
     def _exposed(self, shown: Ints) -> NDArray[np.bool_]:
-        """Rows of which another party would have as many sums as it lacks columns."""
+        """Rows of which another party would have too many sums for the columns that it lacks."""
         total: Ints = self._shown_elsewhere + shown
-        return (self._fewest > 0) & (total >= self._fewest)
+        return (self._fewest > 0) & (total >= self._too_many)
 
     def foresee(self, sums: int) -> None:
         """Refuse a run that is likely to let another party work out columns, before it begins.
@@ -244,7 +250,7 @@ class Account:
             if pages is not None:
                 hashes = pages.hashes(self._ids) if self._hashes is None else self._hashes
                 before = before + pages.of(hashes)[1] - self._booked[1]
-            likely = (self._fewest > 0) & counter.read & (before + sums >= self._fewest)
+            likely = (self._fewest > 0) & counter.read & (before + sums >= self._too_many)
             self._refuse(likely, "LIKELY REACHED: by the forecast, and with sums of earlier runs,")
             return b""
 
@@ -259,11 +265,16 @@ class Account:
 
     def _refuse(self, known: NDArray[np.bool_], why: str) -> None:
         if known.any():
+            limit, remedy = "as it lacks columns", "agree on allow_exposure = true"
+            if self._most_explained < 1:
+                limit = (
+                    f"as explain more of its columns than most_explained = {self._most_explained}"
+                )
+                remedy = "raise that"
             sentence = (
                 f"party {self._book.party} refuses to show more sums about {{}} of its samples: "
-                f"{why} another party would have as many as it lacks columns; train with fewer "
-                "sums (weft check says how), one run after the other, or agree on allow_exposure = "
-                "true"
+                f"{why} another party would have as many {limit}; train with fewer sums (weft "
+                f"check says how), one run after the other, or {remedy}"
             )
             count = str(int(known.sum()))
             raise ConfigError(sentence.format(count), told=sentence.format("some"))
