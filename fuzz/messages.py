@@ -34,7 +34,7 @@ def decode(data: bytes) -> None:
 def seeds() -> list[bytes]:
     messages: list[message.Fields] = [
         {"round": 7, "unit": 1.0, "z_pads.chain": np.arange(3, dtype=np.uint64)},
-        {"round": 7, "digit": 1, "prefix": np.zeros(2, np.uint64), "ring.keys": bytes(80)},
+        {"round": 7, "digit": 1, "prefix": np.zeros(2, np.uint64)},
         {"seeds.content": b"box", "seeds.lengths": np.array([3]), "seeds.makers": np.array([1])},
         {"run": bytes(16), "matching": "hmac", "classes": np.array(["a", "b"])},
     ]

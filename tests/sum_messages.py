@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.protocol.message import Message
-from weft.protocol.shared_fields import PadLinks, Ring, SumRequest
+from weft.protocol.shared_fields import Attending, PadLinks, SumRequest
 
 
 class SumsRequest(SumRequest):
@@ -16,7 +16,7 @@ class SumsRequest(SumRequest):
     v_pads: PadLinks | None = None
     alpha_pads: PadLinks | None = None
     delta_pads: PadLinks | None = None
-    ring: Ring | None = None
+    attending: Attending = None
 
 
 class SumsReply(Message):

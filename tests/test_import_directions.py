@@ -131,7 +131,7 @@ for argument in sys.argv[1:]:
         continue
     cipher, _, public = argument.partition("=")
     adder = weft.crypto.Adder(cipher)
-    adder.meet(["a", "b"], [bytes(64), bytes(64)], 7, bytes.fromhex(public))
+    adder.meet(["a", "b"], 7, bytes.fromhex(public))
     assert adder.store(5, 2).copy() is not None
     loaded = sorted(m for m in sys.modules if m.startswith(("weft", "pyarrow")))
     print(cipher, *loaded, flush=True)
@@ -142,7 +142,9 @@ for argument in sys.argv[1:]:
 SECRET = {
     f"weft.crypto.{name}"
     for name in (
-        *("identities", "keyring", "scalar_masks", "letters", "pads.pad_streams", "pads.slot_tags"),
+        *("identities", "keyring", "participants", "scalar_masks", "letters"),
+        *("pads.pad_streams", "pads.slot_tags"),
+        *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),
         *(
             "ciphers.pad",
             "ciphers.homomorphic_ciphers",

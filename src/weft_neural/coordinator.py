@@ -21,6 +21,7 @@ from weft.federation.announcements.coordinator import announce
 from weft.guards.terms import Terms
 from weft.matching.agreed_classes import AgreedClasses
 from weft.protocol import Channel, Failure
+from weft.protocol.shared_fields import Participants
 from weft.solvers.participation import participation_of
 from weft.sums.scalar_sums import add_scalars
 from weft_neural.block_info import MOST_COLUMNS, MOST_FEATURES, Held
@@ -138,7 +139,11 @@ def _assemble(
         for number, party in enumerate(parties)
     }
     plans = channel.ask(PLAN, told).insist("starting")
-    adder.meet(parties, [plans[party].keys.card(party) for party in parties], 0, b"")
+    adder.meet(parties, 0, b"")
+    participants = None
+    if adder.linked:
+        cards = [plans[party].keys.card(party) for party in parties]
+        participants = Participants(keys=b"".join(cards), labelled=np.ones(len(parties), bool))
     held = {party: _read_held(party, plans[party]) for party in parties}
     samples = {party: _read_samples(party, plans[party]) for party in parties}
     common = _agree_on_blocks(held, settings)
@@ -149,13 +154,17 @@ def _assemble(
         if settings.blocks[name].scaling == "standard" and not block.pixels
     }
     own = {party: [n for n in names if n in scaled] for party, names in holders.items()}
-    scaling = agree_on_columns(channel, adder, scaled, own)
+    scaling = agree_on_columns(channel, adder, scaled, own, participants)
     first = {name: next(p for p in parties if name in holders[p]) for name in common}
     asked = {}
     for party in parties:
         given = [name for name in holders[party] if first[name] == party]
         scales = scales_of(scaling, own[party]) if scaled else None
-        asked[party] = BuildRequest(give=np.array(given, dtype=str), scales=scales)
+        asked[party] = BuildRequest(
+            give=np.array(given, dtype=str),
+            scales=scales,
+            participants=None if scaled else participants,
+        )
     built = channel.ask(BUILD, asked).insist("building networks")
     features, sizes = _agree_on_sizes(built, holders)
     shaped = {
@@ -309,7 +318,7 @@ class _Rounds:
                 classifier=classifier,
                 evaluate=evaluates,
             )
-        self._adder.mask(asked)
+        self._adder.attend(asked)
         began = self._channel.elapsed
         replies = self._channel.ask(TRAIN, asked)
         trained = self._channel.elapsed - began

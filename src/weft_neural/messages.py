@@ -20,7 +20,7 @@ from weft.protocol.field_visibility import (
 )
 from weft.protocol.message import Message, Nothing, OnDevice, Part
 from weft.protocol.request_reply import Phase
-from weft.protocol.shared_fields import Ring, SumRequest
+from weft.protocol.shared_fields import Attending, Participants, SumRequest
 
 #: Weights of a network: an array, or in the memory of an accelerator.
 Weights = NDArray[np.float32] | OnDevice
@@ -58,7 +58,7 @@ class ScaledColumns(Part):
 class ColumnMeans(Part):
     """Means of a party's own columns, and digests of the means of all blocks."""
 
-    mean: Annotated[Floats, coefficients("means of its columns", "columns")]
+    mean: Annotated[Floats, coefficients("means of its columns", "columns", alike=False)]
     digests: Annotated[bytes, keys("digests of the means of all blocks")]
 
 
@@ -68,7 +68,7 @@ class ScaleRequest(SumRequest):
     step: Annotated[int, _STEP]
     columns: ScaledColumns | None = None
     means: ColumnMeans | None = None
-    ring: Ring | None = None
+    participants: Participants | None = None
 
 
 class ScaleReply(Message):
@@ -78,15 +78,23 @@ class ScaleReply(Message):
 class ColumnScales(Part):
     """Means and deviations of a party's own columns."""
 
-    mean: Annotated[Floats, coefficients("means and deviations of its columns", "columns")]
-    deviation: Annotated[Floats, coefficients("means and deviations of its columns", "columns")]
+    mean: Annotated[
+        Floats, coefficients("means and deviations of its columns", "columns", alike=False)
+    ]
+    deviation: Annotated[
+        Floats, coefficients("means and deviations of its columns", "columns", alike=False)
+    ]
 
 
 class BuildRequest(Message):
-    """Asks for a network; ``scales`` is None where no columns are scaled."""
+    """Asks for a network; ``scales`` is None where no columns are scaled.
+
+    Who takes part is told here where no columns are scaled, else with the first question there.
+    """
 
     give: Annotated[NDArray[np.str_], texts("blocks whose first weights it gives", "blocks")]
     scales: ColumnScales | None = None
+    participants: Participants | None = None
 
 
 class BuildReply(Message):
@@ -113,7 +121,7 @@ class TrainRequest(SumRequest):
     extractors: Annotated[Weights, _EXTRACTORS]
     classifier: Annotated[Weights | None, _CLASSIFIER] = None
     evaluate: Annotated[bool, _STEP] = False
-    ring: Ring | None = None
+    attending: Attending = None
 
 
 class TrainReply(Message):

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.keyring import Keyring, Keys
+from weft.crypto.keyring import Keyring, Keys, Place
 from weft.crypto.replay_log import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
@@ -19,7 +19,8 @@ from weft.matching.tokens import encode_labels
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.message import malformed
-from weft.sums.scalar_sums import pack_scalars
+from weft.protocol.shared_fields import Participants
+from weft.sums.scalar_sums import over_attending, pack_scalars
 from weft_neural.block_info import MOST_COLUMNS, Held
 from weft_neural.device import Device, device_of
 from weft_neural.local_network import Labelled, LocalNetwork
@@ -125,6 +126,7 @@ class NeuralParty:
             name, self._consent, self._keyring, self._draws, labels=source.labels
         )
         self._settings: NeuralSettings | None = None
+        self._place = Place(0, 1, labels=True)
         self._held: Holdings | None = None
         self._blocks: dict[str, Block] = {}
         self._classes: NDArray[Any] = np.zeros(0)
@@ -162,7 +164,7 @@ class NeuralParty:
         if self._draws.lasting:
             self._draws.hear(phase.name, pack(fields_of(message)))
         self._consent.check_company(message)
-        self._cipher.begin(message)
+        self._cipher.begin(message, phase.name)
         return known.handle(message)
 
     @contextmanager
@@ -213,7 +215,7 @@ class NeuralParty:
             if name in held.blocks
         }
         keys = self._keyring.announce(message.run)
-        self._keyring.mask(message.number, alone=self._consent.alone(message.parties))
+        self._place = Place(message.number, message.parties, labels=True)
         told = msgspec.json.encode(self._told(held, message.run)).decode()
         return PlanReply(keys=keys, held=told, samples=len(held))
 
@@ -237,9 +239,16 @@ class NeuralParty:
     def _scale(self, message: ScaleRequest) -> ScaleReply:
         """Its part of the sums of columns."""
         if self._scaling is None:
-            self._scaling = Scaling(self._holdings, self._scaled_blocks(message.columns))
+            scaling = Scaling(self._holdings, self._scaled_blocks(message.columns))
+            self._meet(message.participants)
+            self._scaling = scaling
         name, sums = self._scaling.answer(message)
-        return ScaleReply(sums=pack_scalars(self._cipher, message, name, *sums.tolist()))
+        return ScaleReply(sums=pack_scalars(self._cipher, name, *sums.tolist()))
+
+    def _meet(self, participants: Participants | None) -> None:
+        """Take the list of all parties, among whom its numbers are hidden."""
+        alone = self._consent.alone(self._place.parties)
+        self._keyring.meet(participants, self._place, alone=alone)
 
     def _scaled_blocks(self, columns: ScaledColumns | None) -> dict[str, int]:
         """Columns of all scaled blocks: those of the plan, its own as wide as they are."""
@@ -264,6 +273,8 @@ class NeuralParty:
             raise ProtocolError(f"party {self.name} builds one network in a run, after its plan")
         if self._scaling is not None:
             self._agreed = self._scaling.take(message.scales)
+        else:
+            self._meet(message.participants)
         held = self._holdings
         self._local = LocalNetwork(
             self.name,
@@ -329,10 +340,12 @@ class NeuralParty:
         if message.evaluate:
             sums += [*_scores(before), *_scores(local.measured())]
         extractors, classifier = local.weights()
+        # Next to weights in the clear, by which the coordinator could measure losses itself.
+        some = over_attending(self._cipher, message.attending, harmless=True)
         return TrainReply(
             extractors=extractors,
             classifier=classifier,
-            sums=pack_scalars(self._cipher, message, "sums", *sums),
+            sums=pack_scalars(self._cipher, "sums", *sums, over=some),
         )
 
     def _check_turn(self, turn: int) -> None:

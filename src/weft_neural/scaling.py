@@ -18,6 +18,7 @@ from weft.crypto import Adder
 from weft.errors import ProtocolError
 from weft.protocol import Channel
 from weft.protocol.message import malformed
+from weft.protocol.shared_fields import Participants
 from weft.sums.scalar_sums import add_scalars
 from weft_neural.messages import SCALE, ColumnMeans, ColumnScales, ScaledColumns, ScaleRequest
 
@@ -143,7 +144,11 @@ def digest_of(mean: Floats) -> bytes:
 
 
 def agree_on_columns(
-    channel: Channel, adder: Adder, widths: Mapping[str, int], holders: Mapping[str, list[str]]
+    channel: Channel,
+    adder: Adder,
+    widths: Mapping[str, int],
+    holders: Mapping[str, list[str]],
+    participants: Participants | None,
 ) -> dict[str, tuple[Floats, Floats]]:
     """Coordinator: mean and deviation of the columns of all scaled blocks.
 
@@ -153,6 +158,8 @@ def agree_on_columns(
         Columns by scaled block.
     holders
         Per party, which of those blocks it has.
+    participants
+        Who takes part, which parties are told with the first question.
     """
     total = sum(widths.values())
     if not total:
@@ -162,8 +169,11 @@ def agree_on_columns(
         widths=np.array(list(widths.values()), np.int64),
     )
     round_ = adder.advance()
-    begin = {p: ScaleRequest(round=round_, step=0, columns=columns) for p in channel.parties}
-    first = _ask(channel, adder, begin, 2 * total)
+    begin = {
+        party: ScaleRequest(round=round_, step=0, columns=columns, participants=participants)
+        for party in channel.parties
+    }
+    first = _ask(channel, begin, 2 * total)
     mean, counts = {}, {}
     for name, both in cut(first, {name: 2 * width for name, width in widths.items()}).items():
         counts[name], sums = np.split(both, 2)
@@ -177,7 +187,7 @@ def agree_on_columns(
         )
         for party, own in holders.items()
     }
-    squares = cut(_ask(channel, adder, told, total), widths)
+    squares = cut(_ask(channel, told, total), widths)
     return {
         name: (mean[name], _deviation(squares[name] / counts[name], mean[name])) for name in mean
     }
@@ -202,8 +212,7 @@ def _deviation(variance: Floats, mean: Floats) -> Floats:
     return np.where(constant, 1.0, deviation)
 
 
-def _ask(channel: Channel, adder: Adder, asked: Mapping[str, ScaleRequest], count: int) -> Floats:
-    adder.mask(asked)
+def _ask(channel: Channel, asked: Mapping[str, ScaleRequest], count: int) -> Floats:
     replies = channel.ask(SCALE, asked).insist("scaling columns")
     totals = add_scalars(replies, "sums", count, asked)
     if totals is None:

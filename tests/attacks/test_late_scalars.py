@@ -7,27 +7,22 @@ naive protocol, made of Weft's own masks; then the parties of Weft are asked in 
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
+from asking_again import NAMES, caught, objects, total
 from scene import by_rows, run, table_of
 
+from masked_parties import masks_of
 from weft.crypto.adder import Adder
-from weft.crypto.ciphers.block_format import HEAD, pad_id_of
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.identities import Identity
-from weft.crypto.scalar_masks import NONCE, Masks
-from weft.errors import WeftError
+from weft.crypto.sharers import attendance
 from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms
-from weft.protocol.message import SCALAR_BYTES
 from weft.solvers.hyfdca.messages import StepReply, StepRequest
 from weft.solvers.settings import Settings
 from weft.sums.gap_certificate import class_sums
-from weft.sums.scalar_sums import add_scalars, pack_scalars
+from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
 
-NAMES = ["p1", "p2", "p3", "p4"]
 LATE = "p4"
 LAM = 0.01
 
@@ -37,35 +32,30 @@ def tiles():
     return by_rows(table_of("breast_cancer", 200), 4)
 
 
-class Done(BaseException):
-    """The attack has got what it can."""
-
-
 # ── the naive protocol ────────────────────────────────────────────────────────────────────────
 
 
 def masked_parties() -> tuple[Adder, dict[str, Pad]]:
-    """Parties with masks, and a coordinator that knows their public keys."""
-    adder, parties, keys = Adder("pad"), {}, []
-    for number, name in enumerate(NAMES):
-        identity, nonce = Identity.new(), bytes([number]) * NONCE
+    """Parties with masks, and a coordinator that asks them."""
+    adder, parties = Adder("pad"), {}
+    for name, masks in zip(NAMES, masks_of(len(NAMES)), strict=True):
         cipher = parties[name] = Pad()
-        cipher.party, cipher.masks = number, Masks(identity, nonce, OPEN)
-        keys.append(identity.public.to_bytes() + nonce)
-    adder.meet(NAMES, keys, 1, b"")
+        cipher.masks = masks
+    adder.meet(NAMES, 1, b"")
     return adder, parties
 
 
-def asked(adder: Adder, parties, values, names) -> dict[str, dict]:
-    """Everybody's answer to one request for its loss."""
+def asked(adder: Adder, parties, values, names) -> dict[str, StepReply]:
+    """Everybody's answer to one request for its loss, in a sum over those who are asked."""
     round_ = adder.advance()
     messages = {name: StepRequest(round=round_, iteration=1, ack=0, gamma=1.0) for name in names}
-    adder.mask(messages)
+    adder.attend(messages)
     replies = {}
-    for name in names:
-        parties[name].begin(messages[name])
-        told = pack_scalars(parties[name], messages[name], "losses", values[name])
-        replies[name] = StepReply(losses=told)
+    for name, message in messages.items():
+        cipher = parties[name]
+        cipher.begin(message, "hyfdca.step")
+        some = over_attending(cipher, message.attending)
+        replies[name] = StepReply(losses=pack_scalars(cipher, "losses", values[name], over=some))
     return replies
 
 
@@ -93,68 +83,6 @@ def test_asking_again_without_the_late_party_gives_its_value_away(tiles, record)
 # ── the parties of Weft ───────────────────────────────────────────────────────────────────────
 
 
-class Again:
-    """A coordinator that keeps p4's answer back and asks the other three again.
-
-    Parameters
-    ----------
-    phase
-        Where the scalars travel.
-    number
-        In which of such requests.
-    """
-
-    def __init__(self, phase: str, number: int) -> None:
-        self.phase, self.number = phase, number
-        self.handlers, self.asked, self.first, self.second = {}, {}, {}, {}
-        self.refusals: list[str] = []
-
-    def around(self, name, handler):
-        self.handlers[name] = handler
-
-        def answer(phase, message):
-            reply = handler(phase, message)
-            if phase == self.phase:
-                self.asked[name], self.first[name] = dict(message), reply
-                self.number -= name == LATE
-                if self.number < 0:
-                    self._ask_again()
-                    raise Done
-            return reply
-
-        return answer
-
-    def _ask_again(self) -> None:
-        for name in NAMES[:3]:
-            try:
-                self.second[name] = self.handlers[name](self.phase, self._without(name))
-            except WeftError as error:
-                self.refusals.append(str(error))
-
-    def _without(self, name: str) -> dict:
-        """The same question, as if p4 had never been asked."""
-        message = dict(self.asked[name])
-        message["round"] += 100
-        keep = np.flatnonzero(message["ring.peers"] != NAMES.index(LATE))
-        keys, size = message["ring.keys"], 64 + NONCE
-        message["ring.peers"] = message["ring.peers"][keep]
-        message["ring.keys"] = b"".join(keys[size * k : size * (k + 1)] for k in keep)
-        if "v" in message:
-            # The label of the request stands in the last eight bytes of a block's header.
-            label = pad_id_of(0, message["round"], 0).to_bytes(8, "little")
-            message["v"] = message["v"][: HEAD - 8] + label + message["v"][HEAD:]
-        return message
-
-
-def difference(again: Again, field: str, count: int) -> list[float] | None:
-    """total(S) − total(S without p4), as far as it was told."""
-    if len(again.second) < 3 or any(field not in r for r in again.second.values()):
-        return None
-    whole = add_scalars(objects(again.first), field, count, NAMES)
-    rest = add_scalars(objects(again.second), field, count, NAMES[:3])
-    return None if whole is None or rest is None else np.subtract(whole, rest).tolist()
-
-
 @pytest.mark.parametrize(
     ("solver", "phase", "field"),
     [
@@ -164,20 +92,19 @@ def difference(again: Again, field: str, count: int) -> list[float] | None:
     ],
 )
 def test_parties_of_weft_do_not_tell_the_same_in_two_sums(tiles, record, solver, phase, field):
-    again = Again(phase, 3)
-    how = Settings(lam=LAM, solver=solver, gap=None, iterations=6, norms="cohort", certify_every=1)
-    with pytest.raises(Done):
-        run(tiles, how, Terms(min_batch=5), around=again.around)
-    count = len(again.first[LATE][field]) // SCALAR_BYTES
-    told = difference(again, field, count)
-    record("12", "guarded", f"{phase}: {'refused' if told is None else 'NOT PREVENTED'}")
-    assert told is None
-    assert len(again.refusals) == 3
+    """Asked again without p4, the others put the masks of all four on their answers."""
+    again = caught(tiles, solver, phase)
+    rest = again.ask(NAMES[:3])
+    assert np.abs(total(again.first, field, NAMES)).max() < 100
+    assert np.abs(total(rest, field, NAMES[:3])).min() > 2.0**20
+    record("12", "guarded", f"{phase}: noise")
 
 
-def objects(replies: dict[str, dict]) -> dict[str, SimpleNamespace]:
-    """Replies with attributes, as code reads them."""
-    return {name: SimpleNamespace(**reply) for name, reply in replies.items()}
+def test_a_sum_over_those_who_are_there_is_refused_under_guards(tiles):
+    """Also where a message says in so many words that it goes over three."""
+    again = caught(tiles, "hyfdca", "hyfdca.fused")
+    assert not again.ask(NAMES[:3], measure=True, attending=attendance(4, [0, 1, 2]))
+    assert {"not all take part" in refusal for refusal in again.refusals} == {True}
 
 
 class Turns:

@@ -21,11 +21,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
 from weft import Federation, Settings
-from weft.crypto import keyring
 from weft.crypto.ciphers import block_format as payload
+from weft.crypto.ciphers import known_ciphers
+from weft.crypto.ciphers.known_ciphers import register_cipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.identities import Secret
-from weft.crypto.keyring import register_cipher
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss
@@ -48,7 +48,7 @@ def restored():
         patch.dict(ALGORITHMS),
         patch.dict(payload.CIPHER_CODES),
         patch.dict(payload._CIPHERS),
-        patch.dict(keyring._KINDS),
+        patch.dict(known_ciphers._KINDS),
         patch.object(terms, "_CIPHERS", [*terms._CIPHERS]),
     ):
         yield
@@ -262,7 +262,7 @@ def test_a_cipher_must_make_pads_of_its_own():
     with pytest.raises(ConfigError, match="the same pads"):
         register_cipher(type("Copy", (Pad,), {"name": "copy"}), 200)
     with pytest.raises(ConfigError, match="no cipher of padded words"):
-        register_cipher(keyring.Plain, 200)
+        register_cipher(known_ciphers.Plain, 200)
 
 
 def streams_with(**methods):
@@ -340,7 +340,7 @@ def test_a_cipher_that_hides_nothing_or_opens_wrongly_is_refused(streams, named)
     with pytest.raises(ConfigError, match=named) as refused:
         register_cipher(type("Slip", (Pad,), {"name": "slip", "streams": streams}), 200)
     assert str(refused.value).count(". ") == 0
-    assert "slip" not in {*payload.CIPHER_CODES, *keyring._KINDS, *terms._CIPHERS}
+    assert "slip" not in {*payload.CIPHER_CODES, *known_ciphers._KINDS, *terms._CIPHERS}
 
 
 # ── a channel ─────────────────────────────────────────────────────────────────────────────

@@ -20,11 +20,15 @@ _EXIT = re.compile(r"# exit code (\d)")
 #: What differs from run to run, and from machine to machine: times, and bytes of packed numbers.
 _VARYING = re.compile(r"[\d.]+/[\d.]+/[\d.]+|\b\d+\.\d+ s\b|[\d,]+ bytes|[\d,.]+ k?B\b|[\d.]+$")
 
+#: Megabytes of a comparison, which stand between round trips and seconds.
+_MEGABYTES = re.compile(r"(?<=\d )[\d.]+(?= \?$)")
+
 
 def plain(text):
     """Lines without what varies, without the way that columns are laid out."""
     lines = (" ".join(line.split()) for line in text.splitlines())
-    return [_VARYING.sub("?", line) for line in lines if line.strip(" ─")]
+    without = (_VARYING.sub("?", line) for line in lines if line.strip(" ─"))
+    return [_MEGABYTES.sub("?", line) for line in without]
 
 
 @pytest.fixture

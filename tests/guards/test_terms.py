@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
-import numpy as np
 import pytest
 from guarded import checkerboard, roster_of, table_of, tile_of, train
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.crypto.identities import Identity
+from masked_parties import masks_of
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.scalar_masks import NONCE, Masks
+from weft.crypto.sharers import attendance
 from weft.data import SPLITS
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation
@@ -22,7 +21,7 @@ from weft.guards import OPEN, Terms
 from weft.guards.terms import MODES
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import check_seat, check_settings
-from weft.protocol.shared_fields import Ring
+from weft.protocol.common_question import Question
 from weft.solvers.settings import Settings
 
 BREAST = table_of("breast_cancer", 180)
@@ -319,49 +318,46 @@ class MaskingParties:
     """Parties of which only the masks matter."""
 
     def __init__(self, count, **terms):
-        self.identities = [Identity.new() for _ in range(count)]
-        self.nonces = [bytes([k]) * NONCE for k in range(count)]
-        self.masks = [
-            Masks(identity, nonce, Terms(**terms))
-            for identity, nonce in zip(self.identities, self.nonces, strict=True)
-        ]
+        self.count, self.terms = count, Terms(**terms)
 
-    def ask(self, party, peers):
-        keys = b"".join(self.identities[k].public.to_bytes() + self.nonces[k] for k in peers)
-        ring = Ring(peers=np.array(peers, np.int32), keys=keys)
-        return self.masks[party].sum("losses", 2, 1, ring, 0, party)
+    def ask(self, party, labelled):
+        """What a party adds in a sum over those with labels."""
+        masks = masks_of(self.count, self.terms, labelled)[party]
+        question = Question("a phase", "losses", 0, 1, False, b"")
+        return masks.sum(question, masks.labelled(), 2)
 
 
 def test_masks_of_three_cancel():
-    company = MaskingParties(3)
-    parts = [company.ask(k, [p for p in range(3) if p != k]) for k in range(3)]
+    question = Question("a phase", "losses", 0, 1, False, b"")
+    parts = [masks.sum(question, masks.everyone(), 2) for masks in masks_of(3, Terms())]
     assert all(part.any() for part in parts)
     assert not sum(parts).any()
 
 
 @pytest.mark.parametrize(
-    ("peers", "flag", "words"),
+    ("labelled", "flag", "words"),
     [
-        ([], "allow_lone_labels", "the coordinator would read its own; agree on allow_lone_labels"),
-        ([1], "allow_pairs", "the coordinator would read a sum of two; agree on allow_pairs"),
+        ((0,), "allow_lone_labels", "would read its own; agree on allow_lone_labels"),
+        ((0, 1), "allow_pairs", "would read a sum of two; agree on allow_pairs"),
     ],
 )
-def test_scalars_of_so_few_that_one_could_read_them_are_refused(peers, flag, words):
+def test_scalars_of_so_few_that_one_could_read_them_are_refused(labelled, flag, words):
     with pytest.raises(ConfigError, match=f"refuses to tell 'losses' .* {words} = true"):
-        MaskingParties(3).ask(0, peers)
-    assert MaskingParties(3, **{flag: True}).ask(0, peers).shape == (2, 3)
+        MaskingParties(3).ask(0, labelled)
+    assert MaskingParties(3, **{flag: True}).ask(0, labelled).shape == (2, 3)
     other = {"allow_lone_labels": "allow_pairs", "allow_pairs": "allow_lone_labels"}[flag]
     with pytest.raises(ConfigError):
-        MaskingParties(3, **{other: True}).ask(0, peers)
+        MaskingParties(3, **{other: True}).ask(0, labelled)
 
 
-def test_a_neighbour_named_twice_is_refused():
-    """Two masks of one pair would make three parties out of two."""
-    company = MaskingParties(3)
-    with pytest.raises(ProtocolError, match="names a neighbour twice"):
-        company.ask(0, [1, 1])
-    with pytest.raises(ProtocolError, match="neighbours that are none"):
-        company.ask(0, [0, 1, 2])
+def test_a_sum_over_some_parties_is_refused_where_several_must_contribute():
+    """Two sums over other sets differ by what a single party told."""
+    some = attendance(5, [0, 1, 2, 3])
+    assert masks_of(5)[0].attending(some).numbers.tolist() == [0, 1, 2, 3]
+    careful = masks_of(5, Terms())[0]
+    assert len(careful.attending(None).numbers) == 5
+    with pytest.raises(ProtocolError, match="a sum that not all take part in"):
+        careful.attending(some)
 
 
 @pytest.mark.parametrize("labels", ["all", "first"])

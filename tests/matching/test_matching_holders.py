@@ -481,8 +481,8 @@ def test_a_seat_of_other_cohorts_than_the_tokens_is_refused(patchwork):
     ("phase", "lacks", "what"),
     [
         ("match.view", "seeds.", "was not told which seeds it makes"),
-        ("match.view", "seeds.way", "'seeds.way' is missing"),
-        ("match.view", "seeds.keys", "'seeds.keys' is missing"),
+        ("match.view", "seeds.participants.labelled", "participants.labelled' is missing"),
+        ("match.view", "seeds.participants.keys", "'seeds.participants.keys' is missing"),
         ("match.view", "view.min_batch", "'view.min_batch' is missing"),
         ("match.view", "view.exposed", "'view.exposed' is missing"),
         ("match.keys", "seeds.", "was sent no seeds"),

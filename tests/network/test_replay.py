@@ -38,7 +38,10 @@ SEALED = {
 #: Under two ciphers blocks are ciphertexts, of which there are many for the same words.
 BLOCKS = {cipher: {"z", "v", "alpha"} for cipher in ("bfv", "paillier")}
 #: What a party draws that makes keys for the others, in this order.
-DRAWN = ("origin", "classes", "nonce", "blinds", "seeds of rows", "seeds of columns", "shared key")
+DRAWN = (
+    *("origin", "classes", "nonce", "exchange key", "blinds", "seeds of rows", "seeds of columns"),
+    *("run key", "shared key"),
+)
 
 
 def bits(trained):

@@ -51,13 +51,20 @@ class Forger:
             plan = {"run": RUN, "settings": self.how.to_json(), **three_classes(party)}
             said[name] = put(party, PLAN, {**plan, "parties": parties, "number": number})
         cards = [reply.keys.card(name) for name, reply in said.items()]
-        self.adder.meet(list(self.parties), cards, 0, b"")
+        self.adder.meet(list(self.parties), 0, b"")
+        self.listed = {
+            "participants.keys": b"".join(cards),
+            "participants.labelled": np.ones(len(cards), bool),
+        }
 
     def sums(self, phase, each, count):
         """Totals of what all parties answer to a message of their own each."""
         round_ = self.adder.advance()
-        asked = {n: phase.read_request({"round": round_, **each(n)}) for n in self.parties}
-        self.adder.mask(asked)
+        asked = {}
+        for name in self.parties:
+            fields = {"round": round_, **each(name)}
+            listed = self.listed if fields.get("step") == 0 else {}
+            asked[name] = phase.read_request({**fields, **listed})
         replies = {name: self.parties[name].on(phase, message) for name, message in asked.items()}
         return np.array(add_scalars(replies, "sums", count, asked))
 
@@ -69,7 +76,7 @@ class Forger:
 
     def build(self):
         for party in self.parties.values():
-            put(party, BUILD, {"give": np.array([], dtype=str)})
+            put(party, BUILD, {"give": np.array([], dtype=str), **self.listed})
 
 
 def three_classes(party):
@@ -181,11 +188,12 @@ def test_a_party_that_knows_of_others_is_not_alone_because_somebody_says_so():
     north = NeuralParty(
         "north", sources()["north"], keys=keys["north"], consent=Consent("north", TERMS)
     )
-    north._consent._others = frozenset({b"x" * 64})
+    north._consent._listed = frozenset({b"x" * 64, b"y" * 64})
     put(north, ANNOUNCE, {"run": RUN, "parties": 1, "classes": True})
     plan = {"run": RUN, "settings": tiny().to_json(), **three_classes(north)}
-    put(north, PLAN, {**plan, "parties": 1, "number": 0})
-    asked = {"round": 1, "ring.peers": np.zeros(0, np.int32), "ring.keys": b""}
+    said = put(north, PLAN, {**plan, "parties": 1, "number": 0})
+    card, flags = said.keys.card("north"), np.ones(1, bool)
+    asked = {"round": 1, "participants.keys": card, "participants.labelled": flags}
     with pytest.raises((ConfigError, ProtocolError), match="would read its own"):
         put(north, SCALE, {**asked, **begin(["ct"], [5])})
 
@@ -200,7 +208,7 @@ def test_what_is_left_out_switches_nothing_off():
     """Masks, columns, means: a party refuses what does not say them."""
     forger = Forger()
     north = forger.parties["north"]
-    with pytest.raises(ProtocolError, match="does not say who shares the masks"):
+    with pytest.raises(ProtocolError, match="must be told once who takes part"):
         put(north, SCALE, {"round": 1, **begin(["ct"], [5])})
     forger = Forger()
     with pytest.raises(ProtocolError, match="'columns' is missing"):

@@ -31,8 +31,8 @@ from weft.privacy.agreement.roster_files import draft_roster
 from weft.privacy.agreement.signed_roster import charter_words, limits_words
 from weft.protocol import Nothing, phase_named
 from weft.protocol.message import declared, flat
-from weft.protocol.shared_fields import Company, Ring
-from weft.sums.messages import DigitRequest
+from weft.protocol.shared_fields import CARD, PUBLIC, Company, Participants
+from weft_neural.messages import BuildRequest
 
 PARTIES = ("north", "east", "south", "west")
 IDENTITIES = {name: Identity.new() for name in PARTIES}
@@ -528,7 +528,7 @@ def test_keys_that_the_coordinator_exchanges_are_noticed():
     consent = Consent("north", roster=signed(drafted()))
     publics = {name: identity.public.to_bytes() for name, identity in IDENTITIES.items()}
     own = Identity.new().public.to_bytes()
-    nonce = bytes(16)
+    nonce = bytes(CARD - PUBLIC)
     consent.check_company(naming(publics["east"] + nonce + publics["west"] + nonce))
     consent.check_company(naming(b""))
     consent.check_company(Nothing())
@@ -536,12 +536,11 @@ def test_keys_that_the_coordinator_exchanges_are_noticed():
         publics["east"] + nonce + own + nonce,
         own + nonce,
         publics["east"] + nonce + publics["west"][:63] + b"x" + nonce,
-        publics["north"] + nonce,
     ):
         with pytest.raises(WeftError, match="the roster does not list"):
             consent.check_company(naming(keys))
     for keys in (publics["east"][:40], publics["east"] + publics["west"]):
-        with pytest.raises(WeftError, match="does not hold 80 bytes for every party"):
+        with pytest.raises(WeftError, match=f"does not hold {CARD} bytes for every party"):
             consent.check_company(naming(keys))
     with pytest.raises(WeftError, match="the same party twice"):
         consent.check_company(naming((publics["east"] + nonce) * 2))
@@ -549,9 +548,9 @@ def test_keys_that_the_coordinator_exchanges_are_noticed():
 
 
 def naming(keys):
-    """A request that names neighbours by their keys."""
-    ring = Ring(peers=np.arange(len(keys) // 80, dtype=np.int32), keys=keys)
-    return DigitRequest(round=1, digit=0, prefix=np.zeros(1, np.uint64), ring=ring)
+    """A request that names parties by their keys."""
+    told = Participants(keys=keys, labelled=np.ones(len(keys) // CARD, bool))
+    return BuildRequest(give=np.array([], str), participants=told)
 
 
 def test_all_keys_of_others_in_requests_are_looked_at():
@@ -560,9 +559,11 @@ def test_all_keys_of_others_in_requests_are_looked_at():
     for phase in declared_phases().values():
         if phase.request.__module__.startswith(("weft.", "weft_neural.")):
             parts |= {(phase.name, n): f for n, f in flat(phase.request) if f.name == "keys"}
-    assert {name for _, name in parts} == {"ring.keys", "seeds.keys"}
+    assert {name for _, name in parts} == {"participants.keys", "seeds.participants.keys"}
     for phase, name in parts:
-        owner = {f.name: f.kind for f in declared(phase_named(phase).request)}[name.split(".")[0]]
+        owner = phase_named(phase).request
+        for part in name.split(".")[:-1]:
+            owner = {f.name: f.kind for f in declared(owner)}[part]
         assert issubclass(owner, Company), (phase, name)
 
 

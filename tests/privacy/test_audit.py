@@ -40,12 +40,18 @@ def looked_at(tiles, transcript, cipher="pad", party=None):
     return audit(Head("a run", list(tiles), cipher), entries_of(transcript), party)
 
 
+#: Phases whose scalars are summed over those with labels.
+LABELLED = "seeds.participants.labelled"
+FOR_LABELS = ("hyfdca.step", *(f"subspace.{name}" for name in ("search", "gather", "close")))
+
+
 def asked_alone(transcript):
     """Scalars of a party that was the only one asked: a total over one, which nothing can hide."""
+    (flags, *_) = [e.message[LABELLED] for e in transcript if LABELLED in e.message]
     return sum(
         isinstance(value, bytes) and meaning_of("up", entry.phase, field).form is Form.SCALARS
         for entry in transcript
-        if not len(entry.message.get("ring.peers", ()))
+        if len(flags) == 1 or (flags.sum() == 1 and entry.phase in FOR_LABELS)
         for field, value in entry.reply.items()
     )
 
@@ -296,10 +302,8 @@ def test_what_should_not_travel_is_found(recorded, phase, way, change, check):
     assert phase.rstrip("?") in found.findings[check].example
 
 
-def test_a_request_without_neighbours_leaves_scalars_readable(recorded):
-    found = changed(
-        recorded, "hyfdca.step", with_field("ring.peers", np.zeros(0, np.int32)), way="message"
-    )
+def test_scalars_without_masks_are_found_readable(recorded):
+    found = changed(recorded, "hyfdca.step", with_field("losses", bytes(36)), way="reply")
     assert found.findings["masked"].count == 1
     (line,) = [
         line

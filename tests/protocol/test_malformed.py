@@ -23,10 +23,11 @@ from weft.crypto.keys import ephemeral_keys
 from weft.errors import ProtocolError, WeftError
 from weft.protocol.message import SCALAR_BYTES, Message
 from weft.protocol.request_reply import phase_named
+from weft.protocol.shared_fields import CARD
 
 SIGN = np.uint64(1 << 63)
 SETTINGS = {"local": "practical", "participation": 0.75, "iterations": 4}
-TRAINING = ("hyfdca.weights", "hyfdca.step", "hyfdca.dual", "certify.")
+CHANGED = ("match.view", "hyfdca.weights", "hyfdca.step", "hyfdca.dual", "certify.")
 
 
 class Done(BaseException):
@@ -43,7 +44,7 @@ class Malform(Middle):
         self.answer = None
 
     def down(self, phase, party, message):
-        if not phase.startswith(TRAINING) or self.beside not in message:
+        if not phase.startswith(CHANGED) or self.beside not in message:
             return message
         new = dict(message)
         for field, value in self.fields.items():
@@ -222,20 +223,32 @@ def test_slots_beyond_a_partys_own_do_not_reach_memory_that_is_not_its_own():
 # ── requests: the rest ────────────────────────────────────────────────────────────────────────
 
 
+_LIST = "seeds.participants.keys"
 REQUESTS = {
-    "weak keys": {"ring.keys": lambda old: bytes(len(old))},
-    "no keys": {"ring.keys": b""},
-    "half a key": {"ring.keys": lambda old: old[:-1]},
-    "nobody": {"ring.peers": lambda old: old[:0]},
-    "oneself": {"ring.peers": lambda old: np.zeros(len(old), np.int32)},
-    "no ring": {"ring.peers": None, "ring.keys": None},
-    "an old request": {"round": 1},
+    "weak keys": {_LIST: lambda old: old[:CARD] + bytes(CARD) + old[2 * CARD :]},
+    "no keys": {_LIST: b""},
+    "half a key": {_LIST: lambda old: old[:-1]},
+    "a key that its party did not sign": {_LIST: lambda old: old[:-70] + bytes(6) + old[-64:]},
+    "a party less": {_LIST: lambda old: old[:-CARD]},
+    "others in another order": {_LIST: lambda old: old[-CARD:] + old[:-CARD]},
+    "a party twice": {_LIST: lambda old: old[: -2 * CARD] + 2 * old[-CARD:]},
+    "makers who are none": {"seeds.rows.maker": lambda old: old + 99},
+    "cohorts of one number": {"seeds.columns.cohort": lambda old: old[:0]},
+    "another who deals": {"seeds.deal": lambda old: not old},
+    "a receiver who is none": {"seeds.to": lambda old: old + 99},
+    "seeds of others": {"seeds.rows.given": lambda old: old + 99},
+    "nobody has labels": {"seeds.participants.labelled": lambda old: old & False},
+    "too few flags": {"seeds.participants.labelled": lambda old: old[:-1]},
 }
 
 
 @pytest.mark.parametrize("what", REQUESTS)
 def test_other_fields_that_make_no_sense_are_refused(what):
-    assert_refused(answer_to(REQUESTS[what], beside="ring.peers"))
+    assert_refused(answer_to(REQUESTS[what], beside=_LIST))
+
+
+def test_an_old_request_is_refused():
+    assert_refused(answer_to({"round": 1}, beside="ack"))
 
 
 @pytest.mark.parametrize("flags", [np.zeros(0, bool), np.ones(99, bool)])
@@ -256,7 +269,7 @@ class Answers(Middle):
         self.done = False
 
     def up(self, phase, party, message, reply):
-        if self.done or self.field not in reply or not phase.startswith(TRAINING):
+        if self.done or self.field not in reply or not phase.startswith(CHANGED):
             return reply
         self.done = True
         value = self.value
@@ -368,26 +381,25 @@ def test_a_changed_scalar_does_not_pass_for_a_gap_of_zero():
     assert stopped == "4 iterations"
 
 
-def test_scalars_whose_neighbours_differ_are_given_up_or_noise():
-    """A party that is told other neighbours than the others adds masks that do not cancel."""
+def test_scalars_of_parties_that_were_asked_different_things_are_noise():
+    """A party that is told another step than the others adds masks that do not cancel."""
 
-    class Peers(Middle):
+    class Differently(Middle):
         done = False
 
         def down(self, phase, party, message):
-            if "ring.peers" in message and phase == "hyfdca.step" and not self.done:
+            if phase == "hyfdca.step" and not self.done:
                 self.done = True
-                size = len(message["ring.keys"]) // len(message["ring.peers"])
-                message["ring.peers"] = message["ring.peers"][1:]
-                message["ring.keys"] = message["ring.keys"][size:]
+                # It changes nothing under 'practical' but what was asked.
+                message["omega"] = 7.0
             return message
 
     settings = quick(iterations=3, local="practical", certify_every=1)
-    peers = Peers()
-    with interpose(peers):
+    differently = Differently()
+    with interpose(differently):
         trained = train(cut("hybrid 2×2"), settings)
     clean = train(cut("hybrid 2×2"), settings)
-    assert peers.done
+    assert differently.done
     assert np.array_equal(clean.model.coef, trained.model.coef)
     assert abs(trained.result.history[0].primal) > 1e9
 
@@ -436,7 +448,7 @@ BOXES = {
 def test_a_run_in_which_nobody_is_told_to_deal_the_shared_key_stops(cipher):
     with (
         interpose(Setup("match.view", "r1c1", lambda m: {**m, "seeds.deal": False})),
-        pytest.raises(ProtocolError, match=r"nobody sent party r\dc\d the shared key"),
+        pytest.raises(ProtocolError, match=r"'seeds\.deal' is for the first party"),
     ):
         train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=1, local="practical"))
 
@@ -464,7 +476,10 @@ def test_boxes_that_are_given_to_another_party_do_not_open(cipher):
             # Tags are of its own view, so that the boxes are looked at.
             return {**self.kept, "tags": message["tags"]} if party == "r2c2" else message
 
-    with interpose(Swap()), pytest.raises(WeftError, match="does not open with this party's key"):
+    with (
+        interpose(Swap()),
+        pytest.raises(WeftError, match="r2c2 was not sent one letter from each"),
+    ):
         train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=1))
 
 

@@ -214,7 +214,7 @@ def test_a_party_that_shares_nothing_sends_and_gets_only_scalars(
             continue
         assert field not in BLOCKS, (direction, phase)
         if not phase.startswith(BOXED) and isinstance(value, np.ndarray):
-            allowed = field in ("send", "prefix", "ring.peers")
+            allowed = field in ("send", "prefix", "attending")
             assert allowed or value.size == 0, (direction, phase, field)
 
 
@@ -296,7 +296,7 @@ def test_a_coordinator_that_cannot_read_a_value_reaches_the_same_bits(
                 elif not one.phase.startswith(BOXED) and field != "settings":
                     assert same(value, veiled[field]), (one.phase, one.party, field)
             extra = {field.partition(".")[0] for field in veiled.keys() - message.keys()}
-            allowed = {*(f"{kind}_pads" for kind in BLOCKS), "ring"}
+            allowed = {*(f"{kind}_pads" for kind in BLOCKS), "attending"}
             assert one.phase.startswith(BOXED) or extra <= allowed, (one.phase, extra)
     assert compared["words"] > 1000
     assert compared["scalars"] > 100

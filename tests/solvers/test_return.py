@@ -347,14 +347,14 @@ def test_an_audit_knows_every_field_and_finds_nothing_readable(recorded):
 
 def test_no_pad_is_used_twice(recorded):
     _, trained = recorded
-    words, contexts = [], {}
+    words, turns = [], {}
     for entry in trained.channel.transcript:
         for field, value in entry.reply.items():
             if isinstance(value, bytes) and field in KIND_CODES:
                 words.append(words_of(read_block(value, field), field).ravel())
-            elif isinstance(value, bytes) and "ring.context" in entry.message:
-                where = (entry.party, entry.message["ring.context"], field)
-                assert contexts.setdefault(where, value) == value
+            elif isinstance(value, bytes) and "serial" in entry.message:
+                where = (entry.party, entry.message["serial"], field)
+                assert turns.setdefault(where, value) == value
     every = np.concatenate(words)
     assert len(every) > 10_000
     assert len(np.unique(every)) == len(every)

@@ -189,13 +189,8 @@ def test_a_repeated_question_must_be_the_same_one():
     def ask(question, asked):
         steps = np.linspace(0, 1, 20)
         finer = np.stack([1 - steps, steps], axis=1)[:, :, None]
-        with pytest.raises(ProtocolError, match="another 'losses' under masks"):
+        with pytest.raises(ProtocolError, match="another 'losses' in the same turn"):
             question("search", {**asked, "steps": finer})
-        later = {**asked, "ring.context": asked["ring.context"] + 2**20}
-        with pytest.raises(ProtocolError, match="comes after phase"):
-            question("search", later)
-        with pytest.raises(ProtocolError, match=r"'ring\.context' is missing"):
-            question("search", {n: v for n, v in asked.items() if n != "ring.context"})
         same = {"iteration": asked["iteration"], "serial": asked["serial"]}
         for phase, fields in (
             *((phase, SOUND[phase]) for phase in ("spread", "point", "gather")),

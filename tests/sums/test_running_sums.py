@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from covering import every_pair, examples
-from sum_messages import SumsReply, SumsRequest, new_request
+from masked_parties import masks_of
+from sum_messages import SumsReply, new_request
 from weft.crypto import Adder, FixedPoint
 from weft.crypto.ciphers.block_format import pack_block, read_block, tag_bytes, words_of
 from weft.crypto.ciphers.cipher import WHAT, Incoming, Plain
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.fixed_point import LEAST_BITS
-from weft.crypto.identities import Identity
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.scalar_masks import NONCE, Masks
+from weft.crypto.sharers import attendance
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -32,9 +32,10 @@ from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution, Wire
 from weft.sums.gap_certificate import FrozenPair
 from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
+from weft.sums.messages import DigitRequest
 from weft.sums.posted_values import Changes, LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
-from weft.sums.scalar_sums import add_scalars, pack_scalars
+from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 
 KINDS = sorted(WHAT)
@@ -740,29 +741,29 @@ class Crowd:
         self.names = [f"p{i}" for i in range(count)]
         self.ciphers = {}
         self.adder = Adder(cipher)
-        identities = [Identity.new() for _ in self.names]
-        nonces = [bytes([i] * NONCE) for i in range(count)]
-        keys = [i.public.to_bytes() + n for i, n in zip(identities, nonces, strict=True)]
-        self.adder.meet(self.names, keys, 0, b"")
-        for number, (name, identity) in enumerate(zip(self.names, identities, strict=True)):
+        self.adder.meet(self.names, 0, b"")
+        for name, masks in zip(self.names, masks_of(count), strict=True):
             half = self.ciphers[name] = Plain() if cipher == "plain" else Pad()
-            half.party = number
             if cipher != "plain":
-                half.masks = Masks(identity, nonces[number])
+                half.masks = masks
 
     def ask(self, names):
         messages = new_request(self.adder, names)
-        self.adder.mask(messages)
+        self.adder.attend(messages)
         return messages
 
     def answer(self, messages, values):
         """What each party of a request sends for its values."""
         return {
-            name: SumsReply(
-                losses=pack_scalars(self.ciphers[name], messages[name], "losses", *pair)
-            )
+            name: SumsReply(losses=told_by(self.ciphers[name], messages[name], *pair))
             for name, pair in zip(messages, values, strict=True)
         }
+
+
+def told_by(cipher, message, *values, field="losses"):
+    """What a party answers to a request."""
+    cipher.begin(message, "a phase")
+    return pack_scalars(cipher, field, *values, over=over_attending(cipher, message.attending))
 
 
 @cache
@@ -811,15 +812,53 @@ def test_masked_scalars_say_nothing_until_all_of_them_are_added(count):
     assert len(seen) == 3 * count * 2
 
 
+def test_masks_do_not_cancel_where_parties_were_asked_different_things():
+    """Another phase, field or question at one of them, or a sum over others."""
+    crowd = crowd_of("pad")
+    everyone, odd = crowd.names, crowd.ciphers["p3"]
+
+    def told(message):
+        return pack_scalars(odd, "losses", 1.0, 0.0)
+
+    def in_another_phase(message):
+        odd._phase = "another phase"
+        return told(message)
+
+    def at_another_point(message):
+        odd._message = DigitRequest(round=message.round, digit=1, prefix=np.ones(1, np.uint64))
+        return told(message)
+
+    def in_another_field(message):
+        return pack_scalars(odd, "gains", 1.0, 0.0)
+
+    def over_fewer(message):
+        some = over_attending(odd, attendance(12, list(range(11))))
+        return pack_scalars(odd, "losses", 1.0, 0.0, over=some)
+
+    def total(tell):
+        messages = crowd.ask(everyone)
+        replies = crowd.answer(messages, [(1.0, 0.0)] * len(everyone))
+        odd._answers.clear()
+        replies["p3"].losses = tell(messages["p3"])
+        return add_scalars(replies, "losses", 2, everyone)[0]
+
+    assert total(told) == 12.0
+    for tell in (in_another_phase, at_another_point, in_another_field, over_fewer):
+        assert abs(total(tell)) > 2.0**20
+    total(told)
+    with pytest.raises(ProtocolError, match="another 'losses' in the same turn"):
+        pack_scalars(odd, "losses", 2.0, 0.0)
+
+
 @given(st.one_of(st.sampled_from([math.nan, math.inf, -math.inf]), st.floats(min_value=2.0**46)))
 def test_a_scalar_that_cannot_be_added_exactly_is_refused(value):
     with pytest.raises(ProtocolError, match="too large to be added exactly"):
-        pack_scalars(plain(), SumsRequest(round=1), "losses", 1.0, value)
+        pack_scalars(plain(), "losses", 1.0, value)
 
 
 @pytest.mark.parametrize("pack", [b"", b"123", bytes(16), bytes(18), None])
 def test_a_malformed_scalar_names_the_party_instead_of_counting_as_nothing(pack):
-    sound = pack_scalars(plain(), SumsRequest(round=1), "losses", 1.0, 2.0)
+    sound = pack_scalars(plain(), "losses", 1.0, 2.0)
     replies = {"a": SumsReply(losses=sound), "b": SumsReply(losses=pack)}
     for asked in ("ab", "abc"):
         with pytest.raises(ProtocolError, match=r"party b.*losses"):

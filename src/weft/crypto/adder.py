@@ -10,7 +10,7 @@ keys and the public number of the run's key.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -23,28 +23,18 @@ from weft.crypto.ciphers.block_format import TAG, WHOLE_CIPHERS, pad_id_of
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, chunks_of
 from weft.crypto.ciphers.cipher import check_cipher
 from weft.crypto.primitives.prime_field import add_modulo
+from weft.crypto.sharers import attendance
 from weft.errors import ProtocolError
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.shared_fields import LastingRing, Ring
 
-#: Up to this many parties, everyone shares masks with everyone …
-FEW = 9
-#: … and beyond with so many neighbours on either side, in the order of the parties asked.
-NEIGHBOURS = 2
 #: Up to so many parts are added one by one; more are joined first, being small as a rule.
 _FEW_PARTS = 64
 
 
-class Masked(Protocol):
-    """A request for scalars under masks of its own."""
+class Attended(Protocol):
+    """A request for scalars, in a sum that may go over some parties only."""
 
-    ring: Ring | None
-
-
-class MaskedForLong(Protocol):
-    """A request for scalars under masks that serve several requests."""
-
-    ring: LastingRing | None
+    attending: NDArray[np.uint8] | None
 
 
 class Adder:
@@ -68,7 +58,6 @@ class Adder:
         self.public = b""
         self.cost = EncryptionCost()
         self._index: dict[str, int] = {}
-        self._keys: list[bytes] = []
 
     @property
     def whole(self) -> bool:
@@ -80,10 +69,9 @@ class Adder:
         """Whether contributions carry pads."""
         return self.name != "plain"
 
-    def meet(self, parties: Sequence[str], keys: Sequence[bytes], key: int, public: bytes) -> None:
-        """Take over what the parties announced; ``keys`` are public keys and nonces."""
+    def meet(self, parties: Sequence[str], key: int, public: bytes) -> None:
+        """Take over what the parties announced."""
         self._index = {name: number for number, name in enumerate(parties)}
-        self._keys = list(keys)
         self.key, self.public = key, public
 
     def index(self, party: str) -> int:
@@ -94,56 +82,16 @@ class Adder:
         self.round += 1
         return self.round
 
-    def fresh_context(self) -> int:
-        """A number for masks that are used over several requests; no request will have it."""
-        self.round += 1
-        return pad_id_of(self.epoch, self.round, 0)
+    def attend(self, messages: Mapping[str, Attended]) -> None:
+        """Tell the parties of a request that a sum of scalars goes over them only.
 
-    def mask(self, messages: Mapping[str, Masked]) -> None:
-        """Tell the parties of a request with whom they share masks under their scalars.
-
-        The parties form a ring; each shares a mask with its nearest neighbours, so that all
-        masks cancel in the sum over everyone, and in no smaller one.
+        Without it, it goes over all parties of the run, or over all that have labels.
         """
-        if not self.linked:
+        if not self.linked or len(messages) == len(self._index):
             return
-        with self.cost.timed():
-            for party, (peers, keys) in self._neighbours(messages, list(messages)).items():
-                messages[party].ring = Ring(peers=peers, keys=keys)
-
-    def mask_lasting(
-        self, messages: Mapping[str, MaskedForLong], context: int, everyone: Iterable[str]
-    ) -> None:
-        """The same for scalars that come in over several requests.
-
-        Parameters
-        ----------
-        context
-            What the masks are for.
-        everyone
-            Over whom the sum goes, who are more than the parties of this request.
-        """
-        if not self.linked:
-            return
-        with self.cost.timed():
-            for party, (peers, keys) in self._neighbours(messages, list(everyone)).items():
-                messages[party].ring = LastingRing(peers=peers, keys=keys, context=context)
-
-    def _neighbours(
-        self, asked: Iterable[str], everyone: Sequence[str]
-    ) -> dict[str, tuple[NDArray[np.int32], bytes]]:
-        """For each party asked, its neighbours in the ring and their keys."""
-        ring = sorted(self._index[party] for party in everyone)
-        place = {number: at for at, number in enumerate(ring)}
-        n = len(ring)
-        reach = n // 2 if n <= FEW else NEIGHBOURS
-        offsets = sorted({o % n for o in range(-reach, reach + 1)} - {0}) if n > 1 else []
-        found = {}
-        for party in asked:
-            at = place[self._index[party]]
-            peers = [ring[(at + o) % n] for o in offsets]
-            found[party] = np.array(peers, np.int32), b"".join(self._keys[p] for p in peers)
-        return found
+        bits = attendance(len(self._index), [self._index[party] for party in messages])
+        for message in messages.values():
+            message.attending = bits
 
     def store(self, slots: int, width: int, *, clear: bool = False) -> Store:
         """An empty total, on wish of numbers in the clear."""

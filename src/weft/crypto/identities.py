@@ -257,6 +257,29 @@ class Identity(_StaysHere):
         return f"Identity({self.public.fingerprint})"
 
 
+class ExchangeKey(_StaysHere):
+    """A key pair of one run (X25519), through which two parties agree on a secret.
+
+    Parameters
+    ----------
+    private
+        32 random bytes.
+    """
+
+    __slots__ = ("_private", "public")
+
+    def __init__(self, private: Secret) -> None:
+        self._private = private
+        self.public: bytes = crypto_scalarmult_base(private.reveal())
+
+    def agree(self, public: bytes) -> Secret:
+        """A point that only the two parties can compute; to be derived from, not used itself."""
+        point = _agreed(self._private, public)
+        if point is None:
+            raise ProtocolError(_WEAK_KEY)
+        return point
+
+
 _WEAK_KEY = (
     "a public sealing key is no usable X25519 key (a point of small order); ask its party for its "
     "public identity again"

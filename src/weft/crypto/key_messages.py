@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.errors import ProtocolError
 from weft.protocol.field_visibility import keys, record
 from weft.protocol.message import Part
-from weft.protocol.shared_fields import NONCE, PUBLIC, Boxes, Company
+from weft.protocol.shared_fields import EXCHANGE, NONCE, PUBLIC, SIGNATURE, Boxes, Participants
 
 _SEEDS = "whose seeds it makes, and for whom"
 
@@ -18,18 +18,25 @@ _SEEDS = "whose seeds it makes, and for whom"
 class RunKeys(Part):
     """What a party announces of its keys: enough to seal for it and to share masks with it."""
 
-    public: Annotated[bytes, keys("to seal for it, and to know it by")]
-    nonce: Annotated[bytes, keys("random bytes that its masks depend on")]
+    public: Annotated[bytes, keys("to know it by")]
+    nonce: Annotated[bytes, keys("random bytes that everything secret in the run depends on")]
+    exchange: Annotated[bytes, keys("to agree on secrets with it in this run")]
+    signature: Annotated[bytes, keys("of what it drew for the run, by its identity")]
     mark: Annotated[str, keys("fingerprint of the run secret")]
 
     def card(self, party: str) -> bytes:
-        """Public keys and nonce of a party, of the lengths that they must have."""
-        if len(self.public) != PUBLIC or len(self.nonce) != NONCE:
+        """What others must know of a party, in parts of the lengths that they must have."""
+        parts = (self.public, self.nonce, self.exchange, self.signature)
+        if tuple(map(len, parts)) != (PUBLIC, NONCE, EXCHANGE, SIGNATURE):
             raise ProtocolError(
-                f"party {party} announced public keys of {len(self.public)} bytes and a nonce of "
-                f"{len(self.nonce)}, not {PUBLIC} and {NONCE}; update it"
+                f"party {party} announced keys of other lengths than keys have; update it"
             )
-        return self.public + self.nonce
+        return b"".join(parts)
+
+
+def signed_content(run: bytes, nonce: bytes, exchange: bytes) -> bytes:
+    """What a party signs with its identity: what it drew for a run."""
+    return b"weft keys of a run\0" + len(run).to_bytes(4, "big") + run + nonce + exchange
 
 
 class AxisSeeds(Part):
@@ -37,8 +44,8 @@ class AxisSeeds(Part):
 
     Attributes
     ----------
-    maker
-        Per shared cohort of the party, who makes its seed.
+    cohort, maker
+        Per shared cohort of the party, its number among all, and who makes its seed.
     given, start
         Its cohorts whose seeds it gives away, receiver by receiver, and where each one's begin.
     place
@@ -46,30 +53,26 @@ class AxisSeeds(Part):
         cohorts in one chunk need it.
     """
 
+    cohort: Annotated[NDArray[np.int64], record("numbers of its cohorts", "cohorts")]
     maker: Annotated[NDArray[np.int32], record(_SEEDS, "cohorts")]
     given: Annotated[NDArray[np.int64], record(_SEEDS, "seeds")]
     start: Annotated[NDArray[np.int64], record(_SEEDS, "receivers + 1")]
     place: Annotated[NDArray[np.int64] | None, record(_SEEDS, "cohorts")] = None
 
 
-class SeedPlan(Company):
-    """Which seeds a party makes, for whom, and what the run's pads depend on.
+class SeedPlan(Part):
+    """Who takes part, and which seeds a party makes for whom.
 
     Attributes
     ----------
-    keys
-        Cards of the receivers, in the order of ``to``.
     to
-        To whom it gives seeds, or the shared key.
-    way
-        Hashes from its nonce to the root over the nonces of all parties.
+        Numbers of the parties to whom it gives seeds, or the shared key.
     deal
         Whether it makes the key that all parties share.
     """
 
-    keys: Annotated[bytes, keys("of other holders, and their random bytes")]
+    participants: Participants
     to: Annotated[NDArray[np.int64], record(_SEEDS, "receivers")]
-    way: Annotated[bytes, keys("hashes of all parties' random bytes")]
     rows: AxisSeeds
     columns: AxisSeeds
     deal: Annotated[bool, record(_SEEDS)] = False

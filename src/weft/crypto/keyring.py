@@ -15,26 +15,38 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
-from weft.crypto.ciphers.block_format import DEALT_CIPHERS, name_cipher
-from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
-from weft.crypto.ciphers.external_cipher_check import check_hiding
+from weft.crypto.ciphers.block_format import DEALT_CIPHERS
 from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
+from weft.crypto.ciphers.known_ciphers import new_cipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
-from weft.crypto.identities import Identity, PublicIdentity, Secret
-from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
+from weft.crypto.identities import KEY_BYTES, ExchangeKey, Identity, Secret
+from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan, signed_content
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pads.slot_tags import Tags
-from weft.crypto.primitives.hash_tree import root_of
+from weft.crypto.pair_secrets import PairSecrets
+from weft.crypto.participants import ParticipantList, read_participants
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.scalar_masks import Masks
-from weft.errors import ConfigError, ProtocolError
+from weft.crypto.seed_letters import (
+    RUN_KEY,
+    SEED,
+    AxisLetters,
+    Cohort,
+    Dealt,
+    read_dealt,
+    read_seeds,
+    receivers_of,
+    write_seeds,
+)
+from weft.errors import ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.protocol.message import malformed
-from weft.protocol.shared_fields import NONCE, PUBLIC, Boxes
+from weft.protocol.shared_fields import NONCE, Boxes, Participants
 
-SEED = 16
 AXES = ("rows", "columns")
+#: The number of the party that deals to all others what the run's key depends on.
+_DEALER = 0
 
 
 class Keys(Protocol):
@@ -48,6 +60,23 @@ class Keys(Protocol):
 
     @property
     def run(self) -> Secret: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a party was told of its own place among the participants.
+
+    Attributes
+    ----------
+    number, parties
+        Its number, and how many there are.
+    labels
+        Whether it has labels of some sample.
+    """
+
+    number: int
+    parties: int
+    labels: bool
 
 
 @dataclass(frozen=True)
@@ -76,18 +105,22 @@ class Keyring:
     def __init__(
         self, keys: Keys, cipher: str, terms: Terms = OPEN, draws: RandomnessLog | None = None
     ) -> None:
-        check_cipher(cipher)
         self._keys = keys
         self._draws = RandomnessLog() if draws is None else draws
         self._terms = terms
-        self.cipher = _cipher_of(cipher)
+        self.cipher = new_cipher(cipher)
         self.cipher.party_name = keys.name
         self._run_id = self._nonce = b""
+        self._participants: ParticipantList | None = None
         self._pad_key: Secret | None = None
         self._start: dict[str, Ints] = {}
         self._seeds: dict[str, NDArray[np.uint8]] = {}
-        self._makers: dict[str, NDArray[np.int32]] = {}
+        self._letters: dict[str, AxisLetters] = {}
         self._places: list[Ints] = []
+        self._exchange: ExchangeKey | None = None
+        self._pairs: PairSecrets | None = None
+        self._dealt: Dealt | None = None
+        self._taken = False
         self._shared: PaillierSecret | BfvSecret | None = None
 
     def __repr__(self) -> str:
@@ -116,32 +149,80 @@ class Keyring:
 
     def announce(self, run_id: bytes) -> RunKeys:
         """What everybody may know: public keys, and a mark by which equal secrets are known."""
+        if self._run_id:
+            raise ProtocolError(f"party {self._keys.name} has announced its keys in this run")
         self._run_id = run_id
         self._nonce = self._draws.random("nonce", NONCE)
-        public = self._keys.identity.public.to_bytes()
-        return RunKeys(public=public, nonce=self._nonce, mark=self.mark(run_id))
+        self._exchange = self._draw_exchange_key()
+        exchange, identity = self._exchange.public, self._keys.identity
+        self._announced = RunKeys(
+            public=identity.public.to_bytes(),
+            nonce=self._nonce,
+            exchange=exchange,
+            signature=identity.sign(signed_content(run_id, self._nonce, exchange)),
+            mark=self.mark(run_id),
+        )
+        return self._announced
 
-    def mask(self, party: int, *, alone: bool = False) -> None:
-        """Be ready for masked scalars, where a run adds up nothing else."""
-        self.cipher.party = party
-        if self.cipher.name != "plain":
-            self.cipher.masks = Masks(self._keys.identity, self._nonce, self._terms, alone=alone)
+    def _draw_exchange_key(self) -> ExchangeKey:
+        """A key pair for this run alone: the identity only signs its public half."""
+        return ExchangeKey(Secret(self._draws.random("exchange key", KEY_BYTES)))
+
+    def meet(
+        self,
+        told: Participants | None,
+        place: Place,
+        *,
+        alone: bool = False,
+    ) -> None:
+        """Take the list of participants, once; then scalars can be masked.
+
+        Parameters
+        ----------
+        told
+            The list; None: under a cipher that hides nothing.
+        place
+            What the party was told of its own place in it.
+        alone
+            Whether the run has no other party.
+        """
+        self.cipher.party = place.number
+        if self.cipher.name == "plain":
+            return
+        if told is None or self._exchange is None or self._participants is not None:
+            raise ProtocolError(
+                f"party {self._keys.name} must be told once who takes part; stop this run"
+            )
+        found = read_participants(told, self._run_id)
+        card = self._announced.card(self._keys.name)
+        found.insist_on(place.number, card, place.parties, labels=place.labels)
+        self._participants = found
+        self._pairs = PairSecrets(self._keys.run, self._exchange, found, place.number)
+        self.cipher.masks = Masks(self._pairs, found, place.number, self._terms, alone=alone)
 
     def make(
-        self, plan: SeedPlan | None, party: int, rows: Ints, columns: Ints, *, alone: bool = False
+        self,
+        plan: SeedPlan | None,
+        place: Place,
+        rows: Ints,
+        columns: Ints,
+        *,
+        alone: bool = False,
     ) -> MadeSeeds:
         """Make the seeds that fall to this party, and the boxes for the other holders.
 
         Parameters
         ----------
         plan
-            Which seeds it makes, and for whom; None: under a cipher that needs none.
+            Who takes part, and which seeds it makes for whom; None: under a cipher that needs none.
+        place
+            What the party was told of its own place among the others.
         rows, columns
             First local slot of each shared cohort, and where the last one ends.
         alone
             Whether the run has no other party.
         """
-        self.cipher.party = party
+        self.cipher.party = party = place.number
         self.cipher.key = int(self._keys.run.fingerprint(f"key {self._run_id.hex()}")[:8], 16)
         if self.cipher.name == "plain":
             return MadeSeeds()
@@ -150,106 +231,141 @@ class Keyring:
                 f"party {self._keys.name} was not told which seeds it makes, as cipher "
                 f"'{self.cipher.name}' needs; stop this run"
             )
-        self.cipher.masks = Masks(self._keys.identity, self._nonce, self._terms, alone=alone)
-        # With everybody's nonce in it, its own too: no run that a coordinator repeats, with seeds
-        # of its own or of another run, brings pads back.
-        root = root_of(self._nonce, party, plan.way)
-        self._pad_key = self._keys.run.derive("weft pad", self._run_id + root)
+        self.meet(plan.participants, place, alone=alone)
+        if plan.deal != (party == _DEALER):
+            raise malformed("seeds.deal", "is for the first party")
         self._draw_seeds(plan, party, {"rows": rows, "columns": columns})
-        content, public = b"", None
-        if plan.deal and self.cipher.name in _DEALT:
-            kind = _DEALT[self.cipher.name]
-            content = self._draws.take("shared key", lambda: kind.new().to_bytes())
-            self._shared = kind.from_bytes(Secret(content))
-            if isinstance(self._shared, PaillierSecret):
-                public = self._shared.public()
-        return MadeSeeds(Boxes.of(self._boxes(plan, content)), public)
+        public = self._deal(party)
+        return MadeSeeds(Boxes.of(self._write(plan, party)), public)
+
+    @property
+    def _met(self) -> ParticipantList:
+        if self._participants is None:
+            raise ProtocolError(f"party {self._keys.name} was not told who takes part")
+        return self._participants
+
+    @property
+    def _secrets(self) -> PairSecrets:
+        if self._pairs is None:
+            raise ProtocolError(f"party {self._keys.name} was not told who takes part")
+        return self._pairs
 
     def facts_key(self) -> Secret | None:
         """The key under which holders confirm facts of this run; None under cipher plain."""
-        return None if self._pad_key is None else self._pad_key.derive("weft facts")
+        if self._participants is None:
+            return None
+        return self._keys.run.derive("weft facts", self._participants.digest)
 
     def _draw_seeds(self, plan: SeedPlan, party: int, starts: dict[str, Ints]) -> None:
-        """Seeds of the cohorts whose maker this party is; the others' come in boxes."""
+        """Seeds of the cohorts whose maker this party is; the others' come in letters."""
         self._places = []
         for axis, start in starts.items():
             told = plan.rows if axis == "rows" else plan.columns
-            if len(told.maker) != len(start) - 1:
+            known = (told.maker >= 0) & (told.maker < len(self._met.cards))
+            if len(told.maker) != len(start) - 1 or not known.all():
                 raise malformed(f"seeds.{axis}.maker", "does not name one maker per shared cohort")
-            self._makers[axis], self._start[axis] = told.maker, start
-            self._seeds[axis] = np.zeros((len(start) - 1, SEED), np.uint8)
-            mine = np.flatnonzero(told.maker == party)
-            random = self._draws.random(f"seeds of {axis}", SEED * len(mine))
-            self._seeds[axis][mine] = np.frombuffer(random, np.uint8).reshape(-1, SEED)
+            numbers = told.cohort.tolist()
+            if len(set(numbers)) != len(start) - 1 or len(numbers) != len(start) - 1:
+                raise malformed(f"seeds.{axis}.cohort", "does not number the shared cohorts")
+            if len(told.start) != len(plan.to) + 1:
+                raise malformed(f"seeds.{axis}.start", "does not say what every receiver is given")
+            cohorts = [Cohort(*each) for each in zip(numbers, np.diff(start).tolist(), strict=True)]
+            letters = self._letters[axis] = AxisLetters(axis, cohorts, told.maker)
+            count = len(letters.made_by(party))
+            random = self._draws.random(f"seeds of {axis}", SEED * count)
+            letters.make(party, random, receivers_of(told, plan.to.tolist()))
+            self._start[axis] = start
             if told.place is not None:
                 if len(told.place) != len(start) - 1:
                     raise malformed(f"seeds.{axis}.place", "does not tell one place per cohort")
                 self._places.append(_spread(told.place, start))
 
-    def _boxes(self, plan: SeedPlan, content: bytes) -> list[bytes]:
-        """One box per party to which this one gives something."""
-        cards, axes = plan.cards(), (("rows", plan.rows), ("columns", plan.columns))
-        if len(cards) != len(plan.to):
-            raise malformed("seeds.keys", "does not hold the keys of every receiver")
-        for axis, told in axes:
-            if len(told.start) != len(cards) + 1:
-                raise malformed(f"seeds.{axis}.start", "does not say what every receiver is given")
-        boxes = []
-        for number, card in enumerate(cards):
-            parts = [content]
-            for axis, told in axes:
-                begin, end = told.start[number : number + 2].tolist()
-                parts.append(self._seeds[axis][told.given[begin:end]].tobytes())
-            public = PublicIdentity.from_bytes(card[:PUBLIC])
-            # For this run of the other alone: a box from another run would bring its pads back.
-            boxes.append(public.seal(b"".join([card[PUBLIC:], *parts])))
-        return boxes
+    def _deal(self, party: int) -> bytes | None:
+        """Draw what the first party deals to all; returns the public half of a shared key."""
+        if party != _DEALER:
+            return None
+        run_key, shared = self._draws.random("run key", RUN_KEY), b""
+        if self.cipher.name in _DEALT:
+            kind = _DEALT[self.cipher.name]
+            shared = self._draws.take("shared key", lambda: kind.new().to_bytes())
+        self._take_dealt(Dealt(Secret(run_key), Secret(shared)))
+        return self._shared.public() if isinstance(self._shared, PaillierSecret) else None
+
+    def _take_dealt(self, dealt: Dealt) -> None:
+        """The run's key follows from the run secret, from what was dealt, and from the list."""
+        self._dealt = dealt
+        both = Secret(self._keys.run.reveal() + dealt.run_key.reveal())
+        # With everybody's nonce in it, its own too: no run that a coordinator repeats, with seeds
+        # of its own or of another run, brings pads back.
+        self._pad_key = both.derive("weft pad", self._met.digest)
+        if self.cipher.name in _DEALT:
+            self._shared = _DEALT[self.cipher.name].from_bytes(dealt.shared)
+
+    def _write(self, plan: SeedPlan, party: int) -> list[bytes]:
+        """One letter to each party to which this one gives something."""
+        receivers = plan.to.tolist()
+        parties = len(self._met.cards)
+        if any(not 0 <= peer < parties or peer == party for peer in receivers) or len(
+            set(receivers)
+        ) < len(receivers):
+            raise malformed("seeds.to", "names receivers who are none")
+        letters = []
+        for at, receiver in enumerate(receivers):
+            parts = []
+            for axis, told in (("rows", plan.rows), ("columns", plan.columns)):
+                given = told.given[told.start[at] : told.start[at + 1]]
+                if not np.isin(given, self._letters[axis].made_by(party)).all():
+                    raise malformed(f"seeds.{axis}.given", "names seeds that others make")
+                parts.append(self._letters[axis].write(given.tolist()))
+            content = write_seeds(self._dealt if party == _DEALER else None, parts)
+            letters.append(self._secrets.lock(receiver, content))
+        return letters
 
     def take(self, boxes: SeedBoxes | None) -> None:
-        """Open the boxes of the other makers; then the cipher is ready."""
+        """Open the letters of the other makers, once; then the cipher is ready."""
         if self.cipher.name == "plain":
             return
-        if boxes is None or not self._makers:
+        if boxes is None or not self._letters:
             raise ProtocolError(
                 f"party {self._keys.name} was sent no seeds, or before it was told who makes them"
             )
-        sealed = boxes.cut()
-        if len(sealed) != len(boxes.makers):
-            raise malformed("seeds.makers", "does not name one maker per box")
-        for maker, box in zip(boxes.makers.tolist(), sealed, strict=True):
-            self._unpack(maker, self._keys.identity.open(box))
-        for axis in AXES:
-            if not self._seeds[axis].any(axis=1).all():
-                raise ProtocolError(f"nobody sent party {self._keys.name} the seed of a cohort")
+        if self._taken:
+            raise ProtocolError(f"party {self._keys.name} has taken the seeds of this run")
+        sealed, makers = boxes.cut(), boxes.makers.tolist()
+        if len(sealed) != len(makers) or sorted(makers) != self._expected():
+            raise ProtocolError(
+                f"party {self._keys.name} was not sent one letter from each maker of its seeds; "
+                "stop this run"
+            )
+        self._taken = True
+        for maker, letter in zip(makers, sealed, strict=True):
+            if not self._read(maker, self._secrets.unlock(maker, letter)):
+                raise ProtocolError(
+                    f"the letter that party number {maker} wrote to {self._keys.name} is of other "
+                    "cohorts"
+                )
         self._ready()
 
-    def _unpack(self, maker: int, opened: Secret) -> None:
-        nonce, content = opened.reveal()[:NONCE], opened.reveal()[NONCE:]
-        if nonce != self._nonce:
-            raise ProtocolError(
-                f"the box that party number {maker} sealed to {self._keys.name} is not of this run"
-            )
-        chosen = {axis: np.flatnonzero(self._makers[axis] == maker) for axis in AXES}
-        expected = SEED * sum(len(c) for c in chosen.values())
-        extra = len(content) - expected
-        if extra < 0 or (extra and (maker != 0 or self.cipher.name not in _DEALT)):
-            raise ProtocolError(
-                f"the box that party number {maker} sealed to {self._keys.name} has "
-                f"{len(content)} bytes, not {expected}"
-            )
-        if extra:
-            kind = _DEALT[self.cipher.name]
-            self._shared = kind.from_bytes(Secret(content[:extra]))
-        at = extra
-        for axis in AXES:
-            end = at + SEED * len(chosen[axis])
-            seeds = np.frombuffer(content[at:end], np.uint8)
-            self._seeds[axis][chosen[axis]] = seeds.reshape(-1, SEED)
-            at = end
+    def _expected(self) -> list[int]:
+        """From whom letters must come: makers of its seeds, and who deals the run's key."""
+        makers = {_DEALER}.union(*(letters.makers.tolist() for letters in self._letters.values()))
+        return sorted(makers - {self.cipher.party})
+
+    def _read(self, maker: int, letter: Secret) -> bool:
+        """Take what a maker wrote; false where it is not what this party should be given."""
+        if maker == _DEALER:
+            found = read_dealt(letter)
+            if found is None or bool(found[0].shared.reveal()) != (self.cipher.name in _DEALT):
+                return False
+            self._take_dealt(found[0])
+            letter = found[1]
+        return read_seeds(maker, letter, [self._letters[axis] for axis in AXES])
 
     def _ready(self) -> None:
         """Give the cipher what it needs."""
         cipher = self.cipher
+        if self._pad_key is not None and not self._seeds:
+            self._seeds = {axis: self._letters[axis].bound(self._pad_key) for axis in AXES}
         if self._pad_key is None or not isinstance(cipher, Pad | BfvCipher):
             return
         made = cipher.streams if isinstance(cipher, Pad) else Streams
@@ -291,7 +407,7 @@ class Keyring:
         if self.cipher.name == "plain":
             return
         for axis in AXES:
-            if state[axis].shape != self._seeds[axis].shape:
+            if state[axis].shape != self._letters[axis].seeds.shape:
                 raise ProtocolError("the checkpoint's seeds are those of other cohorts")
             self._seeds[axis] = state[axis]
         self._pad_key = Secret(state["pad"].tobytes())
@@ -302,50 +418,10 @@ class Keyring:
         self._ready()
 
 
-_KINDS: dict[str, type[Cipher]] = {
-    kind.name: kind for kind in (Plain, Pad, BfvCipher, PaillierCipher)
-}
 #: Keys that one party deals to all, by cipher.
 _DEALT: dict[str, type[BfvSecret] | type[PaillierSecret]] = dict(
     zip(DEALT_CIPHERS, (BfvSecret, PaillierSecret), strict=True)
 )
-
-
-def _cipher_of(name: str) -> Cipher:
-    return _KINDS[name]()
-
-
-def register_cipher(kind: type[Pad], code: int) -> None:
-    """Let settings and terms name a cipher of your own: padded words, with pads of another make.
-
-    No terms allow it by themselves: every party must name it in its ``ciphers``, in its policy, in
-    the signed roster or in ``[privacy]``, and must have registered it, from the same code. A
-    coordinator on another machine has no party's half and calls
-    :func:`weft.crypto.ciphers.block_format.name_cipher` instead.
-
-    Parameters
-    ----------
-    kind
-        A subclass of :class:`Pad` with a ``name`` and ``streams`` of its own.
-    code
-        What stands for it in headers of blocks, 128 to 255.
-
-    Raises
-    ------
-    ConfigError
-        If name or code are taken, or it makes no pads of its own, hides nothing, uses pads again
-        or does not open what it hid.
-    """
-    if not (isinstance(kind, type) and issubclass(kind, Pad)):
-        raise ConfigError(f"{kind!r} is no cipher of padded words; register a subclass of Pad")
-    if kind.streams is Streams or not issubclass(kind.streams, Streams):
-        raise ConfigError(
-            f"cipher '{kind.name}' makes the same pads as 'pad'; give it streams of its own, a "
-            "subclass of Streams"
-        )
-    check_hiding(kind)
-    name_cipher(kind.name, code)
-    _KINDS[kind.name] = kind
 
 
 def _spread(first: Ints, start: Ints) -> Ints:

@@ -1,8 +1,12 @@
 """Masks under scalars: pairs of parties add and subtract the same number.
 
 A party adds a mask for every neighbour that comes after it and subtracts one for every neighbour
-before it. Over all parties asked the masks cancel; any smaller sum is random to the coordinator,
+before it. Over all parties of a sum the masks cancel; any smaller sum is random to the coordinator,
 also with the help of other parties, since a mask takes the key of one of its two parties.
+
+What a mask depends on, a party knows by itself: the list of participants, the phase that it is in,
+the field, the number of the answer, and over whom the sum goes. Nothing of that is left to a
+message. Parties that were asked different things have masks that do not cancel.
 """
 
 from __future__ import annotations
@@ -11,14 +15,17 @@ from hashlib import shake_256
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from weft.crypto.ciphers.block_format import pad_id_of
-from weft.crypto.identities import Identity, PublicIdentity, Secret
+from weft.crypto.identities import Secret
+from weft.crypto.pair_secrets import PairSecrets
+from weft.crypto.participants import ParticipantList
 from weft.crypto.primitives.wide_integers import Limbs, unpacked
+from weft.crypto.sharers import Sharers
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
+from weft.protocol.common_question import Question
 from weft.protocol.message import SCALAR_BYTES
-from weft.protocol.shared_fields import CARD, NONCE, LastingRing, Ring
 
 _WIDTH = SCALAR_BYTES
 
@@ -28,11 +35,13 @@ class Masks:
 
     Parameters
     ----------
-    identity
-        Its key pair.
-    nonce
-        Its own random bytes of this run, which every pair secret depends on: masks of two runs
-        differ, whatever anybody else repeats.
+    pairs
+        What it shares with each other party in this run: masks of two runs differ, whatever anybody
+        else repeats.
+    participants
+        Who takes part.
+    party
+        Its number.
     terms
         Over how many parties a sum must go.
     alone
@@ -40,42 +49,60 @@ class Masks:
     """
 
     def __init__(
-        self, identity: Identity, nonce: bytes, terms: Terms = OPEN, *, alone: bool = False
+        self,
+        pairs: PairSecrets,
+        participants: ParticipantList,
+        party: int,
+        terms: Terms = OPEN,
+        *,
+        alone: bool = False,
     ) -> None:
-        self._identity = identity
-        self._nonce = nonce
+        self._pairs = pairs
+        self._participants = participants
+        self._party = party
         self._terms = terms
         self._alone = alone
-        self._pairs: dict[bytes, Secret] = {}
+        self._keys: dict[int, Secret] = {}
 
     def __reduce__(self) -> Any:
         raise TypeError("masks are not to be pickled: they hold keys")
 
-    def sum(
-        self, field: str, count: int, round_: int, ring: Ring | None, epoch: int, party: int
-    ) -> Limbs:
-        """What to add to ``count`` scalars of ``field`` in the answer to a request."""
-        if ring is None:
-            raise ProtocolError(f"a request for '{field}' does not say who shares the masks")
-        peers, keys = ring.peers, ring.keys
-        if party in peers.tolist():
-            raise ProtocolError(f"a request for '{field}' names neighbours that are none")
-        if len(keys) != CARD * len(peers):
-            raise ProtocolError(f"a request for '{field}' names neighbours without their keys")
-        if len(set(peers.tolist())) != len(peers):
-            raise ProtocolError(f"a request for '{field}' names a neighbour twice")
-        # Neighbours are everybody else, or as many as terms can ask for.
-        if not self._alone and not self._terms.allows_scalars(len(peers) + 1):
-            self._refuse(field, len(peers) + 1)
-        name = f"request {pad_id_of(epoch, round_, 0)} {field}".encode()
-        if isinstance(ring, LastingRing):
-            name = f"context {ring.context} {field}".encode()
+    def everyone(self) -> Sharers:
+        """For sums over all parties."""
+        return self._participants.everyone
+
+    def labelled(self) -> Sharers:
+        """For sums over all parties that have labels."""
+        return self._participants.labelled
+
+    def attending(self, bits: NDArray[np.uint8] | None, *, harmless: bool = False) -> Sharers:
+        """For sums over those who are there; None: all are.
+
+        Where terms ask for several contributors, only sums of what is ``harmless`` may go over some
+        parties now and over others later: their difference is close to what a single one told.
+        """
+        if bits is None:
+            return self.everyone()
+        if not harmless and self._terms.min_contributors > 1:
+            raise ProtocolError("a request wants scalars in a sum that not all take part in")
+        return self._participants.attending(bits)
+
+    def sum(self, question: Question, over: Sharers, count: int) -> Limbs | None:
+        """What to add to ``count`` scalars; None: this party has no part in the sum."""
+        neighbours = over.neighbours(self._party)
+        if neighbours is None:
+            return None
+        if not self._alone and not self._terms.allows_scalars(len(over.numbers)):
+            self._refuse(question.field, len(over.numbers))
+        if not neighbours:
+            return np.zeros((count, 3), np.int64)
+        name = question.mark() + over.mark
         streams = [
-            shake_256(self._shared(keys[at : at + CARD]).reveal() + name).digest(_WIDTH * count)
-            for at in range(0, len(keys), CARD)
+            shake_256(self._shared(peer).reveal() + name).digest(_WIDTH * count)
+            for peer in neighbours
         ]
         masks = unpacked(b"".join(streams)).reshape(len(streams), count, 3)
-        signs = np.where(peers > party, 1, -1)
+        signs = np.where(np.array(neighbours) > self._party, 1, -1)
         total: Limbs = (masks * signs[:, None, None]).sum(axis=0)
         return total
 
@@ -87,11 +114,8 @@ class Masks:
             f"coordinator would read {own}; agree on {flag} = true, or let more bring labels"
         )
 
-    def _shared(self, key: bytes) -> Secret:
-        """The secret of a pair in this run, agreed upon once."""
-        if key not in self._pairs:
-            public, nonce = key[:-NONCE], key[-NONCE:]
-            pair = self._identity.shared_with(PublicIdentity.from_bytes(public))
-            both = b"".join(sorted((self._nonce, nonce)))
-            self._pairs[key] = pair.derive("weft masks", both)
-        return self._pairs[key]
+    def _shared(self, peer: int) -> Secret:
+        """What the masks of a pair follow from."""
+        if peer not in self._keys:
+            self._keys[peer] = self._pairs.shared(peer).derive("weft masks")
+        return self._keys[peer]

@@ -123,7 +123,7 @@ class JointParty:
         if found is None or type(message) is not phase.request:
             raise ProtocolError(f"phase '{phase.name}' is not part of joint prediction")
         self._consent.check_company(message)
-        self._cipher.begin(message)
+        self._cipher.begin(message, phase.name)
         return found.handle(message)
 
     def _take_view(self, message: ViewRequest) -> ViewReply:

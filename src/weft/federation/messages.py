@@ -20,7 +20,7 @@ from weft.protocol.field_visibility import (
 )
 from weft.protocol.message import Message, Nothing
 from weft.protocol.request_reply import Phase
-from weft.protocol.shared_fields import Boxes, PadLinks, Ring, SumRequest
+from weft.protocol.shared_fields import Boxes, PadLinks, SumRequest
 from weft.sums.messages import DigitReply, DigitRequest
 
 Names = NDArray[np.str_]
@@ -74,7 +74,6 @@ class RareRequest(SumRequest):
 
     send: Annotated[Flags, record("for which of its cohorts it tells others", "cohorts")]
     alpha_pads: PadLinks | None = None
-    ring: Ring | None = None
 
 
 class RareReply(Message):
@@ -89,7 +88,6 @@ class LeaveRequest(SumRequest):
     samples: Annotated[int, numbers("how many samples are trained on")]
     alpha: Annotated[bytes | None, block(_LEFT_OUT)] = None
     alpha_slots: Annotated[Slots | None, record("which of its slots these are", "slots")] = None
-    ring: Ring | None = None
 
 
 class LeaveReply(Message):

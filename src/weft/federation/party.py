@@ -231,7 +231,7 @@ class Party:
         if self._draws.lasting:
             self._draws.hear(phase.name, pack(fields_of(message)))
         self._consent.check_company(message)
-        self._cipher.begin(message)
+        self._cipher.begin(message, phase.name)
         reply = found.handle(message)
         if self._transcript is not None:
             self._transcript.add(phase.name, fields_of(message), fields_of(reply))

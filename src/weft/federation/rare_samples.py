@@ -49,7 +49,6 @@ def leave_out_rare(channel: Channel, holdings: HoldingMap, adder: Adder) -> Hold
     send = {party: speakers[party] & lacking[party] for party in everyone}
     round_ = adder.advance()
     asked = {party: RareRequest(round=round_, send=send[party]) for party in everyone}
-    adder.mask(asked)
     board.invite(asked, send)
     replies = channel.ask(RARE, asked).insist("leaving out rare classes")
     board.post(replies, 1, round_)
@@ -65,7 +64,6 @@ def leave_out_rare(channel: Channel, holdings: HoldingMap, adder: Adder) -> Hold
         dict.fromkeys((p for p in everyone if p in holdings.partly_unlabelled), 0)
     ).items():
         told[party].alpha_slots, told[party].alpha = slots, block
-    adder.mask(told)
     left = channel.ask(LEAVE_OUT, told).insist("leaving out rare classes")
     rare = holdings.n_samples - kept
     return replace(holdings, rare=rare, rare_cells=_total(left, "cells"))
@@ -119,7 +117,7 @@ class RareParty:
         rare = in_rare_class(view.guarded_cohort, self._target(), view.min_batch)
         self._rare = rare
         kept = int((view.counts[view.row_cohort] & ~rare).sum())
-        reply = RareReply(kept=pack_scalars(self._cipher, message, "kept", float(kept)))
+        reply = RareReply(kept=pack_scalars(self._cipher, "kept", float(kept)))
         flags, pads = message.send, message.alpha_pads
         if flags.shape != view.sizes.shape:
             raise malformed("send", "has no flag per cohort")
@@ -152,7 +150,7 @@ class RareParty:
 
     def tell(self, message: LeaveRequest, cells: int) -> LeaveReply:
         """How many cells it leaves out."""
-        return LeaveReply(cells=pack_scalars(self._cipher, message, "cells", float(cells)))
+        return LeaveReply(cells=pack_scalars(self._cipher, "cells", float(cells)))
 
     def _wire(self, view: PartyView) -> Wire:
         return Wire("alpha", view.n_shared_rows, _BOUND, self._cipher)

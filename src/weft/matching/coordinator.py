@@ -97,7 +97,7 @@ def meet(
         for number, party in enumerate(parties)
     }
     replies = channel.ask(VIEW, views).insist("seating")
-    adder.meet(parties, cards, _key(replies), replies[parties[0]].shared_public or b"")
+    adder.meet(parties, _key(replies), replies[parties[0]].shared_public or b"")
     boxes = {party: KeysRequest() for party in parties}
     if adder.linked:
         boxes = deliver(parties, plans, replies)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.identities import Secret
 from weft.crypto.key_messages import RunKeys
-from weft.crypto.keyring import Keyring, Keys
+from weft.crypto.keyring import Keyring, Keys, Place
 from weft.crypto.replay_log import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
@@ -291,8 +291,13 @@ class MatchingParty:
         if plan is not None:
             check_gifts(plan.rows, plan.to, view.row_sheets)
             check_gifts(plan.columns, plan.to, view.column_sheets)
+        labels = bool(view.labelled.any() or view.counts.any())
         made = self._keyring.make(
-            message.seeds, view.party, view.shared_rows, view.shared_columns, alone=alone
+            message.seeds,
+            Place(view.party, view.n_parties, labels),
+            view.shared_rows,
+            view.shared_columns,
+            alone=alone,
         )
         reply = ViewReply(key=self._keyring.cipher.key, seeds=made.boxes, shared_public=made.public)
         key = self._keyring.facts_key()

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.crypto.key_messages import AxisSeeds, SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_chains import Holders
-from weft.crypto.primitives.hash_tree import ways
 from weft.errors import ProtocolError
 from weft.matching.cohort_sheets import TAG
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 from weft.matching.messages import KeysRequest, ViewReply
-from weft.protocol.shared_fields import NONCE
+from weft.protocol.shared_fields import Participants
 
 
 def holders_of(axis: Axis, parties: int) -> Holders:
@@ -54,6 +53,11 @@ class _Gifts:
         """Who makes the seed of each shared cohort of a party."""
         return self._maker[self.holders.unit[self.holders.pairs(party)]].astype(np.int32)
 
+    def cohorts(self, party: int) -> Ints:
+        """Numbers of the shared cohorts of a party."""
+        numbers: Ints = self.holders.unit[self.holders.pairs(party)].astype(np.int64)
+        return numbers
+
     def places(self, party: int) -> Ints:
         """Where each shared cohort of a party begins among all shared slots."""
         return self._start[self.holders.unit[self.holders.pairs(party)]]
@@ -68,6 +72,7 @@ class _Gifts:
         receivers, given = gifts
         everyone = np.append(to, self._parties)
         return AxisSeeds(
+            cohort=self.cohorts(party),
             maker=self.makers(party),
             given=given,
             start=np.searchsorted(receivers, everyone),
@@ -82,18 +87,19 @@ def plan_seeds(holdings: HoldingMap, cards: Sequence[bytes], *, places: bool) ->
     cohorts in a chunk must know.
     """
     count = len(holdings.parties)
+    labelled = [party in holdings.label_parties for party in holdings.parties]
+    participants = Participants(keys=b"".join(cards), labelled=np.array(labelled, bool))
     rows, columns = _Gifts(holdings.rows, count), _Gifts(holdings.columns, count)
     plans = []
-    for number, way in enumerate(ways([card[-NONCE:] for card in cards])):
+    for number in range(count):
         row_gifts, column_gifts = rows.of(number), columns.of(number)
         to = np.unique(np.concatenate([row_gifts[0], column_gifts[0]]))
         if number == 0:
             to = np.arange(1, count)
         plans.append(
             SeedPlan(
-                keys=b"".join(cards[k] for k in to.tolist()),
+                participants=participants,
                 to=to,
-                way=way,
                 rows=rows.seeds(number, to, row_gifts, places=places),
                 columns=columns.seeds(number, to, column_gifts, places=places),
                 deal=number == 0,

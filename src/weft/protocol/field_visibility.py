@@ -41,12 +41,16 @@ class Meaning:
         Names of an array's axes; empty for anything else.
     common
         It means the same in all phases, so that an overview need not tell them apart.
+    alike
+        All parties that are asked are told the same, and masks depend on it
+        (:mod:`weft.protocol.common_question`).
     """
 
     form: Form
     what: str
     shape: tuple[str, ...] = ()
     common: bool = False
+    alike: bool = False
 
 
 def block(what: str) -> Meaning:
@@ -74,14 +78,14 @@ def keys(what: str, *shape: str, common: bool = False) -> Meaning:
     return Meaning(Form.KEYS, what, shape, common)
 
 
-def record(what: str, *shape: str, common: bool = False) -> Meaning:
+def record(what: str, *shape: str, common: bool = False, alike: bool = False) -> Meaning:
     """Bookkeeping that both sides may know."""
-    return Meaning(Form.RECORD, what, shape, common)
+    return Meaning(Form.RECORD, what, shape, common, alike)
 
 
 def numbers(what: str, *shape: str, common: bool = False) -> Meaning:
     """Constants of the run."""
-    return Meaning(Form.NUMBERS, what, shape, common)
+    return Meaning(Form.NUMBERS, what, shape, common, alike=True)
 
 
 def texts(what: str, *shape: str) -> Meaning:
@@ -89,9 +93,9 @@ def texts(what: str, *shape: str) -> Meaning:
     return Meaning(Form.TEXTS, what, shape)
 
 
-def coefficients(what: str, *shape: str) -> Meaning:
+def coefficients(what: str, *shape: str, alike: bool = True) -> Meaning:
     """What the coordinator computes from totals."""
-    return Meaning(Form.COEFFICIENTS, what, shape)
+    return Meaning(Form.COEFFICIENTS, what, shape, alike=alike)
 
 
 def clear(what: str, *shape: str) -> Meaning:

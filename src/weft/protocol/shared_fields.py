@@ -9,16 +9,19 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Slots
+from weft.array_types import Flags, Slots
 from weft.protocol.field_visibility import keys, record, sealed
 from weft.protocol.message import Message, Part, declared, malformed
 
 PadIds = NDArray[np.uint64]
 
-#: Bytes of a party's public keys, and of its nonce of the run; a card is both.
+#: Bytes of a party's public keys; of its nonce and its exchange key of the run; and of its
+#: signature of these. A card is all of them.
 PUBLIC = 64
 NONCE = 16
-CARD = PUBLIC + NONCE
+EXCHANGE = 32
+SIGNATURE = 64
+CARD = PUBLIC + NONCE + EXCHANGE + SIGNATURE
 
 _PADS = "ids of the pads to take off"
 
@@ -36,7 +39,7 @@ class PadLinks(Part):
     """Which pads a party's contribution to one sum takes off.
 
     A request has one for each sum that it asks for, in a field named after the sum (``v_pads``),
-    which `weft.sums.shared_slot_layout.PadBookkeeping.invite` sets.
+    which `weft.sums.slots_and_pads.PadBookkeeping.invite` sets.
 
     Attributes
     ----------
@@ -59,7 +62,7 @@ class PadLinks(Part):
 
 
 class Company(Part):
-    """Other parties whom a message names, by their public keys and their nonces of the run.
+    """Other parties whom a message names, by their cards: public keys, and what they drew.
 
     Every part with such keys is a company, so that a party with a roster can refuse keys of
     strangers in any message (:meth:`weft.privacy.agreement.consent.Consent.check_company`).
@@ -68,7 +71,7 @@ class Company(Part):
     keys: Annotated[bytes, keys("of other parties", common=True)]
 
     def cards(self) -> list[bytes]:
-        """Public keys and nonce, party by party."""
+        """The cards, party by party."""
         if len(self.keys) % CARD:
             raise malformed("keys", f"does not hold {CARD} bytes for every party named")
         return [self.keys[at : at + CARD] for at in range(0, len(self.keys), CARD)]
@@ -95,20 +98,26 @@ def _with_company(kind: type[Message] | type[Part]) -> tuple[str, ...]:
     )
 
 
-class Ring(Company):
-    """The neighbours with whom a party shares masks under its scalars in this request."""
+class Participants(Company):
+    """All parties of a run, in the order of their numbers: every party is told the same.
 
-    keys: Annotated[bytes, keys("of those who share masks", common=True)]
-    peers: Annotated[Slots, record("who shares masks with it", "neighbours", common=True)]
+    Secrets between parties depend on this list. Where two parties are told different ones, nothing
+    that they hide from the coordinator fits together, and it reads nothing.
 
-
-class LastingRing(Ring):
-    """Neighbours for scalars that come in over several requests, under the same masks.
-
-    ``context`` names what the masks are for: a party gives one answer under it, never two.
+    Attributes
+    ----------
+    labelled
+        Who has labels of some sample: sums of losses go over these parties.
     """
 
-    context: Annotated[int, record("what the masks are for", common=True)]
+    keys: Annotated[bytes, keys("of all parties, and their random bytes", common=True)]
+    labelled: Annotated[Flags, record("who has labels of some sample", "parties", common=True)]
+
+
+#: Over whom a sum of scalars goes where it is not everyone: a bit for every party.
+Attending = Annotated[
+    NDArray[np.uint8] | None, record("over whom a sum of scalars goes", "bytes", common=True)
+]
 
 
 class SumRequest(Message):

@@ -288,7 +288,7 @@ class AdmmParty(RoundParty):
         apart, moved = self._finish(message)
         self._rescale(positive(message.rho, "rho"))
         reply = RoundReply()
-        reply.residual = pack_scalars(self.cipher, message, "residual", apart, moved)
+        reply.residual = pack_scalars(self.cipher, "residual", apart, moved)
         reply.held = self._begin()
         rows, columns = self._shared
         if columns:

@@ -199,8 +199,8 @@ class DiscoParty(RoundParty):
         objective = self._objective() if mode in (GRADIENT, BACK) else 0.0
         share = residual / self.view.n_parties
         reply = RoundReply()
-        reply.objective = pack_scalars(self.cipher, message, "objective", objective)
-        reply.residual = pack_scalars(self.cipher, message, "residual", share)
+        reply.objective = pack_scalars(self.cipher, "objective", objective)
+        reply.residual = pack_scalars(self.cipher, "residual", share)
         reply.held, self._held = self._held, 0
         shared = self.view.n_shared_columns
         if shared:

@@ -173,7 +173,8 @@ class FrozenParty:
         self._z_private = z[view.n_shared_rows :]
         mine = w[view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
-        reply = PairProductsReply(norms=pack_scalars(state.cipher, message, "norms", *squares))
+        state.cipher.lasting(message.iteration)
+        reply = PairProductsReply(norms=pack_scalars(state.cipher, "norms", *squares))
         if view.n_shared_rows:
             reply.z = self._z.send(z[: view.n_shared_rows], message.z_pads)
         return reply
@@ -190,7 +191,8 @@ class FrozenParty:
         self.weights = {i: w for i, w in self.weights.items() if i == message.keep}
         self.weights[message.iteration] = self._w
         sums = class_sums(state, z, self._alpha)
-        return PairLossesReply(losses=pack_scalars(state.cipher, message, "losses", *sums))
+        state.cipher.lasting(message.iteration)
+        return PairLossesReply(losses=pack_scalars(state.cipher, "losses", *sums))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint: a pair in progress is given up when a run is resumed."""
@@ -245,8 +247,6 @@ class FrozenPair:
         self._losses: dict[str, PairLossesReply] = {}
         self._lam = settings.lam
         self.certificate: Certificate | None = None
-        # Scalars of a pair come in over many requests, under the masks of one.
-        self._context = adder.fresh_context()
 
     def request(self, present: Iterable[str], seen: Mapping[str, int]) -> Request[Any, Any]:
         """What to ask the parties that are present and still owe an answer.
@@ -274,7 +274,6 @@ class FrozenPair:
         for party, block in self._v.blocks(asked).items():
             messages[party].v = block
         self._z.invite(messages)
-        self._adder.mask_lasting(messages, self._context, self._everyone)
         return messages
 
     def _losses_of(self, asked: list[str]) -> dict[str, PairLossesRequest]:
@@ -282,7 +281,6 @@ class FrozenPair:
         wanted = {p: self._counted[p] for p in asked if len(self._counted[p])}
         for party, block in self._z.pieces(wanted).items():
             messages[party].z = block
-        self._adder.mask_lasting(messages, self._context, self._everyone)
         return messages
 
     def _common(self) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def extend(prefix: Keys, totals: Floats, round_: int) -> Keys:
 def answer_largest(values: Floats, message: DigitRequest, cipher: Cipher) -> DigitReply:
     """A party's flags for one digit of the largest of all parties' values."""
     flags = reached(keys_of(values), message.prefix, message.digit)
-    return DigitReply(flags=pack_scalars(cipher, message, "flags", *flags.ravel().tolist()))
+    return DigitReply(flags=pack_scalars(cipher, "flags", *flags.ravel().tolist()))
 
 
 def ask_largest(
@@ -81,7 +81,6 @@ def ask_largest(
             party: phase.request(round=round_, digit=digit, prefix=prefix)
             for party in channel.parties
         }
-        adder.mask(asked)
         if digit == 0 and first is not None:
             first(asked)
         replies = channel.ask(phase, asked).insist("finding the largest value")

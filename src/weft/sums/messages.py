@@ -8,14 +8,7 @@ from weft.array_types import Slots
 from weft.protocol.field_visibility import block, numbers, record, scalars, texts
 from weft.protocol.message import Message, Nothing
 from weft.protocol.request_reply import Phase
-from weft.protocol.shared_fields import (
-    AcknowledgedRequest,
-    LastingRing,
-    PadIds,
-    PadLinks,
-    Ring,
-    SumRequest,
-)
+from weft.protocol.shared_fields import AcknowledgedRequest, PadIds, PadLinks, SumRequest
 
 # ── the largest value of all parties, digit by digit ──────────────────────────────────────
 
@@ -25,7 +18,6 @@ class DigitRequest(SumRequest):
 
     digit: Annotated[int, record("which digit this is", common=True)]
     prefix: Annotated[PadIds, numbers("digits of the largest so far", "values", common=True)]
-    ring: Ring | None = None
 
 
 class DigitReply(Message):
@@ -115,7 +107,6 @@ class PairProductsRequest(AcknowledgedRequest):
     v: Annotated[bytes | None, block("feature sums of the frozen pair")] = None
     keep: Annotated[int | None, _KEEP] = None
     z_pads: PadLinks | None = None
-    ring: LastingRing | None = None
 
 
 class PairProductsReply(Message):
@@ -126,7 +117,6 @@ class PairProductsReply(Message):
 class PairLossesRequest(AcknowledgedRequest):
     z: Annotated[bytes | None, block("inner products of samples that it counts")] = None
     keep: Annotated[int | None, _KEEP] = None
-    ring: LastingRing | None = None
 
 
 class PairLossesReply(Message):

@@ -9,32 +9,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.primitives.wide_integers import carried, floats_of, limbs_of, packed, unpacked
+from weft.crypto.sharers import Sharers
 from weft.errors import ProtocolError
 from weft.protocol.message import SCALAR_BYTES, Message
-from weft.protocol.shared_fields import LastingRing, Ring
 
 #: So many parties may send values of up to 2^46 without a total that wraps: 2^17 · 2^46 = 2^63.
 _LARGEST = 2.0**46
 
 
-class ScalarRequest(Protocol):
-    """A request for scalars: its number, and with whom the party shares masks."""
-
-    @property
-    def round(self) -> int: ...
-
-    @property
-    def ring(self) -> Ring | None: ...
+def over_labelled(cipher: Cipher) -> Sharers | None:
+    """For sums over all parties that have labels."""
+    return None if cipher.masks is None else cipher.masks.labelled()
 
 
-def pack_scalars(cipher: Cipher, message: ScalarRequest, field: str, *values: float) -> bytes:
-    """A party's contribution to the sums of ``field``, in its answer to ``message``."""
+def over_attending(
+    cipher: Cipher, bits: NDArray[np.uint8] | None, *, harmless: bool = False
+) -> Sharers | None:
+    """For sums over those who are there, as far as terms allow them (`Masks.attending`)."""
+    return None if cipher.masks is None else cipher.masks.attending(bits, harmless=harmless)
+
+
+def pack_scalars(cipher: Cipher, field: str, *values: float, over: Sharers | None = None) -> bytes:
+    """A party's contribution to the sums of ``field``, in its answer to a request.
+
+    ``over`` says over whom the sums go; None: everyone.
+    """
     for value in values:
         if not math.isfinite(value) or abs(value) >= _LARGEST:
             raise ProtocolError(
@@ -43,13 +48,14 @@ def pack_scalars(cipher: Cipher, message: ScalarRequest, field: str, *values: fl
             )
     with cipher.cost.timed():
         limbs = limbs_of(np.array(values, np.float64))
-        if cipher.masks is not None:
-            limbs = limbs + cipher.masks.sum(
-                field, len(values), message.round, message.ring, cipher.epoch, cipher.party
-            )
+        masks, question = cipher.masks, cipher.question(field)
+        if masks is not None:
+            hidden = masks.sum(question, over or masks.everyone(), len(values))
+            if hidden is None:
+                raise ProtocolError(f"a request wants '{field}' in a sum without this party")
+            limbs = limbs + hidden
         pack = packed(carried(limbs))
-    if isinstance(message.ring, LastingRing):
-        cipher.answer_once(message.ring.context, field, pack)
+    cipher.answer_once(question, pack)
     cipher.cost.bytes += len(pack)
     return pack
 

@@ -29,10 +29,12 @@ from weft.crypto.ciphers.block_format import (
 )
 from weft.crypto.pads.pad_chains import learn_marks
 from weft.crypto.primitives.wide_integers import Limbs
+from weft.crypto.sharers import Sharers
 from weft.errors import ConfigError, ProtocolError
+from weft.protocol.common_question import Question, question_digest
 from weft.protocol.message import Message
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.shared_fields import IterationRequest, PadIds, PadLinks, Ring, SumRequest
+from weft.protocol.shared_fields import IterationRequest, PadIds, PadLinks, SumRequest
 
 Integers = NDArray[np.int64]
 
@@ -119,11 +121,15 @@ class Incoming(NamedTuple):
 
 
 class Masking(Protocol):
-    """Masks that cancel over all parties of a request."""
+    """Masks that cancel over all parties of a sum."""
 
-    def sum(
-        self, field: str, count: int, round_: int, ring: Ring | None, epoch: int, party: int
-    ) -> Limbs: ...
+    def everyone(self) -> Sharers: ...
+
+    def labelled(self) -> Sharers: ...
+
+    def attending(self, bits: NDArray[np.uint8] | None, *, harmless: bool = False) -> Sharers: ...
+
+    def sum(self, question: Question, over: Sharers, count: int) -> Limbs | None: ...
 
 
 class Counting(Protocol):
@@ -156,8 +162,10 @@ class Cipher(ABC):
         self.newest = 0
         self._round = 0
         self._base = self.pad_id = 0
-        self._context = 0
-        self._answers: dict[str, bytes] = {}
+        self._phase, self._message = "", Message()
+        self._turn: tuple[int, bytes | None] | None = None
+        #: The last answer per phase, field and epoch.
+        self._answers: dict[tuple[str, str, int], tuple[Question, bytes]] = {}
         self.cost = EncryptionCost()
         #: What hides this party's scalars; None: nothing does.
         self.masks: Masking | None = None
@@ -165,13 +173,14 @@ class Cipher(ABC):
         self.sum_counter: Counting | None = None
         self._clear: Plain | None = None
 
-    def begin(self, message: Message) -> None:
+    def begin(self, message: Message, phase: str = "") -> None:
         """A request begins: its number must be new, since pad ids come from it.
 
         A request without a number may neither ask for anything encrypted nor bring it.
         """
         if self._clear is not None:
-            self._clear.begin(message)
+            self._clear.begin(message, phase)
+        self._phase, self._message, self._turn = phase, message, None
         if not isinstance(message, SumRequest):
             self._base = self.pad_id = 0
             return
@@ -198,14 +207,30 @@ class Cipher(ABC):
             self._clear.key = self.key
             self._clear.raise_epoch(epoch)
 
-    def answer_once(self, context: int, field: str, packed: bytes) -> None:
-        """Masks that serve several requests hide one value only: the same must come again."""
-        if context < self._context:
-            raise ProtocolError(f"a request for '{field}' goes back to masks of an earlier pair")
-        if context > self._context:
-            self._context, self._answers = context, {}
-        if self._answers.setdefault(field, packed) != packed:
-            raise ProtocolError(f"a request wants another '{field}' under masks that were used")
+    def lasting(self, turn: int, asked: bytes | None = None) -> None:
+        """Scalars of this request belong to a turn of its phase, for which others may ask too.
+
+        ``asked`` is a hash of all that was asked alike up to this turn; None: of this request.
+        """
+        self._turn = turn, asked
+
+    def question(self, field: str) -> Question:
+        """What this request asks for in a field, by all that this party knows itself."""
+        turn, asked = self._turn or (None, None)
+        if asked is None:
+            asked = question_digest(self._message)
+        number = self._round if turn is None else turn
+        return Question(self._phase, field, self.epoch, number, turn is not None, asked)
+
+    def answer_once(self, question: Question, packed: bytes) -> None:
+        """Masks hide one value only: whoever asks again must be told the same."""
+        where = question.phase, question.field, question.epoch
+        before, told = self._answers.get(where, (question, packed))
+        if question.number < before.number:
+            raise ProtocolError(f"a request for '{question.field}' goes back to an earlier turn")
+        if question.number == before.number and told != packed:
+            raise ProtocolError(f"a request wants another '{question.field}' in the same turn")
+        self._answers[where] = question, packed
 
     def in_the_clear(self) -> Plain:
         """The same party without encryption, for what the coordinator may see."""

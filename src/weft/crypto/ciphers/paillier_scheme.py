@@ -95,8 +95,9 @@ class PaillierSecret:
         likewise modulo q²: two powers with exponents and moduli of half the length, about four
         times faster than r^n. Only who knows p and q can do this; parties do.
         """
-        a = gmpy2.powmod(secrets.randbelow(int(self._p) - 1) + 1, self._p, self._p2)
-        b = gmpy2.powmod(secrets.randbelow(int(self._q) - 1) + 1, self._q, self._q2)
+        # Exponents are secret: in a time that does not depend on them.
+        a = gmpy2.powmod_sec(mpz(secrets.randbelow(int(self._p) - 1) + 1), self._p, self._p2)
+        b = gmpy2.powmod_sec(mpz(secrets.randbelow(int(self._q) - 1) + 1), self._q, self._q2)
         return a + self._p2 * ((b - a) * self._p2_inverse % self._q2)
 
     def __repr__(self) -> str:

@@ -74,7 +74,7 @@ class Consent:
         self.policy = policy
         self._sources: list[_Source] = []
         self._member: Member | None = None
-        self._others: frozenset[bytes] = frozenset()
+        self._listed: frozenset[bytes] = frozenset()
         self._met: set[bytes] = set()
         if roster is not None:
             self._join(roster)
@@ -122,9 +122,7 @@ class Consent:
         title = f"the roster of '{charter.federation}'"
         self._sources.append(_Source(title, charter.terms, charter.limits))
         self._member = roster.members[self.name]
-        self._others = frozenset(
-            member.identity.to_bytes() for member in charter.members if member.name != self.name
-        )
+        self._listed = frozenset(member.identity.to_bytes() for member in charter.members)
 
     # ── what it brings ────────────────────────────────────────────────────────────────────
 
@@ -191,7 +189,7 @@ class Consent:
     def _check_keys(self, company: Company) -> None:
         named = [card[:PUBLIC] for card in company.cards()]
         for key in named:
-            if key not in self._others:
+            if key not in self._listed:
                 raise ProtocolError(
                     f"party {self.name} was told to work with a party whose public keys the "
                     "roster does not list; find out who takes part in this run, and stop it "
@@ -258,7 +256,7 @@ class Consent:
 
         Where a roster lists others, a coordinator that names none of them is not believed.
         """
-        return parties == 1 and not self._others
+        return parties == 1 and len(self._listed) <= 1
 
     def check_change(self, change_of: Callable[[int], Change | None]) -> None:
         """Refuse a run that differs from earlier ones by a few samples, as its ledger has them.

@@ -90,11 +90,8 @@ class Words:
         return self._small >= _SUSPICIOUS and 2 * self._small > self._few
 
 
-def is_masked(scalars: bytes, request: Fields) -> bool:
-    """Whether scalars that answer a request carry masks: somebody shares some, and it shows."""
-    peers = request.get("ring.peers")
-    if not isinstance(peers, np.ndarray) or not len(peers):
-        return False
+def is_masked(scalars: bytes) -> bool:
+    """Whether scalars carry masks: none of them is as small as what masks hide."""
     for at in range(0, len(scalars), _SCALAR):
         value = int.from_bytes(scalars[at : at + _SCALAR], "big")
         if (value + _SMALL_SCALAR) % (1 << (8 * _SCALAR)) < 2 * _SMALL_SCALAR:

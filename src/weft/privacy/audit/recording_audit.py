@@ -16,7 +16,7 @@ from weft.errors import ProtocolError
 from weft.privacy.audit.field_checks import Seats, Words, field_of, is_masked
 from weft.privacy.audit.signed_transcripts import SignatureAudit, Signed
 from weft.protocol.field_visibility import Form, Meaning
-from weft.protocol.message import Field, Fields, Value, checked
+from weft.protocol.message import Field, Value, checked
 from weft.protocol.metering import size_of_value
 from weft.protocol.recording import Entry, Head
 
@@ -247,7 +247,6 @@ class _Auditor:
         self._words: dict[tuple[str, str, str], Words] = {}
         self._seats = Seats()
         self._numbers = {name: number for number, name in enumerate(head.parties)}
-        self._asked: dict[str, Fields] = {}
         self._labels: set[tuple[int, str, int]] = set()
         self._bodies: set[bytes] = set()
 
@@ -257,7 +256,6 @@ class _Auditor:
         result.messages += 1
         result.bytes += size
         if entry.direction == "down":
-            self._asked[entry.party] = entry.message
             view = self._view(entry.party)
             view.messages += 1
             view.bytes += size
@@ -379,7 +377,7 @@ class _Auditor:
         self._bodies.add(content)
 
     def _scalars(self, entry: Entry, name: str, value: bytes, line: Line) -> None:
-        if not is_masked(value, self._asked.get(entry.party, {})):
+        if not is_masked(value):
             self.find("masked", entry, name)
             line.readable += 1
 

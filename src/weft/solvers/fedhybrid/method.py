@@ -174,7 +174,6 @@ class FedhybridCoordinator(RoundCoordinator):
             party: SurveyRequest(round=round_, newton=flags.get(party))
             for party in run.holdings.parties
         }
-        run.adder.mask(messages)
         replies = run.channel.ask(SURVEY, messages).insist("finding steps")
         sums = add_scalars(replies, "curvatures", _SURVEYED, messages)
         rule = _rule(options, sums or [], replies, len(messages)) if sums else options.fixed()
@@ -278,7 +277,7 @@ class FedhybridParty(RoundParty):
         self.newton = self._quick() if message.newton is None else message.newton
         bounds = self.function.curvature
         values = [bounds.lower, bounds.upper, float(self.newton)]
-        told = pack_scalars(self.cipher, message, "curvatures", *values)
+        told = pack_scalars(self.cipher, "curvatures", *values)
         alone = np.array(values) if self._options.steps == "theory" else None
         return SurveyReply(curvatures=told, bounds=alone)
 
@@ -325,7 +324,7 @@ class FedhybridParty(RoundParty):
         self.local = self._kept(moved, reply)
         if message.measure:
             residual = float(here.residual.sum()) / self.view.n_parties
-            reply.residual = pack_scalars(self.cipher, message, "residual", residual)
+            reply.residual = pack_scalars(self.cipher, "residual", residual)
         shared = self.view.n_shared_columns
         if shared:
             share = self.local.share(mu)[:shared]

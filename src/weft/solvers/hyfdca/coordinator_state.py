@@ -249,7 +249,7 @@ class IterationState:
         return out
 
     def _computes(self, party: str) -> bool:
-        return self.run.holdings.labels_everywhere or party in self.run.holdings.label_parties
+        return party in self.run.holdings.label_parties
 
     def _needs_dual(self) -> bool:
         return self.run.settings.local != "safe" or not self.run.holdings.labels_everywhere

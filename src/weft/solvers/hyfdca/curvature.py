@@ -30,7 +30,7 @@ from weft.sums.contribution import Wire
 from weft.sums.local_table import LocalTable, cohort_bounds
 from weft.sums.messages import RowNormsReply, RowNormsRequest
 from weft.sums.running_totals import RunningTotals
-from weft.sums.scalar_sums import add_scalars, pack_scalars
+from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 
 #: Power iteration ends when its estimate changes by less than this, relatively …
@@ -106,7 +106,9 @@ class CurvatureParty:
         self._sum = v
         counted = self._u[self._view.counted_rows]
         square = float((counted**2).sum()) / self._view.n_samples
-        reply = SpreadReply(squares=pack_scalars(self._cipher, message, "squares", square))
+        # While a party is away, a solver may begin anew among the others.
+        some = over_attending(self._cipher, message.attending, harmless=True)
+        reply = SpreadReply(squares=pack_scalars(self._cipher, "squares", square, over=some))
         if self._view.n_shared_columns:
             reply.v = self._v.send(v[: self._view.n_shared_columns], message.v_pads)
         return reply
@@ -163,7 +165,7 @@ def find_omega(
     for round_ in range(MOST_ROUNDS):
         number = adder.advance()
         messages = {party: SpreadRequest(round=number, first=not round_) for party in parties}
-        adder.mask(messages)
+        adder.attend(messages)
         for party, block in z.blocks(parties).items():
             messages[party].z = block
         v = RunningTotals("v", columns, 1, adder)

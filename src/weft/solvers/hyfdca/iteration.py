@@ -143,10 +143,10 @@ class Iteration(IterationState):
     def _bring_weights(
         self, messages: Mapping[str, WeightsRequest | FusedRequest], measure: bool
     ) -> None:
-        """v totals for all who are present, and neighbours for their scalars."""
+        """v totals for all who are present, and over whom their scalars are summed."""
         run = self.run
-        if self._every or measure:
-            run.adder.mask(messages)
+        if measure:
+            run.adder.attend(messages)
         for party, block in run.v.blocks(self.present).items():
             messages[party].v = block
 
@@ -161,8 +161,8 @@ class Iteration(IterationState):
         for party, message in messages.items():
             if party in speakers and not speakers[party].all():
                 message.send = speakers[party]
-        if self._every or base.measure:
-            run.adder.mask(messages)
+        if base.measure:
+            run.adder.attend(messages)
         for party, block in self._totals(movers).items():
             messages[party].z = block
         if not still:
@@ -220,7 +220,7 @@ class Iteration(IterationState):
         messages = {party: replace(base) for party in self.present}
         for party in run.norm_counted.intersection(messages) if measure else ():
             messages[party].counted = True
-        self._bring_weights(messages, measure)
+        self._bring_weights(messages, base.measure)
         if not still:
             run.v.invite(messages)
         replies = self._ask_moving(FUSED, messages, riders)

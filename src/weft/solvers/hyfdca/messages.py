@@ -8,7 +8,7 @@ from weft.array_types import Flags, Floats, Slots
 from weft.protocol.field_visibility import block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing
 from weft.protocol.request_reply import Phase
-from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, Ring, SumRequest
+from weft.protocol.shared_fields import AcknowledgedRequest, Attending, PadLinks, SumRequest
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.messages import RowNormsReply, RowNormsRequest
 
@@ -27,7 +27,7 @@ class SpreadRequest(SumRequest):
     first: Annotated[bool, _WISH] = False
     z: Annotated[bytes | None, block("norms, then X̃v, of its samples")] = None
     v_pads: PadLinks | None = None
-    ring: Ring | None = None
+    attending: Attending = None
 
 
 class SpreadReply(Message):
@@ -71,7 +71,7 @@ class WeightsRequest(AcknowledgedRequest):
     counted: Annotated[bool, _WISH] = False
     v: Annotated[bytes | None, block("feature sums of its features")] = None
     z_pads: PadLinks | None = None
-    ring: Ring | None = None
+    attending: Attending = None
 
 
 class WeightsReply(SequencedReply):
@@ -96,7 +96,7 @@ class StepRequest(AcknowledgedRequest):
     v_pads: PadLinks | None = None
     alpha_pads: PadLinks | None = None
     delta_pads: PadLinks | None = None
-    ring: Ring | None = None
+    attending: Attending = None
 
 
 class StepReply(SequencedReply):

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft.array_types import Flags, Floats, Slots
-from weft.errors import ProtocolError
+from weft.crypto.sharers import Sharers
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed
-from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, Ring
+from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks
 from weft.solvers.common_messages import SequencedReply
 from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.messages import (
@@ -39,7 +39,7 @@ from weft.solvers.hyfdca.messages import (
 from weft.solvers.hyfdca.party_state import HyfdcaState
 from weft.sums.contribution import own_slots
 from weft.sums.messages import FREEZE, PAIR_LOSSES, PAIR_PRODUCTS, FreezeReply, FreezeRequest
-from weft.sums.scalar_sums import pack_scalars
+from weft.sums.scalar_sums import over_attending, over_labelled, pack_scalars
 
 #: Feature sums are kept incrementally; this often they are summed anew against drift.
 RESUM_EVERY = 1000
@@ -125,7 +125,7 @@ class HyfdcaParty(HyfdcaState):
         self._draw(message)
         reply = FusedReply()
         self._tell_norms(message, reply)
-        self._step(message, None, reply)
+        self._step(message, None, reply, None)
         if not message.still and not isinstance(self.method, Safe):
             reply.v = self._feature_sums(message.v_pads)
         return reply
@@ -138,7 +138,6 @@ class HyfdcaParty(HyfdcaState):
             self._resum()
         self._turn = self.drawing.turn(iteration, message.ahead, message.every)
         self._iteration = iteration
-        self._tell_once("weights", message.ring)
         return self._turn
 
     def _tell_norms(
@@ -148,25 +147,29 @@ class HyfdcaParty(HyfdcaState):
             reply.w = self.w[self.view.owned]
         if message.every:
             norms = self._norms(self.w)
-            reply.norms = pack_scalars(self.cipher, message, "norms", *norms.tolist())
+            reply.norms = pack_scalars(self.cipher, "norms", *norms.tolist())
         if message.measure:
             reply.norm_change = self._norm_change(message)
 
     def _on_step(self, message: StepRequest) -> StepReply:
         reply = StepReply()
-        self._step(message, message.z, reply)
+        self._step(message, message.z, reply, over_labelled(self.cipher))
         return reply
 
-    def _step(self, message: StepRequest, totals: bytes | None, reply: StepReply) -> None:
-        """Move α of the samples drawn, or propose changes."""
+    def _step(
+        self, message: StepRequest, totals: bytes | None, reply: StepReply, over: Sharers | None
+    ) -> None:
+        """Move α of the samples drawn, or propose changes.
+
+        ``over`` says over whom losses are summed; None: everyone.
+        """
         turn = self._turn
-        self._tell_once("step", message.ring)
         if message.omega is not None and isinstance(self.method, Safe):
             self.method.set_omega(message.omega)
         z = self._opened(totals)
         if turn.every:
             sums = self._certificate_sums(z)
-            reply.losses = pack_scalars(self.cipher, message, "losses", *sums)
+            reply.losses = pack_scalars(self.cipher, "losses", *sums, over=over)
         if message.still:
             return
         slots, z = self._drawn(z)
@@ -175,7 +178,8 @@ class HyfdcaParty(HyfdcaState):
             alpha, labels = alpha.take(slots, axis=0), labels.take(slots, axis=0)
         if message.measure:
             sums = self._estimate_sums(slots, z, labels)
-            reply.estimate = pack_scalars(self.cipher, message, "estimate", *sums)
+            some = over_attending(self.cipher, message.attending)
+            reply.estimate = pack_scalars(self.cipher, "estimate", *sums, over=some)
         change = self.method.change(slots, alpha, z, labels, message.gamma)
         if isinstance(self.method, Safe):
             new, reply.held = self._guarded(slots, self.alpha_wire.on_grid(alpha + change))
@@ -218,22 +222,6 @@ class HyfdcaParty(HyfdcaState):
         return reply
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
-
-    def _tell_once(self, phase: str, ring: Ring | None) -> None:
-        """Scalars of an iteration go into sums over one set of parties only.
-
-        The difference of two totals would be the value of whoever is in one of them.
-        """
-        iteration, before = self._told.get(phase, (0, None))
-        if ring is None:
-            # Without neighbours there are no scalars either, but under a cipher without masks.
-            return
-        if iteration == self._iteration and ring.keys != before:
-            raise ProtocolError(
-                f"a request wants scalars of iteration {iteration} in a sum over other parties "
-                "than before"
-            )
-        self._told[phase] = (self._iteration, ring.keys)
 
     def _opened(self, totals: bytes | None) -> Floats | None:
         """z of the shared rows asked for."""
@@ -291,4 +279,5 @@ class HyfdcaParty(HyfdcaState):
             self._norm_counted = self._norm_told
         self._norm_told = self._norms(self.w)
         change = float((self._norm_told - self._norm_counted).sum())
-        return pack_scalars(self.cipher, message, "norm_change", change)
+        some = over_attending(self.cipher, message.attending)
+        return pack_scalars(self.cipher, "norm_change", change, over=some)

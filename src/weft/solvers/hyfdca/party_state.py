@@ -65,8 +65,6 @@ class HyfdcaState:
         self._computing = view.computing[view.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
         self._iteration = 0
-        #: Per phase, the last iteration whose scalars were told, and among whom.
-        self._told: dict[str, tuple[int, object]] = {}
         guarded = view.guarded_cohort >= 0
         self._guard = MinBatch(view.guarded_cohort, view.min_batch) if guarded.any() else None
         #: Dual vectors of another solver, in whose place this one works: α keeps apart from them.

@@ -123,7 +123,9 @@ class RoundCoordinator(IteratedCoordinator[RoundsState]):
         riders: list[Request[Any, Any]],
     ) -> list[str]:
         """One step, with questions about the frozen point; returns who is left."""
-        scalars = self.scalars_of(run, step)
+        # Sums of scalars go over all parties, or are not asked for.
+        complete = len(present) == len(run.holdings.parties)
+        scalars = self.scalars_of(run, step) if complete else ()
         messages = self._messages(run, step, present, measure=bool(scalars))
         replies = run.ask(step.phase, messages, riders, run.take_measured)
         present = self._part_with(run, replies, present)
@@ -157,8 +159,6 @@ class RoundCoordinator(IteratedCoordinator[RoundsState]):
                 setattr(messages[party], kind, block)
         for kind in step.gives:
             run.sums[kind].invite(messages)
-        if measure:
-            run.adder.mask(messages)
         return messages
 
     def _note_wishes(self, run: RoundsState, step: Step, replies: Replies[RoundReply]) -> None:

@@ -126,7 +126,8 @@ class PointParty:
         self.weights[self._iteration] = self._w
         mine = self._w[view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
-        reply = PointProductsReply(norms=pack_scalars(half.cipher, message, "norms", *squares))
+        half.cipher.lasting(message.iteration)
+        reply = PointProductsReply(norms=pack_scalars(half.cipher, "norms", *squares))
         if half.settings.coordinator_sees == "weights":
             reply.w = mine
         if view.n_shared_rows:
@@ -145,9 +146,8 @@ class PointParty:
         losses = half.loss.value(z, y).sum(axis=0) * half.sample_weight
         conjugates = half.loss.conjugate(alpha, y).sum(axis=0) * half.sample_weight
         sums = [*losses.tolist(), *conjugates.tolist()]
-        reply = PointLossesReply(
-            losses=pack_scalars(half.cipher, message, "losses", *sums), held=self._held
-        )
+        half.cipher.lasting(message.iteration)
+        reply = PointLossesReply(losses=pack_scalars(half.cipher, "losses", *sums), held=self._held)
         if message.send is None:
             reply.v = self._feature_sums(message.v_pads)
         else:
@@ -205,7 +205,8 @@ class PointParty:
             self._sum[:shared] = self._v_wire.open(message.v, self._sum.shape[1])
         mine = self._sum[half.view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
-        return PointNormsReply(bound=pack_scalars(half.cipher, message, "bound", *squares))
+        half.cipher.lasting(message.iteration)
+        return PointNormsReply(bound=pack_scalars(half.cipher, "bound", *squares))
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         """For a checkpoint: a point in progress is given up when a run is resumed."""
@@ -269,8 +270,6 @@ class FrozenPoint:
         #: What guards held back.
         self.held = 0
         self.certificate: Certificate | None = None
-        # Scalars of a point come in over many requests, under the masks of one.
-        self._context = adder.fresh_context()
         self._round = 0
 
     @property
@@ -296,7 +295,6 @@ class FrozenPoint:
             for party, block in totals.blocks(asked).items():
                 setattr(messages[party], kind, block)
         self._z.invite(messages)
-        self._adder.mask_lasting(messages, self._context, self._holdings.parties)
         return messages
 
     def _losses_of(self, asked: list[str]) -> dict[str, PointLossesRequest]:
@@ -310,7 +308,6 @@ class FrozenPoint:
             self._board.invite(messages, {p: self._senders[p] for p in asked})
         else:
             self._v.invite(messages)
-        self._adder.mask_lasting(messages, self._context, self._holdings.parties)
         return messages
 
     def _spread(self, asked: list[str]) -> dict[str, PointSpreadRequest]:
@@ -325,7 +322,6 @@ class FrozenPoint:
         messages = {party: PointNormsRequest(**self._common()) for party in asked}
         for party, block in self._v.blocks(asked).items():
             messages[party].v = block
-        self._adder.mask_lasting(messages, self._context, self._holdings.parties)
         return messages
 
     def _common(self) -> dict[str, Any]:

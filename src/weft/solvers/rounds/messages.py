@@ -11,13 +11,14 @@ from weft.array_types import Flags, Floats, Slots
 from weft.protocol.field_visibility import Form, block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing, declared
 from weft.protocol.request_reply import Phase
-from weft.protocol.shared_fields import AcknowledgedRequest, LastingRing, PadLinks, Ring, SumRequest
+from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, SumRequest
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.messages import DigitReply, DigitRequest
 
 _SLOTS = record("which of its slots these are", "slots")
 _HELD = record("how many changes a guard held back")
 _TODO = record("what to do in this phase", common=True)
+_TODO_ALIKE = record("what to do in this phase", common=True, alike=True)
 
 # ── setting up ────────────────────────────────────────────────────────────────────────────
 
@@ -26,7 +27,6 @@ class SurveyRequest(SumRequest):
     """FedHybrid: asks for bounds on a party's curvature; ``newton`` None: it finds its type."""
 
     newton: Annotated[bool | None, _TODO] = None
-    ring: Ring | None = None
 
 
 class SurveyReply(Message):
@@ -82,14 +82,13 @@ class RoundRequest(AcknowledgedRequest):
     z_pads: PadLinks | None = None
     delta: Annotated[bytes | None, block("changes of dual variables of its samples")] = None
     delta_pads: PadLinks | None = None
-    ring: Ring | None = None
     measure: Annotated[bool, _TODO] = False
     weight: Annotated[int | None, record("how much it weighs in a mean")] = None
     weights: Annotated[
         NDArray[np.int64] | None, record("how much all who take part weigh", "cohorts")
     ] = None
-    mode: Annotated[int | None, _TODO] = None
-    halvings: Annotated[int | None, _TODO] = None
+    mode: Annotated[int | None, _TODO_ALIKE] = None
+    halvings: Annotated[int | None, _TODO_ALIKE] = None
     rho: Annotated[float | None, numbers("constants of the step")] = None
 
 
@@ -140,7 +139,6 @@ class PointProductsRequest(PointRequest):
     v: Annotated[bytes | None, block("what the point is made of, of its features")] = None
     z: Annotated[bytes | None, block("what the point is made of, of its samples")] = None
     z_pads: PadLinks | None = None
-    ring: LastingRing | None = None
 
 
 class PointProductsReply(Message):
@@ -162,7 +160,6 @@ class PointLossesRequest(PointRequest):
     send: Annotated[Flags | None, record("what to do in this phase", "cohorts", common=True)] = None
     v_pads: PadLinks | None = None
     alpha_pads: PadLinks | None = None
-    ring: LastingRing | None = None
 
 
 class PointLossesReply(Message):
@@ -185,7 +182,6 @@ class PointSpreadReply(Message):
 
 class PointNormsRequest(PointRequest):
     v: Annotated[bytes | None, block("feature sums of a dual vector")] = None
-    ring: LastingRing | None = None
 
 
 class PointNormsReply(Message):

@@ -17,7 +17,6 @@ from weft.solvers.subspace.messages import (
     SPREAD,
     FallbackAlpha,
     Fold,
-    MaskedRequest,
     OrderedRequest,
 )
 from weft.sums.posted_values import LatestValues
@@ -95,7 +94,6 @@ class PhaseSums:
 
 
 Ordered = TypeVar("Ordered", bound=OrderedRequest)
-Masked = TypeVar("Masked", bound=MaskedRequest)
 #: Makes the messages of a request to some parties from its number.
 Build = Callable[[Sequence[str], int], dict[str, Ordered]]
 
@@ -126,23 +124,6 @@ class RepeatedAsking:
         self.fallback: Callable[[PartyMissing], None] | None = None
         #: How many phases each party has been asked; holders without labels miss some.
         self._serial = dict.fromkeys(holdings.parties, 0)
-
-    def _ask_masked(
-        self,
-        phase: Phase[Masked, R],
-        asked: Sequence[str],
-        build: Build[Masked],
-        sums: PhaseSums,
-    ) -> dict[str, R]:
-        """Ask for scalars: each party gives one answer, however often it is asked."""
-        context = self.adder.fresh_context()
-
-        def masked(waiting: Sequence[str], round_: int) -> dict[str, Masked]:
-            messages = build(waiting, round_)
-            self.adder.mask_lasting(messages, context, asked)
-            return messages
-
-        return self._ask_all(phase, asked, masked, sums)
 
     def _ask_all(
         self,

@@ -20,10 +20,10 @@ from weft.protocol.field_visibility import (
 )
 from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.request_reply import Phase
-from weft.protocol.shared_fields import IterationRequest, LastingRing, PadLinks
+from weft.protocol.shared_fields import IterationRequest, PadLinks
 
 _WISH = record("what to do in this phase", common=True)
-_KEPT = record("which vectors to keep", "vectors")
+_KEPT = record("which vectors to keep", "vectors", alike=True)
 _SLOTS = record("which of its slots these are", "slots")
 _SPEAKS = record("which of its cohorts it speaks for", "cohorts")
 _CROSS = scalars("its part of inner products of vectors")
@@ -33,28 +33,13 @@ _POINT = coefficients("of vectors in a point", "vectors", "problems")
 _MIXTURE = coefficients("weights of dual vectors in a mixture", "vectors", "problems")
 _AT = coefficients("guessed steps", "steps", "problems")
 _MODEL = record("under which number to keep the model")
-_BY_ROWS = record("whether holders of rows tell inner products with older vectors")
+_BY_ROWS = record("whether holders of rows tell inner products with older vectors", alike=True)
 
 
 class OrderedRequest(IterationRequest):
     """A request that changes a party's state: worked on once, however often it is asked."""
 
     serial: Annotated[int, record("how many phases this party was asked", common=True)]
-
-    @property
-    def context(self) -> int | None:
-        """What the masks of its scalars are for; None: it asks for none, or nothing hides them."""
-        return None
-
-
-class MaskedRequest(OrderedRequest):
-    """One that may ask for scalars: under the same masks when it is asked again."""
-
-    ring: LastingRing | None = None
-
-    @property
-    def context(self) -> int | None:
-        return None if self.ring is None else self.ring.context
 
 
 class Fold(Part):
@@ -76,7 +61,7 @@ class FallbackAlpha(Part):
 # ── features ──────────────────────────────────────────────────────────────────────────────
 
 
-class SpreadRequest(MaskedRequest, kw_only=True):
+class SpreadRequest(OrderedRequest, kw_only=True):
     """Brings totals of new vectors; asks for their inner products, and for Z = Xb."""
 
     by_rows: Annotated[bool, _BY_ROWS]
@@ -101,7 +86,7 @@ class FinishedModel(Part):
     mixture: Annotated[Floats, _MIXTURE]
 
 
-class PointRequest(MaskedRequest, kw_only=True):
+class PointRequest(OrderedRequest, kw_only=True):
     """Asks to form w from its coefficients, and for z = Xw."""
 
     point: Annotated[Floats, _POINT]
@@ -125,7 +110,7 @@ POINT = Phase("subspace.point", PointRequest, PointReply)
 # ── samples ───────────────────────────────────────────────────────────────────────────────
 
 
-class MoveRequest(MaskedRequest, kw_only=True):
+class MoveRequest(OrderedRequest, kw_only=True):
     """Brings z and the step that was chosen last.
 
     ``of`` says what z belongs to: ``vectors`` that came last, a ``point``, or None where none
@@ -215,7 +200,7 @@ class FollowReply(Message):
     v: Annotated[bytes | None, block("its part of new vectors b = Xᵀa/N")] = None
 
 
-class CloseRequest(MaskedRequest):
+class CloseRequest(OrderedRequest):
     """Brings z of a finished model; asks for its losses."""
 
     z: Annotated[bytes | None, block("z of a point, of its samples")] = None

@@ -20,6 +20,7 @@ reached as one more dual vector, when all are back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, Phase, answer, answers
+from weft.protocol.common_question import question_digest
 from weft.protocol.request_reply import R
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
@@ -61,6 +63,8 @@ from weft.solvers.subspace.party_vectors import Wires, check_kept, padded, sized
 from weft.sums.contribution import Wire
 
 Ordered = TypeVar("Ordered", bound=OrderedRequest)
+#: Phases that every party goes through; the others that are asked for scalars are for labels.
+_FOR_ALL: tuple[Phase[Any, Any], ...] = (SPREAD, POINT)
 
 
 class SubspaceParty:
@@ -77,9 +81,12 @@ class SubspaceParty:
             context, settings, problems, self.rows, self.features, self._wires
         )
         self.fallbacks = Fallbacks()
-        #: How many phases this party has answered, and the last one with the context of its masks.
+        #: How many phases this party has gone through, which one last, and how often each.
         self._serial = 0
-        self._asked: tuple[str, int | None] = ("", None)
+        self._last = ""
+        self._turns: Counter[str] = Counter()
+        #: What everyone was asked so far, and what all were asked who have labels.
+        self._asked_all = self._asked_labelled = b""
         #: Whether a phase ended halfway.
         self._broken = False
         self._answers: dict[str, Answer] = {}
@@ -115,12 +122,12 @@ class SubspaceParty:
     ) -> Answer:
         """A phase whose first half changes this party's state: it must not be done twice.
 
-        A question that is asked again must be the same: under the same masks, which hide one
-        answer only.
+        A question that is asked again must be the same: its scalars are under the same masks, which
+        hide one answer only. All parties that a phase concerns go through it equally often.
         """
 
         def handle(message: Ordered) -> R:
-            serial, asked = message.serial, (phase.name, message.context)
+            serial = message.serial
             if self._broken:
                 raise ProtocolError(
                     f"this party broke down in the middle of phase {self._serial + 1} and cannot "
@@ -129,15 +136,28 @@ class SubspaceParty:
             if serial == self._serial + 1:
                 self._broken = True
                 take(message)
-                self._serial, self._asked, self._broken = serial, asked, False
-            elif (serial, asked) != (self._serial, self._asked):
+                self._serial, self._last, self._broken = serial, phase.name, False
+                self._note_asked(phase, message)
+            elif (serial, phase.name) != (self._serial, self._last):
                 raise ProtocolError(
                     f"phase {serial} of this run comes after phase {self._serial}: this party "
                     "missed something, or has lost its memory; start the run again"
                 )
+            asked = self._asked_all if phase in _FOR_ALL else self._asked_labelled
+            self._context.cipher.lasting(self._turns[phase.name], asked)
             return tell(message)
 
         return answer(phase, handle)
+
+    def _note_asked(self, phase: Phase[Any, Any], message: OrderedRequest) -> None:
+        """Masks depend on all that was asked so far: what scalars are told of follows from it."""
+        self._turns[phase.name] += 1
+        if phase is FOLLOW:
+            # Not all who have labels are asked this, and it brings no coefficients.
+            return
+        if phase in _FOR_ALL:
+            self._asked_all = question_digest(message, self._asked_all)
+        self._asked_labelled = question_digest(message, self._asked_labelled)
 
     # ── phases that concern features and samples ──────────────────────────────────────────
 

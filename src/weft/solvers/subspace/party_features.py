@@ -76,12 +76,10 @@ class FeatureSide:
             gram = np.array([[inner(a, b) for b in mine] for a in mine])
         else:
             gram = self.vectors.products(self.fresh, owned)
-        reply = SpreadReply(
-            gram=pack_scalars(self._cipher, message, "gram", *gram.ravel().tolist())
-        )
+        reply = SpreadReply(gram=pack_scalars(self._cipher, "gram", *gram.ravel().tolist()))
         if message.first:
             square = self._table.squares.sum() / self._view.n_samples
-            reply.squares = pack_scalars(self._cipher, message, "squares", float(square))
+            reply.squares = pack_scalars(self._cipher, "squares", float(square))
         shared = self._view.n_shared_rows
         if message.products and shared:
             reply.z = self._wires.products.send(self.products[:shared], message.z_pads)
@@ -103,13 +101,13 @@ class FeatureSide:
         """‖w‖² of the point, and this party's part of its z."""
         w = self._owned_weights
         norms = inner(w, w).tolist()
-        reply = PointReply(norms=pack_scalars(self._cipher, message, "norms", *norms))
+        reply = PointReply(norms=pack_scalars(self._cipher, "norms", *norms))
         shared = self._view.n_shared_rows
         if shared:
             reply.z = self._wires.point.send(self.products[:shared], message.z_pads)
         if message.model is not None:
             bound = self._bound.tolist()
-            reply.bound = pack_scalars(self._cipher, message, "bound", *bound)
+            reply.bound = pack_scalars(self._cipher, "bound", *bound)
             if self._shows_weights:
                 reply.w = w[:, : self._problems.classes]
         return reply

@@ -33,7 +33,7 @@ from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_vectors import Wires, sized
 from weft.solvers.subspace.vector_guard import Guard
 from weft.sums.contribution import Wire, own_slots
-from weft.sums.scalar_sums import pack_scalars
+from weft.sums.scalar_sums import over_labelled, pack_scalars
 
 
 class SampleSide:
@@ -162,9 +162,9 @@ class SampleSide:
                 f"samples counted here and min_batch = {view.min_batch}"
             )
         losses = self._rows.losses_along(steps).ravel().tolist()
-        reply = SearchReply(losses=pack_scalars(self._cipher, message, "losses", *losses))
+        reply = SearchReply(losses=self._packed("losses", losses))
         if self.duals.shape[1]:
-            reply.offsets = self._offsets(message)
+            reply.offsets = self._offsets()
             self._tell_duals(message, reply)
         return reply
 
@@ -183,10 +183,10 @@ class SampleSide:
         """What the new dual vectors give."""
         reply = GatherReply()
         if message.direction is None:
-            reply.offsets = self._offsets(message)
+            reply.offsets = self._offsets()
         if message.first:
             sizes = self._rows.training_sizes().tolist()
-            reply.sizes = pack_scalars(self._cipher, message, "sizes", *sizes)
+            reply.sizes = self._packed("sizes", sizes)
         self._tell_duals(message, reply)
         return reply
 
@@ -199,7 +199,7 @@ class SampleSide:
 
     def tell_alpha(self, message: InheritRequest) -> InheritReply:
         """What the coordinator must know of α as a dual vector."""
-        return InheritReply(offsets=self._offsets(message), cross=self._cross(message))
+        return InheritReply(offsets=self._offsets(), cross=self._cross(message))
 
     # ── dual vectors ──────────────────────────────────────────────────────────────────────
 
@@ -224,15 +224,18 @@ class SampleSide:
                 self.guard.keep(self.duals, shares)
             self.partial = self._told_sums = self._rows.feature_sums(self.duals)
 
-    def _offsets(self, message: MoveRequest) -> bytes:
-        offsets = self._rows.offsets(self.duals).ravel().tolist()
-        return pack_scalars(self._cipher, message, "offsets", *offsets)
+    def _packed(self, field: str, values: list[float]) -> bytes:
+        """Its part of sums over all parties that have labels."""
+        return pack_scalars(self._cipher, field, *values, over=over_labelled(self._cipher))
+
+    def _offsets(self) -> bytes:
+        return self._packed("offsets", self._rows.offsets(self.duals).ravel().tolist())
 
     def _cross(self, message: MoveRequest) -> bytes | None:
         if not message.by_rows:
             return None
         cross = self._rows.cross(self.duals).ravel().tolist()
-        return pack_scalars(self._cipher, message, "cross", *cross)
+        return self._packed("cross", cross)
 
     def _tell_duals(self, message: DualsRequest, reply: DualsReply) -> None:
         """Inner products, feature sums, and dual vectors that holders without labels need."""
@@ -289,10 +292,10 @@ class SampleSide:
     def tell_close(self, message: CloseRequest) -> CloseReply:
         """Losses of the finished model, and its scores on samples that folds left out."""
         losses = self._rows.losses_at(self._closing).tolist()
-        reply = CloseReply(losses=pack_scalars(self._cipher, message, "losses", *losses))
+        reply = CloseReply(losses=self._packed("losses", losses))
         if self._problems.folds:
             scores = self._rows.validation(self._closing).ravel().tolist()
-            reply.scores = pack_scalars(self._cipher, message, "scores", *scores)
+            reply.scores = self._packed("scores", scores)
         return reply
 
 

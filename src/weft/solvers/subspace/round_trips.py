@@ -133,7 +133,7 @@ class Exchange(RepeatedAsking):
                 for party in asked
             }
 
-        answers = self._ask_masked(SPREAD, everyone, build, PhaseSums(z))
+        answers = self._ask_all(SPREAD, everyone, build, PhaseSums(z))
         against = new if self.by_rows else held + new
         gram = _total(answers, "gram", against * new * width)
         if first:
@@ -172,7 +172,7 @@ class Exchange(RepeatedAsking):
                 for party in asked
             }
 
-        answers = self._ask_masked(POINT, self.holdings.parties, build, PhaseSums(z))
+        answers = self._ask_all(POINT, self.holdings.parties, build, PhaseSums(z))
         self._z, self._z_of = z, "point"
         return answers
 
@@ -210,7 +210,7 @@ class Exchange(RepeatedAsking):
                 for party, common in self._dual_heads(asked, round_, moved).items()
             }
 
-        answers = self._ask_masked(SEARCH, self._labelled, build, sums)
+        answers = self._ask_all(SEARCH, self._labelled, build, sums)
         self._z = None
         self.held += sum(answer.held for answer in answers.values())
         losses = _total(answers, "losses", len(steps) * width).reshape(len(steps), width)
@@ -253,9 +253,7 @@ class Exchange(RepeatedAsking):
 
         # A vector from the Hessian bounds nothing: it has no offset.
         hessian = direction is not None
-        masked = first or self.by_rows or not hessian
-        ask = self._ask_masked if masked else self._ask_all
-        answers = ask(GATHER, self._labelled, build, sums)
+        answers = self._ask_all(GATHER, self._labelled, build, sums)
         self._z = None
         self.held += sum(answer.held for answer in answers.values())
         offsets = np.zeros((new, width)) if hessian else self._offsets(answers, new)
@@ -281,7 +279,7 @@ class Exchange(RepeatedAsking):
                 for party, common in self._dual_heads(asked, round_, moved).items()
             }
 
-        answers = self._ask_masked(INHERIT, self._labelled, build, PhaseSums())
+        answers = self._ask_all(INHERIT, self._labelled, build, PhaseSums())
         self._z = None
         self._v, self._inherited = reached.v, reached
         return self._offsets(answers, 1), self._cross(answers, held, 1)
@@ -300,7 +298,7 @@ class Exchange(RepeatedAsking):
                 for party in asked
             }
 
-        answers = self._ask_masked(CLOSE, self._labelled, build, PhaseSums())
+        answers = self._ask_all(CLOSE, self._labelled, build, PhaseSums())
         self._z = None
         losses = _total(answers, "losses", problems.width)
         if not problems.folds:
