@@ -135,7 +135,10 @@ def _collected(
 
 def _check_classes(classes: Classes) -> None:
     if not len(classes):
-        raise DataError("no party has labels; name the label column of at least one of them")
+        raise DataError(
+            "there is no label at any party: name the label column of at least one of them, or "
+            "fill in the column that is named"
+        )
     if len(classes) < 2:
         raise DataError(
             f"the label column holds only the label {classes.tolist()[0]!r}, but classification "
