@@ -165,8 +165,13 @@ class TrainingData:
             rare = rare_columns(tile.block, group, view.min_batch)
             if rare.any():
                 self._gaps = True
-                cells += int(rare.sum(axis=1)[group[group >= 0]].sum())
-                tile = replace(tile, block=without_columns(tile.block, group, rare))
+                left = without_columns(tile.block, group, rare)
+                if isinstance(left, np.ndarray) or isinstance(tile.block, np.ndarray):
+                    cells += int(rare.sum(axis=1)[group[group >= 0]].sum())
+                else:
+                    # What a sparse tile does not name is zero before and after.
+                    cells += tile.block.nnz - left.nnz
+                tile = replace(tile, block=left)
             tiles.append(tile)
         self.tiles = tiles
         return cells
