@@ -128,7 +128,7 @@ MISTAKES = [
     (one_class_only, ["ill", "two classes"]),
     (labels_that_differ, ["north", "south", "row 8"]),
     (ids_in_two_schemes, ["party north", "confirm_separate_ids"]),
-    (nobody_has_labels, ["no party has labels"]),
+    (nobody_has_labels, ["no label at any party"]),
     (a_party_without_any_labelled_sample, ["party south", "label"]),
     (all_labels_blank, ["no label"]),
     (lambda_zero, ["config.toml", "lambda is 0", "positive"]),
