@@ -113,9 +113,9 @@ class Watch(Middle):
 
             return call
 
-        def sum_logged(masks, field, *arguments):
-            watch._field = field
-            return sum_(masks, field, *arguments)
+        def sum_logged(masks, question, *arguments):
+            watch._field = question.field
+            return sum_(masks, question, *arguments)
 
         def stream(name):
             """What makes a mask: the secret of the pair, and what it is for."""

@@ -23,6 +23,7 @@ from weft.solvers.hyfdca.messages import STEP
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
 from weft.solvers.subspace.messages import INHERIT
+from weft.sums.messages import MEND
 
 #: Hard enough to take twenty iterations and more.
 LAM = 1e-5
@@ -33,13 +34,14 @@ SOLVERS = {
 }
 #: Round trips after those, and whether the first question is worked on.
 WHERE = [(0, False), (1, False), (1, True), (2, True)]
-COSTS = ("bytes_down", "bytes_up", "compute_seconds", "wall_seconds")
+COSTS = ("bytes_down", "bytes_up", "compute_seconds", "wall_seconds", "round_trips")
 
 
 @dataclass(frozen=True)
 class Away:
     """A party does not answer from one round trip to another.
 
+    Round trips in which masks are taken off belong to the one before: not all ciphers have them.
     With ``late`` it still works on the first question, and only its reply is lost.
     """
 
@@ -55,7 +57,10 @@ def absences(*plan: Away) -> Iterator[None]:
     exchange = LocalChannel.exchange
 
     def watched(channel: LocalChannel, requests: list[Request]):
-        now, there = channel.meter.round_trips, channel._handlers
+        mending = requests[0].phase is MEND
+        mended = channel.__dict__.setdefault("mended", [])
+        now, there = channel.meter.round_trips - len(mended) - mending, channel._handlers
+        mended += [now] * mending
         gone = {away.party: away for away in plan if away.first <= now < away.last}
 
         def missing(name):

@@ -25,6 +25,7 @@ from weft.crypto.ciphers.cipher import check_cipher
 from weft.crypto.primitives.prime_field import add_modulo
 from weft.crypto.sharers import attendance
 from weft.errors import ProtocolError
+from weft.protocol.channel import Channel
 from weft.protocol.metering import EncryptionCost
 
 #: Up to so many parts are added one by one; more are joined first, being small as a rule.
@@ -57,6 +58,8 @@ class Adder:
         #: What the parties said in the clear about the key that all of them share.
         self.public = b""
         self.cost = EncryptionCost()
+        #: To the parties, once they have met, for what totals must ask by themselves.
+        self.channel: Channel | None = None
         self._index: dict[str, int] = {}
 
     @property

@@ -63,6 +63,8 @@ class Masks:
         self._terms = terms
         self._alone = alone
         self._keys: dict[int, Secret] = {}
+        #: The same for masks under sums.
+        self._seeds: dict[int, Secret] = {}
 
     def __reduce__(self) -> Any:
         raise TypeError("masks are not to be pickled: they hold keys")
@@ -105,6 +107,15 @@ class Masks:
         signs = np.where(np.array(neighbours) > self._party, 1, -1)
         total: Limbs = (masks * signs[:, None, None]).sum(axis=0)
         return total
+
+    def pair_seed(self, peer: int) -> bytes:
+        """What masks under sums are made of that this party shares with another."""
+        if peer == self._party or not 0 <= peer < len(self._participants.cards):
+            raise ProtocolError("a request for sums names neighbours that are none")
+        if peer not in self._seeds:
+            shared = self._pairs.shared(peer)
+            self._seeds[peer] = shared.derive("weft masks of sums", length=16)
+        return self._seeds[peer].reveal()
 
     def _refuse(self, field: str, parties: int) -> None:
         own = "its own" if parties == 1 else "a sum of two"

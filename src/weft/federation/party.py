@@ -48,6 +48,7 @@ from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
+from weft.protocol.shared_fields import PadLinks
 from weft.protocol.transcript import Transcript
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import PartyHalf
@@ -64,6 +65,7 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.contribution import SumCounter
 from weft.sums.fixed_point_bounds import Bounds
+from weft.sums.messages import MEND, MendReply, MendRequest
 
 #: Bytes that the noise in a model follows from.
 SEED_BYTES = 32
@@ -212,6 +214,7 @@ class Party:
                 answer(VIEW, self._take_view),
                 answer(RARE, self._rare.find),
                 answer(LEAVE_OUT, self._leave_out),
+                answer(MEND, self._mend),
                 answer(START, self._start),
                 answer(SAVE, self._save),
                 answer(RESTORE, self._restore),
@@ -238,6 +241,16 @@ class Party:
         # Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`).
         if self._account is not None and getattr(reply, "v", None) is not None:
             self._account.note_attendance()
+        return reply
+
+    def _mend(self, message: MendRequest) -> MendReply:
+        reply = MendReply()
+        for kind in ("v", "z", "delta"):
+            pads: PadLinks | None = getattr(message, f"{kind}_pads")
+            if pads is not None:
+                block, slots = self._cipher.mend(kind, pads)
+                setattr(reply, kind, block)
+                setattr(reply, f"{kind}_slots", slots)
         return reply
 
     def replaying(self) -> AbstractContextManager[None]:

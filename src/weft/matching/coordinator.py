@@ -98,6 +98,7 @@ def meet(
     }
     replies = channel.ask(VIEW, views).insist("seating")
     adder.meet(parties, _key(replies), replies[parties[0]].shared_public or b"")
+    adder.channel = channel
     boxes = {party: KeysRequest() for party in parties}
     if adder.linked:
         boxes = deliver(parties, plans, replies)

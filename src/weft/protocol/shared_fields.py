@@ -35,6 +35,33 @@ class PadNews(Part):
     sets: Annotated[PadIds | None, record(_PADS, "entries", common=True)] = None
 
 
+_MASKS = "who shares masks with it"
+
+
+class Neighbours(Part):
+    """With whom a party shares masks under its contribution to one sum.
+
+    Those who contribute to a cohort form a ring (`weft.crypto.pads.pair_masks`).
+
+    Attributes
+    ----------
+    left, right
+        Per cohort that the party shares, the numbers of its neighbours; −1: it has none there.
+    torn
+        Per cohort, the id of an earlier request whose ring was left open, as somebody fell silent:
+        the masks of that request are taken off; zero: of none.
+    checks_left, checks_right, checks_torn
+        The same for the check words of whole chunks.
+    """
+
+    left: Annotated[Slots, record(_MASKS, "cohorts", common=True)]
+    right: Annotated[Slots, record(_MASKS, "cohorts", common=True)]
+    torn: Annotated[PadIds | None, record(_MASKS, "cohorts", common=True)] = None
+    checks_left: Annotated[Slots | None, record(_MASKS, "chunks", common=True)] = None
+    checks_right: Annotated[Slots | None, record(_MASKS, "chunks", common=True)] = None
+    checks_torn: Annotated[PadIds | None, record(_MASKS, "chunks", common=True)] = None
+
+
 class PadLinks(Part):
     """Which pads a party's contribution to one sum takes off.
 
@@ -52,6 +79,8 @@ class PadLinks(Part):
         The same for the check words of whole chunks.
     news
         Pads under single slots, where parties contribute to some slots only.
+    ring
+        Who shares masks with the party.
     """
 
     chain: Annotated[PadIds | None, record(_PADS, "cohorts", common=True)] = None
@@ -59,6 +88,7 @@ class PadLinks(Part):
     checks: Annotated[PadIds | None, record(_PADS, "chunks", common=True)] = None
     checks_sets: Annotated[PadIds | None, record(_PADS, "entries", common=True)] = None
     news: PadNews | None = None
+    ring: Neighbours | None = None
 
 
 class Company(Part):

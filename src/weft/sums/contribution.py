@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Floats, Slots
 from weft.crypto.ciphers.cipher import WHAT, Cipher, Incoming, Outgoing, Tails
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
-from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadLinks
 
@@ -202,10 +201,7 @@ class Contribution(Wire):
         """What the coordinator says of pads that this party must take off."""
         if pads is None or pads.news is None:
             return
-        news = pads.news
-        sets = self._cipher.knots(news.sets, self.kind)
-        if not tails.learn(news.slots, news.lengths, news.marks, sets):
-            raise ProtocolError(f"the news of pads under {WHAT[self.kind]} are malformed")
+        self._cipher.learn(self.kind, tails, pads.news)
 
     def accept(self) -> None:
         """The coordinator has everything that was sent."""

@@ -27,6 +27,29 @@ class DigitReply(Message):
 #: The largest part of ‖x_i‖² and the largest |label|, as powers of two above them.
 SIZE = Phase("size", DigitRequest, DigitReply)
 
+# ── masks of a ring that somebody left open ───────────────────────────────────────────────
+
+
+class MendRequest(SumRequest):
+    """Asks for the masks that a silent neighbour left in a sum, to be taken off."""
+
+    v_pads: PadLinks | None = None
+    z_pads: PadLinks | None = None
+    delta_pads: PadLinks | None = None
+
+
+class MendReply(Message):
+    v: Annotated[bytes | None, block("masks to be taken off feature sums")] = None
+    v_slots: Annotated[Slots | None, record("which of its slots these are", "slots")] = None
+    z: Annotated[bytes | None, block("masks to be taken off inner products")] = None
+    z_slots: Annotated[Slots | None, record("which of its slots these are", "slots")] = None
+    delta: Annotated[bytes | None, block("masks to be taken off changes of dual variables")] = None
+    delta_slots: Annotated[Slots | None, record("which of its slots these are", "slots")] = None
+
+
+#: Somebody fell silent, so that the masks of those who answered do not cancel.
+MEND = Phase("sums.mend", MendRequest, MendReply)
+
 # ── scaling ───────────────────────────────────────────────────────────────────────────────
 
 

@@ -81,7 +81,7 @@ class LatestValues(Totals):
         self._speakers: dict[int, frozenset[str]] = {}
         self.changed = Changes(layout.n_shared)
         if adder.whole:
-            self._bookkeeping = PadBookkeeping(kind, layout, width, adder, windows=False)
+            self._bookkeeping = PadBookkeeping(kind, layout, width, adder)
 
     @timed
     def invite(self, messages: Mapping[str, Message], chosen: Mapping[str, Flags]) -> None:
@@ -161,7 +161,7 @@ class Proposals(Totals):
         self._count: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._pad_ids: PadIds = np.zeros(0, np.uint64)
         if adder.whole:
-            self._bookkeeping = PadBookkeeping(kind, layout, width, adder, windows=False)
+            self._bookkeeping = PadBookkeeping(kind, layout, width, adder)
 
     @timed
     def invite(self, messages: Mapping[str, Message]) -> None:

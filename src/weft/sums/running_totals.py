@@ -25,9 +25,13 @@ from weft.crypto.ciphers.block_format import (
     read_block,
 )
 from weft.crypto.ciphers.cipher import WHAT
-from weft.errors import ProtocolError
+from weft.errors import PartyAway, ProtocolError
 from weft.protocol.message import Message
+from weft.sums.messages import MEND, MendRequest
 from weft.sums.shared_slot_layout import Layout, PadBookkeeping
+
+#: Seconds between two questions to a party whose masks are needed: at first, and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 60.0
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -297,7 +301,9 @@ class RunningTotals(Totals):
     ) -> None:
         super().__init__(kind, layout, width, adder, clear=clear)
         if adder.linked and not clear:
-            self._bookkeeping = PadBookkeeping(kind, layout, width, adder, windows=windows)
+            self._bookkeeping = PadBookkeeping(
+                kind, layout, width, adder, windows=windows, masked=True
+            )
         self._windows = windows
         self._round = 0
 
@@ -326,13 +332,41 @@ class RunningTotals(Totals):
         """Add all parties' increments: at ``kind_slots`` of a reply, else to the whole block.
 
         Nothing is added unless every reply is sound. A party that shares slots and sends nothing
-        is an error too: its silence would spoil the totals.
+        is an error too: its silence would spoil the totals. Where somebody asked is not among the
+        replies, the others are asked at once to take off the masks that they share with it.
         """
+        self._add(replies, iteration)
+        if self._bookkeeping is not None and self._bookkeeping.torn:
+            self._mend(self._bookkeeping, iteration)
+
+    def _add(self, replies: Mapping[str, Message], iteration: int) -> None:
         names, parts, slots, lengths = self._read(replies, iteration, replies, self._round)
         if parts:
             self._store(slots, parts, iteration)
         if self._bookkeeping is not None:
             self._bookkeeping.record(names, slots, lengths)
+
+    def _mend(self, bookkeeping: PadBookkeeping, iteration: int) -> None:
+        """Nobody can open the total before everyone who answered has closed the ring again."""
+        channel, pause = self._adder.channel, _FIRST_PAUSE
+        if channel is None:
+            raise RuntimeError("parties that have not met cannot be asked for masks")
+        while torn := bookkeeping.torn:
+            round_ = self._adder.advance()
+            messages = {party: MendRequest(round=round_) for party in torn}
+            self.invite(messages)
+            replies = channel.ask(MEND, messages)
+            replies.stop_on_refusal()
+            self._add(replies.answered, iteration)
+            if replies.missing:
+                if pause > _LONGEST_PAUSE:
+                    raise PartyAway(
+                        f"party {min(replies.missing)} fell silent in iteration {iteration} with "
+                        f"masks of its own under {WHAT[self.kind]}; bring it back and resume the "
+                        "run"
+                    )
+                channel.pause(pause)
+                pause *= 2
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """The inverse of :meth:`state`."""

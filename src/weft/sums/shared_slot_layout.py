@@ -17,10 +17,10 @@ from weft.array_types import Flags, Ints
 from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import Carried
 from weft.crypto.ciphers.chunk_layout import chunks_of
-from weft.crypto.pads.pad_chains import CohortChain, Holders, SlotChain, runs_of
+from weft.crypto.pads.pad_chains import CohortChain, Holders, Sides, SlotChain, runs_of
 from weft.matching.cohorts import Axis
 from weft.protocol.message import Message
-from weft.protocol.shared_fields import PadIds, PadLinks, PadNews
+from weft.protocol.shared_fields import Neighbours, PadIds, PadLinks, PadNews
 
 _NONE = np.zeros(0, np.int64)
 _EVERY = np.zeros(0, bool)
@@ -122,11 +122,21 @@ class PadBookkeeping:
     ----------
     windows
         Whether parties contribute to chosen slots of their cohorts.
+    masked
+        Whether neighbours share masks under what they contribute.
     """
 
     def __init__(
-        self, kind: str, layout: Layout, width: int, adder: Adder, *, windows: bool
+        self,
+        kind: str,
+        layout: Layout,
+        width: int,
+        adder: Adder,
+        *,
+        windows: bool = False,
+        masked: bool = False,
     ) -> None:
+        self._masked = masked
         #: The field of messages that says which pads a contribution takes off.
         self._field = f"{kind}_pads"
         self._layout = layout
@@ -160,8 +170,38 @@ class PadBookkeeping:
             for party, off, sets in self._linked(self.checks, messages, asked, _EVERY):
                 mine = links.setdefault(party, PadLinks())
                 mine.checks, mine.checks_sets = off, sets
+        if self._masked:
+            self._tell_neighbours(links)
         for party, mine in links.items():
             setattr(messages[party], self._field, mine)
+
+    def _tell_neighbours(self, links: Mapping[str, PadLinks]) -> None:
+        """Who shares masks with whom in this request, and which masks are left to be taken off."""
+        for party, left, right, torn in self._rings(self.chain, links):
+            links[party].ring = Neighbours(left=left, right=right, torn=torn)
+        if self.checks is not None:
+            for party, left, right, torn in self._rings(self.checks, links):
+                ring = links[party].ring
+                if ring is not None:
+                    ring.checks_left, ring.checks_right, ring.checks_torn = left, right, torn
+
+    def _rings(
+        self, chain: CohortChain, links: Mapping[str, PadLinks]
+    ) -> Iterator[tuple[str, Sides, Sides, PadIds | None]]:
+        left, right, torn = chain.ring()
+        for party in links:
+            k = self._layout.index[party]
+            mine = slice(chain.holders.bounds[k], chain.holders.bounds[k + 1])
+            yield party, left[mine], right[mine], torn[mine] if torn[mine].any() else None
+
+    @property
+    def torn(self) -> list[str]:
+        """Parties that left masks in the total without a counterpart."""
+        found = np.zeros(len(self._layout.parties), bool)
+        for chain in (self.chain, self.checks):
+            if chain is not None:
+                found[chain.holders.party[chain.torn != 0]] = True
+        return [self._layout.parties[k] for k in np.flatnonzero(found).tolist()]
 
     def _chosen(self, chosen: Mapping[str, Flags]) -> tuple[Flags, Flags]:
         """Parties with a flag for some shared cohort, and the flags of all pairs."""
@@ -220,6 +260,10 @@ class PadBookkeeping:
     def record(self, names: Sequence[str], slots: Ints, lengths: Ints) -> None:
         """The contributions that came in."""
         answered = self._layout.flags(names)
+        if self._masked:
+            for chain in (self.chain, self.checks):
+                if chain is not None:
+                    chain.tear(answered)
         if isinstance(self.chain, SlotChain):
             numbers = np.array([self._layout.index[name] for name in names], np.int64)
             self.chain.record_slots(answered, slots, np.repeat(numbers, lengths))

@@ -7,6 +7,7 @@ coordinator's half (:mod:`weft.crypto.adder`) adds and forwards blocks with publ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -27,6 +28,7 @@ from weft.crypto.ciphers.block_format import (
     read_knots,
     word_block,
 )
+from weft.crypto.pads.mask_ring import MaskRing
 from weft.crypto.pads.pad_chains import learn_marks
 from weft.crypto.primitives.wide_integers import Limbs
 from weft.crypto.sharers import Sharers
@@ -34,9 +36,12 @@ from weft.errors import ConfigError, ProtocolError
 from weft.protocol.common_question import Question, question_digest
 from weft.protocol.message import Message
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.shared_fields import IterationRequest, PadIds, PadLinks, SumRequest
+from weft.protocol.shared_fields import IterationRequest, PadIds, PadLinks, PadNews, SumRequest
 
 Integers = NDArray[np.int64]
+
+#: So many contributions of a kind are remembered, should their masks be taken off again.
+_KEPT = 4
 
 #: What the kinds of sums are called in messages to people.
 WHAT = {
@@ -96,6 +101,21 @@ class Outgoing(NamedTuple):
     tails: Tails | None = None
 
 
+class Sent(NamedTuple):
+    """A contribution under masks, of which something may have to be taken off again.
+
+    Attributes
+    ----------
+    rings
+        The party's neighbours: in its cohorts, and in its chunks where there are any.
+    """
+
+    slots: Slots | None
+    shape: tuple[int, ...]
+    tails: Tails | None
+    rings: tuple[MaskRing, ...]
+
+
 class Incoming(NamedTuple):
     """Totals that a party opens.
 
@@ -130,6 +150,8 @@ class Masking(Protocol):
     def attending(self, bits: NDArray[np.uint8] | None, *, harmless: bool = False) -> Sharers: ...
 
     def sum(self, question: Question, over: Sharers, count: int) -> Limbs | None: ...
+
+    def pair_seed(self, peer: int) -> bytes: ...
 
 
 class Counting(Protocol):
@@ -172,6 +194,8 @@ class Cipher(ABC):
         #: Counts what this party sees and shows of samples; None: nobody does.
         self.sum_counter: Counting | None = None
         self._clear: Plain | None = None
+        #: The last contributions under masks, by kind and then by the id of their request.
+        self._masked: dict[str, dict[int, Sent]] = {}
 
     def begin(self, message: Message, phase: str = "") -> None:
         """A request begins: its number must be new, since pad ids come from it.
@@ -257,6 +281,73 @@ class Cipher(ABC):
         """Hide an increment of a linked sum."""
         start = perf_counter()
         return self._sent(start, sent, self._contribute(sent))
+
+    def mend(self, kind: str, pads: PadLinks) -> tuple[bytes, Slots | None]:
+        """Nothing but masks to be taken off a contribution whose neighbour fell silent.
+
+        Returns the block, and the slots of that contribution.
+        """
+        known = self._masked.get(kind)
+        if not known:
+            raise ProtocolError(f"a request wants masks taken off {WHAT[kind]} that were not sent")
+        last = known[max(known)]
+        if last.tails is not None and pads.news is not None:
+            self.learn(kind, last.tails, pads.news)
+        values = np.zeros(last.shape, np.int64)
+        return self.contribute(Outgoing(kind, last.slots, values, pads, last.tails)), last.slots
+
+    def learn(self, kind: str, tails: Tails, news: PadNews) -> None:
+        """Take over what the coordinator says of pads under single slots."""
+        sets = self.knots(news.sets, kind)
+        if not tails.learn(news.slots, news.lengths, news.marks, sets):
+            raise ProtocolError(f"the news of pads under {WHAT[kind]} are malformed")
+
+    def _rings(self, sent: Outgoing, units: tuple[int, ...]) -> list[list[MaskRing]]:
+        """Masks to put on what is sent, and those of earlier contributions to take off.
+
+        One list for the cohorts, and another for the chunks where there are any; ``units`` says
+        how many there are.
+        """
+        if self.masks is None:
+            return [[] for _ in units]
+        told = None if sent.pads is None else sent.pads.ring
+        if told is None:
+            raise ProtocolError(f"a request for {WHAT[sent.kind]} does not say who shares masks")
+        sides = ((told.left, told.right, told.torn),
+                 (told.checks_left, told.checks_right, told.checks_torn))  # fmt: skip
+        before = self._masked.setdefault(sent.kind, {})
+        new, every = [], []
+        for number, (left, right, torn) in enumerate(sides[: len(units)]):
+            ring = self._ring(sent.kind, left, right, units[number])
+            new.append(ring)
+            every.append([ring, *self._taken_off(sent.kind, torn, units[number], number)])
+        before[self._base] = Sent(sent.slots, sent.values.shape, sent.tails, tuple(new))
+        while len(before) > _KEPT:
+            del before[min(before)]
+        return every
+
+    def _ring(
+        self, kind: str, left: NDArray[np.int32] | None, right: NDArray[np.int32] | None, units: int
+    ) -> MaskRing:
+        if left is None or right is None or not left.shape == right.shape == (units,):
+            raise ProtocolError(f"a request for {WHAT[kind]} does not say who shares masks")
+        if ((left == right) & (left >= 0)).any() or self.masks is None:
+            raise ProtocolError("a request for sums names neighbours that are none")
+        return MaskRing.of(self._base, self.party, (left, right), self.masks.pair_seed)
+
+    def _taken_off(
+        self, kind: str, torn: PadIds | None, units: int, number: int
+    ) -> Iterator[MaskRing]:
+        """Masks of earlier contributions that were left without a counterpart."""
+        if torn is None:
+            return
+        if torn.shape != (units,):
+            raise ProtocolError(f"a request for {WHAT[kind]} names masks that are none")
+        for context in np.unique(torn[torn != 0]).tolist():
+            earlier = self._masked[kind].get(context)
+            if earlier is None:
+                raise ProtocolError(f"a request for {WHAT[kind]} names masks that are none")
+            yield earlier.rings[number].turned(torn == context)
 
     def propose(self, sent: Outgoing) -> bytes:
         """Hide a contribution to a sparse sum: at any slots that this party chooses."""

@@ -31,6 +31,7 @@ from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.identities import Secret
 from weft.crypto.pads.pad_streams import Streams, Words, failed_check
+from weft.crypto.pads.pair_masks import PairMasks
 from weft.errors import ProtocolError
 from weft.protocol.shared_fields import PadIds, PadLinks
 
@@ -86,7 +87,9 @@ class _Chunking:
             for c in self.chunks.tolist()
         ]
         bytes_ = np.frombuffer(b"".join(seeds), np.uint8).reshape(-1, 16)
-        self.streams = Streams(secret.derive("weft check pads", name.encode()), bytes_, start)
+        key = secret.derive("weft check pads", name.encode())
+        self.streams = Streams(key, bytes_, start)
+        self.masks = PairMasks(key, bytes_, start)
         keys = shake_256(secret.derive("weft check keys", name.encode()).reveal())
         drawn = np.frombuffer(keys.digest(2 * CHECKS * VALUES), np.uint16)
         #: 12 bits each, so that a product with a word fits 62.
@@ -108,6 +111,7 @@ class BfvCipher(Cipher):
         self._key: BfvSecret | None = None
         self._secret: Secret | None = None
         self._streams: dict[str, Streams] = {}
+        self._masks: dict[str, PairMasks] = {}
         self._places: dict[str, Ints] = {}
         self._known: dict[tuple[str, int], _Chunking] = {}
 
@@ -117,6 +121,10 @@ class BfvCipher(Cipher):
     def take_streams(self, rows: Streams, columns: Streams) -> None:
         """The pads of this party's row and column cohorts."""
         self._streams = {"rows": rows, "columns": columns}
+
+    def take_pair_masks(self, rows: PairMasks, columns: PairMasks) -> None:
+        """The masks that this party shares with its neighbours."""
+        self._masks = {"rows": rows, "columns": columns}
 
     def take_places(self, secret: Secret, rows: Ints, columns: Ints) -> None:
         """Numbers of this party's shared slots, and the secret behind the checks."""
@@ -136,7 +144,7 @@ class BfvCipher(Cipher):
     # ── sending ───────────────────────────────────────────────────────────────────────────
 
     def _contribute(self, sent: Outgoing) -> bytes:
-        return self._seal(sent, None)
+        return self._seal(sent, None, masked=True)
 
     def _propose(self, sent: Outgoing) -> bytes:
         return self._seal(sent, None)
@@ -148,7 +156,7 @@ class BfvCipher(Cipher):
             raise ProtocolError("a request does not say for which cohorts to post dual variables")
         return self._seal(sent._replace(values=sent.values - old), chosen[:count])
 
-    def _seal(self, sent: Outgoing, speaks: Flags | None) -> bytes:
+    def _seal(self, sent: Outgoing, speaks: Flags | None, *, masked: bool = False) -> bytes:
         """All shared slots, zero where nothing is named; pads in the cohorts spoken for."""
         kind, slots, values, pads, _ = sent
         streams = self._axis(kind)
@@ -164,10 +172,20 @@ class BfvCipher(Cipher):
         words = streams.residues(KIND_CODES[kind], width, pad_ids[:, streams.cohort_of])
         words = (words + (whole % MODULUS).astype(np.uint64)) % np.uint64(MODULUS)
         chunking = self._chunking(kind, width)
+        units, rings, check_rings = (streams.cohorts, len(chunking.chunks)), [], []
+        if masked:
+            rings, check_rings = self._rings(sent, units)
+        axis = self._masks["columns" if kind == "v" else "rows"]
+        for ring in rings:
+            masks = axis.residues(KIND_CODES[kind], width, ring)
+            words = (words + masks) % np.uint64(MODULUS)
         chunks = np.zeros((len(chunking.chunks), SLOTS), np.uint64)
         chunks[chunking.row, chunking.column] = words.ravel()
         links = self._linked(off.checks, off.checks_sets, kind, len(chunking.chunks))
         hidden = self._check_pads(chunking, kind, links)
+        for ring in check_rings:
+            masks = chunking.masks.residues(KIND_CODES[kind], 1, ring)
+            hidden = (hidden + masks.reshape(-1, CHECKS)) % np.uint64(MODULUS)
         checks = (_tags(chunks, chunking.keys, MODULUS) + hidden) % np.uint64(MODULUS)
         return self._pack(kind, whole.shape, checks.tobytes() + _known(self._key).seal(chunks))
 

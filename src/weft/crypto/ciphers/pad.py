@@ -22,6 +22,7 @@ from weft.crypto.ciphers.cipher import (
     refuse_newer,
 )
 from weft.crypto.pads.pad_streams import Streams, Words, failed_check, signed_off
+from weft.crypto.pads.pair_masks import PairMasks
 from weft.crypto.pads.slot_tags import Tags
 from weft.errors import ProtocolError
 from weft.protocol.shared_fields import PadIds
@@ -40,6 +41,7 @@ class Pad(Cipher):
         super().__init__()
         self._streams: dict[str, Streams] = {}
         self._tags: dict[str, Tags] = {}
+        self._pair_masks: dict[str, PairMasks] = {}
 
     def take_streams(self, rows: Streams, columns: Streams) -> None:
         """The pads of this party's row and column cohorts."""
@@ -48,6 +50,10 @@ class Pad(Cipher):
     def take_tags(self, rows: Tags, columns: Tags) -> None:
         """The tags beside this party's rows and columns."""
         self._tags = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
+
+    def take_pair_masks(self, rows: PairMasks, columns: PairMasks) -> None:
+        """The masks that this party shares with its neighbours."""
+        self._pair_masks = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
 
     def _contribute(self, sent: Outgoing) -> bytes:
         kind, slots, values, pads, tails = sent
@@ -60,6 +66,9 @@ class Pad(Cipher):
         tags = self._tags[kind].make(KIND_CODES[kind], slots, values, self.pad_id, minus, marks)
         if status == 1:
             self._untie(words, tags, sent, minus)
+        (rings,) = self._rings(sent, (streams.cohorts,))
+        for ring in rings:
+            self._pair_masks[kind].put_on(KIND_CODES[kind], slots, words, tags, ring)
         return self._pack(kind, values.shape, self._close(words) + tags.tobytes())
 
     def _propose(self, sent: Outgoing) -> bytes:

@@ -27,6 +27,7 @@ from weft.array_types import Flags, Ints
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Knots, pad_id_of
 from weft.protocol.shared_fields import PadIds
 
+Sides = NDArray[np.int32]
 _NONE = np.zeros(0, np.uint64)
 
 
@@ -70,6 +71,15 @@ class Holders:
         """The pairs of a party, by unit."""
         return self.order[self.bounds[party] : self.bounds[party + 1]]
 
+    def ring(self, asked: Flags) -> tuple[Sides, Sides]:
+        """Per pair, in the order of parties: who comes before and after it among those asked.
+
+        −1: nobody. Two form no ring, but a pair.
+        """
+        left, right = np.full((2, len(self.party)), -1, np.int32)
+        ring_pairs(asked, self.begin, self.party, self.place, left, right)
+        return left, right
+
 
 @dataclass(frozen=True)
 class Links:
@@ -101,6 +111,8 @@ class CohortChain:
         self.holders = holders
         self.knots = Knots()
         self.marks: PadIds = np.zeros(len(holders.begin) - 1, np.uint64)
+        #: Per pair, the request whose masks it left in the total without a counterpart.
+        self.torn: PadIds = np.zeros(len(holders.party), np.uint64)
         self._links: Links | None = None
         self._base = 0
 
@@ -121,6 +133,27 @@ class CohortChain:
         )  # fmt: skip
         self._links = Links(parties, pairs, first, last)
         return minus, tied
+
+    def ring(self) -> tuple[Sides, Sides, PadIds]:
+        """Neighbours of the pairs invited, and which masks they take off, by party."""
+        links = self._links
+        if links is None:
+            raise RuntimeError("nobody was invited")
+        left, right = self.holders.ring(links.asked(self.holders))
+        return left, right, self.torn[self.holders.order]
+
+    def tear(self, answered: Flags) -> None:
+        """Note whose masks are left without a counterpart: somebody asked did not answer."""
+        links = self._links
+        if links is None:
+            raise RuntimeError("nobody was invited")
+        asked, holders = links.asked(self.holders), self.holders
+        heard = asked & answered[holders.party]
+        silent = asked & ~heard
+        open_ = np.zeros(len(holders.begin) - 1, bool)
+        open_[holders.unit[silent]] = True
+        # Whoever contributed has taken off what it had left there before.
+        self.torn[heard] = np.where(open_[holders.unit[heard]], np.uint64(self._base), 0)
 
     def _leading(self) -> PadIds:
         """Marks that leading parties take off, per unit; none: they know them by slot."""
@@ -321,6 +354,26 @@ def link_pairs(
             minus[place[pair]] = mark
         last[unit] = before
     return tied
+
+
+@numba.njit(cache=True)
+def ring_pairs(asked: Any, begin: Any, party: Any, place: Any, left: Any, right: Any) -> None:
+    """One pass over the pairs, unit by unit; see `Holders.ring`."""
+    for unit in range(begin.shape[0] - 1):
+        first, before, count = -1, -1, 0
+        for pair in range(begin[unit], begin[unit + 1]):
+            if not asked[pair]:
+                continue
+            if before < 0:
+                first = pair
+            else:
+                left[place[pair]] = party[before]
+                right[place[before]] = party[pair]
+            before = pair
+            count += 1
+        if count > 2:
+            left[place[first]] = party[before]
+            right[place[before]] = party[first]
 
 
 @numba.njit(cache=True)
