@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
-from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, WordBlock, tag_bytes
+from weft.crypto.ciphers.block_format import ID_BITS, KIND_CODES, SIGN, WordBlock, tag_bytes
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.ciphers.cipher import (
     Cipher,
@@ -226,7 +226,8 @@ class BfvCipher(Cipher):
         if (expected != checks).any():
             raise failed_check(where)
         pad_ids = block.carried.per_slot(len(streams.cohort_of), streams.cohort_of, where)
-        if len(pad_ids) == 1 and int(pad_ids.min(initial=since)) < since:
+        newest = (pad_ids & ID_BITS).max(axis=0)
+        if int(newest.min(initial=since)) < since:
             raise ProtocolError(
                 f"{where} is older than this party's own contribution: it was sent before, or "
                 "leaves something out"

@@ -313,6 +313,8 @@ def _show_words(
             left -= 1
         word = (s - np.int64(book[c, 4])) * width
         if several:
+            if _newest(pad_ids, at, at + many) < np.uint64(since):
+                return -2
             for j in range(width):
                 pad = np.uint64(0)
                 for i in range(at, at + many):
@@ -339,6 +341,21 @@ def _show_words(
         if left:
             return -1
     return 0
+
+
+@numba.njit(cache=True)
+def _newest(pad_ids: Any, first: int, stop: int) -> Any:
+    """The newest of some pad ids; 0: there is none, or one is listed twice.
+
+    A total times two has the pads of one twice, and a total of nothing has none.
+    """
+    newest = np.uint64(0)
+    for i in range(first, stop):
+        newest = max(newest, pad_ids[i] & ID_BITS)
+        for k in range(first, i):
+            if pad_ids[k] == pad_ids[i]:
+                return np.uint64(0)
+    return newest
 
 
 @numba.njit(cache=True, inline="always")
