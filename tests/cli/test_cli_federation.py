@@ -5,10 +5,14 @@ import json
 import os
 import re
 import shutil
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from weft.crypto.keys import load_all, new_keys, read_public
+from weft.errors import ConfigError
+from weft.network.join_settings import JoinSettings, keep_revocations, roster_pins
 from weft.privacy.agreement import read_card, read_roster
 from weft.privacy.agreement.roster_files import read_revocation
 from weft.protocol.recording import Recording
@@ -504,3 +508,12 @@ def test_a_member_revokes_a_roster_and_sites_are_told_how(weft, keys, tmp_path):
     roster = read_roster(tmp_path / "r.json")
     assert read_revocation(tmp_path / "gone.json").revokes(roster)
     assert "exists already" in sentence(weft(*revoke, "south"))
+    # weft join --revoked checks it by the site's roster.
+    kit = SimpleNamespace(home=tmp_path / "kit")
+    site = JoinSettings(party="north", data=["d.csv"], id="id", keys=keys)
+    with pytest.raises(ConfigError, match="name it with --roster"):
+        keep_revocations(site, kit, [tmp_path / "gone.json"])
+    site = msgspec.structs.replace(site, roster=str(tmp_path / "r.json"))
+    assert keep_revocations(site, kit, [tmp_path / "gone.json"]) == []
+    with pytest.raises(ConfigError, match="'south' has revoked"):
+        roster_pins(kit).admit(roster)

@@ -90,12 +90,14 @@ def join(
     the coordinator asks. Without either it keeps to careful terms: it shows others fewer sums about
     its samples than they lack columns, unless a policy or roster says allow_exposure = true.
 
-    The site remembers the highest serial of its federation's rosters, and refuses older ones; and
-    revocations (weft federation revoke), which count from the next run on.
+    The site remembers the highest serial of its federation's rosters, and refuses older ones. A
+    revocation (weft federation revoke) is checked by the roster that it withdraws, and counts from
+    the next run on.
 
     A run that nobody will bring to its end keeps its secrets here. weft status KIT lists the runs,
     and weft join KIT --forget RUN drops one for good; nobody can take it up again.
     """
+    from weft.cli.console import say
     from weft.network.engine import require_engine
     from weft.network.kits.kit import Kit
 
@@ -106,11 +108,13 @@ def join(
         _drop(opened, forget)
         return
     # It takes seconds: what is wrong with the kit is said before.
-    from weft.network.join_settings import exclusive_use, open_site, roster_pins, write_settings
-    from weft.privacy.agreement.roster_files import read_revocation
+    from weft.network.join_settings import (
+        exclusive_use,
+        keep_revocations,
+        open_site,
+        write_settings,
+    )
 
-    for path in revoked or []:
-        roster_pins(opened).take(read_revocation(path))
     files = {"keys": keys, "roster": roster, "policy": policy}
     settings = _settled(
         opened,
@@ -125,6 +129,9 @@ def join(
         },
         no_policy=no_policy,
     )
+    # A site that runs with this kit already heeds them from its next run on.
+    for path in keep_revocations(settings, opened, revoked or []):
+        say(f"{path} changes nothing: it names an older roster, which does not count here anyway.")
     with exclusive_use(opened):
         site = open_site(settings, opened)
         write_settings(opened, settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from weft.network.kits.kit import Kit, packed_json
 from weft.network.member_data_and_keys import load_member
 from weft.network.site_endpoint import Site
 from weft.network.site_run import OpenedParty, PartyRequest, RunParty
+from weft.privacy.agreement.roster_files import read_revocation, read_roster
 from weft.privacy.agreement.roster_pins import RosterPins
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Message, Phase
@@ -108,6 +109,23 @@ def exclusive_use(kit: Kit) -> Iterator[None]:
 def roster_pins(kit: Kit) -> RosterPins:
     """What the site of this kit remembers of rosters."""
     return RosterPins(kit.home / "rosters")
+
+
+def keep_revocations(settings: JoinSettings, kit: Kit, paths: Sequence[Path]) -> list[Path]:
+    """Check revocations by the roster of this site, and heed them from now on.
+
+    Returns those of rosters that do not count here anyway, which are not kept.
+    """
+    if not paths:
+        return []
+    if settings.roster is None:
+        raise ConfigError(
+            "a revocation is checked by the roster that it withdraws, and this site has none; name "
+            "it with --roster"
+        )
+    roster = read_roster(Path(settings.roster))
+    pins = roster_pins(kit)
+    return [path for path in paths if not pins.take(read_revocation(path), roster)]
 
 
 def open_site(settings: JoinSettings, kit: Kit) -> Site:

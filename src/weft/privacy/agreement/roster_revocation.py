@@ -2,7 +2,7 @@
 
 A roster counts because every member has signed it. So each of them can withdraw it, for whatever
 reason: a member left, a key was stolen, a term was a mistake. Sites that have the revocation refuse
-the roster and all before it; another one with a higher serial takes its place.
+the roster and all before it, whoever signed those; one with a higher serial takes its place.
 """
 
 from __future__ import annotations
@@ -61,11 +61,10 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return _DOMAIN + msgspec.json.encode(content)
 
     def revokes(self, roster: SignedRoster) -> bool:
-        """Whether it withdraws this roster, signed by one of its own members."""
+        """Whether it names this very roster, and one of its members has signed it."""
         charter, member = roster.charter, roster.members.get(self.by)
-        if charter.federation != self.federation or member is None:
-            return False
-        if charter.serial >= self.serial and roster.fingerprint != self.fingerprint:
+        named = self.federation, self.serial, self.fingerprint
+        if member is None or named != (charter.federation, charter.serial, roster.fingerprint):
             return False
         try:
             member.identity.verify(self._signed(), bytes(self.signature))
