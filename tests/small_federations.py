@@ -11,7 +11,7 @@ import pytest
 from weft.crypto.ciphers.cipher import Incoming
 from weft.data import Split, Table, Tile, pool
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.federation.messages import START, StartRequest
+from weft.federation.messages import START, ReleaseRequest, StartRequest
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices
 from weft.protocol import LocalChannel, fields_of
@@ -165,7 +165,8 @@ class Simulation:
     def model(self):
         gone, number = self.result.gone, self.result.model_iteration
         there = [party for name, party in self.parties.items() if name not in gone]
-        slices = [party._slice(number, everything=bool(gone)) for party in there]
+        asked = ReleaseRequest(model=number, everything=bool(gone))
+        slices = [party._slice(asked) for party in there]
         head = Head.of(self.settings, self.result, self.classes, list(self.parties), None)
         return join_slices(slices, head, overlapping=bool(gone))
 

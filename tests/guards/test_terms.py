@@ -19,6 +19,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.party import Party
 from weft.guards import OPEN, Terms
 from weft.guards.terms import MODES
+from weft.matching.confirmed_facts import facts_of
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import check_seat, check_settings
 from weft.protocol.common_question import Question
@@ -38,7 +39,12 @@ def all_but_one():
 
 
 def seat_of(tiles, party=0, terms=None, **options) -> PartyView:
-    return roster_of(tiles, terms or Terms(), **options).view(party)
+    return known(roster_of(tiles, terms or Terms(), **options).view(party))
+
+
+def known(told) -> PartyView:
+    """A view with what the party works out from it."""
+    return PartyView.of(told, tile_rows=(), tile_columns=(), **vars(facts_of(told)))
 
 
 #: What the first party refuses, in which words, and the terms that would allow it.
@@ -115,7 +121,7 @@ def test_small_groups_that_the_coordinator_did_not_leave_out_are_refused():
         ConfigError,
         match="r1c1 refuses to train on 4 samples in groups of fewer than min_batch = 10; leave",
     ):
-        check_seat(Terms(), lying.view(0), "r1c1")
+        check_seat(Terms(), known(lying.view(0)), "r1c1")
 
 
 #: Settings that are refused, the words, and the terms that would allow them.
@@ -256,6 +262,7 @@ def all_terms(draw):
         min_batch=draw(st.integers(1, 40)),
         min_contributors=draw(st.integers(1 if pairs else 3, 5)),
         allow_pairs=pairs,
+        most_explained=draw(st.floats(0.01, 1.0)),
         coordinator_sees=draw(st.sampled_from(MODES)),
         # One in common: without it nothing would be left to agree on.
         ciphers=("pad", *draw(st.lists(st.sampled_from(CIPHERS[2:]), unique=True))),
@@ -275,6 +282,8 @@ def test_the_terms_that_keep_to_both_are_the_strictest_in_every_field(a, b, c):
             assert found == max(one, other)
         elif field == "coordinator_sees":
             assert MODES.index(found) == min(MODES.index(one), MODES.index(other))
+        elif field.startswith("most_"):
+            assert found == min(one, other)
         elif field == "ciphers":
             assert set(found) == set(one) & set(other)
         else:

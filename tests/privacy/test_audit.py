@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from covering import every_pair, every_value
-from weft.crypto.ciphers.block_format import Carried, pack_block, read_block
+from weft.crypto.ciphers.block_format import Carried, pack_block, read_block, tag_bytes
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
@@ -233,7 +233,7 @@ def as_plain_words(message):
     block = read_block(message["z"], "z")
     body = np.arange(-3, block.slots * block.width - 3, dtype=np.int64).tobytes()
     head = ("pad", "z", block.key, block.pad_id, block.slots, block.width)
-    return {**message, "z": pack_block(*head, body)}
+    return {**message, "z": pack_block(*head, body + bytes(tag_bytes("pad", block.slots)))}
 
 
 def under_another_cipher(message):
