@@ -79,6 +79,71 @@ def test_a_message_that_was_changed_left_out_added_or_moved_is_found(recorded):
         assert found.signed["p1"] == found.signed["p3"] == "verified", what
 
 
+def exchange(entries, phase, party="p2"):
+    """Where a party's first exchange of a phase is: the request, and after it the reply."""
+    at = next(n for n, entry in enumerate(entries) if entry.party == party and entry.phase == phase)
+    assert entries[at + 1].direction == "up"
+    return at
+
+
+def uncovered(entries):
+    """Made-up messages where the hash that p2 signs does not go, and what the last state is."""
+    opening, release = exchange(entries, "announce"), exchange(entries, "release")
+    made_up = exchange(entries, "subspace.search")
+    two = entries[made_up : made_up + 2]
+    opened = [replace(entries[opening], message={"run": b"other"}), entries[opening + 1]]
+    failed = [two[0], replace(two[1], failure="absent: it said nothing")]
+    yield "a run in front", [*opened, *two, *entries]
+    yield "messages in front", [*two, *entries]
+    yield "behind the model", [*entries, *two]
+    yield "a request only", [*entries[:release], two[0], *entries[release:]]
+    yield "a last request", [*entries, two[0]]
+    yield "a failure with a reply", [*entries[:release], *failed, *entries[release:]]
+    yield (
+        "a reply to another",
+        [
+            *entries[:opening],
+            replace(entries[opening], phase="classes"),
+            *entries[opening + 1 :],
+        ],
+    )
+
+
+def test_messages_that_no_signature_covers_are_found(recorded):
+    entries, identities = recorded
+    for what, forgery in uncovered(entries):
+        found = audited(forgery, identities)
+        assert found.signed["p2"] in ("in part", "wrong"), what
+        assert not found.sound, what
+        assert found.findings["covered"].count >= 1, what
+        assert found.signed["p1"] == found.signed["p3"] == "verified", what
+        # Nor is it said without keys that all was signed.
+        assert audited(forgery).signed["p2"] in ("in part", "wrong"), what
+
+
+def test_with_keys_a_party_that_did_not_sign_is_found(recorded):
+    entries, identities = recorded
+    release = exchange(entries, "release")
+    bare = dict(entries[release + 1].message)
+    del bare["transcript"], bare["signature"]
+    unsigned = {
+        "no release": [*entries[:release], *entries[release + 2 :]],
+        "no signature": [
+            *entries[: release + 1],
+            replace(entries[release + 1], message=bare),
+            *entries[release + 2 :],
+        ],
+        "no messages": [entry for entry in entries if entry.party != "p2"],
+    }
+    for what, forgery in unsigned.items():
+        found = audited(forgery, identities)
+        assert found.findings["covered"].count == 1, what
+        assert "no signature of p2" in found.findings["covered"].example, what
+    keyless = {name: identities[name] for name in ("p1", "p3")}
+    assert "no signature of p2" in audited(entries, keyless).findings["covered"].example
+    assert "covered" not in audited(unsigned["no release"]).findings
+
+
 def test_a_signature_of_another_key_or_run_is_found(recorded):
     entries, identities = recorded
     others = {**identities, "p3": Identity.new().public}

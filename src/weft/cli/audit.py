@@ -49,7 +49,9 @@ def audit(
 
     Every party signs the hash of all that it was asked and said when it hands out its part of the
     model. It is computed anew from the recording; with --roster or --keys the signatures are
-    checked by those keys, so that the recording shows what the parties themselves say they saw.
+    checked by those keys, so that the recording shows what the parties themselves say they saw. A
+    party that did not sign, and messages that its signature does not cover, are then findings too:
+    of a resumed run, all before it was resumed.
     """
     from weft.cli.console import say_json
     from weft.errors import ConfigError
@@ -199,6 +201,7 @@ def _checks(found: Audit) -> list[str]:
     # What was not there to be checked is not called well.
     idle = set() if states - {"nothing"} else {"seen"}
     idle |= set() if states & {"verified", "wrong"} else {"signed"}
+    idle |= set() if states == {"verified"} else {"covered"}
     for name, (well, wrong) in CHECKS.items():
         finding = found.findings.get(name)
         if finding is None and name in idle:
@@ -218,6 +221,7 @@ def _signatures(found: Audit) -> list[str]:
         "not vouched for": (
             "signed the hash of these very messages; --roster or --keys would check with which keys"
         ),
+        "in part": "signed the hash of a part of these messages only",
         "nothing": "did not sign for what it saw",
     }
     said = []

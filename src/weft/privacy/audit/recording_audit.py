@@ -33,6 +33,10 @@ CHECKS = {
     "slots": ("every slot belongs to the party concerned", "slots of somebody else"),
     "seen": ("no party signed for other messages than these", "hashes signed of other messages"),
     "signed": ("no signature is wrong", "signatures that are not of these parties"),
+    "covered": (
+        "parties whose keys were given signed all their messages up to the model",
+        "messages or parties without a signature by keys that were given",
+    ),
 }
 
 #: Stands for all phases, of fields that are the same in each.
@@ -226,13 +230,16 @@ def audit(
     party
         A party whose messages shall be shown line by line.
     identities
-        Public keys of the parties from elsewhere, by which signatures are checked.
+        Public keys of the parties from elsewhere, by which signatures are checked; every party must
+        then have signed all its messages.
     """
     auditor, notary = _Auditor(head, party), SignatureAudit(identities or {})
     for entry in entries:
         auditor.see(entry)
         for check, name in notary.see(entry):
             auditor.find(check, entry, name)
+    for name in notary.close(head.parties):
+        auditor.note("covered", f"no signature of {name} that covers all its messages")
     auditor.result.signed = notary.states
     return auditor.result
 
@@ -389,13 +396,16 @@ class _Auditor:
 
     def find(self, check: str, entry: Entry, name: str) -> None:
         """Note that something is wrong with a field of a message."""
+        way = "from" if entry.direction == "up" else "to"
+        self.note(
+            check, f"message {entry.number}, field '{name}' {way} {entry.party} in {entry.phase}"
+        )
+
+    def note(self, check: str, example: str) -> None:
+        """Note what a check found, in words."""
         found = self.result.findings.setdefault(check, Finding())
         found.count += 1
-        if not found.example:
-            way = "from" if entry.direction == "up" else "to"
-            found.example = (
-                f"message {entry.number}, field '{name}' {way} {entry.party} in {entry.phase}"
-            )
+        found.example = found.example or example
 
 
 def _fits(name: str, field: Field, value: Value) -> bool:

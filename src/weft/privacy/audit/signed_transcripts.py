@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from weft.crypto.identities import PublicIdentity
 from weft.errors import ProtocolError
-from weft.protocol.message import Fields
 from weft.protocol.recording import Entry
 from weft.protocol.transcript import Transcript, signed_bytes
 
-#: A party's signature: checked by a key from elsewhere; there, but no key is known; of other
-#: messages, or wrong; or not there.
-Signed = Literal["verified", "not vouched for", "wrong", "nothing"]
+#: A party's signature: checked by a key from elsewhere; there, but no key is known; there, but
+#: other messages of the party lie before or behind what it is of; of other messages, or wrong; or
+#: not there.
+Signed = Literal["verified", "not vouched for", "in part", "wrong", "nothing"]
 
 #: The phase that opens a run, and the one whose replies bear signatures.
 _OPENING, _RELEASE = "announce", "release"
@@ -21,6 +21,9 @@ _OPENING, _RELEASE = "announce", "release"
 
 class SignatureAudit:
     """Follows every party's messages, and looks at what it signs.
+
+    Where keys are given, messages that no signature covers are findings: those before the run is
+    opened (again), those after the last release, and those that are no request with its reply.
 
     Parameters
     ----------
@@ -35,29 +38,71 @@ class SignatureAudit:
 
     def __init__(self, identities: Mapping[str, PublicIdentity]) -> None:
         self._identities = identities
-        self._asked: dict[str, Fields] = {}
+        self._pending: dict[str, Entry] = {}
         self._seen: dict[str, Transcript] = {}
         self._runs: dict[str, bytes] = {}
+        self._parted: set[str] = set()
         self.states: dict[str, Signed] = {}
 
     def see(self, entry: Entry) -> Iterator[tuple[str, str]]:
         """What is wrong with a message: the check, and the field."""
-        party = entry.party
         if entry.direction == "down":
-            self._asked[party] = entry.message
-            if entry.phase == _OPENING:
+            yield from self._request(entry)
+        else:
+            yield from self._reply(entry)
+
+    def close(self, parties: Iterable[str]) -> list[str]:
+        """At the end, where keys are given: parties that signed nothing, or not all to the end."""
+        open_ended = list(self._pending)
+        for party in open_ended:
+            list(self._part(party, ""))
+        if not self._identities:
+            return []
+        lacking = ("nothing", "not vouched for")
+        unsigned = [
+            party
+            for party in (*parties, *self._seen)
+            if self.states.get(party, "nothing") in lacking
+        ]
+        return list(dict.fromkeys([*unsigned, *open_ended]))
+
+    def _request(self, entry: Entry) -> Iterator[tuple[str, str]]:
+        party = entry.party
+        if party in self._pending:
+            # The hash is of requests with replies: one in between would be in none.
+            yield from self._part(party, entry.phase)
+        self._pending[party] = entry
+        if entry.phase == _OPENING:
+            if party in self._seen:
                 # A run that was resumed is opened anew, by parties that begin anew.
-                self._seen[party] = Transcript()
-                run = entry.message.get("run")
-                self._runs[party] = run if isinstance(run, bytes) else b""
-                self.states.pop(party, None)
-            return
+                yield from self._part(party, "run")
+            self._seen[party] = Transcript()
+            run = entry.message.get("run")
+            self._runs[party] = run if isinstance(run, bytes) else b""
+            self.states.pop(party, None)
+
+    def _reply(self, entry: Entry) -> Iterator[tuple[str, str]]:
+        party = entry.party
+        asked = self._pending.pop(party, None)
+        if asked is None or asked.phase != entry.phase or (entry.failure and entry.message):
+            yield from self._part(party, entry.phase)
         if entry.failure:
             return
         seen = self._seen.setdefault(party, Transcript())
         if entry.phase == _RELEASE:
             yield from self._look(entry, seen)
-        seen.add(entry.phase, self._asked.get(party, {}), entry.message)
+        elif party in self.states:
+            # Signed already; only a release may follow, when others have gone meanwhile.
+            yield from self._part(party, entry.phase)
+        seen.add(entry.phase, {} if asked is None else asked.message, entry.message)
+
+    def _part(self, party: str, name: str) -> Iterator[tuple[str, str]]:
+        """Messages that the party's signature does not cover."""
+        self._parted.add(party)
+        if self.states.get(party) in ("verified", "not vouched for"):
+            self.states[party] = "in part"
+        if self._identities:
+            yield "covered", name
 
     def _look(self, entry: Entry, seen: Transcript) -> Iterator[tuple[str, str]]:
         party, told = entry.party, entry.message
@@ -65,18 +110,16 @@ class SignatureAudit:
         self.states[party] = "nothing"
         if not isinstance(digest, bytes) or not isinstance(signature, bytes):
             return
-        self.states[party] = "not vouched for"
         if digest != seen.digest():
             self.states[party] = "wrong"
             yield "seen", "transcript"
         known = self._identities.get(party)
-        if known is None:
-            return
-        try:
-            known.verify(signed_bytes(self._runs.get(party, b""), party, digest), signature)
-        except ProtocolError:
-            self.states[party] = "wrong"
-            yield "signed", "signature"
-        else:
-            if self.states[party] != "wrong":
-                self.states[party] = "verified"
+        if known is not None:
+            try:
+                known.verify(signed_bytes(self._runs.get(party, b""), party, digest), signature)
+            except ProtocolError:
+                self.states[party] = "wrong"
+                yield "signed", "signature"
+        if self.states[party] != "wrong":
+            whole: Signed = "not vouched for" if known is None else "verified"
+            self.states[party] = "in part" if party in self._parted else whole
