@@ -42,7 +42,7 @@ ATTACKS = {
     "23": ("labels from tokens under several lists of classes", "coordinator that lies"),
     "25": ("guards switched off by false facts", "coordinator that lies"),
     "29": ("forged totals, tried until one passes", "coordinator"),
-    "31": ("sizes of groups from refusals, steered by a run's terms", "submitter"),
+    "31": ("sizes of groups from refusals and totals, steered by a run's terms", "submitter"),
     "33": ("a margin from totals with made-up records of pads", "coordinator"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pytest
+from scene import table_of, tile_of
 
-from weft.errors import ConfigError
+from weft.errors import ConfigError, DataError
+from weft.federation.local_federation import Federation
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import OPEN, Terms
+from weft.matching.build_holdings import LabelConflict
 from weft.network.envelope import Hello, decode_reply, encode
 from weft.network.site_endpoint import Site
+from weft.network.told_figures import LINEAR
+from weft.network.told_figures import told_of as told_figures
 from weft.privacy.agreement import Consent
 from weft.protocol import pack
+from weft.report.json_values import rounded
+from weft.solvers.settings import Settings
 
 #: Terms under which each kind of seat is refused.
 SEATS = {
@@ -104,3 +113,68 @@ def test_a_submitter_cannot_find_by_asking_how_many_samples_changed(record):
     assert only is not None
     assert only[0] == 1
     record("31", "guarded", "one sentence for all counts; the submitter's terms do not steer it")
+
+
+#: Samples of all three parties, and of each alone.
+COMMON, ALONE = 40, {"p1": 33, "p2": 57, "p3": 70}
+
+
+@pytest.fixture(scope="module")
+def tiles():
+    table, first, held = table_of("breast_cancer", 200), COMMON, {}
+    for party, count in ALONE.items():
+        rows = np.r_[np.arange(COMMON), np.arange(first, first + count)]
+        held[party] = (tile_of(table, rows),)
+        first += count
+    return held
+
+
+def matched(tiles, min_batch):
+    """The federation of a run under a submitter's min_batch, or the refusal."""
+    terms = Terms(min_batch=min_batch, allow_exposure=True)
+    try:
+        return Federation(tiles, terms=terms).assemble(Settings(lam=0.1, loss="squared"))[1]
+    except DataError as error:
+        return error
+
+
+def test_refused_matching_names_no_party_and_no_size(tiles):
+    apart = {party: (tile_of(table_of("breast_cancer", 200), rows),) for party, rows in {
+        "p1": slice(0, 33), "p2": slice(33, 90), "p3": slice(90, 200),
+    }.items()}  # fmt: skip
+    refused = [matched(apart, least) for least in (34, 58, 111)]
+    # The coordinator's own log has it all, the submitter one sentence.
+    assert [str(error)[:8] for error in refused] == ["party p1", "party p1", "all grou"]
+    assert len({error.told for error in refused}) == 1
+    assert not re.search(r"p\d|\d", refused[0].told)
+
+
+def test_two_that_disagree_on_labels_are_not_named_nor_are_samples_counted(tiles):
+    for count in (3, 4):
+        (tile,) = tiles["p2"]
+        labels = tile.labels.copy()
+        labels[:count] = 1 - labels[:count]
+        error = matched({**tiles, "p2": (replace(tile, labels=labels),)}, 1)
+        assert str(error).startswith(f"p1 and p2 give different labels to {count} common sample")
+        assert error.told == LabelConflict.TOLD
+        assert not re.search(r"p\d|\d", error.told)
+
+
+def test_totals_under_a_growing_min_batch_give_no_size_of_a_group_exactly(tiles, record):
+    """Each step of the total is the size of a group."""
+
+    def total(least):
+        holdings = matched(tiles, least)
+        counted = {"samples": holdings.n_samples, "left_out": holdings.rows.left_out}
+        shown = told_figures({"federation": counted}, LINEAR)["federation"]
+        return holdings.n_samples, shown
+
+    found = [total(least) for least in (33, 34)]
+    assert found[0][0] - found[1][0] == ALONE["p1"]
+    record("31", "unguarded", f"{ALONE['p1']} samples of one party from two exact totals")
+    assert [shown["samples"] for _, shown in found] == [200, 170]
+    # Groups of other sizes give the same totals.
+    (tile,) = tiles["p1"]
+    fewer = {**tiles, "p1": (tile.rows(slice(0, COMMON + 31)),)}
+    assert [rounded(matched(fewer, least).n_samples) for least in (31, 34)] == [200, 170]
+    record("31", "guarded", "totals have two digits")

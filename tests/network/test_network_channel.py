@@ -204,7 +204,7 @@ def test_what_is_damaged_on_the_way_is_asked_once_more(world, way):
     assert channel.presence.moments[1].missing["south"].how == how
 
 
-def test_a_refusal_passes_through_and_is_asked_again_after_a_restart(world):
+def test_a_refusal_passes_through_and_its_party_has_left_after_a_restart(world):
     channel = world.start()
     channel.ask(toy("a"), to_all())
     asked = to_all() | {"south": ToyRequest(fail="refuse")}
@@ -216,16 +216,20 @@ def test_a_refusal_passes_through_and_is_asked_again_after_a_restart(world):
     again = world.start()
     again.ask(toy("a"), to_all())
     sent = len(world.transport.sent)
-    assert again.ask(toy("b"), asked) == replies
+    left = again.ask(toy("b"), asked)
+    assert left.answered == replies.answered
+    assert left.missing["south"].kind == "refused"
+    assert "has left run" in left.missing["south"].reason
     assert len(world.transport.sent) == sent + 3
     assert world.transport.places["north"].toy.calls == calls
     # A run that goes on has taken note.
-    again.ask(toy("c"), to_all())
+    others = {party: message for party, message in to_all().items() if party != "south"}
+    again.ask(toy("c"), others)
     last = world.start()
     sent = len(world.transport.sent)
     last.ask(toy("a"), to_all())
-    assert last.ask(toy("b"), asked) == replies
-    last.ask(toy("c"), to_all())
+    assert last.ask(toy("b"), asked) == left
+    last.ask(toy("c"), others)
     assert len(world.transport.sent) == sent
 
 

@@ -81,9 +81,13 @@ def test_a_submitter_is_not_told_who_holds_how_much(trained, results):
     found = numbers({key: value for key, value in told.items() if key != "settings"})
     assert not {PAIR, ALL} & set(found)
     # What is left of the rest is the same.
+    shown, known = told.pop("federation"), here.pop("federation")
     rounded = ("cohorts", "feature_sets", "phases", "encryption", "cost", "notes", "remarks")
     for key in set(here) - set(rounded):
         assert told[key] == here[key], key
+    counts = {"samples": 350, "left_out": 0, "rare": None, "rare_cells": None}
+    assert shown == {**known, **counts}
+    assert known["samples"] == PAIR + ALL
 
 
 def places(value, before=()):

@@ -151,7 +151,6 @@ def test_what_fails_counts_as_not_done(place, caplog):
     begin(place)
     ask(place, work(1))
     state = place.toy.state
-    assert "does not do that" in refusal(ask(place, work(2, 1, 1, fail="refuse")))
     reason = refusal(ask(place, work(3, 1, 1, fail="break")), "failed")
     # The text of an exception may hold data: it stays in the site's own log.
     assert reason == "broke down (KeyError); its own log says more"
@@ -161,22 +160,31 @@ def test_what_fails_counts_as_not_done(place, caplog):
     assert place.toy.state == state
     assert ask(place, work(4, 1, 1)).worked == []
     # Only the first phase of two was fine: neither counts.
-    parts = [("work", pack({})), ("work", pack({"fail": "refuse"}))]
-    refusal(ask(place, Work(RUN, 5, 2, 4, parts)))
+    parts = [("work", pack({})), ("work", pack({"fail": "break"}))]
+    refusal(ask(place, Work(RUN, 5, 2, 4, parts)), "failed")
     assert ask(place, work(6, 2, 4)).worked == []
 
 
+#: Kinds of refusals, and what is told of the first one.
+REFUSALS = {
+    "lie": "fails its check",
+    "refuse": "does not do that",
+    "unfit": "its own log says which",
+}
+
+
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_party_that_was_lied_to_answers_nothing_more_in_that_run(place, restart):
+@pytest.mark.parametrize("fail", REFUSALS)
+def test_a_party_that_refused_answers_nothing_more_in_that_run(place, fail, restart):
     """A second try would be an oracle: forge a block until one passes its check."""
     begin(place)
     begin(place, "run-2")
     ask(place, work(1))
-    assert "fails its check" in refusal(ask(place, work(2, 1, 1, fail="lie")))
+    assert REFUSALS[fail] in refusal(ask(place, work(2, 1, 1, fail=fail)))
     if restart:
         place.kill()
     told = {refusal(ask(place, question)) for question in (
-        work(2, 1, 1, fail="lie"), work(2, 1, 1), work(3, 1, 1), work(1), Hello(RUN, PLAN),
+        work(2, 1, 1, fail=fail), work(2, 1, 1), work(3, 1, 1), work(1), Hello(RUN, PLAN),
     )}  # fmt: skip
     assert len(told) == 1
     assert "has left run run-1" in told.pop()
@@ -184,18 +192,19 @@ def test_a_party_that_was_lied_to_answers_nothing_more_in_that_run(place, restar
     assert ask(place, End(RUN, False, 1)).worked == []
 
 
-def test_a_kill_at_the_wrong_moment_gives_no_second_try(place, monkeypatch):
+@pytest.mark.parametrize("fail", REFUSALS)
+def test_a_kill_at_the_wrong_moment_gives_no_second_try(place, fail):
     begin(place)
     ask(place, work(1))
     place.toy.dies = True
     with pytest.raises(Killed):
-        place.site.answer(encode(work(2, 1, 1, fail="lie")))
+        place.site.answer(encode(work(2, 1, 1, fail=fail)))
     place.kill()
     for number in (2, 3):
         assert "has left run run-1" in refusal(ask(place, work(number, 1, 1)))
 
 
-def test_a_refused_envelope_is_worked_on_when_it_is_asked_again(tmp_path):
+def test_what_a_full_disk_stopped_is_worked_on_when_it_is_asked_again(tmp_path):
     class Full(Toy):
         def on(self, phase, message):
             reply = super().on(phase, message)
@@ -249,9 +258,11 @@ def test_nobody_else_is_told_of_samples_columns_or_places_on_the_disk(tmp_path, 
         return OpenedParty(Troubled("north"))
 
     site = Site(tmp_path / "north", open_run)
-    decode_reply(site.answer(encode(Hello(RUN, PLAN))))
     while troubles:
-        reply = decode_reply(site.answer(encode(work(1))))
+        # A refusal ends a run, so that each is met in one of its own.
+        run = f"run-{len(troubles)}"
+        decode_reply(site.answer(encode(Hello(run, PLAN))))
+        reply = decode_reply(site.answer(encode(work(1, run=run))))
         assert not any(secret in reply.reason for secret in secrets), reply
         assert "its own log says" in reply.reason
         assert any(secret in caplog.text for secret in secrets)

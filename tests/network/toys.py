@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import Annotated
 
-from weft.errors import ConfigError, ProtocolError
+from weft.errors import ConfigError, DataError, ProtocolError
 from weft.network.envelope import End, Work, decode_envelope
 from weft.network.site_endpoint import Site
 from weft.network.site_run import OpenedParty
@@ -68,6 +68,8 @@ class Toy:
             raise Killed
         if message.fail == "refuse":
             raise ConfigError("this toy does not do that")
+        if message.fail == "unfit":
+            raise DataError("sample 's41' has the label 7")
         if message.fail == "lie":
             raise ProtocolError("this block fails its check")
         if message.fail == "break":
@@ -234,8 +236,8 @@ def coordinate(channel, rounds, seed):
 
 
 def mishap(draw):
-    """Now and then something that a toy refuses, or breaks down at."""
-    (fail,) = draw.choices(["", "refuse", "break"], [40, 1, 1])
+    """Now and then something that a toy breaks down at."""
+    (fail,) = draw.choices(["", "break"], [20, 1])
     return fail
 
 

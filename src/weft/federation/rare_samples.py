@@ -76,18 +76,18 @@ def _total(replies: object, field: str) -> int:
 
 
 def remarks(holdings: HoldingMap) -> list[str]:
-    """What was left out, a sentence each."""
+    """What was left out, a sentence each; without counts, as a submitter steers them."""
     said, least = [], holdings.terms.min_batch
     if holdings.rare:
         said.append(
-            f"{holdings.rare} sample(s) are left out, because fewer than min_batch = {least} "
-            "samples of their group have their class"
+            f"some samples are left out, because fewer than min_batch = {least} samples of their "
+            "group have their class"
         )
     if holdings.rare_cells:
         said.append(
-            f"{holdings.rare_cells} cell(s) are left out and count as zero of the scaled table, "
-            f"because fewer than min_batch = {least} samples of a group differ in their column: "
-            "the model, and its certificate, are those of the table without them"
+            "some cells are left out and count as zero of the scaled table, because fewer than "
+            f"min_batch = {least} samples of a group differ in their column: the model, and its "
+            "certificate, are those of the table without them"
         )
     return said
 

@@ -17,6 +17,11 @@ from weft.matching.id_normalization import count_mismatches
 
 #: Token of the constant column; real tokens meet it with probability 2^-64.
 BIAS_TOKEN = np.array([0xB1A5], np.uint64)
+#: What a submitter, who chooses min_batch, is told in place of a party's name or a size.
+_TOO_FEW = (
+    "min_batch leaves a party without samples; lower it, or bring more samples (the coordinator's "
+    "log names the party)"
+)
 
 
 @dataclass(frozen=True)
@@ -113,14 +118,16 @@ def _without(
     if small.all():
         raise DataError(
             f"all groups of samples that the same parties hold are smaller than min_batch = "
-            f"{holding_map.terms.min_batch}; lower it, or bring more samples"
+            f"{holding_map.terms.min_batch}; lower it, or bring more samples",
+            told=_TOO_FEW,
         )
     for number, name in enumerate(holding_map.parties):
         if small[rows.cohorts[number]].all():
             raise DataError(
                 f"party {name} has samples only in groups smaller than min_batch = "
                 f"{holding_map.terms.min_batch} that the same parties hold; bring more, or leave "
-                "the party out"
+                "the party out",
+                told=_TOO_FEW,
             )
     cohorts = iter(rows.tile_cohorts)
     kept = []
@@ -154,9 +161,15 @@ class LabelConflict(DataError):
         Per party name, (tile, position among its tokens) of the samples' rows.
     """
 
+    #: Who shares samples with whom, and how many, is not for a submitter.
+    TOLD = (
+        "two tables give different labels to the same samples; the logs of the sites that hold "
+        "them say in which rows; correct the labels, or name the label column of one of them only"
+    )
+
     def __init__(self, parties: tuple[str, str], places: dict[str, Ints], samples: int) -> None:
         self.parties, self.places, self.samples = parties, places, samples
-        super().__init__(self.sentence({}))
+        super().__init__(self.sentence({}), told=self.TOLD)
 
     def sentence(self, where: Mapping[str, str]) -> str:
         """What is wrong and what to do; ``where`` says in which rows of whom."""
@@ -211,5 +224,9 @@ def _check_meeting(
             raise DataError(
                 f"party {name} has other features than the rest but none of its ids occurs at "
                 "another party: are the ids written in two schemes? if this is meant, set "
-                "confirm_separate_ids = true"
+                "confirm_separate_ids = true",
+                # A min_batch that leaves out all that a party shares brings this up too.
+                told="a party has other features than the rest but none of its ids that are left "
+                "occurs at another party: are the ids written in two schemes? if this is meant, "
+                "set confirm_separate_ids = true (the coordinator's log names the party)",
             )

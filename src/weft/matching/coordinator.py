@@ -83,7 +83,7 @@ def meet(
             terms=terms,
         )
     except LabelConflict as conflict:
-        raise DataError(_told(channel, conflict)) from None
+        raise DataError(_found(channel, conflict), told=conflict.told) from None
     cards = [keys[party].card(party) for party in parties]
     plans: list[SeedPlan] = []
     if adder.linked:
@@ -130,7 +130,7 @@ def _announced(party: str, reply: TokensReply) -> RunKeys:
     return reply.keys
 
 
-def _told(channel: Channel, conflict: LabelConflict) -> str:
+def _found(channel: Channel, conflict: LabelConflict) -> str:
     """The parties concerned say which rows of theirs have the labels: only they know."""
     asked = {party: ConflictRequest(places=places) for party, places in conflict.places.items()}
     refused = channel.ask(CONFLICT, asked).missing

@@ -138,9 +138,10 @@ class SiteRun:
     An envelope is written to the journal before it is worked on. If the work fails, the envelope is
     dropped and the party is rebuilt from the journal: an envelope counts fully or not at all.
 
-    What breaks the protocol is no such failure. A block that does not pass its check was made up by
-    somebody, who could try again until one passes: the party leaves the run for good, also after a
-    restart, and whatever comes next is answered by one and the same sentence.
+    A refusal by the party is no such failure. Whoever may ask again, a little differently, can find
+    out by trying what is refused, or forge a block until one passes its check: the party leaves the
+    run for good, also after a restart, and whatever comes next is answered by one and the same
+    sentence. A full disk is no fault of the sender: that work is taken up again.
 
     Parameters
     ----------
@@ -170,8 +171,8 @@ class SiteRun:
         self._reply = b""
         #: Whether the last of them was answered: then its reply may have left.
         self._answered = False
-        #: Whether the party was just sent what breaks the protocol, and whether it has left.
-        self._breached = self._left = False
+        #: Whether the party refused what it was asked last, and whether it has left.
+        self._refused = self._left = False
         self._journal = Journal(folder / JOURNAL)
         try:
             self._memory = RandomnessStore(folder / _RANDOMNESS)
@@ -264,7 +265,7 @@ class SiteRun:
                 # An answered envelope counts even if its reply was lost: the cause must pass
                 # before the run can go on.
                 heard_of = heard is None or self.last <= heard
-                if self._answered or (heard_of and not self._breached):
+                if self._answered or (heard_of and not self._refused):
                     raise unfinished.error from None
                 self._take_back()
                 self._check_left()
@@ -338,8 +339,8 @@ class SiteRun:
     def _check_left(self) -> None:
         if self._left:
             raise ProtocolError(
-                f"has left run {self.run}, in which it was sent what breaks the protocol; its own "
-                "log says what; start a new run"
+                f"has left run {self.run}, in which it refused what it was asked; its own log says "
+                "why; start a new run"
             )
 
     def _take_back(self) -> None:
@@ -348,7 +349,7 @@ class SiteRun:
         self._numbers.pop()
         # All before it were answered, or they would have been dropped.
         self._answered = True
-        if self._breached:
+        if self._refused:
             # On the disk before anybody is told why.
             self._journal.append(_LEFT)
             self._left = True
@@ -383,6 +384,8 @@ class SiteRun:
         return opened
 
     def _answer(self, opened: OpenedParty, work: Work) -> bytes:
+        # Of a replay, an earlier failure says nothing about this envelope.
+        self._refused = False
         replies: list[bytes] = []
         seconds: list[float] = []
         for name, packed in work.parts:
@@ -392,8 +395,8 @@ class SiteRun:
             began = perf_counter()
             try:
                 reply = opened.member.on(phase, message)
-            except ProtocolError:
-                self._breached = True
+            except WeftError as error:
+                self._refused = not isinstance(error, StorageError)
                 raise
             # Exact times would tell how large its table is.
             seconds.append(rounded(perf_counter() - began))

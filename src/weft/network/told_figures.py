@@ -35,7 +35,7 @@ def exact(value: Any) -> Any:
 
 
 def rough(value: Any) -> Any:
-    """A count of bytes or seconds with two digits: exact ones would tell how large tables are."""
+    """A size or a time with two digits: exact ones would tell how large tables and groups are."""
     return None if value is None or isinstance(value, dict | list) else rounded(value)
 
 
@@ -85,9 +85,11 @@ LINEAR: Mapping[str, Any] = {
     "cost": _COST,
     "phases": Each({"calls": exact, **dict.fromkeys((*_BYTES, "slowest", "total"), rough)}),
     "encryption": {"coordinator": {"seconds": rough}},
-    "federation": dict.fromkeys(
-        ("kind", "parties", "samples", "features", "left_out", "overlap", "recipients"), exact
-    ),
+    "federation": {
+        **dict.fromkeys(("kind", "parties", "features", "overlap", "recipients"), exact),
+        # A submitter's own min_batch decides which groups of samples they count.
+        **dict.fromkeys(("samples", "left_out"), rough),
+    },
     "settings": own,
     "terms": own,
     **dict.fromkeys(("classes", "gone", "notes", "remarks", "command", "weft"), exact),

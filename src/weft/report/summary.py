@@ -263,6 +263,12 @@ def to_markdown(summary: dict[str, Any]) -> str:
         ("parties", f"{len(federation['parties'])} ({cut})" if cut != "one party" else "1"),
         ("samples × features", f"{federation['samples']} × {federation['features']}"),
         ("samples left out (no label)", str(federation["left_out"])),
+        # Known where all is in one hand.
+        *(
+            (f"{what} left out (too rare)", str(federation[key]))
+            for what, key in (("samples", "rare"), ("cells", "rare_cells"))
+            if federation.get(key)
+        ),
         ("loss, λ", f"{settings['loss']}, {summary['lambda']:g}"),
         ("solver", summary["solver"]),
         ("cipher", settings["cipher"]),
