@@ -16,6 +16,7 @@ from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.fixed_point import FixedPoint
+from weft.crypto.identities import Secret
 from weft.errors import WeftError
 from weft.solvers.settings import Settings
 
@@ -60,7 +61,7 @@ def test_one_key_for_all_opens_everything(table, record):
     words = np.zeros((1, SLOTS), np.uint64)
     words[0, : len(truth)] = truth % MODULUS
     block = key.seal(words)
-    handed = BfvSecret.from_bytes(key.to_bytes())
+    handed = BfvSecret.from_bytes(Secret(key.to_bytes()))
     opened = handed.open(block, 1)[0, : len(truth)]
     right = int((opened == truth % MODULUS).sum())
     assert right == len(truth) == 15

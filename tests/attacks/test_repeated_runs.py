@@ -61,7 +61,7 @@ def test_seeds_of_another_run_are_refused_also_under_the_same_name():
     run(first)
     # The same name alone brings no pads back.
     run(Repeating())
-    with pytest.raises(ProtocolError, match="is not of this run"):
+    with pytest.raises(ProtocolError, match="not all their holders confirm"):
         run(Repeating(first.boxes))
 
 
@@ -70,27 +70,29 @@ def boxed(*boxes):
     return {"boxes.content": b"".join(boxes), "boxes.lengths": lengths}
 
 
-def test_classes_are_joined_once_and_never_those_of_another_alone():
+def announced(run=NAME):
+    """Parties that have announced themselves, and their lists of classes."""
     parties = {name: party(name, np.resize(LABELS[name], 60)) for name in COLUMNS}
-    asked = {"run": NAME, "parties": 3, "classes": True}
-    boxes = {name: ask(p, "announce", asked)["classes"] for name, p in parties.items()}
+    asked = {"run": run, "parties": 3, "classes": True}
+    return parties, {name: ask(p, "announce", asked)["classes"] for name, p in parties.items()}
+
+
+def test_classes_are_joined_once_and_never_those_of_another_alone():
+    parties, boxes = announced()
     assert len({len(box) for box in boxes.values()}) == 1
-    joiner = parties["a"]
-    with pytest.raises(ProtocolError, match="together with its own"):
-        ask(joiner, "classes", boxed(boxes["b"]))
-    joined = ask(joiner, "classes", boxed(*boxes.values()))["classes"]
+    joined = ask(parties["a"], "classes", boxed(*boxes.values()))["classes.values"]
     assert joined.tolist() == [0, 1, 2]
-    with pytest.raises(ProtocolError, match="once in a run"):
-        ask(joiner, "classes", boxed(boxes["a"], boxes["b"]))
-    with pytest.raises(ProtocolError, match="came twice"):
-        ask(parties["b"], "classes", boxed(boxes["b"], boxes["b"]))
+    for name, chosen, why in (
+        ("a", boxes.values(), "once in a run"),
+        ("b", [boxes["a"]], "together with its own"),
+        ("c", [boxes["c"]] * 3, "came twice"),
+    ):
+        with pytest.raises(ProtocolError, match=why):
+            ask(parties[name], "classes", boxed(*chosen))
 
 
 def test_a_list_of_classes_is_of_one_run():
-    parties = {name: party(name, np.resize(LABELS[name], 60)) for name in COLUMNS}
-    old = ask(parties["b"], "announce", {"run": b"another run", "parties": 3, "classes": True})[
-        "classes"
-    ]
-    own = ask(parties["a"], "announce", {"run": NAME, "parties": 3, "classes": True})["classes"]
+    _, old = announced(b"another run")
+    parties, boxes = announced()
     with pytest.raises(ProtocolError, match="under the run secret"):
-        ask(parties["a"], "classes", boxed(own, old))
+        ask(parties["a"], "classes", boxed(boxes["a"], boxes["b"], old["c"]))

@@ -10,6 +10,7 @@ import pytest
 from covering import cover
 from weft.data import SPLITS, Split, pool
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.messages import ReleaseRequest
 from weft.federation.training_data import INTERCEPT
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
@@ -22,7 +23,7 @@ def frozen_weights(federation: Federation, features: Any, iteration: int) -> np.
     place = {name: j for j, name in enumerate(features.tolist())}
     w = np.full(len(features), np.nan)
     for party in federation.parties.values():
-        released = party._slice(iteration, everything=False)
+        released = party._slice(ReleaseRequest(model=iteration, everything=False))
         assert INTERCEPT not in released.names
         for name, value in zip(released.names, released.weights[:, 0], strict=True):
             w[place[name]] = value

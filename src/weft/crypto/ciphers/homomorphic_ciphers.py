@@ -175,8 +175,8 @@ class BfvCipher(Cipher):
         units, rings, check_rings = (streams.cohorts, len(chunking.chunks)), [], []
         if masked:
             rings, check_rings = self._rings(sent, units)
-        axis = self._masks["columns" if kind == "v" else "rows"]
         for ring in rings:
+            axis = self._masks["columns" if kind == "v" else "rows"]
             masks = axis.residues(KIND_CODES[kind], width, ring)
             words = (words + masks) % np.uint64(MODULUS)
         chunks = np.zeros((len(chunking.chunks), SLOTS), np.uint64)
