@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from covering import every_value
 from weft.data import SPLITS, Split, Table, load, pool
 from weft.federation.local_federation import Federation, Preprocessing, Trained
+from weft.federation.messages import ReleaseRequest
 from weft.federation.release.model_slices import join_slices
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of
@@ -68,7 +69,7 @@ class Run:
 
         parties: list[Any] = list(self.federation.parties.values())
         with patch.object(type(parties[0]._half), "weights", chosen):
-            slices = [party._slice(stage, everything=False) for party in parties]
+            slices = [party._slice(ReleaseRequest(model=stage)) for party in parties]
         model = join_slices(slices, self.trained.head)
         return judge.weights(model, self.split)
 
