@@ -244,7 +244,7 @@ def test_limits_are_read_and_the_strictest_counts():
         Limits(most_epsilon=0.0)
 
 
-def test_a_second_model_of_a_run_is_not_released():
+def test_a_second_model_of_a_run_is_not_released(monkeypatch):
     """Its noise would cancel in the difference; the same model gets the same noise."""
     federation = Federation(parties(table(), "columns"), RAW)
     federation.train(SETTINGS)
@@ -252,6 +252,10 @@ def test_a_second_model_of_a_run_is_not_released():
     asked = ReleaseRequest(model=party._noise._released[0], suboptimality=0.0)
     first, again = (party._slice(asked).weights for _ in range(2))
     assert np.array_equal(first, again)
+    # Weights that were trained further after the release stay where they are.
+    later = party._half.weights(asked.model) + 1.0
+    monkeypatch.setattr(party._half, "weights", lambda model: later)
+    assert np.array_equal(party._slice(asked).weights, first)
     for forged in (
         ReleaseRequest(model=None if asked.model is not None else 77, suboptimality=0.0),
         ReleaseRequest(model=asked.model, suboptimality=0.0, everything=True),

@@ -83,7 +83,8 @@ class NoisyRelease:
 
     def __init__(self, noise: ModelNoise, size: NoiseSize, party: str) -> None:
         self.noise, self._size, self._party = noise, size, party
-        self._released: tuple[int | None, bytes] | None = None
+        #: The model that was handed out, and its weights with noise.
+        self._released: tuple[int | None, Floats] | None = None
 
     def check(self, message: ReleaseRequest) -> None:
         """Refuse what the noise does not cover."""
@@ -102,11 +103,12 @@ class NoisyRelease:
             raise ProtocolError(f"party {self._party} has released another model of this run")
 
     def add(self, weights: Floats, message: ReleaseRequest, seed: bytes) -> Floats:
-        """The weights with noise; the same noise if the same model is asked for again.
+        """The weights with noise, and the very same ones if they are asked for again.
 
-        ``seed`` is fresh, and used the first time.
+        ``seed`` is fresh, and used the first time. Weights of later iterations never get the noise
+        of earlier ones, which would cancel in their difference.
         """
         if self._released is None:
-            self._released = message.model, seed
-        noisy: Floats = weights + self._size.sigma * gaussian(self._released[1], weights.shape)
-        return noisy
+            noisy: Floats = weights + self._size.sigma * gaussian(seed, weights.shape)
+            self._released = message.model, noisy
+        return self._released[1]
