@@ -7,7 +7,7 @@ left out in all, and of none of them which: their slots stay, with nothing in th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from weft.federation.messages import (
 from weft.guards.rare_classes import in_rare_class
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
-from weft.protocol import Channel
+from weft.protocol import Channel, Message
 from weft.protocol.message import malformed
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.subspace.row_duties import followed
@@ -69,8 +69,8 @@ def leave_out_rare(channel: Channel, holdings: HoldingMap, adder: Adder) -> Hold
     return replace(holdings, rare=rare, rare_cells=_total(left, "cells"))
 
 
-def _total(replies: object, field: str) -> int:
-    totals = add_scalars(replies, field, 1, replies)  # type: ignore[arg-type]
+def _total(replies: Mapping[str, Message], field: str) -> int:
+    totals = add_scalars(replies, field, 1, replies)
     assert totals is not None
     return round(totals[0])
 
