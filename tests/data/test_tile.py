@@ -166,7 +166,7 @@ def test_thousands_of_tiles_are_made_in_well_under_a_second():
     ids = np.array([str(i) for i in range(5000 * 48)], dtype=object)
     features = np.array([f"x{j}" for j in range(196)], dtype=object)
     block = np.ones((48, 196))
-    started = time.perf_counter()
+    started = time.process_time()
     for number in range(5000):
         Tile(ids[number * 48 : (number + 1) * 48], features, block)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

@@ -168,7 +168,7 @@ class Scene(LocalCluster):
         self.wait_for(f"the journal of {name}", link, needed=[name])
         return kept
 
-    def wait_for(self, what, condition, seconds=60.0, needed=()):
+    def wait_for(self, what, condition, seconds=240.0, needed=()):
         """Look every few milliseconds whether something has come true, and return it."""
         until = time.monotonic() + seconds
         while not (found := condition()):

@@ -148,7 +148,7 @@ def refuses_another_run_secret(scene):
     assert_refused(scene, "secrets", r"parties north and west hold different run secrets; hand out")
 
 
-def assert_refused(scene, name, pattern, seconds=60):
+def assert_refused(scene, name, pattern, seconds=240):
     """A command that ends with exit code 2, and a sentence as its last line."""
     assert scene.wait(name, seconds) == 2
     last = scene.log(name).strip().splitlines()[-1]
@@ -200,7 +200,7 @@ def missing(scene, name, party):
 
 def ends_well(scene, name):
     """It ends in the right result, and nothing else is left of it."""
-    assert scene.wait(name, 90) == 0, scene.last_words()
+    assert scene.wait(name, 240) == 0, scene.last_words()
     run, model, certificate = (
         scene.run_name(name),
         scene.model(name),
