@@ -126,7 +126,7 @@ class NeuralParty:
             name, self._consent, self._keyring, self._draws, labels=source.labels
         )
         self._settings: NeuralSettings | None = None
-        self._place = Place(0, 1, labels=True)
+        self._place = Place(0, 1, labels=True, label_parties=1)
         self._held: Holdings | None = None
         self._blocks: dict[str, Block] = {}
         self._classes: NDArray[Any] = np.zeros(0)
@@ -215,7 +215,7 @@ class NeuralParty:
             if name in held.blocks
         }
         keys = self._keyring.announce(message.run)
-        self._place = Place(message.number, message.parties, labels=True)
+        self._place = Place(message.number, message.parties, True, message.parties)
         told = msgspec.json.encode(self._told(held, message.run)).decode()
         return PlanReply(keys=keys, held=told, samples=len(held))
 

@@ -21,7 +21,8 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
 from weft.matching import slot_order
-from weft.matching.confirmed_facts import Confirmation, facts_of
+from weft.matching.confirmed_facts import facts_of
+from weft.matching.sheet_tags import Confirmation
 from weft.protocol import Fields
 from weft.solvers.settings import Settings
 
@@ -121,6 +122,7 @@ def a_third_holder(name: str, told: dict[str, Any]) -> None:
     told["row_sheets.holders"] = np.append(told["row_sheets.holders"], 2)
     told["row_sheets.labelled"] = np.append(told["row_sheets.labelled"], False)
     told["row_sheets.line_lengths"] = np.append(told["row_sheets.line_lengths"], 0)
+    told["row_holders"] = 3
 
 
 def two_and_one(table):

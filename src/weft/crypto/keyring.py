@@ -73,11 +73,14 @@ class Place:
         Its number, and how many there are.
     labels
         Whether it has labels of some sample.
+    label_parties
+        How many parties have.
     """
 
     number: int
     parties: int
     labels: bool
+    label_parties: int
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,11 @@ class Keyring:
         found = read_participants(told, self._run_id)
         card = self._announced.card(self._keys.name)
         found.insist_on(place.number, card, place.parties, labels=place.labels)
+        if len(found.labels) != place.label_parties:
+            raise ProtocolError(
+                f"party {self._keys.name} was told of other parties with labels than the list of "
+                "participants; stop this run"
+            )
         self._participants = found
         self._pairs = PairSecrets(self._keys.run, self._exchange, found, place.number)
         self.cipher.masks = Masks(self._pairs, found, place.number, self._terms, alone=alone)

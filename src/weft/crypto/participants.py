@@ -73,15 +73,16 @@ class ParticipantList:
         parties
             How many it was told take part.
         labels
-            Whether it has labels, whose losses must be hidden among others'.
+            Whether it has labels, whose losses must be hidden among others': of parties that have
+            some, not of those who were only said to.
         """
         if not 0 <= party < len(self.cards) == parties or self.cards[party] != card:
             raise ProtocolError(
                 "a list of participants does not have this party at its own number; stop this run"
             )
-        if labels and party not in self.labels:
+        if labels != (party in self.labels):
             raise ProtocolError(
-                "a list of participants says that this party has no labels; stop this run"
+                "a list of participants is wrong about whether this party has labels; stop this run"
             )
 
 

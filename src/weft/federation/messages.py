@@ -78,6 +78,7 @@ class RareRequest(SumRequest):
 
 class RareReply(Message):
     kept: Annotated[bytes, scalars("how many of the samples that it counts stay")]
+    confirmed: Annotated[bytes | None, scalars("confirms them; none under cipher plain")] = None
     alpha: Annotated[bytes | None, block(_LEFT_OUT)] = None
     alpha_slots: Annotated[Slots | None, record("which of its slots these are", "slots")] = None
 
@@ -86,6 +87,7 @@ class LeaveRequest(SumRequest):
     """Tells how many samples stay, and holders without labels which do not."""
 
     samples: Annotated[int, numbers("how many samples are trained on")]
+    confirmed: Annotated[bytes, keys("how all parties confirm that number")] = b""
     alpha: Annotated[bytes | None, block(_LEFT_OUT)] = None
     alpha_slots: Annotated[Slots | None, record("which of its slots these are", "slots")] = None
 

@@ -199,6 +199,7 @@ class Party:
             lambda: self._matching.view,
             lambda: self.data.class_numbers(self._matching.view),
             self._cipher,
+            self._keyring.facts_key,
         )
         #: Its view without samples that are too rare; None: nothing was left out yet.
         self._trimmed: PartyView | None = None
@@ -364,6 +365,8 @@ class Party:
         if self._account is not None:
             self._account.solver = settings.solver
             self._account.foresee(self._likely_sums(settings))
+        # In other units, or under other settings, totals would not be sums of the same.
+        self._cipher.agree(pack(fields_of(message)))
         self._settings = settings
         self._half = algorithm_of(settings.solver).party(context, settings)
         self._answers = self._half.phases()

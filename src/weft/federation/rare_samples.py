@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from weft.federation.messages import (
     RareRequest,
 )
 from weft.guards.rare_classes import in_rare_class
+from weft.matching.confirmed_count import CountCheck, add_told
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
 from weft.protocol import Channel, Message
@@ -32,8 +34,11 @@ from weft.solvers.participation import CohortSpeakers
 from weft.solvers.subspace.row_duties import followed
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.posted_values import LatestValues
-from weft.sums.scalar_sums import add_scalars, pack_scalars
+from weft.sums.scalar_sums import add_scalars, pack_limbs, pack_scalars
 from weft.sums.shared_slot_layout import Layout
+
+if TYPE_CHECKING:
+    from weft.crypto.identities import Secret
 
 #: Flags are 0 or 1.
 _BOUND = 2.0
@@ -59,7 +64,10 @@ def leave_out_rare(channel: Channel, holdings: HoldingMap, adder: Adder) -> Hold
             "parties hold; lower it, or bring more samples"
         )
     round_ = adder.advance()
-    told = {party: LeaveRequest(round=round_, samples=kept) for party in everyone}
+    confirmed = _confirmed(replies) if adder.linked else b""
+    told = {
+        party: LeaveRequest(round=round_, samples=kept, confirmed=confirmed) for party in everyone
+    }
     for party, (slots, block) in board.changes(
         dict.fromkeys((p for p in everyone if p in holdings.partly_unlabelled), 0)
     ).items():
@@ -73,6 +81,10 @@ def _total(replies: Mapping[str, Message], field: str) -> int:
     totals = add_scalars(replies, field, 1, replies)
     assert totals is not None
     return round(totals[0])
+
+
+def _confirmed(replies: Mapping[str, RareReply]) -> bytes:
+    return add_told((reply.confirmed or b"" for reply in replies.values()), "confirmed")
 
 
 def remarks(holdings: HoldingMap) -> list[str]:
@@ -101,15 +113,23 @@ class RareParty:
         Gives its view of the holdings, with nothing left out.
     target
         Gives the class of its local rows as a number; NaN: it has no label, or there are none.
+    facts_key
+        Gives the key under which parties confirm facts of the run; None: under cipher plain.
     """
 
     def __init__(
-        self, view: Callable[[], PartyView], target: Callable[[], Floats], cipher: Cipher
+        self,
+        view: Callable[[], PartyView],
+        target: Callable[[], Floats],
+        cipher: Cipher,
+        facts_key: Callable[[], Secret | None],
     ) -> None:
         self._view = view
         self._target = target
         self._cipher = cipher
+        self._facts_key = facts_key
         self._rare: Flags | None = None
+        self._count: CountCheck | None = None
 
     def find(self, message: RareRequest) -> RareReply:
         """Decide about the samples with a label here, and tell holders who lack it."""
@@ -118,6 +138,11 @@ class RareParty:
         self._rare = rare
         kept = int((view.counts[view.row_cohort] & ~rare).sum())
         reply = RareReply(kept=pack_scalars(self._cipher, "kept", float(kept)))
+        key = self._facts_key()
+        if key is not None:
+            self._count = CountCheck(key, "kept", view.n_parties)
+            told = self._count.tell(view.party, kept)
+            reply.confirmed = pack_limbs(self._cipher, "confirmed", told)
         flags, pads = message.send, message.alpha_pads
         if flags.shape != view.sizes.shape:
             raise malformed("send", "has no flag per cohort")
@@ -144,6 +169,8 @@ class RareParty:
         if lacking.any():
             # Without their labels, this party cannot tell by itself.
             raise malformed("alpha_slots", "do not name all samples without a label here")
+        if self._count is not None:
+            self._count.insist(message.samples, message.confirmed)
         if not 0 < message.samples <= view.n_samples:
             raise malformed("samples", "is not how many samples there can be")
         return view.without(rare, message.samples)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
 from weft.matching.cohorts import Axis, ranges
@@ -68,6 +67,8 @@ class RowSheets(HolderLists):
         Per entry, whether that holder has the labels.
     line_lengths, columns
         Per entry, the numbers of the column cohorts of which the holder has these samples' cells.
+    tiles
+        Per entry of ``columns``, in how many of its tiles the holder has them.
     numbers, sizes
         All column cohorts that occur, and how many columns each has.
     """
@@ -75,6 +76,7 @@ class RowSheets(HolderLists):
     labelled: Annotated[Flags, record(_WHO, "holders")]
     line_lengths: Annotated[Ints, record(_WHO, "holders")]
     columns: Annotated[Ints, record(_WHO, "entries")]
+    tiles: Annotated[Ints, record(_WHO, "entries")]
     numbers: Annotated[Ints, record(_WHO, "column cohorts")]
     sizes: Annotated[Ints, record(_WHO, "column cohorts")]
 
@@ -85,7 +87,8 @@ class RowSheets(HolderLists):
         lists = HolderLists.of(rows, cohorts)
         pairs = ranges(rows.holders.start[cohorts], lists.lengths)
         counts = np.diff(lines.indptr)[pairs].astype(np.int64)
-        columns = lines.indices[ranges(lines.indptr[pairs].astype(np.int64), counts)]
+        places = ranges(lines.indptr[pairs].astype(np.int64), counts)
+        columns = lines.indices[places]
         numbers = np.unique(columns).astype(np.int64)
         return cls(
             lengths=lists.lengths,
@@ -93,6 +96,7 @@ class RowSheets(HolderLists):
             labelled=holdings.labelled_pairs[pairs],
             line_lengths=counts,
             columns=columns.astype(np.int64),
+            tiles=lines.data[places].astype(np.int64),
             numbers=numbers,
             sizes=holdings.columns.sizes[numbers].astype(np.int64),
         )
@@ -104,6 +108,8 @@ class RowSheets(HolderLists):
             raise malformed("labelled", "does not say what every holder brings")
         if (self.line_lengths < 0).any() or int(self.line_lengths.sum()) != len(self.columns):
             raise malformed("columns", "does not list the columns of every holder")
+        if len(self.tiles) != len(self.columns) or (self.tiles < 1).any():
+            raise malformed("tiles", "does not say in how many tiles cells are")
         known = len(self.numbers) == len(self.sizes) and bool((np.diff(self.numbers) > 0).all())
         if not known or not np.isin(self.columns, self.numbers).all() or (self.sizes < 1).any():
             raise malformed("numbers", "does not describe every column cohort")
@@ -113,9 +119,9 @@ class RowSheets(HolderLists):
             raise malformed("columns", "does not list columns in order")
 
     @property
-    def cells(self) -> NDArray[np.bool_]:
-        """(entries × column cohorts of ``numbers``) which holder has which cells."""
-        found = np.zeros((len(self.holders), len(self.numbers)), bool)
+    def cells(self) -> Ints:
+        """(entries × column cohorts of ``numbers``) in how many tiles a holder has which cells."""
+        found = np.zeros((len(self.holders), len(self.numbers)), np.int64)
         line = np.repeat(np.arange(len(self.holders)), self.line_lengths)
-        found[line, np.searchsorted(self.numbers, self.columns)] = True
+        found[line, np.searchsorted(self.numbers, self.columns)] = self.tiles
         return found

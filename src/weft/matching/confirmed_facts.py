@@ -1,32 +1,28 @@
 """What a party's guards rely on, from sheets that all holders have confirmed.
 
 Whether others see sums of a cohort, how many hold it, what another holder lacks: a coordinator that
-lied about these would switch guards off. So a party works them out from the sheets of its cohorts
-(:mod:`weft.matching.cohort_sheets`), and every holder of a cohort confirms the sheet to the others,
-with a tag under a key of this run that the coordinator lacks. A holder confirms only what it finds
-right: its own columns and labels, who gets the seed from it, and that a cohort counts as exposed or
-crossed where its own cells are. All of them together so stand for the whole sheet.
+lied about these would switch guards off. One that said who counts a loss, a weight or a cell would
+make a total one party's own. So a party works all of that out from the sheets of its cohorts
+(:mod:`weft.matching.cohort_sheets`), and every holder of a cohort confirms the sheet to the others
+(:mod:`weft.matching.sheet_tags`). A holder confirms only what it finds right: its own columns and
+labels, who gets the seed from it, and that a cohort counts as exposed or crossed where its own
+cells are. All of them together so stand for the whole sheet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b, shake_256
-from hmac import compare_digest
-from itertools import pairwise
 
-import msgspec
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
-from weft.crypto.identities import Secret
 from weft.crypto.key_messages import AxisSeeds
 from weft.errors import ProtocolError
-from weft.matching.cohort_sheets import TAG, HolderLists
-from weft.matching.party_view import PartyView, ToldView
+from weft.matching.cohort_sheets import HolderLists
+from weft.matching.party_view import ToldView
 from weft.protocol.message import malformed
 
 Names = NDArray[np.object_]
@@ -52,6 +48,15 @@ class Facts:
         How many parties hold each row cohort, each column cohort.
     computing
         How many of them have the labels of a row cohort.
+    counts, bias
+        Per row cohort: whether this party, as the first who has its labels, counts the losses, and
+        adds the constant column.
+    owned
+        Per local column: whether this party, as its first holder, counts its weight.
+    cell_holders
+        (row cohort × column cohort) number of tiles with that cell; None: one each.
+    owned_cells
+        Where the first of several tiles counts: per tile, the cells that no tile before it has.
     exposed
         Per row cohort: whether cells of this party in it enter feature sums that somebody sees
         who lacks them.
@@ -67,6 +72,11 @@ class Facts:
     sharers: Ints
     column_sharers: Ints
     computing: Ints
+    counts: Flags
+    bias: Flags
+    owned: Flags
+    cell_holders: Ints | None
+    owned_cells: Flags | None
     exposed: Flags
     crossed: Flags
     foreign: Ints
@@ -79,32 +89,41 @@ def facts_of(told: ToldView) -> Facts:
     shared, shared_columns = len(told.shared_rows) - 1, len(told.shared_columns) - 1
     sheets.check(shared, told.party, told.n_parties)
     lists.check(shared_columns, told.party, told.n_parties)
-    own = _own_cells(told)
-    sharers, column_sharers = _sharers(sheets, len(own)), _sharers(lists, own.shape[1])
-    # Per own (row cohort, column cohort): how many holders have the cells, and how many hold both.
-    holding = own.astype(np.int64)
-    meeting = holding.copy()
+    cells = _Cells.of(told)
+    own, rows = cells.own, len(told.sizes)
+    sharers, column_sharers = _sharers(sheets, rows), _sharers(lists, own.shape[1])
+    few = sharers.max(initial=1) > told.row_holders
+    if few or column_sharers.max(initial=1) > told.column_holders:
+        raise LyingView
+    # Per own (row cohort, column cohort): how many hold both.
+    meeting = own.astype(np.int64)
     if shared:
-        holding[:shared] = _holding(told, own[:shared], lists)
         meet = _incidence(sheets, told.n_parties) @ _incidence(lists, told.n_parties).T
         meeting[:shared, :shared_columns] = meet.toarray()
-    seen: Flags = np.any(own & (column_sharers > 1) & (column_sharers > holding), axis=1)
-    crossed = (own & (meeting > holding)).any(axis=1)
+    seen: Flags = np.any(own & (column_sharers > 1) & (column_sharers > cells.holding), axis=1)
+    crossed = (own & (meeting > cells.holding)).any(axis=1)
+    counts = _counted(told)
+    bias = counts & (told.bias_slot >= 0)
     if told.bias_slot >= 0:
         # Only one party adds the constant column to a sample, and all who add it see its sum.
         constant = int(told.column_cohort[told.bias_slot])
-        seen |= told.bias & bool(column_sharers[constant] > 1)
+        seen |= bias & bool(column_sharers[constant] > 1)
     if told.min_batch == 1:
         seen[:] = False
     if (seen & ~told.exposed)[:shared].any() or (crossed & ~told.crossed)[:shared].any():
         raise LyingView
     computing = told.labelled.astype(np.int64)
     computing[:shared] = np.bincount(sheets.cohort[sheets.labelled], minlength=shared)
-    foreign, fewest = _foreign(told, len(own))
+    foreign, fewest = _foreign(told, rows)
     return Facts(
         sharers=sharers,
         column_sharers=column_sharers,
         computing=computing,
+        counts=counts,
+        bias=bias,
+        owned=_first_holder(told)[told.column_cohort],
+        cell_holders=cells.in_tiles if cells.several else None,
+        owned_cells=cells.first_tile() if cells.several and told.overlap == "first" else None,
         exposed=told.exposed | seen,
         crossed=told.crossed | crossed,
         foreign=foreign,
@@ -112,22 +131,111 @@ def facts_of(told: ToldView) -> Facts:
     )
 
 
-def _own_cells(told: ToldView) -> Flags:
-    """(row cohorts × column cohorts) of which this party has the cells, in some tile."""
-    columns = told.column_sizes
-    cells = np.zeros((len(told.sizes), len(columns)), bool)
+@dataclass(frozen=True)
+class _Cells:
+    """Cells by (row cohort × column cohort) of a party, and who else has them.
+
+    Attributes
+    ----------
+    tiles
+        Per tile of this party, whether it has them.
+    own
+        Whether this party has them, in some tile.
+    holding, in_tiles
+        How many parties have them, and in how many tiles of all parties they are.
+    before
+        Whether a party before this one has them.
+    """
+
+    tiles: list[Flags]
+    own: Flags
+    holding: Ints
+    in_tiles: Ints
+    before: Flags
+
+    @classmethod
+    def of(cls, told: ToldView) -> _Cells:
+        """From what a party was told of its own tiles, and the sheets of its shared rows."""
+        tiles = _tile_cells(told)
+        in_tiles: Ints = np.asarray(sum(cells.astype(np.int64) for cells in tiles))
+        own = in_tiles > 0
+        holding, before = own.astype(np.int64), np.zeros_like(own)
+        sheets = told.row_sheets
+        shared = len(sheets.lengths)
+        if shared:
+            cells = _listed_cells(told, in_tiles[:shared])
+            start = np.cumsum(sheets.lengths) - sheets.lengths
+            earlier = np.where((sheets.holders < told.party)[:, None], cells, 0)
+            holding[:shared] = np.add.reduceat((cells > 0).astype(np.int64), start, axis=0)
+            in_tiles[:shared] = np.add.reduceat(cells, start, axis=0)
+            before[:shared] = np.add.reduceat(earlier, start, axis=0) > 0
+        return cls(tiles, own, holding, in_tiles, before)
+
+    @property
+    def several(self) -> bool:
+        """Whether some cell lies in more than one tile."""
+        return bool((self.in_tiles > 1).any())
+
+    def first_tile(self) -> Flags:
+        """Per tile, the cells that no party before has, nor a tile of this one before."""
+        found, before = [], self.before
+        for cells in self.tiles:
+            found.append(~before)
+            before = before | cells
+        return np.stack(found)
+
+
+def _tile_cells(told: ToldView) -> list[Flags]:
+    """Per tile, (row cohorts × column cohorts) of which it has the cells."""
+    row_sizes, column_sizes = told.sizes, told.column_sizes
+    found = []
+    named = np.zeros(len(column_sizes), bool)
     tiles = zip(told.tile_row_cohorts.cut(), told.tile_column_cohorts.cut(), strict=True)
     for row_places, column_places in tiles:
         held = [
             np.bincount(places[places >= 0], minlength=len(sizes))
-            for places, sizes in ((row_places, told.sizes), (column_places, columns))
+            for places, sizes in ((row_places, row_sizes), (column_places, column_sizes))
         ]
-        for counts, sizes in zip(held, (told.sizes, columns), strict=True):
+        for counts, sizes in zip(held, (row_sizes, column_sizes), strict=True):
             # All of a cohort lies in a tile, or nothing.
             if len(counts) != len(sizes) or ((counts > 0) & (counts != sizes)).any():
                 raise LyingView
-        cells |= np.outer(held[0] > 0, held[1] > 0)
-    return cells
+        if (column_places < 0).any():
+            # Samples may be left out, columns may not.
+            raise LyingView
+        named |= held[1] > 0
+        found.append(np.outer(held[0] > 0, held[1] > 0))
+    constant = np.zeros(len(column_sizes), bool)
+    if told.bias_slot >= 0:
+        constant[told.column_cohort[told.bias_slot]] = True
+    # The constant column, which lies in no tile, is all that a party was given.
+    if (named == constant).any() or (column_sizes[constant] != 1).any():
+        raise LyingView
+    return found
+
+
+def _counted(told: ToldView) -> Flags:
+    """Per row cohort, whether this party is the first who has its labels."""
+    sheets = told.row_sheets
+    first = np.where(told.labelled, told.party, told.n_parties)
+    if len(sheets.lengths):
+        start = np.cumsum(sheets.lengths) - sheets.lengths
+        labelled = np.where(sheets.labelled, sheets.holders, told.n_parties)
+        first[: len(start)] = np.minimum.reduceat(labelled, start)
+    if (first == told.n_parties).any():
+        # Samples that nobody has a label of are no part of a run.
+        raise LyingView
+    counted: Flags = first == told.party
+    return counted
+
+
+def _first_holder(told: ToldView) -> Flags:
+    """Per column cohort, whether this party is its first holder."""
+    lists = told.column_sheets
+    first = np.ones(len(told.column_number), bool)
+    start = np.cumsum(lists.lengths) - lists.lengths
+    first[: len(start)] = lists.holders[start] == told.party
+    return first
 
 
 def _sharers(lists: HolderLists, cohorts: int) -> Ints:
@@ -144,13 +252,13 @@ def _incidence(lists: HolderLists, parties: int) -> sp.csr_array:
     return sp.csr_array((ones, lists.holders, start), shape=(len(lists.lengths), parties))
 
 
-def _holding(told: ToldView, own: Flags, lists: HolderLists) -> Ints:
-    """(shared row cohorts × column cohorts) how many holders have the cells of each.
+def _listed_cells(told: ToldView, own: Ints) -> Ints:
+    """(entries of the row sheets × own column cohorts) in how many tiles a holder has the cells.
 
     Refuses sheets with another line than this party's own, and holders of cells of its columns
     who do not hold these columns.
     """
-    sheets, cells = told.row_sheets, told.row_sheets.cells
+    sheets, lists, cells = told.row_sheets, told.column_sheets, told.row_sheets.cells
     mine = sheets.holders == told.party
     place = np.searchsorted(sheets.numbers, told.column_number)
     listed = np.isin(told.column_number, sheets.numbers)
@@ -170,9 +278,8 @@ def _holding(told: ToldView, own: Flags, lists: HolderLists) -> Ints:
     private = np.arange(len(lists.lengths), own.shape[1]) * told.n_parties + told.party
     if not np.isin(named, np.concatenate([known, private])).all():
         raise LyingView
-    start = np.cumsum(sheets.lengths) - sheets.lengths
-    found = own.astype(np.int64)
-    found[:, listed] = np.add.reduceat(cells.astype(np.int64), start, axis=0)[:, place]
+    found = np.zeros((len(cells), own.shape[1]), np.int64)
+    found[:, listed] = cells[:, place]
     return found
 
 
@@ -183,7 +290,7 @@ def _foreign(told: ToldView, cohorts: int) -> tuple[Ints, Ints]:
     shared = len(sheets.lengths)
     if not shared:
         return foreign, fewest
-    cells, start = sheets.cells.astype(np.int64), np.cumsum(sheets.lengths) - sheets.lengths
+    cells, start = (sheets.cells > 0).astype(np.int64), np.cumsum(sheets.lengths) - sheets.lengths
     others = np.add.reduceat(cells, start, axis=0)[sheets.cohort]
     if told.overlap == "sum":
         # Of additive shares, everybody's is its own.
@@ -196,83 +303,6 @@ def _foreign(told: ToldView, cohorts: int) -> tuple[Ints, Ints]:
     least = np.minimum.reduceat(least, start)
     fewest[:shared] = np.where(least == np.iinfo(np.int64).max, 0, least)
     return foreign, fewest
-
-
-# ── tags ──────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """A party's tags of all its sheets, and what those of all holders come to, cohort by cohort."""
-
-    own: bytes
-    all: bytes
-
-    def insist(self, told: bytes) -> None:
-        """Refuse unless every holder of every cohort has confirmed the same sheet."""
-        if not compare_digest(told, self.all):
-            raise LyingView
-
-
-def confirm(
-    view: PartyView, ids: Sequence[str], features: Sequence[str], key: Secret
-) -> Confirmation:
-    """Tags of a view's shared cohorts, of rows and then of columns.
-
-    Parameters
-    ----------
-    ids, features
-        Of the shared rows and columns, by slot: holders of a cohort have the same.
-    key
-        Of this run, which the parties share and the coordinator lacks.
-    """
-    own, everybody = [], []
-    start = blake2b(key=key.reveal(), digest_size=32, person=b"weft cohort")
-    for content, holders in (*_row_contents(view, ids), *_column_contents(view, features)):
-        state = start.copy()
-        state.update(content)
-        # A tag for every place in the list of holders, which the content says too.
-        tags = np.frombuffer(shake_256(state.digest()).digest(TAG * len(holders)), np.uint64)
-        tags = tags.reshape(len(holders), -1)
-        own.append(tags[int(np.searchsorted(holders, view.party))].tobytes())
-        everybody.append(np.bitwise_xor.reduce(tags, axis=0).tobytes())
-    return Confirmation(b"".join(own), b"".join(everybody))
-
-
-def _row_contents(view: PartyView, ids: Sequence[str]) -> list[tuple[bytes, Ints]]:
-    sheets, found = view.row_sheets, []
-    entries = np.concatenate([[0], np.cumsum(sheets.lengths)]).tolist()
-    lines = np.concatenate([[0], np.cumsum(sheets.line_lengths)]).tolist()
-    sizes = sheets.sizes[np.searchsorted(sheets.numbers, sheets.columns)]
-    for cohort, (first, end) in enumerate(pairwise(view.shared_rows.tolist())):
-        a, b = entries[cohort : cohort + 2]
-        line = slice(lines[a], lines[b])
-        content = [
-            "rows",
-            view.overlap,
-            int(view.cohort[cohort]),
-            list(ids[first:end]),
-            sheets.holders[a:b].tobytes(),
-            sheets.labelled[a:b].tobytes(),
-            sheets.line_lengths[a:b].tobytes(),
-            sheets.columns[line].tobytes(),
-            sizes[line].tobytes(),
-            bool(view.exposed[cohort]),
-            bool(view.crossed[cohort]),
-        ]
-        found.append((msgspec.msgpack.encode(content), sheets.holders[a:b]))
-    return found
-
-
-def _column_contents(view: PartyView, features: Sequence[str]) -> list[tuple[bytes, Ints]]:
-    lists, found = view.column_sheets, []
-    entries = np.concatenate([[0], np.cumsum(lists.lengths)]).tolist()
-    for cohort, (first, end) in enumerate(pairwise(view.shared_columns.tolist())):
-        holders = lists.holders[entries[cohort] : entries[cohort + 1]]
-        number = int(view.column_number[cohort])
-        content = ["columns", number, list(features[first:end]), holders.tobytes()]
-        found.append((msgspec.msgpack.encode(content), holders))
-    return found
 
 
 def check_gifts(seeds: AxisSeeds, to: Ints, lists: HolderLists) -> None:

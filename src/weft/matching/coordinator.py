@@ -15,6 +15,7 @@ from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
+from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.messages import (
     CONFLICT,
@@ -102,8 +103,10 @@ def meet(
     boxes = {party: KeysRequest() for party in parties}
     if adder.linked:
         boxes = deliver(parties, plans, replies)
+        samples = add_told((replies[party].samples for party in parties), "samples")
         for party, tags in add_tags(holdings, replies).items():
             boxes[party].tags = tags
+            boxes[party].samples = samples
     # Asked under every cipher, so that a run takes the same round trips.
     channel.ask(KEYS, boxes).insist("handing out keys")
     return holdings

@@ -181,19 +181,6 @@ class HoldingMap:
         """(column cohort × tile) which tiles a cohort lies in."""
         return _incidence(self.columns, len(self.tile_party))
 
-    def cell_holders(self, party: int) -> NDArray[np.int32] | None:
-        """Tiles that hold each (row cohort, column cohort) cell of a party; None if one each."""
-        rows = self.row_tiles[self.rows.cohorts[party]]
-        columns = self.column_tiles[self.columns.cohorts[party]]
-        count = (rows @ columns.T).toarray().astype(np.int32)
-        return count if (count > 1).any() else None
-
-    def cells_owned(self, party: int, tile: int) -> NDArray[np.bool_]:
-        """Cells of a party that no tile before ``tile`` holds."""
-        rows = self.row_tiles[self.rows.cohorts[party]][:, :tile]
-        columns = self.column_tiles[self.columns.cohorts[party]][:, :tile]
-        return np.asarray((rows @ columns.T).toarray() == 0)
-
     def view(self, party: int, *, follow_draws: bool = True) -> ToldView:
         """What one party is told: its own slots and its roles.
 
@@ -206,10 +193,6 @@ class HoldingMap:
         # The constant column's tiles stand behind the parties' own and have no rows.
         tiles = np.flatnonzero(self.tile_party[: len(rows.tile_cohorts)] == party)
         labelled = np.array([party in rows.marked[c] for c in cohorts.tolist()], bool)
-        holders = self.cell_holders(party)
-        owned_cells: NDArray[np.bool_] | None = None
-        if holders is not None and self.overlap == "first":
-            owned_cells = np.stack([self.cells_owned(party, t) for t in tiles.tolist()])
         column_cohorts = columns.cohorts[party]
         return ToldView(
             party=party,
@@ -224,8 +207,6 @@ class HoldingMap:
             cohort=cohorts,
             cohort_start=starts,
             labelled=labelled,
-            counts=self.counter[cohorts] == party,
-            bias=self.bias_owner[cohorts] == party,
             bias_slot=self._local_bias(party),
             tile_row_cohorts=TileCohorts.of([_places(rows, t, cohorts) for t in tiles.tolist()]),
             tile_column_cohorts=TileCohorts.of(
@@ -234,10 +215,7 @@ class HoldingMap:
             column_cohort=np.repeat(
                 np.arange(len(column_cohorts)), columns.sizes[column_cohorts]
             ).astype(np.int32),
-            owned=np.repeat(self.owner[column_cohorts] == party, columns.sizes[column_cohorts]),
             overlap=self.overlap,
-            cell_holders=holders,
-            owned_cells=owned_cells,
             min_batch=self.terms.min_batch,
             exposed=self.exposed[cohorts],
             crossed=self.crossed[cohorts],

@@ -129,16 +129,18 @@ class ViewReply(Message):
     seeds: Boxes | None = None
     shared_public: Annotated[bytes | None, keys("public half of the parties' key")] = None
     tags: Annotated[bytes, keys("confirm what it was told of its shared cohorts")] = b""
+    samples: Annotated[bytes, keys("confirms of how many samples it counts the losses")] = b""
 
 
 class KeysRequest(Message):
     """Brings a party the seeds that others made, and that they confirm its view.
 
-    ``seeds`` is None, and ``tags`` is empty, under cipher plain.
+    ``seeds`` is None, and the others are empty, under cipher plain.
     """
 
     seeds: SeedBoxes | None = None
     tags: Annotated[bytes, keys("tags of all holders of its shared cohorts, added up")] = b""
+    samples: Annotated[bytes, keys("how all parties confirm the number of samples")] = b""
 
 
 VIEW = Phase("match.view", ViewRequest, ViewReply)

@@ -14,17 +14,13 @@ from weft.array_types import Flags, Floats, Ints
 from weft.crypto.identities import Secret
 from weft.crypto.key_messages import RunKeys
 from weft.crypto.keyring import Keyring, Keys, Place
+from weft.crypto.primitives.wide_integers import carried, packed
 from weft.crypto.replay_log import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.agreed_classes import AgreedClasses
-from weft.matching.confirmed_facts import (
-    Confirmation,
-    by_slot,
-    check_gifts,
-    check_labelled,
-    confirm,
-)
+from weft.matching.confirmed_count import CountCheck
+from weft.matching.confirmed_facts import LyingView, by_slot, check_gifts, check_labelled
 from weft.matching.id_normalization import (
     check_apart,
     check_lengths,
@@ -54,6 +50,7 @@ from weft.matching.messages import (
 )
 from weft.matching.oprf_party import Known, Oblivious
 from weft.matching.party_view import PartyView
+from weft.matching.sheet_tags import Confirmation, confirm
 from weft.matching.slot_order import take_places
 from weft.matching.tokens import Tokens, label_tokens, tokens_of
 from weft.protocol import Answer, Nothing, answer, answers
@@ -129,6 +126,8 @@ class MatchingParty:
         self._targets, self._accept, self._known = targets, accept, known
         #: What the other holders of its cohorts must have confirmed; None under cipher plain.
         self._confirmation: Confirmation | None = None
+        #: What all parties' counts of samples must come to; None under cipher plain.
+        self._count: CountCheck | None = None
         #: Whether it was asked for tokens.
         self._asked = False
         self._sources = [tile.source or "its tile" for tile in tiles]
@@ -279,6 +278,8 @@ class MatchingParty:
         sent = self._sent
         view = take_places(message.view, self.ids, self.features, sent.rows, sent.columns)
         check_labelled(view, sent.labelled)
+        if (message.bias_value is not None and view.counts.any()) != (view.bias_slot >= 0):
+            raise LyingView
         self._view = view
         return view
 
@@ -291,10 +292,10 @@ class MatchingParty:
         if plan is not None:
             check_gifts(plan.rows, plan.to, view.row_sheets)
             check_gifts(plan.columns, plan.to, view.column_sheets)
-        labels = bool(view.labelled.any() or view.counts.any())
+        labels = bool(view.labelled.any())
         made = self._keyring.make(
             message.seeds,
-            Place(view.party, view.n_parties, labels),
+            Place(view.party, view.n_parties, labels, view.label_parties),
             view.shared_rows,
             view.shared_columns,
             alone=alone,
@@ -304,13 +305,18 @@ class MatchingParty:
         if key is not None:
             names = by_slot(self.ids, view.tile_rows, view.n_shared_rows)
             features = by_slot(self.features, view.tile_columns, view.n_shared_columns)
-            self._confirmation = confirm(view, names, features, key)
+            self._confirmation = confirm(view, names, features, message.bias_value, key)
             reply.tags = self._confirmation.own
+            self._count = CountCheck(key, "samples", view.n_parties)
+            told = self._count.tell(view.party, int(view.counted_rows.sum()))
+            reply.samples = packed(carried(told))
         return reply
 
     def _take_keys(self, message: KeysRequest) -> Nothing:
         if self._confirmation is not None:
             self._confirmation.insist(message.tags)
+        if self._count is not None:
+            self._count.insist(self.view.n_samples, message.samples)
         self._keyring.take(message.seeds)
         return Nothing()
 

@@ -50,21 +50,17 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
 
     Attributes
     ----------
-    labelled, counts, bias
-        Per cohort: whether this party has the labels, counts the losses, adds the bias.
+    labelled
+        Per cohort: whether this party has the labels.
     label_parties
         How many parties of the federation have labels of some sample.
+    n_samples
+        How many samples there are in the whole federation.
     row_holders, column_holders
         The most parties that hold one sample, one feature, in the whole federation.
     tile_row_cohorts, tile_column_cohorts
         Per tile: for each token, in the order in which the party sent them, the position of its
         cohort in this view (−1: sample left out).
-    owned
-        Per local column: whether this party counts its weight in ‖w‖².
-    cell_holders
-        (row cohort × column cohort) number of tiles with that cell, None if one each.
-    owned_cells
-        With overlap "first", where ``cell_holders`` are told: per tile, the cells it owns.
     min_batch
         How many samples of an exposed cohort must change together, if any do.
     exposed
@@ -93,16 +89,11 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
     cohort: Annotated[Ints, _roles("cohorts")]
     cohort_start: Annotated[Ints, _roles("cohorts + 1")]
     labelled: Annotated[Flags, _roles("cohorts")]
-    counts: Annotated[Flags, _roles("cohorts")]
-    bias: Annotated[Flags, _roles("cohorts")]
     bias_slot: Annotated[int, _roles()]
     tile_row_cohorts: TileCohorts
     tile_column_cohorts: TileCohorts
     column_cohort: Annotated[NDArray[np.int32], _roles("columns")]
-    owned: Annotated[Flags, _roles("columns")]
     overlap: Annotated[str, texts("what counts for a cell at several holders")]
-    cell_holders: Annotated[NDArray[np.int32] | None, _roles("cohorts", "column cohorts")] = None
-    owned_cells: Annotated[Flags | None, _roles("tiles", "cohorts", "column cohorts")] = None
     min_batch: Annotated[int, _roles()]
     exposed: Annotated[Flags, _roles("cohorts")]
     crossed: Annotated[Flags, _roles("cohorts")]
@@ -153,19 +144,6 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
         shared = len(self.shared_rows) - 1
         return shared > 0 and (flags is None or bool(flags[:shared].any()))
 
-    @cached_property
-    def counted_shared_rows(self) -> NDArray[np.int32]:
-        """Shared local rows of the cohorts whose losses this party counts."""
-        counted = self.counts[self.row_cohort[: self.n_shared_rows]]
-        return np.flatnonzero(counted).astype(np.int32)
-
-    def cells_of(self, tile: int) -> Flags:
-        """The cells that a tile owns, where the first of several holders counts."""
-        if self.owned_cells is None or not 0 <= tile < len(self.owned_cells):
-            raise malformed("owned_cells", "does not say which cells a tile owns")
-        owned: Flags = self.owned_cells[tile]
-        return owned
-
 
 class PartyView(ToldView, kw_only=True, eq=False, dict=True):
     """What a party knows after matching: what it was told and checked, and its rows' slots.
@@ -176,6 +154,14 @@ class PartyView(ToldView, kw_only=True, eq=False, dict=True):
         How many parties hold each row cohort, each column cohort.
     computing
         Per cohort: how many parties compute the dual step (|B_i| in the paper).
+    counts, bias
+        Per cohort: whether this party counts the losses, adds the constant column.
+    owned
+        Per local column: whether this party counts its weight in ‖w‖².
+    cell_holders
+        (row cohort × column cohort) number of tiles with that cell, None if one each.
+    owned_cells
+        With overlap "first", where there are ``cell_holders``: per tile, the cells it owns.
     foreign
         Per cohort: how many columns only other holders have.
     fewest_foreign
@@ -191,11 +177,28 @@ class PartyView(ToldView, kw_only=True, eq=False, dict=True):
     sharers: Ints
     column_sharers: Ints
     computing: Ints
+    counts: Flags
+    bias: Flags
+    owned: Flags
+    cell_holders: Ints | None
+    owned_cells: Flags | None
     foreign: Ints
     fewest_foreign: Ints
     tile_rows: tuple[NDArray[np.int32], ...]
     tile_columns: tuple[NDArray[np.int32], ...]
     left_out: Flags
+
+    @cached_property
+    def counted_shared_rows(self) -> NDArray[np.int32]:
+        """Shared local rows of the cohorts whose losses this party counts."""
+        counted = self.counts[self.row_cohort[: self.n_shared_rows]]
+        return np.flatnonzero(counted).astype(np.int32)
+
+    def cells_of(self, tile: int) -> Flags:
+        """The cells that a tile owns, where the first of several holders counts."""
+        assert self.owned_cells is not None
+        owned: Flags = self.owned_cells[tile]
+        return owned
 
     @cached_property
     def counted_rows(self) -> Flags:

@@ -129,8 +129,9 @@ def deliver(
 
 
 def add_tags(holdings: HoldingMap, replies: Mapping[str, ViewReply]) -> dict[str, bytes]:
-    """Per party, the tags of all holders of its shared cohorts, added up cohort by cohort."""
+    """Per party, the tags of everybody, and of all holders of its shared cohorts, added up."""
     axes = (holdings.rows, holdings.columns)
+    everybody = np.zeros(TAG, np.uint8)
     totals = [np.zeros((int(axis.shared_cohort.sum()), TAG), np.uint8) for axis in axes]
     # Shared cohorts come first, also among those of a party.
     shared = {
@@ -139,13 +140,14 @@ def add_tags(holdings: HoldingMap, replies: Mapping[str, ViewReply]) -> dict[str
     }
     for party, (rows, columns) in shared.items():
         tags = np.frombuffer(replies[party].tags, np.uint8)
-        if len(tags) != TAG * (len(rows) + len(columns)):
+        if len(tags) != TAG * (1 + len(rows) + len(columns)):
             raise ProtocolError(f"party {party} did not confirm what it was told; update it")
         tags = tags.reshape(-1, TAG)
-        totals[0][rows] ^= tags[: len(rows)]
-        totals[1][columns] ^= tags[len(rows) :]
+        everybody ^= tags[0]
+        totals[0][rows] ^= tags[1 : 1 + len(rows)]
+        totals[1][columns] ^= tags[1 + len(rows) :]
     return {
-        party: totals[0][rows].tobytes() + totals[1][columns].tobytes()
+        party: b"".join(part.tobytes() for part in (everybody, totals[0][rows], totals[1][columns]))
         for party, (rows, columns) in shared.items()
     }
 

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.primitives.wide_integers import carried, floats_of, limbs_of, packed, unpacked
+from weft.crypto.primitives.wide_integers import (
+    Limbs,
+    carried,
+    floats_of,
+    limbs_of,
+    packed,
+    unpacked,
+)
 from weft.crypto.sharers import Sharers
 from weft.errors import ProtocolError
 from weft.protocol.message import SCALAR_BYTES, Message
@@ -46,11 +53,15 @@ def pack_scalars(cipher: Cipher, field: str, *values: float, over: Sharers | Non
                 "a sum of losses or norms is too large to be added exactly; scale the features "
                 "(scaling = 'standard') or raise lambda"
             )
+    return pack_limbs(cipher, field, limbs_of(np.array(values, np.float64)), over)
+
+
+def pack_limbs(cipher: Cipher, field: str, limbs: Limbs, over: Sharers | None = None) -> bytes:
+    """The same for whole numbers modulo 2^144."""
     with cipher.cost.timed():
-        limbs = limbs_of(np.array(values, np.float64))
         masks, question = cipher.masks, cipher.question(field)
         if masks is not None:
-            hidden = masks.sum(question, over or masks.everyone(), len(values))
+            hidden = masks.sum(question, over or masks.everyone(), len(limbs))
             if hidden is None:
                 raise ProtocolError(f"a request wants '{field}' in a sum without this party")
             limbs = limbs + hidden

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -186,6 +187,8 @@ class Cipher(ABC):
         self._base = self.pad_id = 0
         self._phase, self._message = "", Message()
         self._turn: tuple[int, bytes | None] | None = None
+        #: A hash of what all were told alike before, on which later answers depend.
+        self._agreed = b""
         #: The last answer per phase, field and epoch.
         self._answers: dict[tuple[str, str, int], tuple[Question, bytes]] = {}
         self.cost = EncryptionCost()
@@ -238,11 +241,16 @@ class Cipher(ABC):
         """
         self._turn = turn, asked
 
+    def agree(self, told: bytes) -> None:
+        """Make scalars depend on what all parties must have been told alike from now on."""
+        self._agreed = blake2b(self._agreed + told, digest_size=32, person=b"weft agreed").digest()
+
     def question(self, field: str) -> Question:
         """What this request asks for in a field, by all that this party knows itself."""
         turn, asked = self._turn or (None, None)
         if asked is None:
             asked = question_digest(self._message)
+        asked += self._agreed
         number = self._round if turn is None else turn
         return Question(self._phase, field, self.epoch, number, turn is not None, asked)
 
