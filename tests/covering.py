@@ -35,6 +35,7 @@ def cover(
     cases: Iterable[Sequence[Any]],
     *,
     together: int = 1,
+    others: Iterable[Sequence[Any]] = (),
     ids: Callable[[Any], str | None] | None = None,
 ) -> pytest.MarkDecorator:
     """Parametrize a test by cases, of which ``make test`` runs a part.
@@ -44,12 +45,18 @@ def cover(
     together
         1: every value that a parameter has in some case is in a case that is run; 2: so is every
         pair of values.
+    others
+        Further cases, all for release days; those among them that stand above are not repeated.
     """
     found = [tuple(case) for case in cases]
     chosen = _choose([_tuples(case, together) for case in found])
     marked = [
         pytest.param(*case, marks=() if number in chosen else (pytest.mark.release,))
         for number, case in enumerate(found)
+    ]
+    further = (tuple(case) for case in others)
+    marked += [
+        pytest.param(*case, marks=pytest.mark.release) for case in further if case not in found
     ]
     return pytest.mark.parametrize(tuple(names), marked, ids=ids)
 
@@ -61,8 +68,14 @@ def before_release(*values: Any) -> list[Any]:
 
 def examples(count: int, **how: Any) -> settings:
     """So many examples of a test before a release; with every change as many as are drawn there."""
-    usual = settings.get_current_profile_name() == "change"
-    return settings(max_examples=min(count, settings().max_examples) if usual else count, **how)
+    return settings(
+        max_examples=min(count, settings().max_examples) if changing() else count, **how
+    )
+
+
+def changing() -> bool:
+    """Whether these are the tests of every change, ``make test``."""
+    return settings.get_current_profile_name() == "change"
 
 
 def _tuples(case: tuple[Any, ...], together: int) -> set[tuple[Any, ...]]:

@@ -116,7 +116,9 @@ def test_a_method_with_a_theory_reaches_the_optimum(case, tables, judge):
     assert found <= certificate.gap + 1e-9
 
 
-@pytest.mark.parametrize("case", MISS, ids=names)
+@pytest.mark.parametrize(
+    "case", [MISS[0], MISS[3], *before_release(*MISS[1:3], MISS[4])], ids=names
+)
 def test_averages_of_tiles_end_somewhere_else(case, tables, judge):
     how = {"iterations": 400, "certify_every": 100}
     found, trained = distance(case._replace(how=how), tables, judge)
@@ -129,7 +131,7 @@ def test_averages_of_tiles_end_somewhere_else(case, tables, judge):
 
 @pytest.mark.parametrize("case", REPORT, ids=names)
 def test_methods_without_a_promise_are_measured(case, tables, judge, record_property):
-    how = {"iterations": 200, "certify_every": 50}
+    how = {"iterations": 100, "certify_every": 50}
     found, trained = distance(case._replace(how=how), tables, judge)
     record_property("distance to the optimum", found)
     # What is promised in any case: bounds that hold.

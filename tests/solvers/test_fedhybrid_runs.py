@@ -183,7 +183,7 @@ def test_factors_on_the_automatic_steps_are_factors():
 
 def test_the_safeguard_brings_back_steps_that_are_too_long(monkeypatch):
     made, options = blocks(), {"newton": 2, "primal": 4.0, "dual": 8.0}
-    federation, _ = run(tiles(made), "squared", options, 250)
+    federation, _ = run(tiles(made), "squared", options, 120)
     hessian = sum(x.T @ x / len(y) + LAM * np.eye(3) for x, y in made)
     best = np.linalg.solve(hessian, sum(x.T @ y / len(y) for x, y in made))
     np.testing.assert_allclose(variables(federation)[0][:, :, 0], np.tile(best, (4, 1)), atol=1e-6)

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from covering import before_release
 from weft.data import Tile
 from weft.federation.local_federation import Federation
 from weft.solvers.fedhybrid.local_function import Curvature
@@ -115,7 +116,7 @@ def proven(newton):
     return Theory.of([Curvature(LOWER, UPPER)] * 3, [i < newton for i in range(3)])
 
 
-@pytest.mark.parametrize("mixture", MIXTURES)
+@pytest.mark.parametrize("mixture", ["one Newton", *before_release("all gradient", "all Newton")])
 def test_the_error_falls_at_the_proven_rate_in_every_iteration(mixture):
     newton = MIXTURES[mixture]
     rule = proven(newton)

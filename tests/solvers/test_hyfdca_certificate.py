@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from covering import cover
+from covering import before_release, cover
 from weft.data import SPLITS, Split, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import ReleaseRequest
@@ -66,12 +66,12 @@ def test_with_everyone_present_every_iteration_is_certified_exactly(
         local=local,
         iic=iic,
         gap=None,
-        iterations=60,
+        iterations=30,
         certify_every=1,
     )
     trained = federation.train(settings, progress=look)
     records.append(trained.result.history[-1])
-    assert [r.certified_at for r in records] == [*range(60), 60]
+    assert [r.certified_at for r in records] == [*range(30), 30]
     for record in records:
         alpha = expected[record.certified_at]
         primal, dual = problem.primal(problem.weights(alpha)), problem.dual(alpha)
@@ -84,14 +84,16 @@ def test_with_everyone_present_every_iteration_is_certified_exactly(
 @cover(
     ("local", "iic", "participation", "labels"),
     [
+        ("safe", 0.1, 0.4, "all"),
+        ("theory", 1.0, 0.4, "first"),
+        ("practical", 0.02, 0.4, "all"),
+    ],
+    others=[
         ("safe", 1.0, 0.1, "all"),
         ("safe", 1.0, 0.4, "first"),
         ("safe", 0.1, 0.1, "first"),
-        ("safe", 0.1, 0.4, "all"),
         ("theory", 1.0, 0.1, "all"),
-        ("theory", 1.0, 0.4, "first"),
         ("practical", 0.02, 0.1, "first"),
-        ("practical", 0.02, 0.4, "all"),
     ],
 )
 def test_with_parties_away_the_certificate_is_that_of_a_frozen_pair(
@@ -103,7 +105,7 @@ def test_with_parties_away_the_certificate_is_that_of_a_frozen_pair(
     participation: float,
     labels: str,
 ) -> None:
-    iterations = 600 if participation == 0.1 else 200
+    iterations = 600 if participation == 0.1 else 120
     split = SPLITS["grid"](tables.digits(300), 3, 3, labels=labels)
     problem = judge.problem("hinge", split, LAM)
     best = judge.optimum(problem, exact=True)
@@ -138,7 +140,7 @@ def test_with_parties_away_the_certificate_is_that_of_a_frozen_pair(
         participation=participation,
     )
     trained = federation.train(settings, progress=look)
-    assert len(pairs) >= 5
+    assert len(pairs) >= 4
     certificate = trained.result.certificate
     released = problem.primal(judge.weights(trained.model, split)[0])
     assert certificate is not None
@@ -147,7 +149,7 @@ def test_with_parties_away_the_certificate_is_that_of_a_frozen_pair(
     assert certificate.primal[0] - certificate.dual[0] >= released - best - 1e-9
 
 
-@pytest.mark.parametrize("target", [0.3, 0.1])
+@pytest.mark.parametrize("target", [0.3, *before_release(0.1)])
 def test_an_estimate_below_the_target_does_not_stop_a_run(tables: Any, target: float) -> None:
     split: Split = SPLITS["grid"](tables.digits(300), 3, 3)
     settings = Settings(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from covering import before_release, cover
+from covering import before_release
 from weft.data import SPLITS, Split, pool
 from weft.federation.local_federation import Federation
 from weft.solvers.settings import Settings
@@ -92,7 +92,7 @@ def start_4_5(epsilon0: float, g: float) -> int:
     return max(0, math.ceil(math.log(epsilon0 / g)))
 
 
-@pytest.mark.parametrize("lam", [1.0, 0.6, *before_release(0.3)])
+@pytest.mark.parametrize("lam", [1.0, *before_release(0.6, 0.3)])
 def test_hybrid_data_with_everyone_present_obeys_theorem_4_5(
     judge: Any, tables: Any, alpha_reader: Any, lam: float
 ) -> None:
@@ -117,7 +117,7 @@ def test_hybrid_data_with_everyone_present_obeys_theorem_4_5(
     assert max(longest.max() for _, longest in runs) <= 0.5 + ROUNDING
 
 
-@pytest.mark.parametrize("lam", [1.0, 0.3])
+@pytest.mark.parametrize("lam", [1.0, *before_release(0.3)])
 def test_horizontal_data_with_random_subsets_obeys_theorem_4_8(
     judge: Any, tables: Any, alpha_reader: Any, lam: float
 ) -> None:
@@ -140,7 +140,8 @@ def test_horizontal_data_with_random_subsets_obeys_theorem_4_8(
     assert np.diff(epsilon, axis=1).max() <= ROUNDING, "D fell"
 
 
-@cover(("lam", "parties"), [(1.0, 2), (0.6, 4), (1.0, 4), (0.6, 2)])
+@pytest.mark.parametrize("lam", [1.0, *before_release(0.6)])
+@pytest.mark.parametrize("parties", [2, *before_release(4)])
 def test_vertical_data_in_turns_obeys_theorem_4_11(
     judge: Any, tables: Any, alpha_reader: Any, lam: float, parties: int
 ) -> None:

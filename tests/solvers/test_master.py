@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize, nnls
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -104,7 +104,7 @@ def test_every_solution_is_feasible_and_meets_its_tolerance(
     check(master, master.solve(tolerance=tolerance), tolerance)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(instances())
 def test_slsqp_finds_nothing_better_and_nothing_beyond_the_gap(
     instance: tuple[Floats, Floats, Ints, int],

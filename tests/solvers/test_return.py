@@ -11,6 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from covering import before_release, cover
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.data import SPLITS, pool
 from weft.errors import ProtocolError
@@ -136,11 +137,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("solver", "later", "late"), CASES)
+# Every moment once, and every solver.
+@cover(("solver", "where"), [(solver, (later, late)) for solver, later, late in CASES])
 def test_the_run_ends_certified_in_whichever_phase_the_party_fell_silent(
-    solver, later, late, grid, judge
+    solver, where, grid, judge
 ):
     loss, _, first = SOLVERS[solver]
+    later, late = where
     away = Away("r1c2", first + later, first + later + 30, late)
     trained = train(grid, solver, away)
     check(trained, grid, judge, times=1, loss=loss)
@@ -151,7 +154,7 @@ def test_the_run_ends_certified_in_whichever_phase_the_party_fell_silent(
     assert any(record.present == 3 for record in trained.result.history)
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "cutting-planes"])
+@pytest.mark.parametrize("solver", ["cutting-planes", *before_release("lbfgs")])
 def test_an_absence_costs_hardly_more_than_it_lasts(solver, grid):
     first = SOLVERS[solver][2]
     quiet = train(grid, solver).result.history[-1].round_trips
@@ -162,7 +165,7 @@ def test_an_absence_costs_hardly_more_than_it_lasts(solver, grid):
     assert all(b.dual >= a.dual - 1e-12 for a, b in pairwise(certified[:-1]))
 
 
-@pytest.mark.parametrize("labels", ["all", "first"])
+@pytest.mark.parametrize("labels", ["first", *before_release("all")])
 def test_alpha_is_taken_over_with_the_bound_that_it_gives(labels, tables, judge):
     """Offset and length of its vector, against D(α) of the pooled table."""
     split = SPLITS["grid"](tables.breast(160), k=2, q=2, labels=labels)
@@ -205,7 +208,9 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize(
+    "plan", ["twice", "again while it takes over α", *before_release(*list(PLANS)[1:-1])]
+)
 def test_absences_of_several_parties(plan, grid, judge):
     solver = "lbfgs" if plan in ("twice", "two at once") else "cutting-planes"
     trained = train(grid, solver, *PLANS[plan])
@@ -216,7 +221,7 @@ def test_absences_of_several_parties(plan, grid, judge):
     check(trained, grid, judge, times=found, loss=SOLVERS[solver][0])
 
 
-@pytest.mark.parametrize("shift", range(1, 6))
+@pytest.mark.parametrize("shift", [2, 4, *before_release(1, 3, 5)])
 def test_an_absence_in_every_phase_of_taking_over(shift, grid, judge):
     """A second party is late in each round trip around the first one's return."""
     plan = [Away("r1c1", 34, 58), Away("r2c1", 59 + shift, 71 + shift, late=True)]
@@ -264,7 +269,7 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize("name", CUTS)
+@pytest.mark.parametrize("name", ["columns", "folds", *before_release(*list(CUTS)[::2])])
 def test_every_cut_and_list_of_problems(name, tables, judge):
     solver, way, options, changes = CUTS[name]
     split = SPLITS[way](tables.breast(160), **options)
@@ -277,7 +282,7 @@ def test_every_cut_and_list_of_problems(name, tables, judge):
     assert all(stage.certificate.gap <= trained.settings.gap for stage in stages)
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "cutting-planes"])
+@pytest.mark.parametrize("solver", ["cutting-planes", *before_release("lbfgs")])
 def test_pads_change_no_bit(solver, tables):
     split = SPLITS["grid"](tables.breast(80), k=2, q=2, labels="first")
     first = 24

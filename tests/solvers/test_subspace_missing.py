@@ -84,17 +84,21 @@ def test_features_that_only_the_missing_party_holds_are_not_in_the_model(tables)
     assert any("lacks" in note and gone in note for note in trained.result.notes)
 
 
-@cover(("solver", "loss", "cipher"), [(*s, cipher) for s in SOLVERS for cipher in ("pad", "plain")])
+@cover(
+    ("solver", "loss", "cipher"),
+    [(*SOLVERS[0], "pad"), (*SOLVERS[2], "plain")],
+    others=[(*s, cipher) for s in SOLVERS for cipher in ("pad", "plain")],
+)
 def test_hyfdca_goes_on_from_there_and_says_that_nothing_is_certified(solver, loss, cipher, tables):
     split = SPLITS["grid"](tables.digits(300), k=3, q=3)
     with death_of(GONE, 26 + 60 * (solver == "newton-cg")):
-        _, trained = train(split, solver, loss, cipher=cipher, when_missing="hyfdca", iterations=60)
+        _, trained = train(split, solver, loss, cipher=cipher, when_missing="hyfdca", iterations=30)
     result = trained.result
     assert result.certificate is None
     assert trained.model.certificate == {}
     assert any("without it, uncertified" in note for note in result.notes)
     estimates = [r.loss_estimate for r in result.history if r.loss_estimate is not None]
-    assert len(estimates) > 20
+    assert len(estimates) > 8
     assert estimates[-1] <= estimates[0] * (1 + 1e-6)
 
 
