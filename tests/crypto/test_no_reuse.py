@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from covering import before_release, changing, examples
 from interposed import (
     HIDING,
     LOCALS,
@@ -226,7 +227,7 @@ def assert_epochs_rise(watches):
             newest[key] = max(found)
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@examples(5, suppress_health_check=[HealthCheck.too_slow])
 @given(**SCHEDULES)
 @example(
     crashes=[("iteration", 3), ("iteration", 3), ("iteration", 5)],
@@ -254,11 +255,11 @@ def test_pads_and_masks_are_used_once_over_crashes_and_resumptions(
 @settings(
     max_examples=1,
     suppress_health_check=[HealthCheck.too_slow],
-    phases=[Phase.explicit, Phase.generate],
+    phases=[Phase.explicit, *(() if changing() else (Phase.generate,))],
 )
 @given(**SCHEDULES)
 @example(
-    crashes=[("iteration", 3), ("iteration", 5)],
+    crashes=[("iteration", 3)],
     lose=(),
     every=2,
     local="safe",
@@ -277,7 +278,7 @@ def test_the_same_seed_run_twice_sends_no_equal_block(cipher):
     watches = [Watch(), Watch()]
     for watch in watches:
         with watch.watching():
-            train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=2))
+            train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=1))
     assert_nothing_was_used_twice(watches, cipher)
     sent = [{content for *_, content in watch.masks} for watch in watches]
     assert not sent[0] & sent[1]
@@ -289,7 +290,7 @@ def test_equal_values_are_never_sent_alike(cipher):
     split = cut("horizontal")
     watch = Watch()
     with watch.watching():
-        train(split, quick(cipher=cipher, loss="squared", lam=100.0, iterations=6, iic=1.0))
+        train(split, quick(cipher=cipher, loss="squared", lam=100.0, iterations=4, iic=1.0))
     assert_nothing_was_used_twice([watch], cipher)
 
 
@@ -411,7 +412,7 @@ class Again(Middle):
         return reply
 
 
-@pytest.mark.parametrize("cipher", HIDING)
+@pytest.mark.parametrize("cipher", ["pad", *before_release("bfv", "paillier")])
 def test_a_request_that_comes_again_is_refused(cipher):
     again = Again()
     with interpose(again):

@@ -19,6 +19,7 @@ from replayed import (
     settings_for,
 )
 
+from covering import before_release
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.replay_log import Forgotten
 from weft.errors import ConfigError
@@ -64,7 +65,12 @@ RUNS = {
 DEATHS = ({2, 4, 9, 41, 46}, {3, 7, 12, 43})
 
 
-@pytest.mark.parametrize("run", RUNS)
+#: Every way in which parties draw, and one method of every family.
+SOME = ("hyfdca", "half of the parties", "a path with folds", "paillier", "fedavg", "fedhybrid",
+        "admm", "newton-cg", "feddcd")  # fmt: skip
+
+
+@pytest.mark.parametrize("run", [*SOME, *before_release(*(run for run in RUNS if run not in SOME))])
 def test_the_same_messages_bring_a_new_party_to_the_same_state(run):
     solver, cipher, matching, changes = RUNS[run]
     # Scaling takes many messages, and a message under some ciphers much time.

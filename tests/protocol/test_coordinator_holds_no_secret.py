@@ -155,7 +155,7 @@ def finished(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("coordinator")
     parties = tmp_path_factory.mktemp("parties")
     keep = Keep()
-    settings = quick(cipher=request.param, local="safe", participation=0.75, iterations=3)
+    settings = quick(cipher=request.param, local="safe", participation=0.75, iterations=2)
     with interpose(keep):
         trained = train(
             cut("hybrid 2×2"), settings, store=parties, checkpointing=Checkpointing(folder, 2)

@@ -486,14 +486,14 @@ def named(attack):
 
 
 @pytest.mark.parametrize("attack", ALWAYS_CAUGHT, ids=named)
-@settings(max_examples=4, **RUNS)
+@settings(max_examples=3, **RUNS)
 @given(**PLACES)
 def test_a_pad_block_that_is_not_what_was_asked_for_is_refused(attack, way, kind, number, seed):
     assert_caught(lambda: Tamper("pad", way, kind, number, attack, seed))
 
 
 @pytest.mark.parametrize("attack", CAUGHT_WHERE_READ, ids=named)
-@settings(max_examples=5, **RUNS)
+@settings(max_examples=3, **RUNS)
 @given(**PLACES)
 def test_pad_values_that_were_changed_are_not_used(attack, way, kind, number, seed):
     direction = ONE_WAY.get(attack, way)
