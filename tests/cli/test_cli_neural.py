@@ -108,6 +108,7 @@ def names_in(folder):
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_run_from_files_leaves_models_that_predict_with_the_blocks_that_files_have(
     weft, clinics, tmp_path
 ):

@@ -36,7 +36,7 @@ def small_images(monkeypatch):
 
 
 def test_every_method_is_followed_to_its_end():
-    target = Target(30, 5.0)
+    target = Target(20, 1.0)
     case = Case("mnist", NUMBER, "hyfdca")
     problem = context.setting_data("mnist", case.setting).problem
     best = solve(problem).primal
@@ -73,8 +73,9 @@ def test_other_units_are_the_same_problem():
     assert unit.accuracy(longest * w) == raw.accuracy(w)
 
 
-def test_an_interrupted_run_goes_on_to_the_same_points(tmp_path):
-    case, target = Case("mnist", NUMBER, "hyfdca"), Target(200, 0.0)
+def test_an_interrupted_run_goes_on_to_the_same_points(tmp_path, monkeypatch):
+    monkeypatch.setattr(Case, "save_every", 20)
+    case, target = Case("mnist", NUMBER, "hyfdca"), Target(40, 0.0)
     whole = run(case, target)
 
     def interrupt(iteration, length):

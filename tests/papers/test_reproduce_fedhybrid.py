@@ -72,6 +72,7 @@ def untuned(study):
     yield Outcome(study.setup.name, study.seed, "FedH-N", 3, run)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_set_ups_without_their_data_are_named_with_a_way_to_get_them(weft, monkeypatch, tmp_path):
     monkeypatch.setenv("WEFT_DATA", "nowhere")
     alone = weft("reproduce", "fedhybrid", "--setup", "boston")

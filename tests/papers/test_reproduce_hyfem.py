@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -30,6 +29,8 @@ from weft_papers.run_files import read_file, write_file
 
 ROOT = Path(weft.__file__).parent
 BLOCKS = ("a", "b", "c")
+#: Imports outside of functions; parsing some hundred files takes seconds.
+IMPORTS = re.compile(r"^(?:from (\S+) )?import (\([^)]*\)|.+)$", re.MULTILINE)
 PARTS = ("training", "averaging", "matching")
 
 
@@ -170,6 +171,7 @@ def test_an_experiment_takes_over_equal_runs_of_the_one_it_shares_a_config_with(
         study.take(small("third", shared="small", mu2=0.2))
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_runs_from_elsewhere_are_drawn_without_their_data(scene, tmp_path, monkeypatch):
     out = tmp_path / "out"
     Study(out, device="cpu", kinds=("hyfem",)).take(small())
@@ -232,6 +234,7 @@ def test_the_table_has_what_the_runs_measured(scene, tmp_path):
     assert rows_of(found)[0].rounds_of_text == 3
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_command_runs_what_it_has_data_for_and_lists_the_rest(
     scene, tmp_path, capsys, monkeypatch
 ):
@@ -307,9 +310,7 @@ def loaded_with(module):
     if not path.exists():
         return []
     found = [module.rpartition(".")[0]]
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    for module, names in IMPORTS.findall(path.read_text()):
+        listed = [name.split(" as ")[0].strip() for name in names.strip("()").split(",")]
+        found += [module, *(f"{module}.{name}" for name in listed)] if module else listed
     return found

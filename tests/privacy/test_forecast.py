@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import msgspec
 import numpy as np
 
-from covering import every_value
+from covering import cover, every_value
 from weft.data import SPLITS, Split, Tile, load, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
@@ -58,7 +60,16 @@ RUNS = {
 }
 
 
-@every_value(settings=RUNS, table=TABLES)
+@cover(
+    ("settings", "table"),
+    [
+        ("cutting planes", "digits"),
+        ("L-BFGS", "breast"),
+        ("a path with folds", "breast"),
+        ("HyFDCA", "breast"),
+    ],
+    others=product(RUNS, TABLES),
+)
 def test_a_run_takes_about_as_many_sums_as_forecast(table, settings):
     received, without, ahead = run(TABLES[table](), Settings(**RUNS[settings]))
     assert not without

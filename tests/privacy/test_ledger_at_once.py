@@ -36,20 +36,19 @@ from weft.privacy.ledger import Ledger, run_booking
 run_booking._AHEAD, run_booking._SHARE = 1, 10**9  # Many writes.
 tiles = SPLITS["columns"](load("breast_cancer").rows(slice(0, 100)), 2).parties
 
-def train_twice():
-    ledger, shown = Ledger(Path(sys.argv[1])), []
-    for number in range(2):
-        federation = Federation(tiles, Preprocessing(scaling="standard"), ledger=ledger)
-        federation.train(Settings(lam=1e-2, gap=2e-1, solver="cutting-planes"))
-        sum_counter = federation.parties["p1"].sum_counter
-        shown.append((int(sum_counter.received[0]), int(sum_counter.shown[0])))
+def train():
+    ledger = Ledger(Path(sys.argv[1]))
+    federation = Federation(tiles, Preprocessing(scaling="standard"), ledger=ledger)
+    federation.train(Settings(lam=1e-2, gap=2e-1, solver="cutting-planes"))
+    sum_counter = federation.parties["p1"].sum_counter
+    shown = [(int(sum_counter.received[0]), int(sum_counter.shown[0]))]
     print(json.dumps(shown), flush=True)
 
 children = []
 for _ in range(3):
     children.append(os.fork())
     if not children[-1]:
-        train_twice()
+        train()
         os._exit(0)
 for child in children:
     assert os.waitpid(child, 0)[1] == 0
@@ -61,12 +60,12 @@ def test_what_processes_write_at_once_adds_up(tmp_path):
     command = [sys.executable, "-c", SOME_RUNS, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     told = [pair for line in done.stdout.splitlines() for pair in json.loads(line)]
-    assert len(told) == 6
+    assert len(told) == 3
     pages = Book(folder, "p1").read()
     received, shown = np.sum(told, axis=0)
     assert set(pages.received.tolist()) == {received}
     assert set(pages.shown.tolist()) == {shown}
-    assert shown > 6 * 3
+    assert shown > 3 * 3
     assert sorted((run.received, run.shown) for run in pages.runs) == sorted(map(tuple, told))
     assert all(run.ended is not None for run in pages.runs)
     # They were at it at the same time, else this says nothing.

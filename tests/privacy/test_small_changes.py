@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import before_release
 from weft.data import Tile, load
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.guards.min_batch_across_runs import standing_alone
 from weft.privacy.ledger import Book, Ledger
-from weft.privacy.ledger.earlier_samples import MOST_RUNS
 from weft.solvers.base import Checkpointing
 from weft.solvers.settings import Settings
 from weft.storage.files import load_arrays, save_arrays
@@ -93,7 +93,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("case", CHANGES)
+#: One on either side of the limit for all that can happen.
+SOME = ("none", "one more", "ten more", "one fewer", "ten fewer", "one for another", "all others")
+
+
+@pytest.mark.parametrize(
+    "case", [*SOME, *before_release(*(case for case in CHANGES if case not in SOME))]
+)
 def test_a_few_samples_more_or_fewer_are_refused(case, three, ledger):
     rows, words = CHANGES[case]
     train(three(FIRST), ledger)
@@ -109,7 +115,7 @@ def test_a_few_samples_more_or_fewer_are_refused(case, three, ledger):
     train(three(FIRST), ledger)
 
 
-@pytest.mark.parametrize("corrected", [1, 9, 10])
+@pytest.mark.parametrize("corrected", [9, 10, *before_release(1)])
 @pytest.mark.parametrize("what", ["label", "cell"])
 def test_corrected_samples_count_too(what, corrected, table, three, ledger):
     """A label that changes sides shows the row twice, a cell its change."""
@@ -190,17 +196,19 @@ def test_random_parts_of_the_samples_are_no_small_changes(three, ledger):
     assert sizes.min() < 10
 
 
-def test_equal_runs_take_one_place_and_the_oldest_is_forgotten(three, ledger):
+def test_equal_runs_take_one_place_and_the_oldest_is_forgotten(three, ledger, monkeypatch):
+    most = 3
+    monkeypatch.setattr("weft.privacy.ledger.earlier_samples.MOST_RUNS", most)
     train(three(FIRST), ledger)
-    for count in range(20, 20 + 10 * MOST_RUNS, 10):
+    for count in range(20, 20 + 10 * most, 10):
         train(three(np.arange(100, 100 + count)), ledger)
         train(three(np.arange(100, 100 + count)), ledger)
     pages = Book(ledger.folder, "p2").read()
-    assert len(pages.runs) == 1 + 2 * MOST_RUNS
+    assert len(pages.runs) == 1 + 2 * most
     # Of the first twenty, six have a class that fewer than min_batch of them have.
-    sizes = [14, *range(30, 20 + 10 * MOST_RUNS, 10)]
+    sizes = [14, *range(30, 20 + 10 * most, 10)]
     assert [n for _, n in pages.attended.sizes] == sizes
-    assert len(pages.attended.sample) == 10 + 10 * MOST_RUNS
+    assert len(pages.attended.sample) == 10 + 10 * most
     # Only the first run had sample 195 without 180 to 189.
     train(three([*np.arange(100, 180), *np.arange(190, 200)]), ledger)
 
