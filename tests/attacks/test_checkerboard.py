@@ -22,7 +22,9 @@ from weft.solvers.settings import Settings
 
 #: Careful terms but for the one that speaks of this: three contributors, ten samples, no pairs.
 CROSSED = Terms(allow_crossed_cells=True)
-ROWS, COLUMNS = 568, 28
+ROWS, COLUMNS = 284, 28
+#: Of HyFDCA, of which as many are needed as there are foreign samples in a column.
+SUMS = 250
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +167,7 @@ def test_known_duals_turn_feature_sums_into_cells(table, record):
     """As many feature sums as there are foreign samples: HyFDCA makes that many."""
     diary = Diary(of_hyfdca)
     how = Settings(
-        lam=1e-3, loss="squared", iic=0.5, gap=None, iterations=500, certify_every=1000,
+        lam=1e-3, loss="squared", iic=0.5, gap=None, iterations=SUMS, certify_every=1000,
         norms="cohort",
     )  # fmt: skip
     found = run(checkerboard(table), how, CROSSED, diaries={"p1": diary})
@@ -176,7 +178,7 @@ def test_known_duals_turn_feature_sums_into_cells(table, record):
     record(
         "1b",
         "unguarded",
-        f"foreign cells of {int((off < 0.05).sum())} of {ROWS} rows after 500 sums "
+        f"foreign cells of {int((off < 0.05).sum())} of {ROWS} rows after {SUMS} sums "
         f"(as many as foreign samples are enough), median error {np.median(off):.0e}",
     )
 
@@ -185,7 +187,7 @@ def test_known_duals_turn_feature_sums_into_cells(table, record):
 def test_parties_refuse_to_be_crossed_under_careful_terms(table, record, number, solver):
     diary = Diary(of_subspace)
     how = Settings(lam=1e-3, solver=solver, gap=1e-3, norms="cohort")
-    with pytest.raises(WeftError, match="p1 refuses sums over 568 samples of which some party has"):
+    with pytest.raises(WeftError, match="p1 refuses sums over 284 samples of which some party has"):
         run(checkerboard(table), how, Terms(), diaries={"p1": diary})
     assert not diary.moments
     record(number, "guarded", "refused before any sum")

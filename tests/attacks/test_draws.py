@@ -21,7 +21,7 @@ from weft.solvers.sampling import party_draw
 from weft.solvers.settings import Settings
 
 ROWS, PARTIES = 57, 3
-ITERATIONS = 3000
+ITERATIONS = 1800
 
 
 @pytest.fixture(scope="module")

@@ -74,6 +74,7 @@ def test_mnist_pixels_are_scaled_and_the_test_part_is_the_other_one(data_dir):
         load("mnist", data_dir, part="validation")
 
 
+@pytest.mark.release
 def test_covtype_is_binary_and_scaled_to_the_unit_interval(data_dir):
     table = load("covtype", data_dir)
     check_promises(table, "covtype")

@@ -20,7 +20,7 @@ from guarded import (
     watched,
 )
 
-from covering import every_value
+from covering import before_release, every_value
 from weft.data import SPLITS
 from weft.guards import OPEN, Terms
 from weft.solvers.hyfdca.local_methods import CohortDrawing
@@ -137,7 +137,14 @@ RUNS = {
 RESTRAINED = ("digits grid, hinge", "labels at first", "two groups", "breast rows, hinge", "folds")
 
 
-@pytest.mark.parametrize("name", RUNS)
+#: With every change; the others are held back for the same reasons.
+SOME = ("labels at first", "digits grid, logistic", "breast rows, hinge", "folds", "two groups",
+        "breast rows, newton")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [*SOME, *before_release(*(name for name in RUNS if name not in SOME))]
+)
 def test_vectors_of_real_runs_keep_apart_and_bounds_are_true(name):
     table, way, options, changes = RUNS[name]
     base = {"solver": "lbfgs" if "loss" in changes else "cutting-planes", "gap": 1e-3}

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from covering import changing
 from weft.errors import ConfigError
 from weft.losses import LOSSES, Loss, Squared, get_loss, register_loss
 from weft.losses.classification import Hinge, Logistic, SmoothedHinge
@@ -31,7 +32,7 @@ every_loss = pytest.mark.parametrize("loss", VARIANTS, ids=repr)
 smooth_losses = pytest.mark.parametrize(
     "loss", [loss for loss in VARIANTS if np.isfinite(loss.smoothness)], ids=repr
 )
-few_examples = settings(max_examples=20, deadline=None)
+few_examples = settings(max_examples=8 if changing() else 20, deadline=None)
 
 # (z, place of the label, place of α in the domain, q), turned into a problem by `problem`.
 UNIT = st.floats(-1.0, 1.0)

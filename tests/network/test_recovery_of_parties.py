@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from toys import FATES, Crashed, Killed, Place, UnreliableTransport
 
+from covering import before_release
 from weft.crypto.identities import Identity
 from weft.crypto.keys import ephemeral_keys
 from weft.data import SPLITS, Table, load
@@ -187,7 +188,9 @@ def test_a_run_with_every_fault_equals_one_process_with_its_presence(solver, tmp
         assert (record.primal, record.dual) == (other.primal, other.dual)
 
 
-@pytest.mark.parametrize("rule", [0.5, {"cyclic": 2}, {"trace": [["r1c1", "r1c2"], ["r2c1"]]}])
+@pytest.mark.parametrize(
+    "rule", [0.5, *before_release({"cyclic": 2}, {"trace": [["r1c1", "r1c2"], ["r2c1"]]})]
+)
 def test_who_takes_part_can_still_be_imposed_for_experiments(rule, tmp_path):
     held = tiles()
     settings = Settings(solver="hyfdca", lam=0.02, gap=None, iterations=9, participation=rule)

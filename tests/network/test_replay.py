@@ -120,7 +120,9 @@ def test_what_is_excepted_from_being_the_same_does_differ():
     assert {field for phase, field in differ if phase not in SEALED} == BLOCKS["bfv"]
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "kept", [False, pytest.param(True, marks=pytest.mark.release)], ids=["before", "after"]
+)
 def test_a_party_may_die_in_any_draw(kept):
     """Killed in the middle of a message, before or after a value is kept, it goes on."""
     how = Preprocessing(intercept=True, matching="oprf")

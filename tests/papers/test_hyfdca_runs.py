@@ -35,13 +35,18 @@ def small_images(monkeypatch):
     context.setting_data.cache_clear()
 
 
-def test_every_method_is_followed_to_its_end():
+@pytest.mark.parametrize(
+    "methods",
+    [("hyfdca", "fedavg", "auto"), pytest.param(tuple(TITLES), marks=pytest.mark.release)],
+    ids=["some", "all"],
+)
+def test_every_method_is_followed_to_its_end(methods):
     target = Target(20, 1.0)
     case = Case("mnist", NUMBER, "hyfdca")
     problem = context.setting_data("mnist", case.setting).problem
     best = solve(problem).primal
     ends = {}
-    for method in TITLES:
+    for method in methods:
         curve = run(Case("mnist", NUMBER, method), target)
         assert not curve.diverged
         assert curve.reaches(Case("mnist", NUMBER, method), target)
