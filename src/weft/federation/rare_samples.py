@@ -32,7 +32,7 @@ from weft.protocol import Channel, Message
 from weft.protocol.message import malformed
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.subspace.row_duties import followed
-from weft.sums.contribution import Wire, own_slots
+from weft.sums.contribution import Posts, own_slots
 from weft.sums.posted_values import LatestValues
 from weft.sums.scalar_sums import add_scalars, pack_limbs, pack_scalars
 from weft.sums.shared_slot_layout import Layout
@@ -163,10 +163,9 @@ class RareParty:
         lacking = (view.exposed & ~view.labelled)[view.row_cohort]
         if message.alpha is not None:
             slots = own_slots(message.alpha_slots, "alpha_slots", view.n_shared_rows)
-            told = self._wire(view).open(message.alpha, 1, slots)[:, 0] > 0.5
-            rare[slots] = np.where(lacking[slots], told, rare[slots])
-            lacking[slots] = False
-        if lacking.any():
+            told = self._wire(view).take(message.alpha, 1, slots, lacking[: view.n_shared_rows])
+            rare[slots] = np.where(lacking[slots], told[:, 0] > 0.5, rare[slots])
+        elif lacking.any():
             # Without their labels, this party cannot tell by itself.
             raise malformed("alpha_slots", "do not name all samples without a label here")
         if self._count is not None:
@@ -179,5 +178,5 @@ class RareParty:
         """How many cells it leaves out."""
         return LeaveReply(cells=pack_scalars(self._cipher, "cells", float(cells)))
 
-    def _wire(self, view: PartyView) -> Wire:
-        return Wire("alpha", view.n_shared_rows, _BOUND, self._cipher)
+    def _wire(self, view: PartyView) -> Posts:
+        return Posts("alpha", view.n_shared_rows, _BOUND, self._cipher)

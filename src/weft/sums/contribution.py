@@ -16,7 +16,7 @@ from weft.array_types import Flags, Floats, Slots
 from weft.crypto.ciphers.cipher import WHAT, Cipher, Incoming, Outgoing, Tails
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.protocol.message import malformed
-from weft.protocol.shared_fields import PadLinks
+from weft.protocol.shared_fields import PadIds, PadLinks
 
 Integers = NDArray[np.int64]
 
@@ -75,6 +75,8 @@ class Wire:
     def propose(self, values: Floats, slots: Slots, pads: PadLinks | None) -> bytes:
         """Encrypt proposals for some slots."""
         integers = self._format.encode(values * self._unit)
+        # Proposals that are opened next were made in this request, by whomever.
+        self._mine = self._cipher.request
         return self._cipher.propose(Outgoing(self.kind, slots, integers, pads))
 
     def post(
@@ -103,7 +105,9 @@ class Wire:
         count = self._n if slots is None else len(slots)
         unit = self._format.unit
         cipher = self._cipher
-        total = Incoming(self.kind, slots, count, width, packed, self._mine, unit)
+        # Nothing, under no pad at all, is no value that somebody told.
+        since = max(1, self._mine) if self.kind in ("alpha", "delta") else self._mine
+        total = Incoming(self.kind, slots, count, width, packed, since, unit)
         totals = cipher.reveal(total)
         if self.kind == "z" and cipher.sum_counter is not None and self._opened_news(slots, totals):
             cipher.sum_counter.receive(slots, width)
@@ -128,6 +132,55 @@ def own_slots(named: Slots | None, field: str, slots: int) -> Slots:
     if not ((named >= 0) & (named < slots)).all():
         raise malformed(field, "names slots that are not shared")
     return named
+
+
+class Posts(Wire):
+    """Values of whole cohorts, which one of their holders tells the others.
+
+    Whoever gets them cannot check them against its own, as it can totals. So all that it lacks
+    must be there, of each cohort what one holder told in one request, and none that was told
+    before the last ones were opened.
+    """
+
+    def take(self, packed: Any, width: int, slots: Slots, lacking: Flags) -> Floats:
+        """Open posts at some slots, of which those ``lacking`` here must be some."""
+        named = np.zeros(self._n, bool)
+        named[slots] = True
+        if (lacking & ~named).any():
+            raise malformed("alpha_slots", "do not name all samples without a label here")
+        unit, since = self._format.unit, max(1, self._mine)
+        cipher, count = self._cipher, len(slots)
+        told = cipher.reveal(Incoming(self.kind, slots, count, width, packed, since, unit, True))
+        self._mine = cipher.request
+        return told
+
+
+class Latest(Wire):
+    """The newest value of each slot, as some holder posted it: never an older one again.
+
+    Attributes
+    ----------
+    newest
+        Per slot, the pad id of what is known here.
+    """
+
+    def __init__(self, kind: str, slots: int, bound: float, cipher: Cipher) -> None:
+        super().__init__(kind, slots, bound, cipher)
+        self.newest: PadIds = np.zeros(slots, np.uint64)
+
+    def take(self, packed: Any, width: int, slots: Slots) -> Floats:
+        """Open what others posted at some slots."""
+        total = Incoming(
+            self.kind, slots, len(slots), width, packed, 1, self._format.unit, newest=self.newest
+        )
+        return self._cipher.reveal(total)
+
+    def moved(self, slots: Slots | None) -> None:
+        """This party has changed values itself: what was posted before is older."""
+        if slots is None:
+            self.newest[:] = self._cipher.request
+        else:
+            self.newest[slots[slots < self._n]] = self._cipher.request
 
 
 class Contribution(Wire):

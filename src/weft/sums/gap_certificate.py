@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Floats
+from weft.array_types import Floats, Slots
 from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
@@ -114,6 +114,9 @@ class DualState(Protocol):
     @property
     def settings(self) -> DualSettings: ...
 
+    def insist_on_enough(self, slots: Slots, new: Floats) -> None:
+        """Refuse α from others where too few samples of a cohort would change."""
+
 
 def class_sums(state: DualState, z: Floats, alpha: Floats) -> list[float]:
     """Σ l/N and Σ l*/N per class, over the rows that this party counts."""
@@ -154,6 +157,7 @@ class FrozenParty:
         if message.alpha is not None:
             slots = own_slots(message.alpha_slots, "alpha_slots", state.view.n_shared_rows)
             new = self._alpha_wire.open(message.alpha, self._alpha.shape[1], slots)
+            state.insist_on_enough(slots, new)
             state.table.accumulate(slots, new - self._alpha[slots], self._sum)
             self._alpha[slots] = new
         shared = state.view.n_shared_columns

@@ -130,6 +130,11 @@ class Incoming(NamedTuple):
         Pad id of a contribution that the totals must hold.
     unit
         In which values come out.
+    posts
+        They are no sums: all of a cohort must come from one post of one holder.
+    newest
+        Per shared slot, the newest pad id under what was opened there, which must not be older
+        now; None: they need not be. It is brought up to date.
     """
 
     kind: str
@@ -139,6 +144,8 @@ class Incoming(NamedTuple):
     packed: Any
     since: int = 0
     unit: float = 1.0
+    posts: bool = False
+    newest: PadIds | None = None
 
 
 class Masking(Protocol):
@@ -284,6 +291,11 @@ class Cipher(ABC):
             f"the coordinator's block of {WHAT[kind]} for party {self.party_name} in iteration "
             f"{self.iteration} (request {self._round})"
         )
+
+    @property
+    def request(self) -> int:
+        """The least pad id of the current request."""
+        return self._base
 
     def contribute(self, sent: Outgoing) -> bytes:
         """Hide an increment of a linked sum."""

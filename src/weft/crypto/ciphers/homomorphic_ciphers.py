@@ -211,7 +211,7 @@ class BfvCipher(Cipher):
     # ── receiving ─────────────────────────────────────────────────────────────────────────
 
     def _reveal(self, total: Incoming) -> Floats:
-        kind, slots, _, width, _, since, unit = total
+        kind, slots, _, width, _, since, unit, _, last = total
         streams = self._axis(kind)
         block = self._read(total._replace(n_slots=len(streams.cohort_of)))
         where = self.where(kind)
@@ -227,11 +227,13 @@ class BfvCipher(Cipher):
             raise failed_check(where)
         pad_ids = block.carried.per_slot(len(streams.cohort_of), streams.cohort_of, where)
         newest = (pad_ids & ID_BITS).max(axis=0)
-        if int(newest.min(initial=since)) < since:
+        if int(newest.min(initial=since)) < since or (last is not None and (newest < last).any()):
             raise ProtocolError(
                 f"{where} is older than this party's own contribution: it was sent before, or "
                 "leaves something out"
             )
+        if last is not None:
+            last[:] = newest
         pads = streams.residues(KIND_CODES[kind], width, pad_ids)
         words = chunks[chunking.row, chunking.column].reshape(-1, width)
         rest = ((words + np.uint64(MODULUS) - pads) % np.uint64(MODULUS)).astype(np.int64)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Flags, Floats
-from weft.crypto.ciphers.block_format import KIND_CODES, SIGN
+from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
 from weft.crypto.ciphers.cipher import (
     WHAT,
     Cipher,
@@ -84,6 +84,8 @@ class Pad(Cipher):
     def _reveal(self, total: Incoming) -> Floats:
         kind, slots = total.kind, total.slots
         carried, words, tags = self._words(total)
+        if (total.posts or total.newest is not None) and not self._new_posts(total, carried):
+            raise failed_check(self.where(kind))
         # In units of one: whole numbers, which tags are about.
         opened = self._streams[kind].show(
             KIND_CODES[kind], slots, words, carried, total.since, 1.0, lambda: self.where(kind)
@@ -93,6 +95,24 @@ class Pad(Cipher):
             raise failed_check(self.where(kind))
         opened *= total.unit
         return opened
+
+    def _new_posts(self, total: Incoming, carried: Carried) -> bool:
+        """Whether every slot, or every cohort, is what one holder posted, and nothing older."""
+        cohorts = self._streams[total.kind].cohort_of
+        cohorts = cohorts if total.slots is None else cohorts[total.slots]
+        marks = carried.per_slot(len(cohorts), cohorts, self.where(total.kind))
+        if len(marks) != 1:
+            return False
+        if total.newest is not None:
+            where = slice(None) if total.slots is None else total.slots
+            if (marks[0] < total.newest[where]).any():
+                return False
+            total.newest[where] = marks[0]
+        if not total.posts:
+            return True
+        of_cohort = np.zeros(self._streams[total.kind].cohorts, np.uint64)
+        of_cohort[cohorts] = marks[0]
+        return bool((of_cohort[cohorts] == marks[0]).all())
 
     def _untie(self, words: Words, tags: Words, sent: Outgoing, minus: PadIds) -> None:
         """Take off the pads where a mark stands for several pad ids."""

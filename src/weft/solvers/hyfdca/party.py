@@ -184,6 +184,7 @@ class HyfdcaParty(HyfdcaState):
         if isinstance(self.method, Safe):
             new, reply.held = self._guarded(slots, self.alpha_wire.on_grid(alpha + change))
             self._move(slots, alpha, new)
+            self.alpha_wire.moved(slots)
             self._post(reply, turn.shared, alpha, message.send, message.alpha_pads)
             reply.v = self._feature_sums(message.v_pads)
         else:
@@ -196,7 +197,8 @@ class HyfdcaParty(HyfdcaState):
         shared = self.view.n_shared_rows
         if message.alpha_slots is not None:
             slots = own_slots(message.alpha_slots, "alpha_slots", shared)
-            new = self.alpha_wire.open(message.alpha, width, slots)
+            new = self.alpha_wire.take(message.alpha, width, slots)
+            self.insist_on_enough(slots, new)
             self._move(slots, self.alpha.take(slots, axis=0), new)
         else:
             slots = _NO_SLOTS
@@ -207,6 +209,7 @@ class HyfdcaParty(HyfdcaState):
                 new = old + self.delta_wire.open(message.delta, width, slots)
                 new, reply.held = self._guarded(slots, new)
                 self._move(slots, old, new)
+                self.alpha_wire.moved(slots)
             self._post(reply, slots, old, message.send, message.alpha_pads)
         reply.v = self._feature_sums(message.v_pads)
         return reply

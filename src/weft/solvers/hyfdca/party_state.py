@@ -24,7 +24,7 @@ from weft.solvers.hyfdca.local_methods import (
 )
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
-from weft.sums.contribution import Contribution, Wire
+from weft.sums.contribution import Contribution, Latest, Wire
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher
 
 
@@ -47,7 +47,7 @@ class HyfdcaState:
         self.z_sum = Contribution("z", rows, classes, bounds.z, cipher, windows=True)
         open_ = feature_cipher(cipher, settings)
         self.v_sum = Contribution("v", columns, classes, bounds.v, open_, 1.0 / view.n_samples)
-        self.alpha_wire = Wire("alpha", rows, bounds.alpha, cipher)
+        self.alpha_wire = Latest("alpha", rows, bounds.alpha, cipher)
         self.delta_wire = Wire("delta", rows, bounds.alpha, cipher)
         self.drawing: Drawing = drawing_of(settings, view)
         self.method: LocalMethod = self._method()
@@ -173,6 +173,18 @@ class HyfdcaState:
             held += int(self.view.counts[self.earlier.atoms[near]].sum())
         return (alpha if slots is None else alpha[slots]), held
 
+    def insist_on_enough(self, slots: Slots, new: Floats) -> None:
+        """Refuse α from others where too few samples of a cohort would change.
+
+        Whoever computed it kept to that; whoever carries it may have left something out.
+        """
+        if self._guard is None:
+            return
+        alpha = self.alpha.copy()
+        alpha[slots] = new
+        if self._guard.hold_back(alpha, self.alpha).any():
+            raise malformed("alpha", "is not all that others posted")
+
     def _move(self, slots: Slots | None, old: Floats, new: Floats) -> None:
         """Set α and keep the feature sums in step, touching only these rows."""
         if not self._bounded:
@@ -240,6 +252,7 @@ class HyfdcaState:
             "w": self.w,
             "z_sent": self.z_sum.sent,
             "v_sent": self.v_sum.sent,
+            "alpha_newest": self.alpha_wire.newest,
             "sequence": np.array(self._sequence),
             "norms_told": np.stack([self._norm_counted, self._norm_told]),
             "norms": self.curvature.norms,
@@ -250,6 +263,7 @@ class HyfdcaState:
         """The inverse of :meth:`state`, with the constants of setting up."""
         self.alpha, self.v, self.w = state["alpha"], state["v"], state["w"]
         self.z_sum.sent, self.v_sum.sent = state["z_sent"], state["v_sent"]
+        self.alpha_wire.newest = state["alpha_newest"].copy()
         self._sequence = int(state["sequence"])
         self._norm_counted, self._norm_told = state["norms_told"]
         self.curvature.norms = state["norms"]

@@ -49,7 +49,7 @@ from weft.solvers.rounds.messages import (
 )
 from weft.solvers.settings import Settings
 from weft.storage.files import part_of
-from weft.sums.contribution import Wire, own_slots
+from weft.sums.contribution import Posts, Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
 from weft.sums.local_table import LocalTable
@@ -98,7 +98,9 @@ class PointParty:
         rows, columns = view.n_shared_rows, view.n_shared_columns
         self._z_wire = Wire("z", rows, reach, cipher)
         self._v_wire = Wire("v", columns, bounds.v, cipher)
-        self._alpha_wire = Wire("alpha", rows, bounds.alpha, cipher)
+        self._alpha_wire = Posts("alpha", rows, bounds.alpha, cipher)
+        #: Shared rows whose labels others have.
+        self._lacking = ~view.labelled[view.row_cohort[:rows]]
         classes = half.labels.shape[1]
         self._w: Floats = np.zeros((view.n_columns, classes))
         self._z: Floats = np.zeros((view.n_rows, classes))
@@ -187,9 +189,12 @@ class PointParty:
         """a of rows whose labels this party lacks; then the feature sums."""
         if message.alpha is not None:
             slots = own_slots(message.alpha_slots, "alpha_slots", self._half.view.n_shared_rows)
-            told = self._alpha_wire.open(message.alpha, self._alpha.shape[1], slots)
+            width = self._alpha.shape[1]
+            told = self._alpha_wire.take(message.alpha, width, slots, self._lacking)
             lacking = ~self._labelled[slots]
             self._alpha[slots[lacking]] = told[lacking]
+        elif self._lacking.any():
+            raise malformed("alpha", "is missing, and labels of some samples are")
         return PointSpreadReply(v=self._feature_sums(message.v_pads))
 
     def _feature_sums(self, pads: PadLinks | None) -> bytes | None:

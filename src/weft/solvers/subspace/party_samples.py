@@ -269,7 +269,8 @@ class SampleSide:
             self.duals = np.zeros((view.n_rows, width))
             self.partial = np.zeros((view.n_columns, rows.sums_width(width)))
         told = np.zeros((view.n_rows, width))
-        told[slots] = self._wires.duals.open(message.alpha, width, slots)
+        lacking = ~view.labelled[view.row_cohort[: view.n_shared_rows]]
+        told[slots] = self._wires.duals.take(message.alpha, width, slots, lacking)
         told[rows.labelled] = 0.0
         self._told_sums = rows.feature_sums(told)
         self.duals = self.duals + told

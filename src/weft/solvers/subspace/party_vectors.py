@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
-from weft.sums.contribution import Wire
+from weft.sums.contribution import Posts, Wire
 
 
 @numba.njit(cache=True)
@@ -162,7 +162,7 @@ class Wires:
     vectors: Wire
     products: Wire
     point: Wire
-    duals: Wire
+    duals: Posts
 
     @classmethod
     def of(cls, context: PartyContext) -> Self:
@@ -172,5 +172,5 @@ class Wires:
             Wire("v", view.n_shared_columns, bounds.v, cipher, 1.0 / view.n_samples),
             Wire("z", rows, bounds.products, cipher),
             Wire("z", rows, bounds.point, cipher),
-            Wire("alpha", rows, bounds.alpha, cipher),
+            Posts("alpha", rows, bounds.alpha, cipher),
         )
