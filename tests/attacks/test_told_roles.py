@@ -18,6 +18,7 @@ from test_told_facts import REFUSED, SUMS, Liar
 
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.primitives.wide_integers import floats_of, unpacked
+from weft.data import Tile
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.matching import coordinator, slot_order
@@ -156,6 +157,32 @@ def test_a_lie_about_roles_is_refused_before_any_sum_is_sent(lie):
     with pytest.raises(WeftError, match="stop this run"):
         run(by_columns(table_of("breast_cancer", 60), 3), SETTINGS, Terms(), around=liar.around)
     assert not SUMS & liar.answered
+
+
+def test_nobody_is_said_to_have_labels_who_has_none():
+    """Losses of one party would be hidden among the nothing of others."""
+
+    def around(name, handler):
+        def answer(phase, message):
+            if phase == "match.view":
+                flags = np.ones_like(message["seeds.participants.labelled"])
+                message = {**message, "seeds.participants.labelled": flags}
+                message["view.label_parties"] = len(flags)
+            return handler(phase, message)
+
+        return answer
+
+    table = table_of("breast_cancer", 60)
+    tiles = by_columns(table, 3)
+    for name in ("p2", "p3"):
+        (tile,) = tiles[name]
+        tiles[name] = (Tile.make(tile.ids, tile.features, tile.block, None),)
+    # Of classes, the party that joins the lists knows how many have labels.
+    regression = Settings(lam=0.01, loss="squared", gap=1e-1)
+    with pytest.raises(WeftError, match="allow_lone_labels"):
+        run(tiles, regression, Terms())
+    with pytest.raises(WeftError, match="wrong about whether this party has labels"):
+        run(tiles, regression, Terms(), around=around)
 
 
 def test_how_many_samples_stay_is_confirmed_too():

@@ -267,7 +267,7 @@ def test_a_party_asks_for_no_more_ids_than_it_announced(patchwork, monkeypatch):
 
     monkeypatch.setattr(MatchingParty, "_forms", greedy)
     with pytest.raises(
-        WeftError, match="north refuses a request of 'west' for 25 ids, more than its 12 rows"
+        WeftError, match="north refuses a request of 'west' for more ids than it may have"
     ):
         matched(tiles)
 
@@ -312,7 +312,7 @@ def test_a_roster_says_whose_keys_count(patchwork):
     with pytest.raises(WeftError, match="refuses the public keys of 'west', which the roster"):
         matched(tiles, keys=keys, known={n: m for n, m in known.items() if n != "west"})
     known["south"].most_rows = 5
-    with pytest.raises(WeftError, match="refuses a request of 'south' for 40 ids, more than its 5"):
+    with pytest.raises(WeftError, match="refuses a request of 'south' for more ids than"):
         matched(tiles, keys=keys, known=known)
 
 

@@ -10,12 +10,16 @@ import pytest
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.config.read_config import read_config
 from weft.errors import ProtocolError
+from weft.network import run_results
 from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, SUMMARY, write_run_results
 from weft.network.task_from_config import write_out
-from weft.network.told_figures import LINEAR, told_of
+from weft.network.told_figures import HISTORY as HISTORY_COLUMNS
+from weft.network.told_figures import LINEAR, PATH, told_of
+from weft.report.history import history_frame
+from weft.report.lambda_path import path_frame
 from weft.report.summary import summarise
 
 CONFIG = """
@@ -52,14 +56,17 @@ def results(trained, tmp_path):
     """As the coordinator writes it; it has no party's part of the run."""
     folder = tmp_path / "results"
     folder.mkdir()
-    task = LinearTask(
+    write_run_results(folder, trained, task_of(trained), Presence())
+    return folder
+
+
+def task_of(trained):
+    return LinearTask(
         name="three towns",
         parties=tuple(trained.holdings.parties),
         settings=SETTINGS,
         preprocessing=Preprocessing(),
     )
-    write_run_results(folder, trained, task, Presence())
-    return folder
 
 
 def numbers(value):
@@ -133,6 +140,17 @@ def test_a_submitter_gets_no_figure_that_is_not_listed_at_any_depth(trained):
     assert_every_figure_is_listed(here, LINEAR, names={("versions",)})
     assert told_of({**here, "rows_by_party": {"north": 1}}, LINEAR)["rows_by_party"] is None
     assert told_of(here, LINEAR).keys() == here.keys()
+
+
+def test_a_submitter_gets_no_column_that_is_not_listed(trained, tmp_path, monkeypatch):
+    def with_more(records):
+        return history_frame(records).assign(rows_of_north=7)
+
+    assert set(history_frame(trained.result.history)) == set(HISTORY_COLUMNS)
+    assert set(path_frame(trained.result, "classification")) <= set(PATH)
+    monkeypatch.setattr(run_results, "history_frame", with_more)
+    write_run_results(tmp_path, trained, task_of(trained), Presence())
+    assert "rows_of_north" not in pd.read_parquet(tmp_path / HISTORY)
 
 
 def test_a_submitter_of_networks_gets_no_figure_that_is_not_listed():

@@ -224,10 +224,8 @@ class Oblivious:
         try:
             blinded = read_letter(self._keys.identity, asker.identity, place, box).reveal()
             if len(blinded) > FORMS * WIDTH * self._most(asker):
-                self._refuse(
-                    f"a request of '{asker.name}' for {len(blinded) // WIDTH} ids, more than its "
-                    f"{self._most(asker)} rows and their loose forms"
-                )
+                # How many, of how many, is nobody's business who reads refusals.
+                self._refuse(f"a request of '{asker.name}' for more ids than it may have")
             evaluated = self._key.evaluate(blinded)
             own = asker.name == self._keys.name
             proofs = b"" if own else self._key.prove(blinded, evaluated)

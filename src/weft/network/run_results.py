@@ -18,7 +18,8 @@ from weft.errors import DataError, ProtocolError
 from weft.federation.coordinator import Outcome
 from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
-from weft.network.told_figures import LINEAR, roughened, told_of
+from weft.network.told_figures import HISTORY as HISTORY_COLUMNS
+from weft.network.told_figures import LINEAR, PATH, listed, roughened, told_of
 from weft.report.history import history_frame
 from weft.report.lambda_path import has_path, path_frame
 from weft.report.summary import summarise
@@ -61,11 +62,11 @@ def write_run_results(folder: Path, outcome: Outcome, task: LinearTask, presence
     (folder / _SLICES).write_bytes(msgspec.msgpack.encode(sealed))
     summary = told_of(summarise(outcome, task.settings, task.name), LINEAR)
     (folder / SUMMARY).write_text(json.dumps(summary), encoding="utf-8")
-    history = roughened(history_frame(outcome.result.history))
+    history = listed(roughened(history_frame(outcome.result.history)), HISTORY_COLUMNS)
     history.to_parquet(folder / HISTORY, index=False)
     if has_path(outcome.result):
         frame = path_frame(outcome.result, task.settings.make_loss().task)
-        frame.to_csv(folder / _PATH, index=False)
+        listed(frame, PATH).to_csv(folder / _PATH, index=False)
     presence.save(folder / PRESENCE)
 
 

@@ -6,7 +6,7 @@ figure that is added to a summary stays with the coordinator until somebody list
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,12 +65,19 @@ _COST = {
     "round_trips": exact,
     **dict.fromkeys((*_BYTES, "compute_seconds", "wall_seconds"), rough),
 }
-_PATH = (
+#: Columns of a table of λ.
+PATH = (
     *("lambda", "mean_score", "std_score", "mean_loss", "loss", "gap", "iterations"),
     *("round_trips", "chosen", *(f"fold_{fold}" for fold in range(1, MOST_FOLDS + 1))),
 )
 _PROOF = dict.fromkeys(
     ("iteration", "loss", "dual", "gap", "loss_by_class", "dual_by_class"), exact
+)
+
+#: Columns of a history.
+HISTORY = (
+    *("iteration", "present", "round_trips", *_BYTES, "compute_seconds", "wall_seconds"),
+    *("primal", "dual", "gap", "certified_at", "loss_estimate", "gap_estimate", "lam"),
 )
 
 #: Of a linear run. How many values the coordinator added follows from sizes of groups, so that of
@@ -79,7 +86,7 @@ LINEAR: Mapping[str, Any] = {
     **dict.fromkeys(
         ("name", "stopped", "solver", "lambda", "choice", "iterations", "exposed"), exact
     ),
-    "path": Each(dict.fromkeys(_PATH, exact)),
+    "path": Each(dict.fromkeys(PATH, exact)),
     "certificate": _PROOF,
     "estimate": _PROOF,
     "cost": _COST,
@@ -97,13 +104,18 @@ LINEAR: Mapping[str, Any] = {
 }
 
 
+def listed(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """A table without columns that are not listed."""
+    return table[[name for name in table.columns if name in columns]]
+
+
 def is_rough(name: str, *, exact_bytes: bool = False) -> bool:
     """Whether a figure of an iteration is told with two digits, by its name."""
     return name.endswith("seconds") or (name in _BYTES and not exact_bytes)
 
 
 def roughened(history: pd.DataFrame, *, exact_bytes: bool = False) -> pd.DataFrame:
-    """A history as a submitter gets it."""
+    """A history with two digits of what would tell sizes of tables."""
     for name in history.columns:
         if is_rough(name, exact_bytes=exact_bytes):
             history[name] = history[name].map(rounded)
