@@ -143,7 +143,7 @@ SECRET = {
     f"weft.crypto.{name}"
     for name in (
         *("identities", "keyring", "participants", "scalar_masks", "letters"),
-        *("pads.pad_streams", "pads.slot_tags", "pads.pair_masks"),
+        *("pads.pad_streams",),
         *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),
         *(
             "ciphers.pad",

@@ -80,7 +80,7 @@ def test_pads_of_a_cohort_stay_with_its_holders(table, record):
             zeros = np.zeros((min(len(words), int(end - begin)), 1), np.int64)
             slots = np.arange(begin, begin + len(zeros), dtype=np.int32)
             for label in np.unique(block.carried.pad_ids).tolist():
-                pads, _ = streams.hide(KIND_CODES["v"], slots, zeros, label)
+                pads = streams.hide(KIND_CODES["v"], slots, zeros, label).words
                 with np.errstate(over="ignore"):
                     guess = (words[: len(pads)] - pads[:, 0]) * streams._book[cohort, 3]
                 right += int((guess.view(np.int64) == truth[: len(pads)]).sum())

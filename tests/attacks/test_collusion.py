@@ -12,7 +12,7 @@ import pytest
 
 from interposed import Middle, cut, header_of, interpose, quick, train
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried, read_block, word_block
-from weft.crypto.pads.pair_masks import PairMasks
+from weft.crypto.ciphers.cipher import Cipher
 from weft.errors import ProtocolError
 
 
@@ -33,7 +33,7 @@ class Colluding(Middle):
         """What a contribution opens to, with the pads that every holder knows; None: noise."""
         cipher = self.parties[self.insider]._cipher
         on, off = header_of(packed)["label"], message["v_pads.chain"]
-        words = word_block(read_block(packed, "a block"), "a block").words
+        _, words, tags = word_block(read_block(packed, "a block"), "a block")
         starts = cipher._streams["v"].start
         pads = [[on] if not mark else [on, int(mark) | int(SIGN)] for mark in off.tolist()]
         carried = Carried(
@@ -43,7 +43,7 @@ class Colluding(Middle):
         )
         try:
             return cipher._streams["v"].show(
-                KIND_CODES["v"], None, words, carried, 0, 1.0, "a contribution"
+                KIND_CODES["v"], None, words, tags, carried, 0, "a contribution"
             )
         except ProtocolError:
             return None
@@ -52,7 +52,7 @@ class Colluding(Middle):
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_holder_and_the_coordinator_open_no_single_contribution(monkeypatch, record, masked):
     if not masked:
-        monkeypatch.setattr(PairMasks, "put_on", lambda *_: None)
+        monkeypatch.setattr(Cipher, "_rings", lambda _, sent, units: [[] for _ in units])
     both = Colluding()
     with interpose(both):
         train(cut("horizontal"), quick(cipher="pad", iterations=3))

@@ -63,8 +63,8 @@ def attack(times):
 def test_a_record_that_is_believed_gives_the_margin_of_one_sample(times, monkeypatch, record):
     show = Streams.show
 
-    def believe(streams, kind, slots, words, carried, since, unit, where):
-        return show(streams, kind, slots, words, carried, 0, unit, where)
+    def believe(streams, kind, slots, words, tags, carried, since, where, **how):
+        return show(streams, kind, slots, words, tags, carried, 0, where, **how)
 
     monkeypatch.setattr(Streams, "show", believe)
     told = attack(times)

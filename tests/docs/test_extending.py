@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import replace
+from itertools import count
 from time import sleep
 from unittest.mock import patch
 
@@ -270,7 +271,7 @@ def streams_with(**methods):
     base = Pad.streams
 
     def slipping(name, slip):
-        return lambda self, *given: slip(getattr(base, name).__get__(self), *given)
+        return lambda self, *given, **how: slip(getattr(base, name).__get__(self), *given, **how)
 
     return type("Slip", (base,), {name: slipping(name, slip) for name, slip in methods.items()})
 
@@ -280,27 +281,29 @@ def made_of(change):
     return streams_with(__init__=lambda right, key, seeds, start: right(*change(key, seeds), start))
 
 
-def words_like(change):
-    """Words that are changed before they go."""
-    return streams_with(hide=lambda right, kind, slots, values, *rest: (
-        change(right(kind, slots, values, *rest)[0], values), 0,
-    ))  # fmt: skip
+def blocks_like(change):
+    """Blocks that are changed, with what they were made of."""
+    return streams_with(encrypt=lambda right, blocks: change(right(blocks), blocks))
 
 
-def numbers_like(change):
-    """Totals that come out otherwise."""
-    return streams_with(show=lambda right, *given: change(right(*given)))
+#: Something that changes.
+COUNTER = count()
 
 
-def fail(values):
+def fail(hidden):
     raise ProtocolError("the block fails its check")
 
 
 @pytest.mark.parametrize(
     ("streams", "named"),
     [
-        (words_like(lambda words, values: values.view(np.uint64)), "zeros travel as zeros"),
-        (words_like(lambda words, values: words - words + np.uint64(7)), "twice in one block"),
+        (
+            streams_with(hide=lambda right, kind, slots, values, *rest: right(
+                kind, slots, values, *rest
+            )._replace(words=values.view(np.uint64))),
+            "zeros travel as zeros",
+        ),
+        (blocks_like(lambda blocks, names: blocks * 0 + np.uint64(7)), "twice in one block"),
         (
             streams_with(hide=lambda right, kind, slots, values, label, *rest: right(
                 kind, slots, values, 1, *rest[1:]
@@ -329,11 +332,16 @@ def fail(values):
             "same pads for cohorts with other seeds",
         ),
         (
-            words_like(lambda words, values: words | np.uint64(1 << 40)),
+            streams_with(hide=lambda right, *given: (
+                hidden := right(*given)
+            )._replace(words=hidden.words | np.uint64(1 << 40))),
             "does not hide bit 40",
         ),
-        (numbers_like(lambda values: values + 1.0), "does not work: .* fails its check"),
-        (numbers_like(fail), "does not work: the block fails its check"),
+        (
+            blocks_like(lambda blocks, names: blocks + np.uint64(next(COUNTER))),
+            "does not work: .* fails its check",
+        ),
+        (streams_with(show=lambda right, *given, **how: fail(given)), "does not work: the block"),
     ],
 )  # fmt: skip
 def test_a_cipher_that_hides_nothing_or_opens_wrongly_is_refused(streams, named):

@@ -201,7 +201,7 @@ class WordStore(Store):
 
 
 class TaggedStore(Store):
-    """Totals with a tag per slot, behind the words (`weft.crypto.pads.slot_tags`)."""
+    """Totals with a tag per slot, behind the words (`weft.crypto.pads.pad_streams`)."""
 
     def __init__(self, words: Store, slots: int) -> None:
         self.words = words

@@ -23,8 +23,6 @@ from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.identities import KEY_BYTES, ExchangeKey, Identity, Secret
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan, signed_content
 from weft.crypto.pads.pad_streams import Streams
-from weft.crypto.pads.pair_masks import PairMasks
-from weft.crypto.pads.slot_tags import Tags
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participants import ParticipantList, read_participants
 from weft.crypto.replay_log import RandomnessLog
@@ -380,10 +378,6 @@ class Keyring:
         made = cipher.streams if isinstance(cipher, Pad) else Streams
         rows, columns = (made(self._pad_key, self._seeds[a], self._start[a]) for a in AXES)
         cipher.take_streams(rows, columns)
-        if isinstance(cipher, Pad):
-            cipher.take_tags(*(Tags(self._pad_key, self._seeds[a], self._start[a]) for a in AXES))
-        masks = (PairMasks(self._pad_key, self._seeds[a], self._start[a]) for a in AXES)
-        cipher.take_pair_masks(*masks)
         if isinstance(cipher, BfvCipher) and isinstance(self._shared, BfvSecret):
             if len(self._places) != len(AXES):
                 raise ProtocolError(

@@ -41,7 +41,7 @@ _MASKS = "who shares masks with it"
 class Neighbours(Part):
     """With whom a party shares masks under its contribution to one sum.
 
-    Those who contribute to a cohort form a ring (`weft.crypto.pads.pair_masks`).
+    Those who contribute to a cohort form a ring (`weft.crypto.pads.pad_streams`).
 
     Attributes
     ----------

@@ -351,7 +351,8 @@ class Cipher(ABC):
     ) -> MaskRing:
         if left is None or right is None or not left.shape == right.shape == (units,):
             raise ProtocolError(f"a request for {WHAT[kind]} does not say who shares masks")
-        if ((left == right) & (left >= 0)).any() or self.masks is None:
+        twice = any(a == b >= 0 for a, b in zip(left.tolist(), right.tolist(), strict=True))
+        if twice or self.masks is None:
             raise ProtocolError("a request for sums names neighbours that are none")
         return MaskRing.of(self._base, self.party, (left, right), self.masks.pair_seed)
 

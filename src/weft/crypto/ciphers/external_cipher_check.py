@@ -20,7 +20,6 @@ from weft.crypto.ciphers.block_format import (
 from weft.crypto.ciphers.cipher import Incoming, Integers, Outgoing
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.identities import Secret
-from weft.crypto.pads.slot_tags import Tags
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.shared_fields import PadIds, PadLinks, SumRequest
 
@@ -103,7 +102,6 @@ def _member(
     cipher.party, cipher.party_name, cipher.epoch = party, "of a trial", epoch
     rows, columns = (kind.streams(_KEYS[key], _SEEDS[seeds + axis], _START) for axis in (0, 1))
     cipher.take_streams(rows, columns)
-    cipher.take_tags(*(Tags(_KEYS[key], _SEEDS[seeds + axis], _START) for axis in (0, 1)))
     return cipher
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
-from weft.crypto.ciphers.block_format import ID_BITS, KIND_CODES, SIGN, WordBlock, tag_bytes
+from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, WordBlock, tag_bytes
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.ciphers.cipher import (
     Cipher,
@@ -30,8 +30,8 @@ from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.identities import Secret
+from weft.crypto.pads.pad_loops import newest_per_slot
 from weft.crypto.pads.pad_streams import Streams, Words, failed_check
-from weft.crypto.pads.pair_masks import PairMasks
 from weft.errors import ProtocolError
 from weft.protocol.shared_fields import PadIds, PadLinks
 
@@ -89,7 +89,6 @@ class _Chunking:
         bytes_ = np.frombuffer(b"".join(seeds), np.uint8).reshape(-1, 16)
         key = secret.derive("weft check pads", name.encode())
         self.streams = Streams(key, bytes_, start)
-        self.masks = PairMasks(key, bytes_, start)
         keys = shake_256(secret.derive("weft check keys", name.encode()).reveal())
         drawn = np.frombuffer(keys.digest(2 * CHECKS * VALUES), np.uint16)
         #: 12 bits each, so that a product with a word fits 62.
@@ -111,7 +110,6 @@ class BfvCipher(Cipher):
         self._key: BfvSecret | None = None
         self._secret: Secret | None = None
         self._streams: dict[str, Streams] = {}
-        self._masks: dict[str, PairMasks] = {}
         self._places: dict[str, Ints] = {}
         self._known: dict[tuple[str, int], _Chunking] = {}
 
@@ -121,10 +119,6 @@ class BfvCipher(Cipher):
     def take_streams(self, rows: Streams, columns: Streams) -> None:
         """The pads of this party's row and column cohorts."""
         self._streams = {"rows": rows, "columns": columns}
-
-    def take_pair_masks(self, rows: PairMasks, columns: PairMasks) -> None:
-        """The masks that this party shares with its neighbours."""
-        self._masks = {"rows": rows, "columns": columns}
 
     def take_places(self, secret: Secret, rows: Ints, columns: Ints) -> None:
         """Numbers of this party's shared slots, and the secret behind the checks."""
@@ -176,15 +170,14 @@ class BfvCipher(Cipher):
         if masked:
             rings, check_rings = self._rings(sent, units)
         for ring in rings:
-            axis = self._masks["columns" if kind == "v" else "rows"]
-            masks = axis.residues(KIND_CODES[kind], width, ring)
+            masks = streams.mask_residues(KIND_CODES[kind], width, ring)
             words = (words + masks) % np.uint64(MODULUS)
         chunks = np.zeros((len(chunking.chunks), SLOTS), np.uint64)
         chunks[chunking.row, chunking.column] = words.ravel()
         links = self._linked(off.checks, off.checks_sets, kind, len(chunking.chunks))
         hidden = self._check_pads(chunking, kind, links)
         for ring in check_rings:
-            masks = chunking.masks.residues(KIND_CODES[kind], 1, ring)
+            masks = chunking.streams.mask_residues(KIND_CODES[kind], 1, ring)
             hidden = (hidden + masks.reshape(-1, CHECKS)) % np.uint64(MODULUS)
         checks = (_tags(chunks, chunking.keys, MODULUS) + hidden) % np.uint64(MODULUS)
         return self._pack(kind, whole.shape, checks.tobytes() + _known(self._key).seal(chunks))
@@ -226,7 +219,7 @@ class BfvCipher(Cipher):
         if (expected != checks).any():
             raise failed_check(where)
         pad_ids = block.carried.per_slot(len(streams.cohort_of), streams.cohort_of, where)
-        newest = (pad_ids & ID_BITS).max(axis=0)
+        newest = newest_per_slot(np.ascontiguousarray(pad_ids), True)
         if int(newest.min(initial=since)) < since or (last is not None and (newest < last).any()):
             raise ProtocolError(
                 f"{where} is older than this party's own contribution: it was sent before, or "

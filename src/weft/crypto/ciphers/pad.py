@@ -21,13 +21,13 @@ from weft.crypto.ciphers.cipher import (
     linked,
     refuse_newer,
 )
-from weft.crypto.pads.pad_streams import Streams, Words, failed_check, signed_off
-from weft.crypto.pads.pair_masks import PairMasks
-from weft.crypto.pads.slot_tags import Tags
+from weft.crypto.pads.pad_streams import Hidden, Streams, Words, failed_check
 from weft.errors import ProtocolError
 from weft.protocol.shared_fields import PadIds
 
 _NO_MARKS = np.zeros(0, np.uint64)
+#: Sums whose contributions take off the pad before them; the others are of one request.
+CHAINED = ("z", "v")
 
 
 class Pad(Cipher):
@@ -40,43 +40,29 @@ class Pad(Cipher):
     def __init__(self) -> None:
         super().__init__()
         self._streams: dict[str, Streams] = {}
-        self._tags: dict[str, Tags] = {}
-        self._pair_masks: dict[str, PairMasks] = {}
 
     def take_streams(self, rows: Streams, columns: Streams) -> None:
         """The pads of this party's row and column cohorts."""
         self._streams = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
-
-    def take_tags(self, rows: Tags, columns: Tags) -> None:
-        """The tags beside this party's rows and columns."""
-        self._tags = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
-
-    def take_pair_masks(self, rows: PairMasks, columns: PairMasks) -> None:
-        """The masks that this party shares with its neighbours."""
-        self._pair_masks = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
 
     def _contribute(self, sent: Outgoing) -> bytes:
         kind, slots, values, pads, tails = sent
         streams = self._streams[kind]
         minus = linked(None if pads is None else pads.chain, kind, streams.cohorts)
         marks = _NO_MARKS if tails is None else tails.marks
-        words, status = streams.hide(KIND_CODES[kind], slots, values, self.pad_id, minus, marks)
-        if status == 2:
-            refuse_newer(kind)
-        tags = self._tags[kind].make(KIND_CODES[kind], slots, values, self.pad_id, minus, marks)
-        if status == 1:
-            self._untie(words, tags, sent, minus)
         (rings,) = self._rings(sent, (streams.cohorts,))
-        for ring in rings:
-            self._pair_masks[kind].put_on(KIND_CODES[kind], slots, words, tags, ring)
-        return self._pack(kind, values.shape, self._close(words) + tags.tobytes())
+        hidden = streams.hide(KIND_CODES[kind], slots, values, self.pad_id, minus, marks, rings)
+        if hidden.status == 2:
+            refuse_newer(kind)
+        if hidden.status == 1:
+            self._untie(hidden, sent, minus)
+        return self._pack(kind, values.shape, self._close(hidden.words) + hidden.tags.tobytes())
 
     def _propose(self, sent: Outgoing) -> bytes:
         """A block under a new pad alone."""
         kind, slots, values = sent[:3]
-        words, _ = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.pad_id)
-        tags = self._tags[kind].make(KIND_CODES[kind], slots, values, self.pad_id)
-        return self._pack(kind, values.shape, self._close(words) + tags.tobytes())
+        hidden = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.pad_id)
+        return self._pack(kind, values.shape, self._close(hidden.words) + hidden.tags.tobytes())
 
     def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes:
         return self._propose(sent)
@@ -86,14 +72,17 @@ class Pad(Cipher):
         carried, words, tags = self._words(total)
         if (total.posts or total.newest is not None) and not self._new_posts(total, carried):
             raise failed_check(self.where(kind))
-        # In units of one: whole numbers, which tags are about.
-        opened = self._streams[kind].show(
-            KIND_CODES[kind], slots, words, carried, total.since, 1.0, lambda: self.where(kind)
+        values = self._streams[kind].show(
+            KIND_CODES[kind],
+            slots,
+            words,
+            tags,
+            carried,
+            total.since,
+            lambda: self.where(kind),
+            chained=kind in CHAINED,
         )
-        whole = opened.astype(np.int64)
-        if not self._tags[kind].fit(KIND_CODES[kind], slots, whole, carried, tags):
-            raise failed_check(self.where(kind))
-        opened *= total.unit
+        opened: Floats = np.multiply(values, total.unit, dtype=np.float64)
         return opened
 
     def _new_posts(self, total: Incoming, carried: Carried) -> bool:
@@ -114,12 +103,12 @@ class Pad(Cipher):
         of_cohort[cohorts] = marks[0]
         return bool((of_cohort[cohorts] == marks[0]).all())
 
-    def _untie(self, words: Words, tags: Words, sent: Outgoing, minus: PadIds) -> None:
+    def _untie(self, hidden: Hidden, sent: Outgoing, minus: PadIds) -> None:
         """Take off the pads where a mark stands for several pad ids."""
         kind, slots, _, pads, tails = sent
         streams = self._streams[kind]
         table = self.knots(None if pads is None else pads.chain_sets, kind)
-        for position in range(len(words)):
+        for position in range(len(hidden.words)):
             slot = position if slots is None else int(slots[position])
             mark, knots = int(minus[streams.cohort_of[slot]]), table
             if mark == 0 and tails is not None:
@@ -131,9 +120,7 @@ class Pad(Cipher):
                 raise ProtocolError(
                     f"a request names pads under the {WHAT[kind]} that it does not list"
                 )
-            off = tuple(signed_off(pad_id) for pad_id in knots[number])
-            streams.add(words, KIND_CODES[kind], position, slot, off)
-            self._tags[kind].add(tags, KIND_CODES[kind], position, slot, off)
+            streams.take_off(hidden, KIND_CODES[kind], position, slot, knots[number])
 
     def _close(self, words: Words) -> bytes:
         """Words on their way to the coordinator."""

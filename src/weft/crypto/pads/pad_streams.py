@@ -1,38 +1,92 @@
-"""Pads: 64-bit words that only the holders of a cohort can compute.
+"""Pads, tags and masks: 64-bit numbers that only the holders of a cohort can compute.
 
-F(S_c; pad id, kind, word) = AES_K(x ⊕ S_c) ⊕ S_c, where x names pad id, kind and word, K is the
-run's key and S_c the cohort's (whitening as in DESX and XTS). Whoever lacks K, the coordinator,
-faces AES-256; a party that has K but does not hold the cohort faces the Even–Mansour cipher,
-whose 128-bit key S_c takes 2^128 / (blocks seen) work to find.
+F(S; name) = AES_K(name ⊕ S) ⊕ S, where K is the run's key and S the cohort's seed (whitening as in
+DESX and XTS). Whoever lacks K, the coordinator, faces AES-256; a party that has K but does not
+hold the cohort faces the Even–Mansour cipher, whose 128-bit key S takes 2^128 / (blocks seen) work
+to find. A name says pad id, what for, how wide, and which slot.
 
-`Streams` is what ciphers use. Below it are its compiled loops: one pass over the words, pads
-computed where they are added. In them ``book`` has a row per cohort: seed (two words), factor, its
-inverse modulo 2^64, first slot. A block of AES gives the pads of two neighbouring words; kinds and
-words are named by its second half.
+**Words.** A value travels as value · factor + pad(new) − pad(before) modulo 2^64.
+
+**Tags.** A number beside each slot by which its holders know that nobody changed the words:
+Σ r_j·v_j + T(new) − T(before) modulo the prime 2^61 − 1, where the factors r_j are secret, one per
+cohort and column, and T is the tag's part of the slot's pad. Tags add up as words do, and any
+subset of slots keeps its own. Whoever changes a word, leaves one out or adds one twice must change
+the tag by r·(change), of which nothing is known: one guess in 2^61 passes, and after a wrong one
+the party answers no more.
+
+**Masks.** All holders of a cohort can compute its pads, so that one of them, together with the
+coordinator, could open everybody's contribution. Hence the parties that contribute to a cohort form
+a ring, and every two neighbours share a mask on words and tags, which one adds and the other
+subtracts: F under the pair's secret ⊕ the cohort's seed. In the sum over the ring all masks cancel;
+a smaller sum is noise to everybody, and one neighbour alone who helps the coordinator leaves the
+others on a path that still hides each of them.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Floats, Slots
+from weft.array_types import Slots
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Where, named
 from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.identities import Secret
-from weft.crypto.primitives.aes import encrypt_block, expand_key
+from weft.crypto.pads.mask_ring import MaskRing, stacked
+from weft.crypto.pads.pad_loops import (
+    add_pads,
+    cohort_runs,
+    join_hidden,
+    marks_before,
+    name_hidden,
+    name_listed,
+    open_words,
+    pads_at_depth,
+    tags_fit,
+)
+from weft.crypto.primitives.aes import Aes256, Blocks
+from weft.crypto.primitives.prime_field import PRIME
 from weft.errors import ProtocolError
 from weft.protocol.shared_fields import PadIds
 
 Words = NDArray[np.uint64]
+Integers = NDArray[np.int64]
+Runs = tuple[NDArray[np.int64], NDArray[np.int64]]
 Number = TypeVar("Number", np.uint32, np.uint64)
 
 _NO_SLOTS = np.zeros(0, np.int32)
 _NO_PADS = np.zeros(0, np.uint64)
 _NO_COUNTS = np.zeros(0, np.uint32)
+_NO_COUNTS.flags.writeable = False
+#: So many blocks at a time stay in the processor's cache.
+_AT_ONCE = 8192
+
+#: Kinds of sums are numbered from 1; other uses of the cipher under the same keys lie above them.
+_MASK, _WIDE_MASK, _WIDE, _TAG_FACTOR, _FACTOR = 16, 48, 64, 254, 255
+#: Where a name says what for and how wide.
+_USE, _WIDTH = 56, 40
+_TAGS = np.uint64(PRIME)
+_LOW36 = np.uint64((1 << 36) - 1)
+_PRIME = np.uint64(MODULUS)
+#: 2^64 modulo the prime of whole chunks: a number of 28 bits.
+_CARRY = np.uint64((1 << 64) % MODULUS)
+
+
+class Hidden(NamedTuple):
+    """What travels in the place of values.
+
+    Attributes
+    ----------
+    status
+        1 where a mark stands for several pad ids, which are then left on; 2 where a pad to take
+        off is not older than the new one: nothing may be sent.
+    """
+
+    words: Words
+    tags: Words
+    status: int
 
 
 class Streams:
@@ -49,16 +103,25 @@ class Streams:
     """
 
     def __init__(self, key: Secret, seeds: NDArray[np.uint8], start: NDArray[np.int64]) -> None:
-        self._keys = expand_key(key.reveal())
+        self._cipher = Aes256(key)
         self.start = start
         self.cohorts = len(start) - 1
-        sizes = np.diff(start)
-        self.cohort_of = np.repeat(np.arange(self.cohorts, dtype=np.int32), sizes)
+        self.cohort_of = np.repeat(np.arange(self.cohorts, dtype=np.int32), np.diff(start))
+        #: Runs of rows of one cohort where all slots are meant.
+        self._runs = start[1:].astype(np.int64), np.arange(self.cohorts)
+        #: Pads have no secrets but the cohort's, and are put on.
+        self._own = np.zeros((self.cohorts, 2), np.uint64), np.ones(self.cohorts, np.int8)
+        self._tag_factors: dict[int, Words] = {}
         # One table for the compiled loops: seed, factor, its inverse, first slot.
         self._book = np.zeros((self.cohorts, 5), np.uint64)
         self._book[:, :2] = np.ascontiguousarray(seeds).view(np.uint64).reshape(-1, 2)
         self._book[:, 4] = start[:-1]
-        _multipliers(self._book, self._keys)
+        # Odd, so that it has an inverse. Each step doubles the bits that are right, from 3.
+        factor = self._of_cohorts(_FACTOR, 1)[:, 0] | np.uint64(1)
+        inverse: Words = factor
+        for _ in range(6):
+            inverse = np.multiply(inverse, np.uint64(2) - factor * inverse, dtype=np.uint64)
+        self._book[:, 2], self._book[:, 3] = factor, inverse
 
     def __repr__(self) -> str:
         return f"Streams({self.cohorts} cohorts)"
@@ -66,76 +129,130 @@ class Streams:
     def __reduce__(self) -> Any:
         raise TypeError("pads are not to be pickled: they hold keys")
 
+    def encrypt(self, blocks: Blocks) -> Blocks:
+        """Blocks that look random to whoever lacks the run's key: equal ones for equal ones.
+
+        This is what another cipher replaces.
+        """
+        return self._cipher.encrypt(blocks)
+
+    # ── sums ──────────────────────────────────────────────────────────────────────────────
+
     def hide(
         self,
         kind: int,
         slots: Slots | None,
-        values: NDArray[np.int64],
+        values: Integers,
         pad_id: int,
         minus: PadIds = _NO_PADS,
         tails: PadIds = _NO_PADS,
-    ) -> tuple[Words, int]:
-        """Values times the cohort's factor, plus the pad of ``pad_id``, less the one before it.
+        rings: Sequence[MaskRing] = (),
+    ) -> Hidden:
+        """Values under the pad of ``pad_id``, less the one before it, and under masks.
 
         ``minus`` has a pad id per cohort, or none for nothing to take off; where it is zero, this
-        party leads and takes off what ``tails`` says for the slot. Returns also whether a mark
-        stands for several pad ids (1), which are then left on, or is not older than ``pad_id`` (2).
+        party leads and takes off what ``tails`` says for the slot.
         """
-        out = np.empty(values.shape, np.uint64)
-        status = _hide_words(
-            out,
-            values,
-            _NO_SLOTS if slots is None else slots,
-            self.cohort_of,
-            self._book,
-            self._keys,
-            kind,
-            pad_id,
-            minus,
-            tails,
-        )
-        return out, status
+        rows, width = values.shape
+        words, tags = np.empty((rows, width), np.uint64), np.empty(rows, np.uint64)
+        some = _NO_SLOTS if slots is None else slots
+        top, per = _purpose(kind, width), _blocks_of(width)
+        runs = self._runs_of(slots)
+        contexts, seeds, signs = stacked(rings, self.cohorts)
+        new, before, status = np.array([pad_id], np.uint64), _NO_PADS, 0
+        if len(minus):
+            before = np.empty(rows, np.uint64)
+            status = marks_before(before, some, self.cohort_of, pad_id, minus, tails)
+            if status == 2:
+                return Hidden(words, tags, 2)
+        for begin, end, names in _pieces(rows, per * (1 + bool(len(minus)) + 2 * len(rings))):
+            name_hidden(
+                names, begin, end, new, before, some, runs, self._book, per, top,
+                _purpose(kind + _MASK, width), contexts, seeds, self._own[0],
+            )  # fmt: skip
+            join_hidden(
+                words, tags, self.encrypt(names), begin, end, values, before, runs,
+                self._book, per, self._factors(width), seeds, signs, *self._own,
+            )  # fmt: skip
+        return Hidden(words, tags, status)
 
-    def add(
-        self, words: Words, kind: int, position: int, slot: int, pad_ids: tuple[int, ...]
+    def take_off(
+        self, hidden: Hidden, kind: int, position: int, slot: int, pad_ids: Sequence[int]
     ) -> None:
-        """Add the pads of signed pad ids to the words at one position."""
-        signed = np.array(pad_ids, np.uint64)
-        _add_pads(words, position, slot, self.cohort_of, self._book, self._keys, kind, signed)
+        """Take the pads of signed pad ids off one position."""
+        here = slice(position, position + 1)
+        for pad_id in pad_ids:
+            ids, slots = np.array([pad_id], np.uint64), np.array([slot], np.int32)
+            runs = self._runs_of(slots)
+            self._take_off(hidden.words[here], hidden.tags[here], kind, slots, runs, ids)
 
     def show(
         self,
         kind: int,
         slots: Slots | None,
         words: Words,
+        tags: Words,
         carried: Carried,
         since: int,
-        unit: float,
         where: Where,
-    ) -> Floats:
-        """The inverse of :meth:`hide` for totals, times ``unit``; each slot is checked."""
-        out = np.empty(words.shape, np.float64)
+        *,
+        chained: bool = True,
+    ) -> Integers:
+        """The inverse of :meth:`hide` for totals; each slot is checked.
+
+        ``chained`` says that contributions take off the pads before them.
+        """
         lengths, counts, pad_ids = carried
         if lengths is None and len(pad_ids) != self.cohorts:
             raise ProtocolError(f"{named(where)} names the pads of other cohorts than it covers")
-        status = _show_words(
-            out,
-            _read_only(words),
-            _NO_SLOTS if slots is None else slots,
-            self.cohort_of,
-            self._book,
-            self._keys,
-            kind,
-            _read_only(_NO_COUNTS if lengths is None else lengths),
-            _read_only(_NO_COUNTS if counts is None else counts),
-            _read_only(pad_ids),
-            lengths is None,
-            since,
-            unit,
-        )
-        if status:
-            _explain(status, len(words), named(where))
-        return out
+        some, runs = _NO_SLOTS if slots is None else slots, self._runs_of(slots)
+        words, tags, ids = words.copy(), tags % _TAGS, np.empty(len(words), np.uint64)
+        deepest = 1 if counts is None or not len(counts) else int(counts.max())
+        for depth in range(max(1, deepest)):
+            status = pads_at_depth(
+                ids, some, self.cohort_of, _read_only(_NO_COUNTS if lengths is None else lengths),
+                _read_only(_NO_COUNTS if counts is None else counts), _read_only(pad_ids),
+                lengths is None, depth, since, chained,
+            )  # fmt: skip
+            if status:
+                _explain(status, len(words), named(where))
+            self._take_off(words, tags, kind, some, runs, ids)
+        values = np.empty(words.shape, np.int64)
+        small = open_words(values, words, runs, self._book)
+        if not (self._fit(tags, values, runs) and small):
+            raise failed_check(named(where))
+        return values
+
+    def _take_off(
+        self, words: Words, tags: Words, kind: int, slots: Slots, runs: Runs, ids: PadIds
+    ) -> None:
+        width = words.shape[1]
+        top, per = _purpose(kind, width), _blocks_of(width)
+        for begin, end, names in _pieces(len(words), per):
+            name_listed(names, begin, end, ids, slots, runs, self._book, per, top, self._own[0])
+            blocks = self.encrypt(names)
+            add_pads(words, tags, blocks, begin, end, ids, runs, self._book, per, *self._own)
+
+    def _fit(self, tags: Words, values: Integers, runs: Runs) -> bool:
+        """Whether tags without pads are those of the values."""
+        return bool(tags_fit(tags, values, runs, self._factors(values.shape[1])))
+
+    def _runs_of(self, slots: Slots | None) -> Runs:
+        return self._runs if slots is None else cohort_runs(slots, self.cohort_of)
+
+    def _factors(self, width: int) -> Words:
+        """The secret factors of tags, one per cohort and column."""
+        if width not in self._tag_factors:
+            self._tag_factors[width] = self._of_cohorts(_TAG_FACTOR, width) % _TAGS
+        return self._tag_factors[width]
+
+    def _of_cohorts(self, use: int, count: int) -> Words:
+        """So many numbers of each cohort, the same for all of a run."""
+        index = np.tile(np.arange(count, dtype=np.uint64), self.cohorts)
+        seeds = np.repeat(self._book[:, :2], count, axis=0)
+        return self._wide(np.uint64(0), use, index, seeds)[:, 0].reshape(-1, count)
+
+    # ── whole chunks ──────────────────────────────────────────────────────────────────────
 
     def residues(self, kind: int, width: int, pad_ids: PadIds) -> Words:
         """Sums of pads modulo :data:`weft.crypto.ciphers.chunk_layout.MODULUS`, at all slots.
@@ -143,14 +260,67 @@ class Streams:
         ``pad_ids`` has a row per pad. A block of 128 bits gives one pad, so that reducing it
         leaves no bias to speak of.
         """
-        out = np.zeros((pad_ids.shape[1], width), np.uint64)
-        rows = np.ascontiguousarray(pad_ids)
-        _sum_residues(out, rows, self.cohort_of, self._book, self._keys, kind, MODULUS)
-        return out
+        total = np.zeros(len(self.cohort_of) * width, np.uint64)
+        for row in pad_ids:
+            ids = np.repeat(row, width)
+            pads = self._residues(ids & ID_BITS, kind + _WIDE, width, self._book[:, :2])
+            _add_signed(total, pads, np.where(ids & SIGN, -1, (ids != 0).astype(np.int8)))
+        return total.reshape(-1, width)
+
+    def mask_residues(self, kind: int, width: int, ring: MaskRing) -> Words:
+        """Sums of this party's masks at all slots, modulo the same prime."""
+        total = np.zeros(len(self.cohort_of) * width, np.uint64)
+        context = np.uint64(ring.context)
+        for side in range(2):
+            seeds = self._book[:, :2] ^ ring.seeds[side]
+            masks = self._residues(context, kind + _WIDE_MASK, width, seeds)
+            _add_signed(total, masks, np.repeat(ring.signs[side][self.cohort_of], width))
+        return total.reshape(-1, width)
+
+    def _residues(self, ids: PadIds | np.uint64, use: int, width: int, seeds: Words) -> Words:
+        place = np.arange(len(self.cohort_of)) - self.start[self.cohort_of]
+        index = (place[:, None] * width + np.arange(width)).ravel().astype(np.uint64)
+        blocks = self._wide(ids, use, index, np.repeat(seeds[self.cohort_of], width, axis=0))
+        high, low = blocks[:, 0], blocks[:, 1]
+        return ((high & _LOW36) * _CARRY % _PRIME + low % _PRIME) % _PRIME
+
+    def _wide(self, ids: PadIds | np.uint64, use: int, index: Words, seeds: Words) -> Blocks:
+        """A block each, for what needs 128 bits."""
+        names = np.empty((len(index), 2), np.uint64)
+        names[:, 0] = ids ^ seeds[:, 0]
+        names[:, 1] = (np.uint64(use << _USE) | index) ^ seeds[:, 1]
+        return self.encrypt(names) ^ seeds
+
+
+def _purpose(use: int, width: int) -> int:
+    """The part of a name that says what for, and how wide."""
+    return use << _USE | width << _WIDTH
+
+
+def _blocks_of(width: int) -> int:
+    """Blocks for the words and the tag of a slot."""
+    return width // 2 + 1
+
+
+def _pieces(rows: int, blocks: int) -> Iterator[tuple[int, int, Blocks]]:
+    """Ranges of rows, and room for the blocks of each."""
+    step = max(1, _AT_ONCE // blocks)
+    names = np.empty((min(step, rows) * blocks, 2), np.uint64)
+    for begin in range(0, rows, step):
+        end = min(begin + step, rows)
+        yield begin, end, names[: (end - begin) * blocks]
+
+
+def _add_signed(total: Words, numbers: Words, signs: NDArray[np.int8]) -> None:
+    """Add numbers modulo the prime of whole chunks, subtract them, or leave them out."""
+    signed = np.where(signs > 0, numbers, np.where(signs < 0, _PRIME - numbers, np.uint64(0)))
+    total[:] = (total + signed) % _PRIME
 
 
 def _read_only(array: NDArray[Number]) -> NDArray[Number]:
     """A view that cannot be written to: loops are compiled once for these, once for others."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view
@@ -159,12 +329,10 @@ def _read_only(array: NDArray[Number]) -> NDArray[Number]:
 def _explain(status: int, slots: int, where: str) -> None:
     if status == -1:
         raise ProtocolError(f"{where} names the pads of another number of slots than {slots}")
-    if status == -2:
-        raise ProtocolError(
-            f"{where} is older than this party's own contribution: it was sent before, or leaves "
-            "something out"
-        )
-    raise failed_check(where)
+    raise ProtocolError(
+        f"{where} is older than this party's own contribution: it was sent before, or leaves "
+        "something out"
+    )
 
 
 def failed_check(where: str) -> ProtocolError:
@@ -173,219 +341,3 @@ def failed_check(where: str) -> ProtocolError:
         f"{where} fails its check: values were changed, left out or added twice on their way; the "
         "run stops"
     )
-
-
-def signed_off(pad_id: int) -> int:
-    """A pad id that is to be taken off instead of put on, and the reverse."""
-    return pad_id ^ int(SIGN)
-
-
-# ── compiled loops ──────────────────────────────────────────────────────────────────────
-
-#: Totals lie within ±2^49: of the 64 bits of an opened word, 14 must agree with the sign.
-_BOUND = np.int64(1 << 49)
-#: Kinds of sums are numbered from 1; other uses of the cipher lie above them.
-_MULTIPLIER = 255
-_WIDE = 64
-
-
-@numba.njit(cache=True, inline="always")
-def _pad_block(pad_id: Any, block: Any, top: Any, c: Any, book: Any, keys: Any) -> Any:
-    """The pads of words 2·block and 2·block + 1 of a cohort."""
-    low, high = encrypt_block(pad_id ^ book[c, 0], (top | np.uint64(block)) ^ book[c, 1], keys)
-    return low ^ book[c, 0], high ^ book[c, 1]
-
-
-@numba.njit(cache=True)
-def _multipliers(book: Any, keys: Any) -> None:
-    """A secret odd factor per cohort, and its inverse modulo 2^64."""
-    top = np.uint64(_MULTIPLIER) << np.uint64(56)
-    for c in range(book.shape[0]):
-        low, _ = _pad_block(np.uint64(0), 0, top, c, book, keys)
-        factor = low | np.uint64(1)
-        inverse = factor
-        for _ in range(6):  # Newton's iteration doubles the bits that are right, from 3
-            inverse = inverse * (np.uint64(2) - factor * inverse)
-        book[c, 2] = factor
-        book[c, 3] = inverse
-
-
-@numba.njit(cache=True)
-def _hide_words(
-    out: Any, values: Any, slots: Any, cohort_of: Any, book: Any, keys: Any, kind: int,
-    pad_id: int, minus: Any, tails: Any,
-) -> int:  # fmt: skip
-    """out = values · factor + pad(pad id) − pad(before); see `Streams.hide`."""
-    new = np.uint64(pad_id)
-    top = np.uint64(kind) << np.uint64(56)
-    width = values.shape[1]
-    whole = slots.shape[0] == 0
-    status = 0
-    cohort, block, last = -1, np.int64(-1), np.uint64(0)
-    a0 = a1 = b0 = b1 = np.uint64(0)
-    for r in range(values.shape[0]):
-        s = r if whole else np.int64(slots[r])
-        c = cohort_of[s]
-        before = np.uint64(0)
-        if minus.shape[0] > 0:
-            before = minus[c]
-            if before == 0 and tails.shape[0] > 0:
-                before = tails[s]
-            if before & SIGN:
-                status = max(status, 1)
-                before = np.uint64(0)
-            elif before >= new:
-                return 2
-        word = (s - np.int64(book[c, 4])) * width
-        for j in range(width):
-            here = (word + j) >> 1
-            if here != block or c != cohort or before != last:
-                if here != block or c != cohort:
-                    a0, a1 = _pad_block(new, here, top, c, book, keys)
-                if before != 0:
-                    b0, b1 = _pad_block(before, here, top, c, book, keys)
-                else:
-                    b0 = b1 = np.uint64(0)
-                cohort, block, last = c, here, before
-            value = np.uint64(values[r, j]) * book[c, 2]
-            if (word + j) & 1:
-                out[r, j] = value + a1 - b1
-            else:
-                out[r, j] = value + a0 - b0
-    return status
-
-
-@numba.njit(cache=True)
-def _pad_word(pad_id: Any, word: Any, top: Any, c: Any, book: Any, keys: Any) -> Any:
-    """The pad of one word, with its pad id's sign."""
-    low, high = _pad_block(pad_id & ID_BITS, word >> 1, top, c, book, keys)
-    pad = high if word & 1 else low
-    return np.uint64(0) - pad if pad_id & SIGN else pad
-
-
-@numba.njit(cache=True)
-def _add_pads(
-    words: Any, position: int, slot: int, cohort_of: Any, book: Any, keys: Any, kind: int,
-    pad_ids: Any,
-) -> None:  # fmt: skip
-    """Add the pads of signed pad ids to the words of one slot."""
-    top = np.uint64(kind) << np.uint64(56)
-    c = cohort_of[slot]
-    first = (slot - np.int64(book[c, 4])) * words.shape[1]
-    for j in range(words.shape[1]):
-        for i in range(pad_ids.shape[0]):
-            words[position, j] += _pad_word(pad_ids[i], first + j, top, c, book, keys)
-
-
-@numba.njit(cache=True)
-def _show_words(
-    out: Any, words: Any, slots: Any, cohort_of: Any, book: Any, keys: Any, kind: int,
-    lengths: Any, counts: Any, pad_ids: Any, per_cohort: bool, since: int, unit: float,
-) -> int:  # fmt: skip
-    """out = (words − pads) / factor · unit; see `Streams.show`.
-
-    Returns 0, 1 where a slot holds no small number, −1 where the runs
-    do not cover the slots, −2 where a pad id is older than ``since``.
-    """
-    top = np.uint64(kind) << np.uint64(56)
-    width = words.shape[1]
-    whole = slots.shape[0] == 0 and words.shape[0] > 0
-    several = counts.shape[0] > 0
-    run, left, at, many = -1, np.int64(0), 0, 1
-    cohort, block, last = -1, np.int64(-1), np.uint64(0)
-    a0 = a1 = np.uint64(0)
-    for r in range(words.shape[0]):
-        s = r if whole else np.int64(slots[r])
-        c = cohort_of[s]
-        if per_cohort:
-            at = c
-        else:
-            while left == 0:
-                if run >= 0:
-                    at += many
-                run += 1
-                if run == lengths.shape[0]:
-                    return -1
-                left = np.int64(lengths[run])
-                many = int(counts[run]) if several else 1
-                if at + many > pad_ids.shape[0]:
-                    return -1
-            left -= 1
-        word = (s - np.int64(book[c, 4])) * width
-        if several:
-            if _newest(pad_ids, at, at + many) < np.uint64(since):
-                return -2
-            for j in range(width):
-                pad = np.uint64(0)
-                for i in range(at, at + many):
-                    pad += _pad_word(pad_ids[i], word + j, top, c, book, keys)
-                if not _write(out, r, j, (words[r, j] - pad) * book[c, 3], unit):
-                    return 1
-            continue
-        pad_id = pad_ids[at]
-        if pad_id < np.uint64(since):
-            return -2
-        for j in range(width):
-            here = (word + j) >> 1
-            if here != block or c != cohort or pad_id != last:
-                a0 = a1 = np.uint64(0)
-                if pad_id != 0:
-                    a0, a1 = _pad_block(pad_id, here, top, c, book, keys)
-                cohort, block, last = c, here, pad_id
-            pad = a1 if (word + j) & 1 else a0
-            if not _write(out, r, j, (words[r, j] - pad) * book[c, 3], unit):
-                return 1
-    if not per_cohort:
-        for i in range(max(run + 1, 0), lengths.shape[0]):
-            left += np.int64(lengths[i])
-        if left:
-            return -1
-    return 0
-
-
-@numba.njit(cache=True)
-def _newest(pad_ids: Any, first: int, stop: int) -> Any:
-    """The newest of some pad ids; 0: there is none, or one is listed twice.
-
-    A total times two has the pads of one twice, and a total of nothing has none.
-    """
-    newest = np.uint64(0)
-    for i in range(first, stop):
-        newest = max(newest, pad_ids[i] & ID_BITS)
-        for k in range(first, i):
-            if pad_ids[k] == pad_ids[i]:
-                return np.uint64(0)
-    return newest
-
-
-@numba.njit(cache=True, inline="always")
-def _write(out: Any, r: Any, j: Any, word: Any, unit: float) -> bool:
-    """Write an opened word; false where it is no small number."""
-    value = np.int64(word)
-    out[r, j] = value * unit
-    return bool(-_BOUND < value < _BOUND)
-
-
-@numba.njit(cache=True)
-def _sum_residues(
-    total: Any, pad_ids: Any, cohort_of: Any, book: Any, keys: Any, kind: int, modulus: int
-) -> None:
-    """total = Σ ± pads modulo a prime just below 2^50, one block of AES a pad."""
-    prime = np.uint64(modulus)
-    low36 = np.uint64((1 << 36) - 1)
-    # 2^64 modulo the prime: a number of 28 bits.
-    carry = (np.uint64(0) - prime) % prime
-    top = np.uint64(kind + _WIDE) << np.uint64(56)
-    for p in range(pad_ids.shape[0]):
-        for s in range(pad_ids.shape[1]):
-            pad_id = pad_ids[p, s] & ID_BITS
-            if pad_id == 0:
-                continue
-            c = cohort_of[s]
-            for j in range(total.shape[1]):
-                word = (s - np.int64(book[c, 4])) * total.shape[1] + j
-                high, low = _pad_block(pad_id, word, top, c, book, keys)
-                pad = ((high & low36) * carry % prime + low % prime) % prime
-                if pad_ids[p, s] & SIGN:
-                    pad = prime - pad
-                total[s, j] = (total[s, j] + pad) % prime

@@ -1,0 +1,335 @@
+"""Compiled loops of `weft.crypto.pads.pad_streams`: naming blocks, adding pads, opening totals.
+
+A pad of one slot has its words first and the tag's pad behind them, two 64-bit numbers to a block
+of 128 bits: ``per`` blocks a slot. Loops that name blocks write what is to be encrypted; loops
+that use them find the encrypted blocks in the same order.
+
+``book`` has a row per cohort: seed (two words), factor, its inverse modulo 2^64, first slot.
+``slots`` is empty where all slots are meant; ``runs`` are those of `cohort_runs`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from weft.crypto.ciphers.block_format import ID_BITS, SIGN
+from weft.crypto.primitives.prime_field import PRIME, add_product, from_halves, reduced
+
+#: Totals lie within ±2^49: so many numbers, the largest of them first.
+_LARGEST, _RANGE = np.uint64((1 << 49) - 1), np.uint64((1 << 50) - 1)
+_P = np.uint64(PRIME)
+_ZERO, _ONE, _ONES = np.uint64(0), np.uint64(1), np.uint64((1 << 64) - 1)
+_U63 = np.uint64(63)
+#: Behind the number of a request in a pad id comes the party.
+_PARTY_BITS = np.uint64(20)
+
+
+@numba.njit(cache=True)
+def cohort_runs(slots: Any, cohort_of: Any) -> Any:
+    """Rows in a row that are of one cohort: where each run ends, and its cohort."""
+    ends, cohorts = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    runs = 0
+    for r in range(len(slots)):
+        c = cohort_of[slots[r]]
+        if runs == 0 or cohorts[runs - 1] != c:
+            cohorts[runs] = c
+            runs += 1
+        ends[runs - 1] = r + 1
+    return ends[:runs], cohorts[:runs]
+
+
+@numba.njit(cache=True)
+def _name(
+    out: Any, begin: int, end: int, ids: Any, slots: Any, runs: Any, book: Any, per: int, top: int,
+    extra: Any,
+) -> None:  # fmt: skip
+    """Names of the blocks of some rows; one id may be for all.
+
+    ``extra`` secrets lie over the seeds of cohorts: those of a pair, or zeros.
+    """
+    whole, one = slots.shape[0] == 0, ids.shape[0] == 1
+    ends, cohorts = runs
+    lo = begin
+    for k in range(ends.shape[0]):
+        hi = min(end, ends[k])
+        if hi <= lo:
+            continue
+        c = cohorts[k]
+        s0, s1 = book[c, 0] ^ extra[c, 0], book[c, 1] ^ extra[c, 1]
+        start = np.int64(book[c, 4])
+        piece = out[(lo - begin) * per : (hi - begin) * per]
+        for i in range(hi - lo):
+            s = lo + i if whole else np.int64(slots[lo + i])
+            pad_id = (ids[0] if one else ids[lo + i]) & ID_BITS
+            first = np.uint64(top | (s - start) * per)
+            for b in range(per):
+                piece[i * per + b, 0] = pad_id ^ s0
+                piece[i * per + b, 1] = (first + np.uint64(b)) ^ s1
+        lo = hi
+
+
+@numba.njit(cache=True)
+def _add_run(words: Any, tags: Any, blocks: Any, s0: Any, s1: Any, sign: int, ids: Any) -> None:
+    """Add pads to rows of one cohort: 1 puts them on, −1 takes them off.
+
+    Where there are ``ids``, pads of signed ids are taken off; 0: no pad. Loops call nothing that
+    takes an array: counting references to it would cost more than the work.
+    """
+    width = words.shape[1]
+    last = width >> 1
+    listed, odd = ids.shape[0] > 0, width & 1
+    factor, keep = np.uint64(sign), _ONES
+    # All bits of the prime are ones: P − x is P ^ x.
+    flip = _ZERO if sign > 0 else _P
+    if width == 1 and not listed:
+        # One word and a tag to a block: the compiler does several rows at once.
+        for i in range(words.shape[0]):
+            words[i, 0] += (blocks[i, 0] ^ s0) * factor
+            tags[i] = reduced(tags[i] + (reduced(blocks[i, 1] ^ s1) ^ flip))
+        return
+    for i in range(words.shape[0]):
+        if listed:
+            put, some = ids[i] >> _U63, np.uint64(ids[i] != 0)
+            factor, keep, flip = (put + put - _ONE) * some, _ZERO - some, (put - _ONE) & _P
+        at = i * (last + 1)
+        for b in range(last):
+            words[i, 2 * b] += (blocks[at + b, 0] ^ s0) * factor
+            words[i, 2 * b + 1] += (blocks[at + b, 1] ^ s1) * factor
+        rest = blocks[at + last, 0] ^ s0
+        if odd:
+            words[i, width - 1] += rest * factor
+            rest = blocks[at + last, 1] ^ s1
+        tags[i] = reduced(tags[i] + ((reduced(rest) ^ flip) & keep))
+
+
+@numba.njit(cache=True)
+def add_pads(
+    words: Any, tags: Any, blocks: Any, begin: int, end: int, ids: Any, runs: Any, book: Any,
+    per: int, extra: Any, signs: Any,
+) -> None:  # fmt: skip
+    """Add pads or masks to some rows; ``signs`` of cohorts: 1, −1, or 0 for none.
+
+    Where there are ``ids``, the pads of signed ids are taken off, and signs do not count.
+    """
+    ends, cohorts = runs
+    lo = begin
+    for k in range(ends.shape[0]):
+        hi = min(end, ends[k])
+        if hi <= lo:
+            continue
+        c = cohorts[k]
+        s0, s1 = book[c, 0] ^ extra[c, 0], book[c, 1] ^ extra[c, 1]
+        some = blocks[(lo - begin) * per : (hi - begin) * per]
+        if signs[c] != 0:
+            _add_run(words[lo:hi], tags[lo:hi], some, s0, s1, signs[c], ids[lo:hi])
+        lo = hi
+
+
+# ── hiding ──────────────────────────────────────────────────────────────────────────────
+
+
+@numba.njit(cache=True)
+def marks_before(out: Any, slots: Any, cohort_of: Any, pad_id: int, minus: Any, tails: Any) -> int:
+    """The pad id to take off at every row; returns the status of `Streams.hide`."""
+    status = 0
+    for r in range(out.shape[0]):
+        s = r if slots.shape[0] == 0 else np.int64(slots[r])
+        before = minus[cohort_of[s]]
+        if before == 0 and tails.shape[0] > 0:
+            before = tails[s]
+        if before & SIGN:
+            status, before = 1, _ZERO
+        elif before >= np.uint64(pad_id):
+            return 2
+        out[r] = before
+    return status
+
+
+@numba.njit(cache=True)
+def name_hidden(
+    out: Any, begin: int, end: int, new: Any, before: Any, slots: Any, runs: Any, book: Any,
+    per: int, top: int, mask_top: int, contexts: Any, seeds: Any, own: Any,
+) -> None:  # fmt: skip
+    """Names of all pads and masks of some rows.
+
+    First come the blocks of the new pad, then those of the pad before it if any is taken off, then
+    two masks for each ring.
+    """
+    size, at = (end - begin) * per, 0
+    _name(out, begin, end, new, slots, runs, book, per, top, own)
+    if before.shape[0] > 0:
+        at += size
+        _name(out[at:], begin, end, before, slots, runs, book, per, top, own)
+    for ring in range(contexts.shape[0]):
+        for side in range(2):
+            at += size
+            _name(
+                out[at:], begin, end, contexts[ring : ring + 1], slots, runs, book, per, mask_top,
+                seeds[ring, side],
+            )  # fmt: skip
+
+
+@numba.njit(cache=True)
+def join_hidden(
+    words: Any, tags: Any, blocks: Any, begin: int, end: int, values: Any, before: Any, runs: Any,
+    book: Any, per: int, factors: Any, seeds: Any, signs: Any, own: Any, ones: Any,
+) -> None:  # fmt: skip
+    """words = values · factor + pads, tags = Σ r·values + pads, from encrypted blocks."""
+    size, at = (end - begin) * per, 0
+    ends, cohorts = runs
+    lo = begin
+    for k in range(ends.shape[0]):
+        c = cohorts[k]
+        for r in range(lo, min(end, ends[k])):
+            high, low = np.int64(0), _ZERO
+            for j in range(values.shape[1]):
+                words[r, j] = np.uint64(values[r, j]) * book[c, 2]
+                high, low = add_product(high, low, factors[c, j], values[r, j])  # type: ignore[call-arg]
+            tags[r] = from_halves(high, low)
+        lo = max(lo, min(end, ends[k]))
+    none = before[:0]
+    add_pads(words, tags, blocks, begin, end, none, runs, book, per, own, ones)
+    if before.shape[0] > 0:
+        at += size
+        add_pads(words, tags, blocks[at:], begin, end, before, runs, book, per, own, ones)
+    for ring in range(signs.shape[0]):
+        for side in range(2):
+            at += size
+            add_pads(
+                words, tags, blocks[at:], begin, end, none, runs, book, per, seeds[ring, side],
+                signs[ring, side],
+            )  # fmt: skip
+
+
+# ── opening ─────────────────────────────────────────────────────────────────────────────
+
+
+@numba.njit(cache=True)
+def pads_at_depth(
+    ids: Any, slots: Any, cohort_of: Any, lengths: Any, counts: Any, pad_ids: Any,
+    per_cohort: bool, depth: int, since: int, chained: bool,
+) -> int:  # fmt: skip
+    """The signed pad id of every row that comes ``depth``-th in the record of its run; 0: none.
+
+    Returns 0, −1 where the runs do not cover the rows, −2 where a record is older than ``since``,
+    or cannot be that of a total.
+    """
+    rows = ids.shape[0]
+    whole = slots.shape[0] == 0
+    run, left, at, many = -1, np.int64(0), 0, 1
+    for r in range(rows):
+        if per_cohort:
+            at = cohort_of[r if whole else np.int64(slots[r])]
+        else:
+            while left == 0:
+                if run >= 0:
+                    at += many
+                run += 1
+                if run == lengths.shape[0]:
+                    return -1
+                left = np.int64(lengths[run])
+                many = int(counts[run]) if counts.shape[0] > 0 else 1
+                if at + many > pad_ids.shape[0]:
+                    return -1
+                new = left and depth == 0 and counts.shape[0] > 0
+                if new and _newest(pad_ids, at, at + many, chained) < np.uint64(since):
+                    return -2
+            left -= 1
+        ids[r] = pad_ids[at + depth] if depth < many else _ZERO
+        if counts.shape[0] == 0 and (ids[r] < np.uint64(since) or ids[r] & SIGN):
+            return -2
+    if not per_cohort:
+        for i in range(max(run + 1, 0), lengths.shape[0]):
+            left += np.int64(lengths[i])
+        if left:
+            return -1
+    return 0
+
+
+@numba.njit(cache=True)
+def _newest(pad_ids: Any, first: int, stop: int, chained: bool) -> Any:
+    """The newest of some pad ids; 0: there is none, or no total has such a record.
+
+    Totals and their tags are linear, so that a coordinator could add and subtract totals of several
+    requests, and their records. In a chain each request takes off the pad before it and puts one
+    on; where its first party is silent, it puts as many on as off. Hence no request of a record but
+    the oldest has more pads on than off, and that one has one more, or none if nothing was before
+    it. What is not chained is of one request, and nothing is taken off.
+    """
+    newest, oldest = _ZERO, ID_BITS >> _PARTY_BITS
+    for i in range(first, stop):
+        newest = max(newest, pad_ids[i] & ID_BITS)
+        oldest = min(oldest, (pad_ids[i] & ID_BITS) >> _PARTY_BITS)
+    for i in range(first, stop):
+        request = (pad_ids[i] & ID_BITS) >> _PARTY_BITS
+        net = 0
+        for k in range(first, stop):
+            if k != i and pad_ids[k] & ID_BITS == pad_ids[i] & ID_BITS:
+                return _ZERO
+            if (pad_ids[k] & ID_BITS) >> _PARTY_BITS == request:
+                net += -1 if pad_ids[k] & SIGN else 1
+        if chained and net != 0 and not (net == 1 and request == oldest):
+            return _ZERO
+        if not chained and (request != oldest or pad_ids[i] & SIGN):
+            return _ZERO
+    return newest
+
+
+@numba.njit(cache=True)
+def newest_per_slot(pad_ids: Any, chained: bool) -> Any:
+    """The newest pad id of every column, as `_newest` has it; a row per pad, zero for none."""
+    out = np.zeros(pad_ids.shape[1], np.uint64)
+    record = np.empty(pad_ids.shape[0], np.uint64)
+    for s in range(pad_ids.shape[1]):
+        count = 0
+        for depth in range(pad_ids.shape[0]):
+            if pad_ids[depth, s] != 0:
+                record[count] = pad_ids[depth, s]
+                count += 1
+        out[s] = _newest(record, 0, count, chained)
+    return out
+
+
+@numba.njit(cache=True)
+def name_listed(
+    out: Any, begin: int, end: int, ids: Any, slots: Any, runs: Any, book: Any, per: int, top: int,
+    own: Any,
+) -> None:  # fmt: skip
+    """Names of the pads of some rows, by their ids."""
+    _name(out, begin, end, ids, slots, runs, book, per, top, own)
+
+
+@numba.njit(cache=True)
+def open_words(out: Any, words: Any, runs: Any, book: Any) -> bool:
+    """out = words / factor; whether all are small numbers."""
+    ends, cohorts = runs
+    lo, wrong = 0, _ZERO
+    for k in range(ends.shape[0]):
+        inverse = book[cohorts[k], 3]
+        for r in range(lo, ends[k]):
+            for j in range(words.shape[1]):
+                word = words[r, j] * inverse
+                out[r, j] = np.int64(word)
+                # No early end: how long this takes says nothing of where a word is wrong.
+                wrong |= np.uint64(word + _LARGEST >= _RANGE)
+        lo = ends[k]
+    return bool(wrong == _ZERO)
+
+
+@numba.njit(cache=True)
+def tags_fit(tags: Any, values: Any, runs: Any, factors: Any) -> bool:
+    """Whether every tag, without its pads, is Σ r·values."""
+    ends, cohorts = runs
+    lo, wrong = 0, _ZERO
+    for k in range(ends.shape[0]):
+        c = cohorts[k]
+        for r in range(lo, ends[k]):
+            high, low = np.int64(0), _ZERO
+            for j in range(values.shape[1]):
+                high, low = add_product(high, low, factors[c, j], values[r, j])  # type: ignore[call-arg]
+            wrong |= from_halves(high, low) ^ tags[r]
+        lo = ends[k]
+    return bool(wrong == _ZERO)
