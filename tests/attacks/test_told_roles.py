@@ -32,8 +32,8 @@ SETTINGS = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=1e-1, iterati
 ROWS = 120
 
 
-def listening(phase, field, handlers=None):
-    """What parties tell in a field, by name, and a handler around theirs that notes it."""
+def listening(phase, field, handlers=None, *, first=False):
+    """What parties tell in a field last (or first), and a handler around theirs that notes it."""
     told = {}
 
     def around(name, handler):
@@ -41,7 +41,7 @@ def listening(phase, field, handlers=None):
 
         def answer(asked, message):
             reply = handler(asked, message)
-            if asked == phase and reply.get(field) is not None:
+            if asked == phase and reply.get(field) is not None and not (first and name in told):
                 told[name] = reply[field]
             return reply
 
@@ -238,12 +238,13 @@ def test_settings_that_differ_leave_noise_in_totals(monkeypatch):
 
         return answer
 
-    def losses():
-        told, listened = listening("subspace.close", "losses", around)
-        with suppress(WeftError):
+    def first_norm():
+        told, listened = listening("subspace.spread", "gram", around, first=True)
+        # What becomes of a coordinator that computes with noise is its own affair.
+        with suppress(WeftError, ValueError, ArithmeticError):
             run(by_columns(table_of("breast_cancer", 60), 3), SETTINGS, Terms(), around=listened)
         return abs(total(told))
 
-    assert losses() > 1e6
+    assert first_norm() > 1e6
     monkeypatch.setattr(Cipher, "agree", lambda self, told: None)
-    assert losses() < 10
+    assert first_norm() < 10
