@@ -11,6 +11,7 @@ import pytest
 from neural_sites import in_one_process, numbers, places, settings, task
 from toys import Crashed, UnreliableTransport
 
+from covering import before_release
 from weft.errors import ProtocolError
 from weft.network import liveness
 from weft.network import network_channel as channel
@@ -85,7 +86,7 @@ def run_with_faults(folder, chosen, sure):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"start": "own"}, {"begin": "own"}], ids=["server", "own start", "own steps"]
+    "changes", [{"begin": "own"}, *before_release({}, {"start": "own"})], ids=str
 )
 def test_a_run_with_every_fault_equals_one_process_with_its_presence(changes, tmp_path):
     chosen = settings(rounds=12, patience=5.0, **changes)

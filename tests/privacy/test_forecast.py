@@ -125,7 +125,7 @@ def test_no_method_in_rounds_takes_more_than_the_most(patchwork, name, classes):
     algorithm = ALGORITHMS[name]
     loss = "hinge" if algorithm.losses == "kinks" else "logistic"
     tiles = cut_for(algorithm, patchwork, classes)
-    for limit in ({"iterations": 12}, {"iterations": None, "round_trips": 25}):
+    for limit in ({"iterations": 8}, {"iterations": None, "round_trips": 20}):
         settings = Settings(lam=1e-2, gap=None, loss=loss, solver=name, **limit)
         received, without, ahead = run(tiles, settings)
         assert received <= ahead.most

@@ -64,10 +64,10 @@ def test_objects_do_not_travel():
 @every_value(participation=["everyone", 0.5], local=["safe", "practical", "theory"])
 def test_a_run_over_bytes_gives_the_same_bits(local, participation):
     table = load("digits")
-    table = replace(table, ids=table.ids[:300], block=table.block[:300], labels=table.labels[:300])
+    table = replace(table, ids=table.ids[:120], block=table.block[:120], labels=table.labels[:120])
     split = SPLITS["overlapping"](table, parties=4, seed=3)
     settings = Settings(
-        lam=1e-2, local=local, iic=0.3, gap=None, iterations=12, participation=participation
+        lam=1e-2, local=local, iic=0.3, gap=None, iterations=5, participation=participation
     )
     how = Preprocessing(scaling="standard", unit_rows=True, intercept=True)
     runs = [Federation(split.parties, how, packed=packed).train(settings) for packed in (0, 1)]

@@ -183,7 +183,7 @@ def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
 def test_inner_products_go_only_to_parties_that_compute_the_step(patchwork, quick):
     for local in LOCALS:
         tiles = patchwork(unlabelled=("east",))
-        settings = quick(local=local, participation=0.75, iterations=20)
+        settings = quick(local=local, participation=0.75, iterations=12)
         federation = Federation(tiles, PREPARATION, record=True)
         transcript = federation.train(settings).channel.transcript
         assert any(e.phase == "hyfdca.weights" and e.party == "east" for e in transcript)
@@ -262,7 +262,7 @@ def test_a_coordinator_that_cannot_read_a_value_reaches_the_same_bits(
         "loss": "squared" if classes == 0 else "hinge",
         "local": local,
         "participation": RULES[rule],
-        "iterations": 15,
+        "iterations": 9,
         "certify_every": 3,
     }
     federation = Federation(tiles, PREPARATION, record=True)

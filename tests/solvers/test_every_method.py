@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from covering import before_release
+from covering import before_release, cover
 from weft.data import SPLITS
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -142,8 +142,15 @@ def test_no_algorithm_is_forgotten():
     assert {case.solver for case in (*REACH, *MISS, *REPORT)} == set(ALGORITHMS)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("cut", [_ROWS, _COLUMNS, _BOTH])
+@cover(
+    ("name", "cut"),
+    [
+        (name, _ROWS if algorithm.cut == "columns" else _BOTH)
+        for name, algorithm in ALGORITHMS.items()
+        if algorithm.cut != "any"
+    ],
+    others=product(ALGORITHMS, [_ROWS, _COLUMNS, _BOTH]),
+)
 def test_a_cut_that_does_not_fit_is_refused_in_one_sentence(name, cut, tables):
     algorithm = ALGORITHMS[name]
     split = split_of(tables.breast(24), cut)

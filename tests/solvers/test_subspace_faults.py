@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from itertools import product
 from unittest.mock import patch
 
 import msgspec
 import numpy as np
 import pytest
 
-from covering import every_value
+from covering import cover
 from interposed import short_keys
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Preprocessing
@@ -69,7 +70,11 @@ def at(phase, party, *calls, fault="lost"):
 # ── asked again ───────────────────────────────────────────────────────────────────────────
 
 
-@every_value(run=RUNS, fault=["dead", "lost"])
+@cover(
+    ("run", "fault"),
+    [("cutting planes", "lost"), ("newton", "dead"), ("path and folds", "lost")],
+    others=product(RUNS, ["dead", "lost"]),
+)
 def test_a_party_that_fails_once_in_any_phase_is_asked_again_and_no_bit_changes(
     patchwork, simulate, quick, run, fault
 ):
@@ -90,7 +95,11 @@ def test_a_party_that_fails_once_in_any_phase_is_asked_again_and_no_bit_changes(
         assert any(f"waiting for {party}" in note for note in simulation.result.notes)
 
 
-@every_value(run=RUNS, seed=range(2))
+@cover(
+    ("run", "seed"),
+    [("groups", 0), ("newton", 1), ("path and folds", 0)],
+    others=product(RUNS, range(2)),
+)
 def test_random_faults_in_a_third_of_all_answers_change_no_bit(
     patchwork, simulate, quick, run, seed
 ):
@@ -110,8 +119,11 @@ def test_random_faults_in_a_third_of_all_answers_change_no_bit(
     assert outcome(simulation) == quiet
 
 
-@pytest.mark.parametrize("run", ["groups", "lbfgs"])
-@pytest.mark.parametrize("cipher", ["plain", "bfv", "paillier"])
+@cover(
+    ("run", "cipher"),
+    [("groups", "bfv"), ("lbfgs", "paillier")],
+    others=product(["groups", "lbfgs"], ["plain", "bfv", "paillier"]),
+)
 def test_other_ciphers_can_be_asked_again_too(patchwork, simulate, quick, cipher, run):
     tiles = patchwork(unlabelled=("east",))
     quiet = outcome(run_through(simulate, tiles, settings_of(quick, run, iterations=2)))
