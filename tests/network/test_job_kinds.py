@@ -320,29 +320,26 @@ PLUGIN = Plugin(messages=messages)
 """
 
 
-@pytest.mark.parametrize("phase", ["mine.first", "start"])
-def test_messages_of_plug_ins_are_known_and_take_no_name_of_weft(phase, tmp_path):
-    (tmp_path / "adds.py").write_text(PLUGIN.format(name="adds"))
-    (tmp_path / "adds_messages.py").write_text(MESSAGES.format(first=phase))
-    (tmp_path / "adds-1.0.dist-info").mkdir()
-    (tmp_path / "adds-1.0.dist-info" / "entry_points.txt").write_text(
-        "[weft.plugins]\nadds = adds:PLUGIN\n"
-    )
+def test_messages_of_plug_ins_are_known_and_take_no_name_of_weft(tmp_path):
+    """One plug-in with a phase of its own, one with a name that is taken; in one new process."""
+    for name, phase in (("adds", "mine.first"), ("takes", "start")):
+        (tmp_path / f"{name}.py").write_text(PLUGIN.format(name=name))
+        (tmp_path / f"{name}_messages.py").write_text(MESSAGES.format(first=phase))
+        metadata = tmp_path / f"{name}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "entry_points.txt").write_text(f"[weft.plugins]\n{name} = {name}:PLUGIN\n")
     code = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
 from weft.all_messages import MODULES, declared_phases
-print(declared_phases()[{phase!r}].request.__name__)
+for phase in ("mine.first", "start"):
+    print(declared_phases()[phase].request.__name__)
 print(*(module.__name__ for module in MODULES))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    request, modules = done.stdout.splitlines()
-    assert "weft.federation.messages" in modules.split()
-    if phase == "start":
-        assert request == "StartRequest"
-        assert "adds_messages" not in modules.split()
-        assert "phase 'start' is declared twice" in done.stderr
-    else:
-        assert request == "Nothing"
-        assert "adds_messages" in modules.split()
-        assert done.stderr == ""
+    added, taken, modules = done.stdout.splitlines()
+    assert (added, taken) == ("Nothing", "StartRequest")
+    assert {"weft.federation.messages", "adds_messages"} <= set(modules.split())
+    assert "takes_messages" not in modules.split()
+    assert done.stderr.count("\n") == 1
+    assert "phase 'start' is declared twice" in done.stderr
