@@ -238,13 +238,13 @@ def test_settings_that_differ_leave_noise_in_totals(monkeypatch):
 
         return answer
 
-    def first_norm():
-        told, listened = listening("subspace.spread", "gram", around, first=True)
+    def first_total():
+        told, listened = listening("subspace.gather", "sizes", around, first=True)
         # What becomes of a coordinator that computes with noise is its own affair.
         with suppress(WeftError, ValueError, ArithmeticError):
             run(by_columns(table_of("breast_cancer", 60), 3), SETTINGS, Terms(), around=listened)
         return abs(total(told))
 
-    assert first_norm() > 1e6
+    assert first_total() > 1e6
     monkeypatch.setattr(Cipher, "agree", lambda self, told: None)
-    assert first_norm() < 10
+    assert first_total() == 60
