@@ -219,14 +219,17 @@ class BfvCipher(Cipher):
         if (expected != checks).any():
             raise failed_check(where)
         pad_ids = block.carried.per_slot(len(streams.cohort_of), streams.cohort_of, where)
-        newest = newest_per_slot(np.ascontiguousarray(pad_ids), True)
-        if int(newest.min(initial=since)) < since or (last is not None and (newest < last).any()):
+        # Chunks come whole; what is not asked for may be older, or was never told.
+        chosen = slice(None) if slots is None else slots
+        newest = newest_per_slot(np.ascontiguousarray(pad_ids), True)[chosen]
+        old = last is not None and bool((newest < last[chosen]).any())
+        if old or int(newest.min(initial=since)) < since:
             raise ProtocolError(
                 f"{where} is older than this party's own contribution: it was sent before, or "
                 "leaves something out"
             )
         if last is not None:
-            last[:] = newest
+            last[chosen] = newest
         pads = streams.residues(KIND_CODES[kind], width, pad_ids)
         words = chunks[chunking.row, chunking.column].reshape(-1, width)
         rest = ((words + np.uint64(MODULUS) - pads) % np.uint64(MODULUS)).astype(np.int64)
@@ -234,8 +237,7 @@ class BfvCipher(Cipher):
         # Pads that were taken off by other pad ids than they were put on leave noise.
         if (np.abs(values) > _LARGEST).any():
             raise failed_check(where)
-        chosen = values if slots is None else values[slots]
-        opened: Floats = np.multiply(chosen, unit, dtype=np.float64)
+        opened: Floats = np.multiply(values[chosen], unit, dtype=np.float64)
         return opened
 
 
