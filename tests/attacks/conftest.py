@@ -35,6 +35,10 @@ ATTACKS = {
     "17": ("what is left of a sum of three when one falls silent", "party"),
     "18": ("the row of a rare class from the first vector", "party with the same columns"),
     "19": ("documents from words that only they have", "party with the same columns"),
+    "20": (
+        "rows from vectors of all samples, folds and classes",
+        "party with the same columns",
+    ),
     "21": ("guesses at foreign columns from few sums", "party with labels"),
     "26": ("one party's scalars, from totals over chosen parties or questions", "coordinator"),
     "27": ("forged seeds, a forged BFV key, one number for two parties", "coordinator"),

@@ -39,7 +39,7 @@ CLASSES = 10
 
 @pytest.fixture(scope="module")
 def ten_digits():
-    return table_of("digits", 400, scaled=False, classes=CLASSES)
+    return table_of("digits", 600, scaled=False, classes=CLASSES)
 
 
 def cuts(party, phase, message, opened):

@@ -190,11 +190,13 @@ def effective(change: np.ndarray) -> float:
 
 
 def check_apart(columns: np.ndarray, least: int) -> None:
-    """No two vectors of an atom (samples × vectors), nor one and zero, differ in too few."""
+    """Any two vectors of an atom (samples × vectors), or one and zero, are equal or differ in what
+    is worth enough samples."""
     every = np.unique(np.hstack([np.zeros((len(columns), 1)), columns]), axis=1)
     for at in range(every.shape[1]):
-        differ = (every[:, at + 1 :] != every[:, at : at + 1]).sum(axis=0)
-        assert (differ >= least).all(), f"two vectors differ in {differ.min()} samples"
+        change = every[:, at + 1 :] - every[:, at : at + 1]
+        worth = np.abs(change).sum(axis=0) ** 2 / (change**2).sum(axis=0)
+        assert (worth >= least * (1 - 1e-6)).all(), f"a difference of {worth.min():.3g} samples"
 
 
 def check_steps(columns: np.ndarray, least: int) -> None:

@@ -9,26 +9,44 @@ from __future__ import annotations
 import numpy as np
 
 
-def bytes_of(values: np.ndarray) -> np.ndarray:
-    """What is compared of a value: the topmost byte of its bits, mixed."""
-    x = (values + 0.0).view(np.uint64)
-    with np.errstate(over="ignore"):
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x >> np.uint64(56)
-
-
 def worth(change: np.ndarray, least: int) -> bool:
     """Whether (Σ|d|)² / Σd² is at least ``least``, up to rounding."""
     return np.abs(change).sum() ** 2 * (1.0 + 1e-9) >= least * (change**2).sum()
 
 
+def apart(new: np.ndarray, old: np.ndarray, least: int) -> bool:
+    """The same of two vectors, of which the older is known in single precision only.
+
+    What that leaves open counts against them.
+    """
+    kept = old.astype(np.float32).astype(np.float64)
+    change, lost = new - kept, old - kept
+    enough = least * (np.abs(new).max() + np.abs(old).max()) + np.abs(lost).sum()
+    if np.abs(change).sum() * (1.0 + 1e-9) >= enough:
+        return True
+    moved = np.abs(change).sum() - np.abs(lost).sum()
+    length = np.sqrt((change**2).sum()) + np.sqrt((lost**2).sum())
+    return moved > 0 and moved**2 * (1.0 + 1e-9) >= least * length**2
+
+
+def without_usual(values: np.ndarray, kind: np.ndarray, least: int) -> np.ndarray:
+    """What is left of values without the one that most of each kind have."""
+    rest = values.copy()
+    for number in np.unique(kind):
+        some = np.sort(values[kind == number][: 2 * least - 1])
+        rest[kind == number] -= some[len(some) // 2]
+    return rest
+
+
 class SlowBatches:
     """What `weft.guards.min_batch.SeenBatches` promises, of one party."""
 
-    def __init__(self, atom: np.ndarray, least: int, width: int) -> None:
+    def __init__(
+        self, atom: np.ndarray, least: int, width: int, kind: np.ndarray | None = None
+    ) -> None:
         self.atoms = np.unique(atom[atom >= 0])
         self._atom, self._least, self._width = atom, least, width
+        self._kind = np.zeros(len(atom), int) if kind is None else kind
         self._last = {kind: np.zeros((len(atom), width)) for kind in (True, False)}
         #: All vectors that were admitted, of either kind.
         self.seen = np.zeros((len(atom), 0))
@@ -43,9 +61,9 @@ class SlowBatches:
             return False
         if not (worth(change, least) and worth(values, least)):
             return True
-        old, new = seen[rows], values[:, None]
-        few = (bytes_of(old) != bytes_of(new)).sum(axis=0) < least
-        return bool((few & (old != new).any(axis=0)).any())
+        if not worth(without_usual(values, self._kind[rows], least), least):
+            return True
+        return any((old != values).any() and not apart(values, old, least) for old in seen[rows].T)
 
     def fits(self, place: int, column: int, values: np.ndarray) -> bool:
         last = self._last[True][:, column % self._width]

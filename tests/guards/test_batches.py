@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from guarded import check_apart, check_steps, effective
 from hypothesis import given
 from hypothesis import strategies as st
 from slow_batches import SlowBatches
 
 from covering import examples
-from weft.guards.min_batch import MinBatch, SeenBatches, _mixed
+from weft.guards.min_batch import MinBatch, SeenBatches
 
-
-def same_mark(value: float) -> float:
-    """Another number between 0 and 1 of which a guard keeps the same byte."""
-    rng = np.random.default_rng(0)
-    byte = int(_mixed(value)) >> 56
-    return next(x for x in rng.random(5000) if int(_mixed(x)) >> 56 == byte and x != value)
-
-
-#: Slopes of a hinge, values next to its kink, and two that look like others in a byte.
-VALUES = np.array([0.0, 1.0, -1.0, 0.5, 0.25, 1e-3, same_mark(1.0), same_mark(0.0)])
+#: Slopes of a hinge, values next to its kink, and some that single precision does not tell apart.
+VALUES = np.array([0.0, 1.0, -1.0, 0.5, 0.25, 1e-3, 1e-3 + 1e-12, 1.0 - 1e-10])
 
 
 @st.composite
@@ -131,7 +122,8 @@ def test_values_and_answers_are_those_of_the_plain_rule(seed, least, width, n):
     """Asked first, or not; with what lacks softened in between, or not; of either kind."""
     rng = np.random.default_rng(seed)
     atom = rng.integers(-1, 2, n) if rng.random() < 0.5 else np.full(n, 3)
-    guard, slow = SeenBatches(atom, least, width), SlowBatches(atom, least, width)
+    kind = rng.integers(0, 3, n) if rng.random() < 0.5 else None
+    guard, slow = SeenBatches(atom, least, width, kind), SlowBatches(atom, least, width, kind)
     for _ in range(10):
         asked = near(rng, np.hstack([np.zeros((n, 1)), slow.seen]), width, least)
         mine, plain, apart = asked.copy(), asked.copy(), None
@@ -177,30 +169,40 @@ def test_a_small_change_since_the_last_copy_is_held_back(scene):
         old = new
 
 
-@pytest.mark.parametrize("value", [1.0, 0.0])
-def test_one_sample_whose_byte_is_the_same_is_a_difference(value):
-    """A byte per sample is kept, and two values in 256 share it: one of them was let through."""
-    guard = SeenBatches(np.zeros(40, np.int64), 10, 1)
-    first, between = np.full((40, 1), value), np.full((40, 1), 0.5)
-    first[:20] = -1.0
-    last = first.copy()
-    last[30] = same_mark(value)
-    assert not guard.admit(first).any()
-    assert not guard.admit(between).any()
-    assert guard.lacking(last)[0].any()
-    assert guard.admit(last).all()
-    assert (last == 0.5).all()
+def admitted(*vectors, kind=None):
+    """Which of some vectors of one atom are let through, one after the other."""
+    guard = SeenBatches(np.zeros(len(vectors[0]), np.int64), 10, 1, kind)
+    return [not guard.admit(vector[:, None].copy()).any() for vector in vectors]
 
 
-def test_two_samples_that_trade_values_of_the_same_byte_are_a_difference():
-    guard = SeenBatches(np.zeros(40, np.int64), 10, 1)
-    first, between = np.full((40, 1), 1.0), np.full((40, 1), 0.5)
-    first[:20] = same_mark(1.0)
-    last = first.copy()
-    last[[5, 30]] = last[[30, 5]]
-    assert not guard.admit(first).any()
-    assert not guard.admit(between).any()
-    assert guard.admit(last).all()
+def test_a_difference_that_single_precision_does_not_keep_is_a_difference():
+    """Vectors are kept in single precision: what it cannot tell counts as too little."""
+    first, between = np.full(40, 1.0), np.full(40, 0.5)
+    first[:20] = -1.0 / 3.0
+    one, all_ = first.copy(), first * (1 + 1e-9)
+    one[30] += 1e-12
+    assert admitted(first, between, one) == [True, True, False]
+    assert admitted(first, between, all_) == [True, True, False]
+
+
+def test_a_large_difference_from_an_older_vector_among_tiny_ones_counts_as_one():
+    """Forty samples differ, which were enough when they were only counted."""
+    first, between = np.full(40, 0.25), np.full(40, 0.5)
+    near = first + 1e-4
+    near[30] = 1.0
+    assert admitted(first, between, near) == [True, True, False]
+    assert admitted(first, between, first + 1e-4) == [True, True, True]
+
+
+def test_what_differs_from_the_rest_of_its_class_must_be_enough():
+    """Sums over all samples of a class are known: Σ over all but three of it shows the three."""
+    kind = np.repeat([0, 1], 20)
+    vector = np.where(kind == 0, 1.0, -0.5)
+    vector[:3] = 0.0
+    assert admitted(vector, kind=kind) == [False]
+    vector[:10] = 0.0
+    assert admitted(vector, kind=kind) == [True]
+    assert admitted(np.where(kind == 0, 1.0, -0.5), kind=kind) == [True]
 
 
 def test_a_large_change_among_tiny_ones_counts_as_one():

@@ -127,10 +127,8 @@ def test_what_is_held_apart_differs_enough_or_has_not_changed(noted, old, new):
     held = batches.hold_apart(values, before)
     for atom, rows in enumerate((slice(0, 4), slice(4, 8))):
         wished, was = new[rows], old[rows]
-        near = any(
-            0 < sum(a != b for a, b in zip(vector[rows], wished, strict=True)) < 3
-            for vector in noted
-        )
+        apart = [np.array(wished) - np.array(vector[rows]) for vector in noted]
+        near = any(0 < effective(change) < 3 for change in apart)
         expected = was if near and wished != was else wished
         assert values[rows, 0].tolist() == expected
         assert held[atom] == (near and wished != was)

@@ -16,7 +16,7 @@ from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.federation.messages import ReleaseRequest
 from weft.federation.release.model_slices import join_slices
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.class_fold_problems import folds_of
+from weft.solvers.subspace.class_fold_problems import ALWAYS, folds_of, large_folds_of
 
 GAP = 1e-3
 PATH = (0.3, 0.03, 0.003)
@@ -251,6 +251,22 @@ def test_folds_depend_on_the_seed_and_are_even() -> None:
     assert abs(counts - 1000).max() < 5 * np.sqrt(5000 * 0.2 * 0.8)
     # Whatever else a party holds: a sample's fold is its own.
     assert np.array_equal(folds_of(ids[::3], 5, 1), one[::3])
+
+
+def test_a_fold_has_enough_of_every_group_or_none() -> None:
+    """Groups of 9, 59, 65 and 400 samples in five folds, in parts of thirty or more."""
+    sizes = [9, 59, 65, 400]
+    group = np.repeat([3, 5, 6, 12], sizes)
+    ids = np.array([f"patient {i}" for i in range(len(group))], object)
+    mixed = np.random.default_rng(0).permutation(len(ids))
+    one, other = (large_folds_of(ids, group, 10, 5, seed) for seed in (1, 2))
+    assert np.array_equal(large_folds_of(ids[mixed], group[mixed], 10, 5, 1), one[mixed])
+    assert (one != other).any()
+    parts = [
+        sorted(np.unique(one[group == g], return_counts=True)[1].tolist()) for g in (3, 5, 6, 12)
+    ]
+    assert parts == [[9], [59], [32, 33], [80] * 5]
+    assert set(one[group < 6].tolist()) == {ALWAYS}
 
 
 @cover(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.crypto.identities import PublicIdentity
@@ -358,7 +359,7 @@ class Party:
             self._cipher,
             Bounds.of(loss, smallest_lam, view.row_holders, unit, label),
             contributors=1 if self._terms.allow_pairs else self._terms.min_contributors,
-            folds=data.folds(self._matching.ids, settings) if settings.folds else None,
+            folds=self._folds(settings),
             start=None if self._model is None else data.weights_of(self._model),
             draws=self._draws,
         )
@@ -405,6 +406,15 @@ class Party:
             mean_square=mean * (columns + foreign) / columns,
         )
         return ahead.likely
+
+    def _folds(self, settings: Settings) -> NDArray[np.int8] | None:
+        """The fold of every row, if the ledger does not object to them; None: there are none."""
+        if not settings.folds:
+            return None
+        folds = self.data.folds(self._matching.ids, settings)
+        if self._account is not None and len(folds.cut.ids):
+            self._account.note_folds(folds.cut, self._consent.check_folds)
+        return folds.of_rows
 
     # ── the model ─────────────────────────────────────────────────────────────────────────
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,9 +23,10 @@ from weft.federation.model import Model
 from weft.guards.rare_columns import rare_columns, without_columns
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
+from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.class_fold_problems import folds_of
+from weft.solvers.subspace.class_fold_problems import folds_of, large_folds_of
 from weft.sums.feature_scaling import ScalingParty
 from weft.sums.local_table import Block, LocalTable, build_table, rows_times
 from weft.sums.maxima import answer_largest
@@ -47,6 +48,13 @@ from weft.sums.messages import (
 
 #: Name of the constant column in models.
 INTERCEPT = "(intercept)"
+
+
+class Folds(NamedTuple):
+    """The fold of every local row, and what the ledger is told of those that others see."""
+
+    of_rows: NDArray[np.int8]
+    cut: FoldCut
 
 
 class TrainingData:
@@ -246,13 +254,25 @@ class TrainingData:
             start[view.bias_slot] = model.centre_score / self.bias
         return start
 
-    def folds(self, ids: Sequence[NDArray[Any]], settings: Settings) -> NDArray[np.int8]:
-        """The fold of every local row; ``ids`` of the samples, per tile."""
-        folds = np.zeros(self.view.n_rows, np.int8)
-        for own, rows in zip(ids, self.view.tile_rows, strict=True):
-            held = rows >= 0
-            folds[rows[held]] = folds_of(own[held], settings.folds, settings.seed)
-        return folds
+    def folds(self, ids: Sequence[NDArray[Any]], settings: Settings) -> Folds:
+        """The folds of all local rows; ``ids`` of the samples, per tile.
+
+        Where others see sums, those of a class and cohort are spread by those who know the class;
+        of samples whose labels others have, folds say nothing that is used.
+        """
+        view = self.view
+        names = np.full(view.n_rows, "", dtype=object)
+        for own, rows in zip(ids, view.tile_rows, strict=True):
+            names[rows[rows >= 0]] = own[rows >= 0]
+        folds = folds_of(names, settings.folds, settings.seed)
+        guarded = (view.guarded_cohort >= 0) & view.trained_rows
+        classes = 1 if self.classes is None else len(self.classes)
+        number = np.nan_to_num(self.class_numbers(view)).astype(np.int64)
+        group = (view.cohort[view.row_cohort] * classes + number)[guarded]
+        folds[guarded] = large_folds_of(
+            names[guarded], group, view.min_batch, settings.folds, settings.seed
+        )
+        return Folds(folds, FoldCut(names[guarded], folds[guarded].astype(np.int32) + 1, group))
 
     @property
     def table(self) -> LocalTable:

@@ -15,6 +15,7 @@ from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import (
     check_change,
+    check_folds,
     check_labels,
     check_matching,
     check_networks,
@@ -266,6 +267,12 @@ class Consent:
         found, own = cache(change_of), [source for source in self._sources if not source.asked]
         self._each(lambda source: check_change(source.terms, found, self.name), own)
         check_change(_strictest(own), found, self.name)
+
+    def check_folds(self, apart: Callable[[int], int]) -> None:
+        """Refuse folds that cut few samples apart, with those of earlier runs in its ledger."""
+        own = [source for source in self._sources if not source.asked]
+        self._each(lambda source: check_folds(source.terms, apart, self.name), own)
+        check_folds(_strictest(own), apart, self.name)
 
     def check(self, settings: Settings, view: PartyView) -> None:
         """Refuse settings that go beyond what was agreed."""

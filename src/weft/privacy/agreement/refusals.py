@@ -140,6 +140,20 @@ def check_change(terms: Terms, change_of: Callable[[int], Change | None], party:
     )
 
 
+def check_folds(terms: Terms, apart: Callable[[int], int], party: str) -> None:
+    """Refuse folds that would show a few samples together with those of earlier runs.
+
+    ``apart`` says how many would stand in parts of fewer samples than it is given.
+    """
+    if terms.allow_small_changes or terms.min_batch == 1 or not apart(terms.min_batch):
+        return
+    _refuse(
+        party,
+        "these folds, which cut its samples into small parts together with those of earlier runs; "
+        "use the folds and the seed of before, or agree on allow_small_changes = true",
+    )
+
+
 def _refuse_few(
     terms: Terms, party: str, count: int, what: str, holders: NDArray[np.int64]
 ) -> NoReturn:

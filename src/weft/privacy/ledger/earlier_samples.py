@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,12 +133,12 @@ class Memory:
     places: Places
 
     @classmethod
-    def new(cls) -> Memory:
+    def new(cls) -> Self:
         """No run yet."""
         return cls([], np.zeros(0, np.uint64), np.zeros((0, 0), np.int32))
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], name: str) -> Memory | None:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], name: str) -> Self | None:
         """The inverse of :meth:`to_arrays`; None: that is no memory."""
         found = [arrays.get(f"{name}.{part}") for part in ("runs", "sample", "places")]
         runs, sample, places = found

@@ -24,6 +24,7 @@ from weft.crypto.identities import Secret
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.id_normalization import normal_ids
 from weft.matching.tokens import tokens_of
+from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
 from weft.storage.files import StorageError, load_arrays, locked, save_arrays
 
@@ -105,6 +106,8 @@ class Pages:
         Who took part in the last runs that showed feature sums: samples by their ids, and by their
         ids, cells and labels, since a corrected sample shows like one that comes and one that
         goes.
+    folds
+        How folds have cut the samples of the last runs that had any.
     """
 
     key: bytes
@@ -116,6 +119,7 @@ class Pages:
     runs: list[Run] = field(default_factory=list)
     attended: Memory = field(default_factory=Memory.new)
     versions: Memory = field(default_factory=Memory.new)
+    folds: FoldMemory = field(default_factory=FoldMemory.new)
 
     @classmethod
     def new(cls) -> Pages:
@@ -168,6 +172,14 @@ class Pages:
             since, came, went = found
             return Change(0, 0, max(len(came), len(went)), since)
         return None
+
+    def remember_folds(self, cut: FoldCut, began: str) -> None:
+        """Take down the folds of a run, before others see feature sums of it."""
+        self.folds.remember(self.hashes(cut.ids), cut.places, began)
+
+    def cut_apart(self, cut: FoldCut, at_least: int) -> int:
+        """How many samples folds would put into parts of fewer, with those of earlier runs."""
+        return self.folds.cut_apart(self.hashes(cut.ids), cut, at_least)
 
     def _version(self, samples: Hashes, who: Attendance) -> Hashes:
         """Under what samples stand with all that they bring."""
@@ -225,6 +237,9 @@ class Book:
             raise self._damaged(f"{self.path} is of another format than {_FORMAT}")
         sample, key = arrays.get("sample"), arrays.get("key")
         attended, versions = (Memory.from_arrays(arrays, name) for name in ("attended", "versions"))
+        # Files from before folds were remembered have none.
+        cuts = FoldMemory.new() if "folds.runs" not in arrays else None
+        folds = cuts or FoldMemory.from_arrays(arrays, "folds")
         counts = [arrays.get(name) for name in _COUNTS]
         whole = (
             sample is not None
@@ -245,12 +260,16 @@ class Book:
             runs = msgspec.json.decode(arrays["runs"].tobytes(), type=list[Run])
         except (KeyError, msgspec.MsgspecError):
             whole = False
-        if not whole or sample is None or key is None or attended is None or versions is None:
+        if attended is None or versions is None or folds is None:
+            whole = False
+        if not whole or sample is None or key is None:
             raise self._damaged(f"{self.path} does not hold a ledger")
         received, shown, foreign, fewest = (np.array(count) for count in counts)
-        return Pages(
-            *(key.tobytes(), sample, received, shown, foreign, fewest, runs, attended, versions)
-        )
+        assert attended is not None
+        assert versions is not None
+        assert folds is not None
+        counted = (received, shown, foreign, fewest)
+        return Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -282,6 +301,7 @@ class Book:
                 "runs": np.frombuffer(runs, np.uint8),
                 **pages.attended.to_arrays("attended"),
                 **pages.versions.to_arrays("versions"),
+                **pages.folds.to_arrays("folds"),
             },
             durable=True,
         )

@@ -31,6 +31,7 @@ from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.model_noise import ModelNoise
 from weft.matching.party_view import PartyView
+from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.expected_exposure import sums_too_many
 from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Kind, Pages, Run
@@ -203,6 +204,23 @@ class Account:
             pages.remember(who, self._began)
             self._put(pages, self._run(self._booked, None, who))
         return b""
+
+    def note_folds(self, cut: FoldCut, objecting: Callable[[Callable[[int], int]], None]) -> None:
+        """Write down how folds cut the samples, unless ``objecting`` does not let them.
+
+        It is given how many samples would stand in parts of fewer than it says.
+        """
+
+        def write() -> bytes:
+            with self._book.locked():
+                pages = self._open_pages()
+                objecting(lambda at_least: pages.cut_apart(cut, at_least))
+                pages.remember_folds(cut, self._began)
+                self._put(pages, self._run(self._booked, None, self._attendance))
+            return b""
+
+        self._once("folds", write)
+        self._begun = True
 
     def _keep_ahead(self) -> None:
         """Book more where the sums have used up what was booked."""

@@ -23,6 +23,7 @@ from weft.solvers.hyfdca.local_methods import (
     drawing_of,
 )
 from weft.solvers.party_context import PartyContext
+from weft.solvers.sample_kinds import common_kinds
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Contribution, Latest, Wire
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher
@@ -66,7 +67,8 @@ class HyfdcaState:
         self._turn = self.drawing.turn(0, 1, False)
         self._iteration = 0
         guarded = view.guarded_cohort >= 0
-        self._guard = MinBatch(view.guarded_cohort, view.min_batch) if guarded.any() else None
+        kind = common_kinds(view, labels, self.loss)
+        self._guard = MinBatch(view.guarded_cohort, view.min_batch, kind) if guarded.any() else None
         #: Dual vectors of another solver, in whose place this one works: α keeps apart from them.
         self.earlier: SeenBatches | None = None
 

@@ -16,6 +16,7 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import Model, RoundReply, RoundRequest
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.rounds.sequential_kernels import ascend
+from weft.solvers.sample_kinds import common_kinds
 from weft.solvers.sampling import order_of
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Wire
@@ -49,7 +50,8 @@ class DualParty(RoundParty):
         self._alpha_wire = Wire("alpha", view.n_shared_rows, self.bounds.alpha, self.cipher)
         self._own = np.flatnonzero(view.trained_rows).astype(np.int32)
         guarded = view.guarded_cohort >= 0
-        self._guard = MinBatch(view.guarded_cohort, view.min_batch) if guarded.any() else None
+        kind = common_kinds(view, self.labels, self.loss)
+        self._guard = MinBatch(view.guarded_cohort, view.min_batch, kind) if guarded.any() else None
         # The tolerance is for shares such as 1/N, whose product with N is one only almost.
         self._steps = math.ceil(settings.iic * view.n_samples / view.n_parties - 1e-9)
         if self._guard is not None:

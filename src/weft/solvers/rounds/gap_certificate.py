@@ -9,9 +9,10 @@ that they cost no round trip, and each party answers when it is next present: in
 losses and conjugates with the feature sums of a (where some holders lack labels, those get a
 first), then the norm of these sums. When all have answered, the point is certified.
 
-Guards compare a with the last one whose feature sums anybody got. A point may be given up before
-that, when some holders have a new a and others do not; so the coordinator names the point that
-counts, and all holders compare with the same.
+Guards compare a with all those whose feature sums anybody got. A point may be given up before
+that, when some holders have a new a and others do not; so the coordinator names the points that
+count, and all holders compare with the same. A party that told of a point which is then not named
+refuses to come too close to that one, too: nobody can make it compare with less.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.crypto import Adder, Cipher
-from weft.guards.min_batch import MinBatch
+from weft.errors import ProtocolError
+from weft.guards.min_batch import SeenBatches
 from weft.losses import Loss
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
@@ -47,6 +49,7 @@ from weft.solvers.rounds.messages import (
     PointSpreadReply,
     PointSpreadRequest,
 )
+from weft.solvers.sample_kinds import kinds_of_classes
 from weft.solvers.settings import Settings
 from weft.storage.files import part_of
 from weft.sums.contribution import Posts, Wire, own_slots
@@ -110,9 +113,14 @@ class PointParty:
         guarded = view.guarded_cohort >= 0
         # What a method shows of its own dual vector in every iteration, it guards itself.
         guards = guarded.any() and not half.dual_is_shown
-        self._guard = MinBatch(view.guarded_cohort, view.min_batch) if guards else None
-        #: a of the point that counts for guards and of the one in progress, by iteration.
-        self._duals: dict[int, Floats] = {}
+        kind = kinds_of_classes(half.labels, half.loss)
+        self._guard: SeenBatches | None = None
+        if guards:
+            atom = np.where(self._labelled, view.guarded_cohort, -1)
+            self._guard = SeenBatches(atom, view.min_batch, classes, kind)
+        #: a of the points that were named as shown, and of others that this party has told.
+        self._shown: dict[int, Floats] = {}
+        self._told: dict[int, Floats] = {}
         self._iteration = self._last = -1
         self._held = 0
         self.weights: dict[int, Floats] = {}
@@ -124,7 +132,8 @@ class PointParty:
         self._z = half.table.products(None, self._w)
         # Of older points only the certified one may still be released.
         self.weights = {i: w for i, w in self.weights.items() if i == message.keep}
-        self._iteration, self._last = message.iteration, message.last
+        self._take_last(message.last)
+        self._iteration = message.iteration
         self.weights[self._iteration] = self._w
         mine = self._w[view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
@@ -166,11 +175,29 @@ class PointParty:
         alpha[rows] = half.loss.project(alpha[rows], half.labels[rows])
         self._held = 0
         if self._guard is not None:
-            before = self._duals.get(self._last, np.zeros_like(alpha))
-            held = self._guard.hold_back(alpha, before)
+            held = self._guard.restrain(alpha)
             self._held = int(half.view.counts[self._guard.atoms[held]].sum())
-            self._duals = {self._last: before, self._iteration: alpha}
+            if any(self._guard.hold_back(alpha.copy(), told).any() for told in self._told.values()):
+                # Holders who never made that one would not hold back the same.
+                raise ProtocolError(
+                    "a point to certify comes too close to one that was given up; start again"
+                )
+            self._told[self._iteration] = alpha
         return alpha
+
+    def _take_last(self, last: int) -> None:
+        """From here on, nothing comes too close to the point that was shown last.
+
+        Whoever says so cannot make this party forget: points that it told of and that nobody
+        names count as shown, too.
+        """
+        if last == self._last or self._guard is None:
+            self._last = last
+            return
+        if last < self._last or last not in self._told:
+            raise malformed("last", "names a point that was not shown last")
+        self._last, self._shown[last] = last, self._told.pop(last)
+        self._guard.note(self._shown[last])
 
     def _post(self, flags: Flags, pads: PadLinks | None, reply: PointLossesReply) -> None:
         """a of the shared cohorts that this party speaks for, to holders without labels."""
@@ -217,11 +244,17 @@ class PointParty:
         """For a checkpoint: a point in progress is given up when a run is resumed."""
         return {
             **{f"weights.{i}": w for i, w in self.weights.items()},
-            **{f"dual.{i}": a for i, a in self._duals.items()},
+            **{f"shown.{i}": a for i, a in self._shown.items()},
+            **{f"told.{i}": a for i, a in self._told.items()},
         }
 
     def restore(self, state: Mapping[str, NDArray[np.float64]]) -> None:
-        self.weights, self._duals = _numbered(state, "weights"), _numbered(state, "dual")
+        self.weights = _numbered(state, "weights")
+        self._shown, self._told = _numbered(state, "shown"), _numbered(state, "told")
+        self._last = max(self._shown, default=-1)
+        if self._guard is not None:
+            for number in sorted(self._shown):
+                self._guard.note(self._shown[number])
 
 
 def _numbered(state: Mapping[str, Floats], name: str) -> dict[int, Floats]:

@@ -45,11 +45,48 @@ class Problems:
         return used
 
 
+#: The fold of samples that no fold leaves out, since too few of their class are there.
+ALWAYS = -2
+#: How many times ``min_batch`` samples of a group a fold leaves out at least. Near the optimum few
+#: of them weigh much, and the difference to the vector of all must be worth ``min_batch`` samples.
+PARTS = 3
+
+
 def folds_of(ids: NDArray[np.object_], folds: int, seed: int) -> NDArray[np.int8]:
     """The fold of every sample, from its id: all holders agree without a word.
 
     The seed is all that this depends on besides, so that a run can be repeated.
     """
+    return (_hashed(ids, seed) % np.uint64(folds)).astype(np.int8)
+
+
+def large_folds_of(
+    ids: NDArray[np.object_], group: Ints, least: int, folds: int, seed: int
+) -> NDArray[np.int8]:
+    """Folds whose parts of every group are of ``PARTS`` · ``least`` samples or more.
+
+    What a fold leaves out is the difference of two sums that others see. So a group, such as a
+    class of a cohort, is spread evenly over as many folds as leave so many of it in each; over
+    none, where that would be one. All who know the whole group agree without a word.
+
+    Parameters
+    ----------
+    group
+        The group of every sample.
+    """
+    hashed = _hashed(ids, seed)
+    order = np.lexsort((hashed, group))
+    _, first, sizes = np.unique(group[order], return_index=True, return_counts=True)
+    place = np.arange(len(ids)) - np.repeat(first, sizes)
+    most = np.repeat(np.minimum(folds, sizes // (PARTS * least)), sizes)
+    # Groups begin with different folds, so that small ones do not all fall into the first.
+    begin = (hashed[order][first] % np.uint64(folds)).astype(np.int64)
+    turned = (place % np.maximum(most, 1) + np.repeat(begin, sizes)) % folds
+    found = np.empty(len(ids), np.int8)
+    found[order] = np.where(most > 1, turned, ALWAYS)
+    return found
+
+
+def _hashed(ids: NDArray[np.object_], seed: int) -> NDArray[np.uint64]:
     key = blake2b(f"folds {seed}".encode(), digest_size=8).hexdigest()
-    hashed = pd.util.hash_array(ids, hash_key=key, categorize=False)
-    return (np.asarray(hashed, np.uint64) % np.uint64(folds)).astype(np.int8)
+    return np.asarray(pd.util.hash_array(ids, hash_key=key, categorize=False), np.uint64)

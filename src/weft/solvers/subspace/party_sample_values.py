@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.losses import Loss
 from weft.solvers.party_context import PartyContext
+from weft.solvers.sample_kinds import kinds_of_classes
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
 
 #: How many times the samples that must change may change along, at first and at most.
@@ -128,6 +129,13 @@ class Rows:
         self._of_group = [
             np.flatnonzero(self.group == g).astype(np.int32) for g in range(settings.groups)
         ]
+
+    def kinds_of_samples(self) -> Ints:
+        """A number per row, equal where samples weigh the same at w = 0 in all problems."""
+        kind = kinds_of_classes(self._classes, self._loss)
+        if self._folds is None:
+            return kind
+        return kind * (self._problems.folds - ALWAYS) + (self._folds.astype(np.int64) - ALWAYS)
 
     # ── where the run stands ──────────────────────────────────────────────────────────────
 

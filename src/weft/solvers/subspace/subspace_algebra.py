@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.solvers.subspace.bundle_qp import Master
+from weft.solvers.subspace.class_fold_problems import PARTS
 from weft.solvers.subspace.messages import Ascent, Fold
 from weft.solvers.subspace.party_vectors import padded
 from weft.solvers.subspace.product_rounding import FINEST, FIXED_POINT
@@ -68,7 +69,18 @@ class Subspace:
         offsets, cross, sizes = exchange.gather(1, self._moved, guesses=nowhere, first=True)
         assert sizes is not None
         self._coming = (offsets, cross)
+        self._look_at_folds(sizes)
         self._share = sizes / exchange.holdings.n_samples
+
+    def _look_at_folds(self, sizes: Floats) -> None:
+        """Say where samples are in no fold."""
+        problems, notes = self.exchange.problems, self.exchange.notes
+        left_out = sizes[0] - sizes[problems.classes :: problems.classes]
+        if len(left_out) and left_out.sum() < sizes[0]:
+            notes.append(
+                "some samples are trained on in every fold and scored in none, because fewer than "
+                f"{2 * PARTS} times min_batch samples of their group have their class"
+            )
 
     @property
     def lam(self) -> Floats:

@@ -6,7 +6,8 @@ from typing import Self
 
 import numpy as np
 
-from weft.array_types import Floats
+from weft.array_types import Floats, Ints
+from weft.errors import ConfigError
 from weft.guards.min_batch import SeenBatches
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
@@ -16,6 +17,8 @@ from weft.sums.contribution import Wire
 
 class Guard:
     """Sees to it that no two sums of dual vectors that others get differ by a few samples.
+
+    Vectors of all problems that are trained together count, one against the other.
 
     Where too few samples would change, more are let change along next to the kink of the loss,
     at little cost. Where that does not do, they keep the values of the last vector.
@@ -56,7 +59,10 @@ class Guard:
         if not guarded.any():
             return None
         atom = view.row_cohort.astype(np.int64) * settings.groups + rows.group
-        batches = SeenBatches(np.where(guarded, atom, -1), view.min_batch, rows.width)
+        atom = np.where(guarded, atom, -1)
+        kind = rows.kinds_of_samples()
+        _refuse_rare(atom, kind, view.min_batch, settings.groups)
+        batches = SeenBatches(atom, view.min_batch, rows.width, kind)
         return cls(batches, context, settings, rows, grid)
 
     def keep(self, duals: Floats, shares: Floats | None) -> None:
@@ -94,3 +100,13 @@ class Guard:
             if self.batches.fits(atom, column, soft):
                 duals[rows, column] = soft
                 return
+
+
+def _refuse_rare(atom: Ints, kind: Ints, least: int, groups: int) -> None:
+    """Refuse groups that cut a class into parts of too few samples, each with a sum of its own."""
+    pairs = np.stack([atom, kind])[:, atom >= 0]
+    if groups > 1 and np.unique(pairs, axis=1, return_counts=True)[1].min(initial=least) < least:
+        raise ConfigError(
+            f"groups = {groups} cuts a class into parts of fewer than min_batch = {least} samples; "
+            "use fewer groups"
+        )
