@@ -15,8 +15,6 @@ from functools import cache
 import numpy as np
 import pytest
 from scene import by_rows, table_of, tile_of
-from sympy import ZZ
-from sympy.polys.matrices import DomainMatrix
 
 from interposed import Middle, interpose
 from weft.crypto import participants as participants_module
@@ -149,6 +147,10 @@ def sent(party, values, round_=1000) -> np.ndarray:
 
 def small_multiples(words) -> np.ndarray:
     """δ, up to its sign and a common divisor, from δ·f modulo 2^64; f is odd and unknown."""
+    # Loaded where it is needed: every process of the tests collects all of them.
+    from sympy import ZZ
+    from sympy.polys.matrices import DomainMatrix
+
     whole = [int(word) for word in words]
     first = min(range(len(whole)), key=lambda j: whole[j] & -whole[j] or 1 << 64)
     shift = (whole[first] & -whole[first]).bit_length() - 1

@@ -21,7 +21,7 @@ from weft.errors import ConfigError
     "estimator",
     [
         HybridClassifier("logistic", scaling="maxabs", max_iter=3, gap=0.1),
-        HybridRegressor(max_iter=3),
+        pytest.param(HybridRegressor(max_iter=3), marks=pytest.mark.release),
     ],
     ids=["classifier", "regressor"],
 )
