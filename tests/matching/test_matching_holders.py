@@ -281,7 +281,7 @@ class Listed:
 
     identity: PublicIdentity
     matching_key: bytes | None = None
-    most_rows: int | None = None
+    row_limit: int = 1_000_000
 
 
 def listed(keys, holders=("north", "east")):
@@ -311,7 +311,7 @@ def test_a_roster_says_whose_keys_count(patchwork):
         matched(tiles, keys=keys, known=wrong)
     with pytest.raises(WeftError, match="refuses the public keys of 'west', which the roster"):
         matched(tiles, keys=keys, known={n: m for n, m in known.items() if n != "west"})
-    known["south"].most_rows = 5
+    known["south"].row_limit = 5
     with pytest.raises(WeftError, match="refuses a request of 'south' for more ids than"):
         matched(tiles, keys=keys, known=known)
 

@@ -73,7 +73,9 @@ def test_a_roster_counts_when_every_member_has_signed(tmp_path):
     assert back == roster
     back.insist()
     assert back.charter.terms == Terms(min_batch=12)
-    assert back.members["east"].most_rows == 20
+    assert back.members["east"].most_rows == back.members["east"].row_limit == 20
+    # Nobody may try out all ids for want of an agreement.
+    assert back.members["west"].row_limit == 1_000_000
     assert back.members["east"].identity == IDENTITIES["east"].public
 
 

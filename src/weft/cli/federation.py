@@ -80,7 +80,9 @@ def draft(
     ] = None,
     rows: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=N", help="The most rows that a member may match."),
+        typer.Option(
+            metavar="NAME=N", help="The most rows that a member may match, 1,000,000 by default."
+        ),
     ] = None,
     min_batch: Annotated[
         int | None, typer.Option(help="Samples that change between two sums, at least.")

@@ -45,7 +45,7 @@ class Known(Protocol):
     def matching_key(self) -> bytes | None: ...
 
     @property
-    def most_rows(self) -> int | None: ...
+    def row_limit(self) -> int: ...
 
 
 class Announcement(msgspec.Struct, frozen=True, array_like=True):
@@ -236,5 +236,4 @@ class Oblivious:
 
     def _most(self, asker: Announcement) -> int:
         listed = self._listed(asker)
-        most = None if listed is None else listed.most_rows
-        return asker.rows if most is None else min(asker.rows, most)
+        return asker.rows if listed is None else min(asker.rows, listed.row_limit)

@@ -154,10 +154,10 @@ class Consent:
             self._refuse(
                 "to bring labels", "does not give it the role labels; set label = false for it"
             )
-        if member.most_rows is not None and rows > member.most_rows:
+        if rows > member.row_limit:
             self._refuse(
                 f"to match {rows} rows",
-                f"allows it {member.most_rows}; bring fewer, or have all members sign another "
+                f"allows it {member.row_limit}; bring fewer, or have all members sign another "
                 "roster",
                 told="to match its rows",
             )

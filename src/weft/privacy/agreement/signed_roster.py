@@ -46,6 +46,11 @@ class Hex(bytes):
         return f"Hex('{self.hex()}')"
 
 
+#: Whoever matches as many ids as there are people finds out who is in the federation. Without
+#: another agreement a member may match so many rows: fewer than there are ids to try.
+MOST_ROWS = 1_000_000
+
+
 class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A member of a federation.
 
@@ -58,7 +63,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     roles
         What it may do.
     most_rows
-        The most rows that it may match, in all its tiles together; None: no limit.
+        The most rows that it may match, in all its tiles together; None: `MOST_ROWS`.
     matching_key
         Public key (ristretto255) against which its answers in matching are proved; only for the
         role ``matching``.
@@ -85,6 +90,11 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ConfigError(f"{who} needs a matching_key of {KEY_BYTES} bytes")
         if self.most_rows is not None and self.most_rows < 1:
             raise ConfigError(f"{who} has most_rows {self.most_rows}; give at least 1, or null")
+
+    @property
+    def row_limit(self) -> int:
+        """The most rows that it may match."""
+        return MOST_ROWS if self.most_rows is None else self.most_rows
 
     @property
     def identity(self) -> PublicIdentity:
@@ -349,8 +359,8 @@ _TERMS: dict[str, Callable[[Any], str]] = {
 def member_words(member: Member) -> str:
     """What a member may do."""
     parts = [_ROLES[role] for role in member.roles]
-    if member.most_rows is not None:
-        parts.append(f"at most {member.most_rows} rows")
+    if "data" in member.roles:
+        parts.append(f"at most {member.row_limit:,} rows")
     return ", ".join(parts)
 
 
