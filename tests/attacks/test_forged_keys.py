@@ -31,6 +31,7 @@ from weft.crypto.seed_letters import AxisLetters, Cohort, Dealt, read_dealt, rea
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
+from weft.matching.confirmed_count import CountCheck
 from weft.matching.sheet_tags import Confirmation
 from weft.protocol.common_question import Question
 from weft.protocol.shared_fields import CARD, Neighbours, PadLinks, Participants, SumRequest
@@ -122,8 +123,9 @@ def guessed(monkeypatch) -> None:
 
 
 def unconfirmed(monkeypatch) -> None:
-    """Take out that holders confirm to each other who they are."""
+    """Take out that holders confirm to each other who they are, and how much they have."""
     monkeypatch.setattr(Confirmation, "insist", lambda self, told: None)
+    monkeypatch.setattr(CountCheck, "insist", lambda self, count, told: None)
 
 
 def unbound(monkeypatch) -> None:
