@@ -51,8 +51,9 @@ from weft.federation.local_federation import Federation
 from weft.guards.terms import OPEN
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
-from weft.network.join_settings import JoinSettings, open_site
+from weft.network.join_settings import JoinSettings
 from weft.network.kits.kit import Kit
+from weft.network.open_site import open_site
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, RESULTS
 from weft.network.secure_session import SecureSite, SecureTransport

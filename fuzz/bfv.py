@@ -7,7 +7,7 @@ import numpy as np
 
 from harness import search
 from weft.crypto.ciphers import bfv_scheme
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 
 for _name in ("_split", "_frame", "_checked"):
     setattr(bfv_scheme, _name, atheris.instrument_func(getattr(bfv_scheme, _name)))

@@ -9,7 +9,7 @@ with atheris.instrument_imports(include=["weft.crypto.ciphers.paillier_scheme"])
     from weft.crypto.ciphers import paillier_scheme as paillier
 
 from harness import search
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 
 SECRET = paillier.PaillierSecret.new(512)
 PUBLIC = SECRET.public()

@@ -16,7 +16,7 @@ from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.fixed_point import FixedPoint
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
 from weft.solvers.settings import Settings
 

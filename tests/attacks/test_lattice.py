@@ -19,8 +19,8 @@ from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS
 from weft.crypto.ciphers.cipher import Outgoing
 from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher
 from weft.crypto.ciphers.seal_library import SLOTS
-from weft.crypto.identities import Secret
 from weft.crypto.pads.pad_streams import Streams
+from weft.crypto.secret_bytes import Secret
 from weft.data import load
 from weft.errors import WeftError
 from weft.protocol.shared_fields import PadLinks, SumRequest

@@ -17,9 +17,9 @@ from interposed import body_at
 from weft.crypto.ciphers.block_format import Carried
 from weft.crypto.ciphers.cipher import Incoming, Outgoing
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.identities import Secret
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pads.pad_streams import Streams
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 from weft.federation import local_federation as federation_module
 from weft.federation.local_federation import Federation

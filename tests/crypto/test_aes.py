@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from weft.crypto.identities import Secret
 from weft.crypto.primitives.aes import Aes256
+from weft.crypto.secret_bytes import Secret
 
 
 def test_the_example_of_the_standard():

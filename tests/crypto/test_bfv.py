@@ -13,7 +13,7 @@ from tenseal import sealapi
 from weft.crypto.ciphers import bfv_scheme
 from weft.crypto.ciphers import seal_library as seal
 from weft.crypto.ciphers.bfv_scheme import MODULUS, MOST_ADDITIONS, SLOTS, BfvSecret, BfvTotals
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 
 FRESH_BYTES = 1 + 46080 + 64

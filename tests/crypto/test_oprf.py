@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.identities import Identity, Secret
+from weft.crypto.identities import Identity
 from weft.crypto.primitives import oprf, ristretto
 from weft.crypto.primitives.multiscalar import weighted_sum
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import ORDER, WIDTH, GroupError, add, multiply, random_scalars
+from weft.crypto.secret_bytes import Secret
 
 # RFC 9497, appendix A.1.2: ristretto255-SHA512, VOPRF mode.
 SEED = bytes.fromhex("a3" * 32)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals, _key_digest
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 
 BITS = 512

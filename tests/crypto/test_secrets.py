@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.identities import Identity, PublicIdentity, Secret
+from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.keys import PartyKeys, ephemeral_keys
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 
 CONTENT = bytes(range(100, 132))

@@ -26,7 +26,7 @@ from weft.crypto.ciphers import block_format as payload
 from weft.crypto.ciphers import known_ciphers
 from weft.crypto.ciphers.known_ciphers import register_cipher
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss

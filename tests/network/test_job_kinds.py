@@ -21,13 +21,14 @@ from weft.guards.terms import OPEN, Terms
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import JOB_KINDS, job_kind_of, read_task
 from weft.network.job_kind import JobKind, WrittenBy
-from weft.network.join_settings import ModelSavingParty
 from weft.network.member_data_and_keys import SiteMember
 from weft.network.network_channel import Timeouts
+from weft.network.returned_results import write_out
 from weft.network.run_description import Task
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
-from weft.network.task_from_config import task_of, write_out
+from weft.network.site_models import ModelSavingParty
+from weft.network.task_from_config import task_of
 from weft.plugins import _Added
 from weft.privacy.agreement import Card, Limits, SitePolicy
 from weft.privacy.agreement.roster_files import draft_roster

@@ -34,9 +34,10 @@ from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work
 from weft.network.installed_job_kinds import read_task
 from weft.network.presence_replay import Presence, ReplayedPresence
+from weft.network.returned_results import write_out
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
-from weft.network.task_from_config import task_of, write_out
+from weft.network.task_from_config import task_of
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.protocol import Failure
 from weft_neural.config import read_neural_config
@@ -244,7 +245,7 @@ try:
     coordinate_run(lambda parties: Nobody(), Path({str(tmp_path / "run")!r}), task, Progress("a"))
 except Exception as error:
     print(error)
-private = ("weft.data", "weft.crypto.identities", "weft.federation.party")
+private = ("weft.data", "weft.crypto.secret_bytes", "weft.federation.party")
 print(*(m for m in sys.modules if m.startswith(private)))
 """
     (tmp_path / "task.json").write_text(task(timeout=0.1).to_json())

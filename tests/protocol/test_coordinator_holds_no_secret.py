@@ -23,16 +23,18 @@ from weft.cli import command_line
 from weft.crypto import adder as adder_module
 from weft.crypto.ciphers.bfv_scheme import BfvSecret, _unpack
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
-from weft.crypto.identities import Identity, Secret
+from weft.crypto.identities import Identity
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import load_all
 from weft.crypto.pads import pad_chains as chain_module
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.scalar_masks import Masks
+from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
 from weft.protocol import LocalChannel
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import coordinator_state as run_module
+from weft.sums import pad_bookkeeping as pads_module
 from weft.sums import posted_values as boards_module
 from weft.sums import running_totals as totals_module
 from weft.sums import shared_slot_layout as slots_module
@@ -250,6 +252,7 @@ COORDINATORS = (
     chain_module,
     totals_module,
     boards_module,
+    pads_module,
     slots_module,
     run_module,
 )

@@ -18,8 +18,8 @@ import pytest
 
 from covering import every_value
 from interposed import HIDING, Middle, cut, interpose, outcome, quick, train
-from weft.crypto.identities import Secret
 from weft.crypto.keys import ephemeral_keys
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError, WeftError
 from weft.protocol.message import SCALAR_BYTES, Message
 from weft.protocol.request_reply import phase_named

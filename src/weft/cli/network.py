@@ -108,12 +108,8 @@ def join(
         _drop(opened, forget)
         return
     # It takes seconds: what is wrong with the kit is said before.
-    from weft.network.join_settings import (
-        exclusive_use,
-        keep_revocations,
-        open_site,
-        write_settings,
-    )
+    from weft.network.join_settings import exclusive_use, keep_revocations, write_settings
+    from weft.network.open_site import open_site
 
     files = {"keys": keys, "roster": roster, "policy": policy}
     settings = _settled(

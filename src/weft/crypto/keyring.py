@@ -20,13 +20,14 @@ from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.known_ciphers import new_cipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
-from weft.crypto.identities import KEY_BYTES, ExchangeKey, Identity, Secret
+from weft.crypto.identities import ExchangeKey, Identity
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan, signed_content
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participants import ParticipantList, read_participants
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.scalar_masks import Masks
+from weft.crypto.secret_bytes import KEY_BYTES, Secret
 from weft.crypto.seed_letters import (
     RUN_KEY,
     SEED,

@@ -15,7 +15,8 @@ from nacl.bindings import (
 )
 from nacl.exceptions import CryptoError
 
-from weft.crypto.identities import Identity, PublicIdentity, Secret
+from weft.crypto.identities import Identity, PublicIdentity
+from weft.crypto.secret_bytes import Secret
 
 _NONCE: int = crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
 

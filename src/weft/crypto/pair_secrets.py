@@ -11,9 +11,10 @@ from __future__ import annotations
 from secrets import token_bytes
 from typing import Any
 
-from weft.crypto.identities import ExchangeKey, Secret
+from weft.crypto.identities import ExchangeKey
 from weft.crypto.letters import LetterError, lock, unlock
 from weft.crypto.participants import ParticipantList
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 
 _NONCE = 24

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.identities import Secret
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participants import ParticipantList
 from weft.crypto.primitives.wide_integers import Limbs, unpacked
+from weft.crypto.secret_bytes import Secret
 from weft.crypto.sharers import Sharers
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.identities import Secret
 from weft.crypto.key_messages import AxisSeeds
+from weft.crypto.secret_bytes import Secret
 
 SEED = 16
 #: Bytes of what the first party draws for all: the run's key depends on it.

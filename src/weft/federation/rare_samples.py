@@ -38,7 +38,7 @@ from weft.sums.scalar_sums import add_scalars, pack_limbs, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 
 if TYPE_CHECKING:
-    from weft.crypto.identities import Secret
+    from weft.crypto.secret_bytes import Secret
 
 #: Flags are 0 or 1.
 _BOUND = 2.0

@@ -18,7 +18,7 @@ from weft.protocol.message import Part
 
 if TYPE_CHECKING:
     # The coordinator carries such lists too, and loads nothing that knows secrets.
-    from weft.crypto.identities import Secret
+    from weft.crypto.secret_bytes import Secret
 
 #: Class values: text, numbers or flags.
 Classes = NDArray[Any]

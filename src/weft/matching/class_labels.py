@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.crypto.identities import Secret
 from weft.crypto.letters import LetterError, lock, unlock
+from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError, ProtocolError
 from weft.matching.agreed_classes import Classes
 from weft.protocol.message_bytes import pack, unpack

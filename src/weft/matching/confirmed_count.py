@@ -20,7 +20,7 @@ from weft.matching.confirmed_facts import LyingView
 from weft.protocol.message import SCALAR_BYTES, malformed
 
 if TYPE_CHECKING:
-    from weft.crypto.identities import Secret
+    from weft.crypto.secret_bytes import Secret
 
 _MODULUS = 1 << (8 * SCALAR_BYTES)
 

@@ -11,11 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
-from weft.crypto.identities import Secret
 from weft.crypto.key_messages import RunKeys
 from weft.crypto.keyring import Keyring, Keys, Place
 from weft.crypto.primitives.wide_integers import carried, packed
 from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.agreed_classes import AgreedClasses

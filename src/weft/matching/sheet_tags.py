@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from weft.array_types import Ints
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 from weft.matching.cohort_sheets import TAG
 from weft.matching.confirmed_facts import LyingView
 from weft.matching.party_view import PartyView

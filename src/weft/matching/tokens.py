@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError
 
 Tokens = NDArray[np.uint64]

@@ -23,7 +23,7 @@ from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Fields
 
 if TYPE_CHECKING:
-    from weft.network.join_settings import SavingParty
+    from weft.network.site_models import SavingParty
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from weft.crypto.ciphers.block_format import NOTHING, Carried, pad_id_of
 from weft.crypto.pads.pad_chains import runs_of
 from weft.protocol.message import Message
 from weft.protocol.shared_fields import PadIds
+from weft.sums.pad_bookkeeping import PadBookkeeping
 from weft.sums.running_totals import Totals, timed
-from weft.sums.shared_slot_layout import Layout, PadBookkeeping
+from weft.sums.shared_slot_layout import Layout
 
 
 class Changes:

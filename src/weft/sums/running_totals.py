@@ -28,7 +28,8 @@ from weft.crypto.ciphers.cipher import WHAT
 from weft.errors import PartyAway, ProtocolError
 from weft.protocol.message import Message
 from weft.sums.messages import MEND, MendRequest
-from weft.sums.shared_slot_layout import Layout, PadBookkeeping
+from weft.sums.pad_bookkeeping import PadBookkeeping
+from weft.sums.shared_slot_layout import Layout
 
 #: Seconds between two questions to a party whose masks are needed: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 60.0

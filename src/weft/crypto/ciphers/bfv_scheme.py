@@ -50,7 +50,7 @@ from weft.errors import ProtocolError
 
 if TYPE_CHECKING:
     # The coordinator, which adds with this module, loads nothing that can hold a secret.
-    from weft.crypto.identities import Secret
+    from weft.crypto.secret_bytes import Secret
 
 Words = NDArray[np.uint64]
 

@@ -19,7 +19,7 @@ from weft.crypto.ciphers.block_format import (
 )
 from weft.crypto.ciphers.cipher import Incoming, Integers, Outgoing
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.shared_fields import PadIds, PadLinks, SumRequest
 

@@ -29,9 +29,9 @@ from weft.crypto.ciphers.cipher import (
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.ciphers.seal_library import SLOTS
-from weft.crypto.identities import Secret
 from weft.crypto.pads.pad_loops import newest_per_slot
 from weft.crypto.pads.pad_streams import Streams, Words, failed_check
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 from weft.protocol.shared_fields import PadIds, PadLinks
 

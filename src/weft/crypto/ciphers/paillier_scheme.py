@@ -26,7 +26,7 @@ from weft.errors import ConfigError, ProtocolError
 
 if TYPE_CHECKING:
     # The coordinator, which adds with this module, loads nothing that can hold a secret.
-    from weft.crypto.identities import Secret
+    from weft.crypto.secret_bytes import Secret
 
 Words = NDArray[np.uint64]
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from weft.crypto.identities import Identity, PublicIdentity, Secret
+from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.keys.key_files import (
     box_file,
     forget_other_runs,
@@ -26,6 +26,7 @@ from weft.crypto.keys.public_keys import (
     read_public,
     what_is_signed,
 )
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 
 

@@ -13,7 +13,8 @@ from typing import Literal, Self
 
 import msgspec
 
-from weft.crypto.identities import PublicIdentity, Secret
+from weft.crypto.identities import PublicIdentity
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
 
 PUBLIC = "public.json"

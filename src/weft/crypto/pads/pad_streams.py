@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from weft.array_types import Slots
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Where, named
 from weft.crypto.ciphers.chunk_layout import MODULUS
-from weft.crypto.identities import Secret
 from weft.crypto.pads.mask_ring import MaskRing, stacked
 from weft.crypto.pads.pad_loops import (
     add_pads,
@@ -48,6 +47,7 @@ from weft.crypto.pads.pad_loops import (
 )
 from weft.crypto.primitives.aes import Aes256, Blocks
 from weft.crypto.primitives.prime_field import PRIME
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 from weft.protocol.shared_fields import PadIds
 

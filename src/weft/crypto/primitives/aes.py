@@ -9,7 +9,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 
 #: A row of two words is a block.
 Blocks = NDArray[np.uint64]

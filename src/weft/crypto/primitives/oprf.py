@@ -14,7 +14,7 @@ from hashlib import sha512
 from hmac import compare_digest
 from typing import NoReturn, Self, SupportsIndex
 
-from weft.crypto.identities import Identity, Secret
+from weft.crypto.identities import Identity
 from weft.crypto.primitives.multiscalar import weighted_sum
 from weft.crypto.primitives.ristretto import (
     ORDER,
@@ -31,6 +31,7 @@ from weft.crypto.primitives.ristretto import (
     spread,
     subtract_product,
 )
+from weft.crypto.secret_bytes import Secret
 
 #: Elements under one proof: the RFC numbers them with two bytes, threads want several proofs.
 BATCH = 8192

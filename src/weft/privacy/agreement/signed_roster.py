@@ -20,9 +20,10 @@ from typing import Any, Literal, Self, get_args
 
 import msgspec
 
-from weft.crypto.identities import KEY_BYTES, SIGNATURE_BYTES, Identity, PublicIdentity
+from weft.crypto.identities import SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.crypto.keys.public_keys import check_names
 from weft.crypto.primitives.oprf import matching_key
+from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Terms
 from weft.privacy.agreement.site_policy import Limits

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.identities import Secret
+from weft.crypto.secret_bytes import Secret
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.id_normalization import normal_ids
 from weft.matching.tokens import tokens_of
