@@ -161,7 +161,8 @@ class Latest(Wire):
     Attributes
     ----------
     newest
-        Per slot, the pad id of what is known here.
+        Per slot, the pad id of what this party was told last. What it computed itself has none: its
+        own request may be newer than the one in which others told the same.
     """
 
     def __init__(self, kind: str, slots: int, bound: float, cipher: Cipher) -> None:
@@ -174,13 +175,6 @@ class Latest(Wire):
             self.kind, slots, len(slots), width, packed, 1, self._format.unit, newest=self.newest
         )
         return self._cipher.reveal(total)
-
-    def moved(self, slots: Slots | None) -> None:
-        """This party has changed values itself: what was posted before is older."""
-        if slots is None:
-            self.newest[:] = self._cipher.request
-        else:
-            self.newest[slots[slots < self._n]] = self._cipher.request
 
 
 class Contribution(Wire):

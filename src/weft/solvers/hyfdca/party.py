@@ -184,7 +184,6 @@ class HyfdcaParty(HyfdcaState):
         if isinstance(self.method, Safe):
             new, reply.held = self._guarded(slots, self.alpha_wire.on_grid(alpha + change))
             self._move(slots, alpha, new)
-            self.alpha_wire.moved(slots)
             self._post(reply, turn.shared, alpha, message.send, message.alpha_pads)
             reply.v = self._feature_sums(message.v_pads)
         else:
@@ -209,7 +208,6 @@ class HyfdcaParty(HyfdcaState):
                 new = old + self.delta_wire.open(message.delta, width, slots)
                 new, reply.held = self._guarded(slots, new)
                 self._move(slots, old, new)
-                self.alpha_wire.moved(slots)
             self._post(reply, slots, old, message.send, message.alpha_pads)
         reply.v = self._feature_sums(message.v_pads)
         return reply
