@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from covering import every_value
+from covering import cover, every_value
 from interposed import HIDING, Middle, cut, interpose, outcome, quick, train
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secret_bytes import Secret
@@ -86,14 +86,17 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize("value", CHAINS)
-@pytest.mark.parametrize(
-    ("cipher", "field"),
+@cover(
+    ("cipher", "field", "value"),
     [
-        ("pad", "z_pads.chain"),
-        ("pad", "v_pads.chain"),
-        ("paillier", "v_pads.chain"),
-        ("bfv", "z_pads.checks"),
+        (*where, value)
+        for where in [
+            ("pad", "z_pads.chain"),
+            ("pad", "v_pads.chain"),
+            ("paillier", "v_pads.chain"),
+            ("bfv", "z_pads.checks"),
+        ]
+        for value in CHAINS
     ],
 )
 def test_a_chain_of_pads_that_is_none_is_refused(cipher, field, value):
@@ -483,8 +486,7 @@ def test_boxes_that_are_given_to_another_party_do_not_open(cipher):
         train(cut("hybrid 2×2"), quick(cipher=cipher, iterations=1))
 
 
-@pytest.mark.parametrize("cipher", HIDING)
-@pytest.mark.parametrize("change", ["flipped", "cut", "missing"])
+@every_value(cipher=HIDING, change=["flipped", "cut", "missing"])
 def test_boxes_that_were_changed_on_their_way_up_stop_the_run(cipher, change):
     with (
         interpose(Setup("match.view", "r1c1", BOXES[change], "up")),

@@ -329,7 +329,7 @@ def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(
 @every_value(rule=RULES, local=LOCALS, unlabelled=[(), ("north", "south")])
 def test_no_estimate_is_the_sum_of_a_single_party(patchwork, quick, local, rule, unlabelled):
     """Masks cancel in the sum over those who are asked: with one of them, it would be its own."""
-    settings = quick(local=local, participation=RULES[rule], iterations=12, certify_every=1)
+    settings = quick(local=local, participation=RULES[rule], iterations=6, certify_every=1)
     tiles = patchwork(unlabelled=unlabelled)
     trained = Federation(tiles, PREPARATION, record=True).train(settings)
     asked = Counter(
@@ -395,7 +395,7 @@ def test_the_same_seed_run_twice_gives_no_equal_block(patchwork, quick, local, s
     """The values are the same bit for bit; what crosses has nothing in common."""
     tiles = patchwork()
     keys = ephemeral_keys(tuple(tiles)) if same_keys else None
-    settings = quick(local=local, participation=0.75, iterations=12)
+    settings = quick(local=local, participation=0.75, iterations=6)
     one, two = (
         Federation(tiles, PREPARATION, record=True, keys=keys).train(settings) for _ in range(2)
     )

@@ -111,7 +111,7 @@ def test_a_hundred_cohorts_of_one_sample_converge(judge: Any, tables: Any, iic: 
         "",
         table.task,
     )
-    trained = train(split, lam=1e-2, iic=iic, iterations=600, certify_every=10)
+    trained = train(split, lam=1e-2, iic=iic, iterations=400, certify_every=10)
     assert trained.holdings.rows.sizes.tolist() == [1] * 100
     assert relative_loss(judge, trained, split, 1e-2) <= 1e-3
     assert_dual_never_falls(trained)

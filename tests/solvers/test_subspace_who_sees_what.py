@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 
-from covering import before_release, every_value
+from covering import before_release, cover, every_value
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
@@ -41,7 +42,13 @@ RUNS = {
 every_run = pytest.mark.parametrize(
     "run", [*list(RUNS)[:-1], *before_release("smooth path and folds")]
 )
-labels_at = pytest.mark.parametrize("unlabelled", [(), ("east",)], ids=["all", "some"])
+#: Other tests have all runs with labels at some parties.
+every_case = cover(
+    ("run", "unlabelled"),
+    [(run, () if run in ("groups", "newton") else ("east",)) for run in list(RUNS)[:-1]],
+    others=product(RUNS, [(), ("east",)]),
+    ids=lambda value: value if isinstance(value, str) else "some" if value else "all",
+)
 
 
 def settings_of(quick, run, **changes):
@@ -77,8 +84,7 @@ def subspace_messages(transcript):
 # ── the audit ─────────────────────────────────────────────────────────────────────────────
 
 
-@every_run
-@labels_at
+@every_case
 def test_an_audit_knows_every_field_and_finds_nothing_readable(crossed, run, unlabelled):
     federation, _, transcript = crossed(run, unlabelled)
     found = audit(Head("a run", list(federation.parties), "pad"), entries_of(transcript))
@@ -113,8 +119,7 @@ def test_an_audit_says_so_where_weights_are_shown_by_agreement(table, quick, run
 # ── the coordinator ───────────────────────────────────────────────────────────────────────
 
 
-@every_run
-@labels_at
+@every_case
 def test_nothing_goes_up_as_a_number(crossed, run, unlabelled):
     """Neither z nor dual vectors, labels or weights: blocks, masked scalars and slots only."""
     _, _, transcript = crossed(run, unlabelled)
@@ -132,8 +137,7 @@ def test_nothing_goes_up_as_a_number(crossed, run, unlabelled):
     assert {"v", "z", "gram", "losses", "offsets", "norms", "squares", "sizes"} <= seen.keys()
 
 
-@every_run
-@labels_at
+@every_case
 def test_what_goes_down_in_the_clear_is_the_same_for_everybody(crossed, run, unlabelled):
     """Coefficients, which the coordinator made itself out of totals: about no one's samples."""
     _, trained, transcript = crossed(run, unlabelled)
@@ -152,13 +156,13 @@ def test_what_goes_down_in_the_clear_is_the_same_for_everybody(crossed, run, unl
 @every_run
 def test_a_coordinator_that_cannot_read_a_value_gets_the_same_messages_otherwise(crossed, run):
     _, plain, clear = crossed(run, ("east",), "plain")
-    _, hidden, veiled = crossed(run, ("east",))
+    _, hidden, hiding = crossed(run, ("east",))
     assert plain.model.coef.tobytes() == hidden.model.coef.tobytes()
     compared = Counter()
-    pairs = zip(subspace_only(clear), subspace_only(veiled), strict=True)
+    pairs = zip(subspace_only(clear), subspace_only(hiding), strict=True)
     for one, other in pairs:
         assert (one.phase, one.party) == (other.phase, other.party)
-        for way, message, cover in (
+        for way, message, veiled in (
             ("down", one.message, other.message),
             ("up", one.reply, other.reply),
         ):
@@ -166,16 +170,16 @@ def test_a_coordinator_that_cannot_read_a_value_gets_the_same_messages_otherwise
                 form = meaning_of(way, one.phase, field).form
                 if form is Form.BLOCK:
                     words = words_of(read_block(value, field), field)
-                    masked = words_of(read_block(cover[field], field), field)
+                    masked = words_of(read_block(veiled[field], field), field)
                     assert (words != masked).all(), (one.phase, field)
                     compared["words"] += words.size
                 elif form is Form.SCALARS:
-                    assert value != cover[field], (one.phase, field)
+                    assert value != veiled[field], (one.phase, field)
                     compared["scalars"] += len(value) // SCALAR_BYTES
                 elif isinstance(value, np.ndarray):
-                    assert np.array_equal(value, cover[field]), (one.phase, field)
+                    assert np.array_equal(value, veiled[field]), (one.phase, field)
                 else:
-                    assert value == cover[field], (one.phase, field)
+                    assert value == veiled[field], (one.phase, field)
     assert compared["words"] > 500
     assert compared["scalars"] > 500
 
@@ -184,8 +188,7 @@ def subspace_only(transcript):
     return [entry for entry in transcript if entry.phase.startswith("subspace.")]
 
 
-@every_run
-@labels_at
+@every_case
 def test_no_block_word_or_scalar_ever_comes_twice(crossed, run, unlabelled):
     _, _, transcript = crossed(run, unlabelled)
     blocks, words, scalars = [], [], []
@@ -213,8 +216,7 @@ def test_no_block_word_or_scalar_ever_comes_twice(crossed, run, unlabelled):
 # ── the parties ───────────────────────────────────────────────────────────────────────────
 
 
-@every_run
-@labels_at
+@every_case
 def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(crossed, run, unlabelled):
     federation, _, transcript = crossed(run, unlabelled)
     kinds = Counter()
