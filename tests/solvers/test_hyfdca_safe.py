@@ -42,7 +42,7 @@ def assert_dual_never_falls(trained: Trained) -> None:
 # One party at a time gets there later, by how much the draws decide.
 @pytest.mark.parametrize("iic", [0.1, *before_release(0.01, 1.0)])
 @pytest.mark.parametrize(
-    "taking_part", [(0.5, 400), *before_release((0.1, 800), (1.0, 300))], ids=str
+    "taking_part", [(0.5, 400), *before_release((0.1, 800), (1.0, 400))], ids=str
 )
 def test_digits_in_nine_tiles_converge(
     judge: Any, tables: Any, iic: float, taking_part: tuple[float, int]
