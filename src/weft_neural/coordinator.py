@@ -75,7 +75,8 @@ def coordinate_neural(
         Measures the server's model where somebody has samples with all blocks.
     """
     run = token_bytes(16) if run is None else run
-    announced = announce(channel, run, sorts=True, classes=classes)
+    hides = settings.cipher != "plain"
+    announced = announce(channel, run, sorts=True, hides=hides, classes=classes)
     assert announced.agreed is not None
     _check_company(settings, channel.parties, announced.terms)
     adder = Adder(settings.cipher)

@@ -50,6 +50,7 @@ ATTACKS = {
     "33": ("a margin from totals with made-up records of pads", "coordinator"),
     "34": ("one party's weight and losses, by roles of the coordinator's choice", "coordinator"),
     "35": ("a cell from the α of one sample, nothing being told of the others", "coordinator"),
+    "36": ("one party's classes, and equal tokens, by runs of the same name", "coordinator"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

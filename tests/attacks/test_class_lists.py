@@ -87,7 +87,6 @@ def forgetful(monkeypatch):
 
     def again(self, message):
         self._asked = False
-        self._keyring._run_id = b""
         return made(self, message)
 
     monkeypatch.setattr(MatchingParty, "_tokens", again)
@@ -95,7 +94,7 @@ def forgetful(monkeypatch):
 
 def believing(monkeypatch):
     """Parties that take any list of classes."""
-    monkeypatch.setattr(AgreedClasses, "taken", lambda self, run, name: self.values)
+    monkeypatch.setattr(AgreedClasses, "taken", lambda self, key: self.values)
 
 
 def counting(monkeypatch):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flat_messages import ask
+from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
@@ -73,8 +74,19 @@ def boxed(*boxes):
 def announced(run=NAME):
     """Parties that have announced themselves, and their lists of classes."""
     parties = {name: party(name, np.resize(LABELS[name], 60)) for name in COLUMNS}
-    asked = {"run": run, "parties": 3, "classes": True}
-    return parties, {name: ask(p, "announce", asked)["classes"] for name, p in parties.items()}
+    return parties, listed(parties, run)
+
+
+def listed(parties, run=NAME):
+    """The lists of classes of parties that are told of each other."""
+    asked = {"run": run, "parties": len(parties), "classes": True}
+    parts = ("public", "nonce", "exchange", "signature")
+    cards = []
+    for each in parties.values():
+        said = ask(each, "announce", asked)
+        cards += [said[f"keys.{part}"] for part in parts]
+    company = {"company.keys": b"".join(cards)}
+    return {name: ask(p, "classes.list", company)["classes"] for name, p in parties.items()}
 
 
 def test_classes_are_joined_once_and_never_those_of_another_alone():
@@ -91,8 +103,53 @@ def test_classes_are_joined_once_and_never_those_of_another_alone():
             ask(parties[name], "classes", boxed(*chosen))
 
 
-def test_a_list_of_classes_is_of_one_run():
-    _, old = announced(b"another run")
+@pytest.mark.parametrize("name", [NAME, b"another run"])
+def test_a_list_of_classes_is_of_one_run(name):
+    _, old = announced(name)
     parties, boxes = announced()
     with pytest.raises(ProtocolError, match="under the run secret"):
         ask(parties["a"], "classes", boxed(boxes["a"], boxes["b"], old["c"]))
+
+
+def own_classes():
+    """The classes that the coordinator reads of b by three runs of one name."""
+    lists = []
+    for _ in range(3):
+        parties, boxes = announced()
+        lists.append(boxes["b"])
+    return ask(parties["b"], "classes", boxed(*lists))["classes.values"].tolist()
+
+
+def test_lists_of_three_runs_of_one_name_are_not_joined(record, monkeypatch):
+    with pytest.raises(ProtocolError, match="under the run secret"):
+        own_classes()
+    record("36", "guarded", "refused; tokens of two runs of one name have nothing in common")
+    by_name(monkeypatch)
+    assert own_classes() == sorted(set(LABELS["b"]))
+    record("36", "unguarded", f"the {len(set(LABELS['b']))} classes of one party alone")
+
+
+def by_name(monkeypatch):
+    """Parties whose keys depend on the name of a run, which the coordinator chooses."""
+    monkeypatch.setattr(
+        Keyring, "bound_secret", lambda ring, label: ring.run_secret.derive(label, ring.run_id)
+    )
+
+
+class Listening(LocalChannel):
+    """Notes the tokens of ids."""
+
+    def __init__(self):
+        labels = (X[:, 0] > 0).astype(int)
+        super().__init__({name: party(name, labels).on for name in COLUMNS}, record=True)
+
+    def tokens(self):
+        run(self)
+        found = [e.reply["rows"] for e in self.transcript if e.phase == "match.tokens"]
+        return set(np.concatenate(found).tolist())
+
+
+def test_tokens_of_two_runs_of_one_name_have_nothing_in_common(monkeypatch):
+    assert not Listening().tokens() & Listening().tokens()
+    by_name(monkeypatch)
+    assert Listening().tokens() == Listening().tokens()

@@ -40,7 +40,7 @@ SEALED = {
 BLOCKS = {cipher: {"z", "v", "alpha"} for cipher in ("bfv", "paillier")}
 #: What a party draws that makes keys for the others, in this order.
 DRAWN = (
-    *("origin", "classes", "nonce", "exchange key", "blinds", "seeds of rows", "seeds of columns"),
+    *("origin", "nonce", "exchange key", "classes", "blinds", "seeds of rows", "seeds of columns"),
     *("run key", "shared key"),
 )
 

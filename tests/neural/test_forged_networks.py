@@ -14,6 +14,7 @@ from weft.guards.terms import Terms
 from weft.matching.agreed_classes import AgreedClasses
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import fields_of
+from weft.protocol.shared_fields import Company
 from weft.sums.scalar_sums import add_scalars
 from weft_neural.coordinator import coordinate_neural
 from weft_neural.messages import BUILD, FINISH, PLAN, SCALE, TRAIN
@@ -45,9 +46,12 @@ class Forger:
         self._plan(told or len(self.parties))
 
     def _plan(self, parties):
-        said = {}
+        said, announced = {}, {"run": RUN, "parties": parties, "classes": True}
+        for name, party in self.parties.items():
+            said[name] = put(party, ANNOUNCE, announced)
+        cards = b"".join(reply.keys.card(name) for name, reply in said.items())
         for number, (name, party) in enumerate(self.parties.items()):
-            put(party, ANNOUNCE, {"run": RUN, "parties": parties, "classes": True})
+            party._keyring.take_company(Company(keys=cards))
             plan = {"run": RUN, "settings": self.how.to_json(), **three_classes(party)}
             said[name] = put(party, PLAN, {**plan, "parties": parties, "number": number})
         cards = [reply.keys.card(name) for name, reply in said.items()]
@@ -81,7 +85,7 @@ class Forger:
 
 def three_classes(party):
     """The list of classes, as the parties of this run agreed on it."""
-    agreed = AgreedClasses.of(np.arange(3), party._keyring.run_secret, RUN)
+    agreed = AgreedClasses.of(np.arange(3), party._announcing._tag_key())
     return fields_of(agreed, "classes.")
 
 
@@ -189,7 +193,8 @@ def test_a_party_that_knows_of_others_is_not_alone_because_somebody_says_so():
         "north", sources()["north"], keys=keys["north"], consent=Consent("north", TERMS)
     )
     north._consent._listed = frozenset({b"x" * 64, b"y" * 64})
-    put(north, ANNOUNCE, {"run": RUN, "parties": 1, "classes": True})
+    announced = put(north, ANNOUNCE, {"run": RUN, "parties": 1, "classes": True})
+    north._keyring.take_company(Company(keys=announced.keys.card("north")))
     plan = {"run": RUN, "settings": tiny().to_json(), **three_classes(north)}
     said = put(north, PLAN, {**plan, "parties": 1, "number": 0})
     card, flags = said.keys.card("north"), np.ones(1, bool)
@@ -257,4 +262,4 @@ def test_too_few_parties_in_a_round_are_refused_before_anybody_is_told_a_plan():
     channel = LocalChannel({name: party.on for name, party in parties.items()}, record=True)
     with pytest.raises(ConfigError, match="a round with 2 parties would show their losses"):
         coordinate_neural(channel, tiny(participation=0.7))
-    assert {entry.phase for entry in channel.transcript} == {"announce", "classes"}
+    assert {entry.phase for entry in channel.transcript} == {"announce", "classes.list", "classes"}

@@ -562,7 +562,8 @@ def test_all_keys_of_others_in_requests_are_looked_at():
     for phase in declared_phases().values():
         if phase.request.__module__.startswith(("weft.", "weft_neural.")):
             parts |= {(phase.name, n): f for n, f in flat(phase.request) if f.name == "keys"}
-    assert {name for _, name in parts} == {"participants.keys", "seeds.participants.keys"}
+    named = {"company.keys", "participants.keys", "seeds.participants.keys"}
+    assert {name for _, name in parts} == named
     for phase, name in parts:
         owner = phase_named(phase).request
         for part in name.split(".")[:-1]:

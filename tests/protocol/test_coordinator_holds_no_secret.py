@@ -114,7 +114,7 @@ def secrets_of(party):
     identity = keyring._keys.identity
     found = {
         "run secret": keyring._keys.run.reveal(),
-        "token key": keyring.token_key(),
+        "token key": keyring.bound_secret("weft tokens").reveal(),
         "pad key": keyring._pad_key.reveal(),
         "signing key": identity.private().reveal()[:32],
         "sealing key": identity.private().reveal()[32:],

@@ -24,7 +24,7 @@ from weft.crypto.identities import ExchangeKey, Identity
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan, signed_content
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pair_secrets import PairSecrets
-from weft.crypto.participants import ParticipantList, read_participants
+from weft.crypto.participants import ParticipantList, company_digest, read_participants
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import KEY_BYTES, Secret
@@ -42,7 +42,7 @@ from weft.crypto.seed_letters import (
 from weft.errors import ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.protocol.message import malformed
-from weft.protocol.shared_fields import NONCE, Boxes, Participants
+from weft.protocol.shared_fields import NONCE, Boxes, Company, Participants
 
 AXES = ("rows", "columns")
 #: The number of the party that deals to all others what the run's key depends on.
@@ -115,6 +115,10 @@ class Keyring:
         self.cipher.party_name = keys.name
         self._run_id = self._nonce = b""
         self._participants: ParticipantList | None = None
+        #: What it announced of its keys in this run.
+        self._announced: RunKeys | None = None
+        #: A hash of who takes part, once it was told.
+        self._company = b""
         self._pad_key: Secret | None = None
         self._start: dict[str, Ints] = {}
         self._seeds: dict[str, NDArray[np.uint8]] = {}
@@ -142,18 +146,53 @@ class Keyring:
         """The coordinator's random name of the run; empty before it is told."""
         return self._run_id
 
-    def token_key(self) -> bytes:
-        """The key of this run's tokens."""
-        return self._keys.run.derive("weft tokens", self._run_id).reveal()
+    def bound_secret(self, label: str) -> Secret:
+        """A key of the run secret that fits this run alone, whatever anybody else repeats.
+
+        It depends on what every party drew for the run; under a cipher that hides nothing, on the
+        run's name only.
+        """
+        if self.cipher.name == "plain":
+            return self._keys.run.derive(label, self._run_id)
+        if not self._company:
+            raise ProtocolError(
+                f"party {self._keys.name} was not told who takes part; stop this run"
+            )
+        return self._keys.run.derive(label, self._company)
+
+    def take_company(self, told: Company | None, parties: int = 0) -> None:
+        """Take the list of who takes part, before anything is made that depends on it.
+
+        ``parties``: how many it was told there are; zero: it was not told. None is told under a
+        cipher that hides nothing.
+        """
+        if self.cipher.name == "plain":
+            return
+        if told is None or self._announced is None:
+            raise ProtocolError(
+                f"party {self._keys.name} was not told who takes part; stop this run"
+            )
+        card = self._announced.card(self._keys.name)
+        found = company_digest(told, self._run_id, card, parties)
+        if self._company not in (b"", found):
+            raise ProtocolError(
+                f"party {self._keys.name} was told of other participants before; stop this run"
+            )
+        self._company = found
 
     def mark(self, run_id: bytes) -> str:
         """By which equal run secrets are known, other in every run."""
         return self._keys.run.fingerprint(f"run {run_id.hex()}")
 
     def announce(self, run_id: bytes) -> RunKeys:
-        """What everybody may know: public keys, and a mark by which equal secrets are known."""
+        """What everybody may know: public keys, and a mark by which equal secrets are known.
+
+        Drawn once: whoever asks again in the same run is told the same.
+        """
+        if self._announced is not None and self._run_id == run_id:
+            return self._announced
         if self._run_id:
-            raise ProtocolError(f"party {self._keys.name} has announced its keys in this run")
+            raise ProtocolError(f"party {self._keys.name} was told of two runs; start a new one")
         self._run_id = run_id
         self._nonce = self._draws.random("nonce", NONCE)
         self._exchange = self._draw_exchange_key()
@@ -192,10 +231,17 @@ class Keyring:
         self.cipher.party = place.number
         if self.cipher.name == "plain":
             return
-        if told is None or self._exchange is None or self._participants is not None:
+        if (
+            told is None
+            or self._exchange is None
+            or self._announced is None
+            or self._participants is not None
+        ):
             raise ProtocolError(
                 f"party {self._keys.name} must be told once who takes part; stop this run"
             )
+        if self._company:
+            self.take_company(told, place.parties)
         found = read_participants(told, self._run_id)
         card = self._announced.card(self._keys.name)
         found.insist_on(place.number, card, place.parties, labels=place.labels)

@@ -20,7 +20,7 @@ from weft.crypto.key_messages import signed_content
 from weft.crypto.sharers import Sharers
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
-from weft.protocol.shared_fields import EXCHANGE, NONCE, PUBLIC, SIGNATURE, Participants
+from weft.protocol.shared_fields import EXCHANGE, NONCE, PUBLIC, SIGNATURE, Company, Participants
 
 #: Where a card has the nonce and the exchange key.
 _NONCE = slice(PUBLIC, PUBLIC + NONCE)
@@ -92,17 +92,44 @@ def read_participants(told: Participants, run: bytes) -> ParticipantList:
     return _read(told.keys, told.labelled.tobytes(), len(told.labelled), run)
 
 
+def company_digest(told: Company, run: bytes, card: bytes, parties: int) -> bytes:
+    """A hash of who takes part in a run, and of what all have drawn for it.
+
+    Parameters
+    ----------
+    card
+        What this party announced itself: it must be one of them.
+    parties
+        How many it was told take part; zero: it was not told.
+    """
+    cards = _read_cards(told.keys, run)
+    if card not in cards or parties not in (0, len(cards)):
+        raise ProtocolError(
+            "a list of participants does not have this party, or has others than it was told of; "
+            "stop this run"
+        )
+    content = len(run).to_bytes(8, "big") + run + told.keys
+    return blake2b(content, digest_size=32, person=b"weft company").digest()
+
+
 @lru_cache(maxsize=4)
-def _read(keys: bytes, labelled: bytes, count: int, run: bytes) -> ParticipantList:
-    cards = Participants(keys=keys, labelled=np.zeros(0, bool)).cards()
-    if count != len(cards):
-        raise malformed("labelled", "does not have a flag for every party")
+def _read_cards(keys: bytes, run: bytes) -> tuple[bytes, ...]:
+    """Cards of different parties, who have signed what they drew for this run."""
+    cards = Company(keys=keys).cards()
     for part in (slice(PUBLIC), _NONCE, _EXCHANGE):
         if len({card[part] for card in cards}) < len(cards):
             raise ProtocolError("a list of participants names a party twice; stop this run")
     for card in cards:
         content = signed_content(run, card[_NONCE], card[_EXCHANGE])
         PublicIdentity.from_bytes(card[:PUBLIC]).verify(content, card[-SIGNATURE:])
+    return tuple(cards)
+
+
+@lru_cache(maxsize=4)
+def _read(keys: bytes, labelled: bytes, count: int, run: bytes) -> ParticipantList:
+    cards = _read_cards(keys, run)
+    if count != len(cards):
+        raise malformed("labelled", "does not have a flag for every party")
     content = len(run).to_bytes(8, "big") + run + len(cards).to_bytes(8, "big") + keys + labelled
     digest = blake2b(content, digest_size=32, person=b"weft parties").digest()
-    return ParticipantList(tuple(cards), np.flatnonzero(np.frombuffer(labelled, bool)), digest)
+    return ParticipantList(cards, np.flatnonzero(np.frombuffer(labelled, bool)), digest)

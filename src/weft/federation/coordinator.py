@@ -82,7 +82,8 @@ def announce_for(
     """Announcements of a run with these settings, which may say the classes."""
     sorts = settings.make_loss().task != "regression"
     known = preprocessing.classes if sorts else None
-    return announce(channel, run, sorts=sorts, classes=known)
+    hides = settings.cipher != "plain"
+    return announce(channel, run, sorts=sorts, hides=hides, classes=known)
 
 
 def settle(
@@ -117,6 +118,7 @@ def assemble(
         matching=preprocessing.matching,
         holders=holders,
         run=run,
+        keys=announced.keys,
     )
     holdings = leave_out_rare(channel, holdings, adder)
     agree_on_scaling(channel, holdings, preprocessing.scaling, preprocessing.unit_rows, adder)

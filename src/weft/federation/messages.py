@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Slots
+from weft.crypto.key_messages import RunKeys
 from weft.matching.agreed_classes import AgreedClasses, Classes
 from weft.protocol.field_visibility import (
     block,
@@ -20,7 +21,7 @@ from weft.protocol.field_visibility import (
 )
 from weft.protocol.message import Message, Nothing
 from weft.protocol.request_reply import Phase
-from weft.protocol.shared_fields import Boxes, PadLinks, SumRequest
+from weft.protocol.shared_fields import Boxes, Everyone, PadLinks, SumRequest
 from weft.sums.messages import DigitReply, DigitRequest
 
 Names = NDArray[np.str_]
@@ -35,16 +36,25 @@ class AnnounceRequest(Message):
 
     run: Annotated[bytes, keys("random name of the run")]
     parties: Annotated[int, record("how many take part")]
-    classes: Annotated[bool, record("whether to list its classes")] = False
+    classes: Annotated[bool, record("whether labels are classes")] = False
 
 
 class AnnounceReply(Message):
-    mark: Annotated[str, keys("fingerprint of the run secret")]
+    keys: RunKeys
     terms: Annotated[str, texts(_AGREED)]
     roster: Annotated[str | None, texts(_AGREED)] = None
     recipients: Annotated[Names | None, texts(_AGREED, "names")] = None
     holders: Annotated[Names | None, texts(_AGREED, "names")] = None
-    classes: Annotated[bytes | None, sealed("its classes, for the other parties alone")] = None
+
+
+class ListRequest(Message):
+    """Asks a party for its classes; ``company`` lists all, unless the cipher hides nothing."""
+
+    company: Everyone | None = None
+
+
+class ListReply(Message):
+    classes: Annotated[bytes, sealed("its classes, for the other parties alone")]
 
 
 class ClassesRequest(Message):
@@ -62,6 +72,7 @@ class ClassesReply(Message):
 
 
 ANNOUNCE = Phase("announce", AnnounceRequest, AnnounceReply)
+LIST_CLASSES = Phase("classes.list", ListRequest, ListReply)
 JOIN_CLASSES = Phase("classes", ClassesRequest, ClassesReply)
 
 # ── what is too rare to be trained on ─────────────────────────────────────────────────────

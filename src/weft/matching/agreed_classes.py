@@ -1,6 +1,6 @@
 """The list of classes that the parties of a run agreed on, as the coordinator passes it on.
 
-It carries a tag under the run secret, which the coordinator lacks: no party takes another list.
+It carries a tag under a key of this run, which the coordinator lacks: no party takes another list.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class AgreedClasses(Part):
     tag: Annotated[bytes, keys("shows that a party of this run joined the lists")]
 
     @classmethod
-    def of(cls, values: Classes, run: Secret, name: bytes) -> AgreedClasses:
-        """Classes that the parties of the run of that name will take."""
-        return cls(values=values, tag=_tag(values, run, name))
+    def of(cls, values: Classes, key: Secret) -> AgreedClasses:
+        """Classes that the parties will take whose runs have that key."""
+        return cls(values=values, tag=_tag(values, key))
 
-    def taken(self, run: Secret, name: bytes) -> Classes:
+    def taken(self, key: Secret) -> Classes:
         """The classes, if a party of this run made the list."""
-        if not compare_digest(_tag(self.values, run, name), self.tag):
+        if not compare_digest(_tag(self.values, key), self.tag):
             raise ProtocolError(
                 "a list of classes is not the one that the parties of this run agreed on; stop "
                 "this run"
@@ -50,7 +50,6 @@ class AgreedClasses(Part):
         return [str(value).encode() for value in self.values.tolist()]
 
 
-def _tag(values: Classes, run: Secret, name: bytes) -> bytes:
-    key = run.derive("weft agreed classes", name)
+def _tag(values: Classes, key: Secret) -> bytes:
     listed = msgspec.msgpack.encode([values.dtype.kind, values.tolist()])
     return blake2b(listed, key=key.reveal(), digest_size=_TAG).digest()

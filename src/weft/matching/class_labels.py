@@ -1,8 +1,8 @@
 """The class values that a federation's labels have: collected by the parties themselves.
 
-Which party has samples of which class is nobody's business. So every party locks its list under the
-run secret, which the coordinator lacks, and one of them joins the lists without knowing whose they
-are. The coordinator learns the class values, which every party needs and the model names, and
+Which party has samples of which class is nobody's business. So every party locks its list under a
+key of this run, which the coordinator lacks, and one of them joins the lists without knowing whose
+they are. The coordinator learns the class values, which every party needs and the model names, and
 passes them on (:mod:`weft.matching.agreed_classes`).
 """
 
@@ -21,15 +21,14 @@ from weft.errors import DataError, ProtocolError
 from weft.matching.agreed_classes import Classes
 from weft.protocol.message_bytes import pack, unpack
 
-_LABEL = "weft classes"
 #: Random bytes under every list.
 NONCE = 24
 #: Lists are filled up to a multiple of so many bytes: their length would tell how many there are.
 _UNIT = 512
 
 
-def lock_classes(labels: Sequence[NDArray[Any]], run: Secret, name: bytes, nonce: bytes) -> bytes:
-    """The different labels of one party, for the others alone, in the run of that name.
+def lock_classes(labels: Sequence[NDArray[Any]], key: Secret, nonce: bytes) -> bytes:
+    """The different labels of one party, for the others alone, in the run with that key.
 
     A party without labels locks an empty list: nobody can tell, and none may be left out.
     ``nonce`` is `NONCE` fresh random bytes.
@@ -37,10 +36,10 @@ def lock_classes(labels: Sequence[NDArray[Any]], run: Secret, name: bytes, nonce
     values = [pd.unique(part.astype(object)) for part in labels]
     packed = pack({str(i): _array(part) for i, part in enumerate(values)})
     filled = len(packed).to_bytes(8, "big") + packed
-    return lock(run.derive(_LABEL, name), filled + bytes(-len(filled) % _UNIT), nonce)
+    return lock(key, filled + bytes(-len(filled) % _UNIT), nonce)
 
 
-def join_classes(boxes: Sequence[bytes], run: Secret, name: bytes) -> tuple[Classes, int]:
+def join_classes(boxes: Sequence[bytes], key: Secret) -> tuple[Classes, int]:
     """The class values in the lists of all parties, and how many of these have labels."""
     if len(set(boxes)) < len(boxes):
         raise ProtocolError("a list of classes came twice; stop this run")
@@ -48,7 +47,7 @@ def join_classes(boxes: Sequence[bytes], run: Secret, name: bytes) -> tuple[Clas
     labelled = 0
     for box in boxes:
         try:
-            filled = unlock(run.derive(_LABEL, name), box).reveal()
+            filled = unlock(key, box).reveal()
         except LetterError:
             raise ProtocolError(
                 "a list of classes was not made under the run secret, or in another run; hand out "

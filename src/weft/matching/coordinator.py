@@ -19,10 +19,12 @@ from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.messages import (
     CONFLICT,
+    GREET,
     KEYS,
     TOKENS,
     VIEW,
     ConflictRequest,
+    GreetRequest,
     KeysRequest,
     TokensReply,
     TokensRequest,
@@ -32,6 +34,7 @@ from weft.matching.messages import (
 from weft.matching.oprf_relay import tokens_through_holders
 from weft.matching.seed_delivery import add_tags, deliver, plan_seeds
 from weft.protocol import Channel
+from weft.protocol.shared_fields import Everyone
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -49,6 +52,7 @@ def meet(
     matching: Matching = "hmac",
     holders: Sequence[str] | None = None,
     run: bytes | None = None,
+    keys: Mapping[str, RunKeys] | None = None,
 ) -> HoldingMap:
     """Coordinator: collect tokens, build the holdings, tell every party its view, carry boxes.
 
@@ -70,10 +74,18 @@ def meet(
         Who holds a key for matching, in their order; None: the first two parties.
     run
         Sixteen random bytes that name the run; None: fresh ones.
+    keys
+        What every party announced of its keys; None: they are asked for it.
     """
     parties = channel.parties
-    keys, tokens = _tokens(channel, classes, matching, holders, run or token_bytes(16))
+    run = run or token_bytes(16)
+    keys = keys or _greeted(channel, run)
     check_secrets({party: keys[party].mark for party in parties})
+    cards = [keys[party].card(party) for party in parties]
+    question = TokensRequest(run=run, matching=matching, classes=classes)
+    if adder.linked:
+        question.company = Everyone(keys=b"".join(cards))
+    tokens = _tokens(channel, question, holders)
     try:
         holdings = build_holdings(
             parties,
@@ -85,7 +97,6 @@ def meet(
         )
     except LabelConflict as conflict:
         raise DataError(_found(channel, conflict), told=conflict.told) from None
-    cards = [keys[party].card(party) for party in parties]
     plans: list[SeedPlan] = []
     if adder.linked:
         plans = plan_seeds(holdings, cards, places=adder.whole)
@@ -112,25 +123,20 @@ def meet(
     return holdings
 
 
+def _greeted(channel: Channel, run: bytes) -> dict[str, RunKeys]:
+    """What every party announces, where that was not asked before."""
+    asked = dict.fromkeys(channel.parties, GreetRequest(run=run))
+    replies = channel.ask(GREET, asked).insist("matching")
+    return {party: reply.keys for party, reply in replies.items()}
+
+
 def _tokens(
-    channel: Channel,
-    classes: AgreedClasses | None,
-    matching: Matching,
-    holders: Sequence[str] | None,
-    run: bytes,
-) -> tuple[dict[str, RunKeys], dict[str, TokensReply]]:
-    """What every party announces, and its tokens: one round trip, or six through key holders."""
-    if matching == "oprf":
-        return tokens_through_holders(channel, run, classes, holders)
-    question = TokensRequest(run=run, matching=matching, classes=classes)
-    tokens = channel.ask(TOKENS, dict.fromkeys(channel.parties, question)).insist("matching")
-    return {party: _announced(party, reply) for party, reply in tokens.items()}, tokens
-
-
-def _announced(party: str, reply: TokensReply) -> RunKeys:
-    if reply.keys is None:
-        raise ProtocolError(f"party {party} sent tokens without its public keys; update it")
-    return reply.keys
+    channel: Channel, question: TokensRequest, holders: Sequence[str] | None
+) -> dict[str, TokensReply]:
+    """The parties' tokens: one round trip, or six through key holders."""
+    if question.matching == "oprf":
+        return tokens_through_holders(channel, question, holders)
+    return channel.ask(TOKENS, dict.fromkeys(channel.parties, question)).insist("matching")
 
 
 def _found(channel: Channel, conflict: LabelConflict) -> str:

@@ -14,7 +14,7 @@ from weft.matching.party_view import ToldView
 from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
 from weft.protocol.message import Message, Nothing
 from weft.protocol.request_reply import Phase
-from weft.protocol.shared_fields import Boxes
+from weft.protocol.shared_fields import Boxes, Everyone
 
 Tokens = NDArray[np.uint64]
 
@@ -24,6 +24,21 @@ _HOP = record("which of the key holders this is")
 _ANSWER = sealed("answer to its blinded ids, with proofs")
 _TILES = record("sizes of its tiles", "tiles")
 
+
+# ── who takes part ────────────────────────────────────────────────────────────────────────
+
+
+class GreetRequest(Message):
+    """Begins matching where parties have not announced themselves before."""
+
+    run: Annotated[bytes, _RUN]
+
+
+class GreetReply(Message):
+    keys: RunKeys
+
+
+GREET = Phase("match.greet", GreetRequest, GreetReply)
 
 # ── through key holders ───────────────────────────────────────────────────────────────────
 
@@ -35,7 +50,6 @@ class HelloRequest(Message):
 
 
 class HelloReply(Message):
-    keys: RunKeys
     card: Annotated[bytes, _CARD]
 
 
@@ -79,17 +93,19 @@ EVALUATE = Phase("match.evaluate", EvaluateRequest, EvaluateReply)
 class TokensRequest(Message):
     """Asks for tokens of all ids, features and labels.
 
-    ``classes`` is None where labels are numbers; ``box`` is there only with key holders.
+    ``classes`` is None where labels are numbers; ``box`` is there only with key holders;
+    ``company`` lists all parties, unless the cipher hides nothing.
     """
 
     run: Annotated[bytes, _RUN]
     matching: Annotated[str, texts("how ids are matched")]
+    company: Everyone | None = None
     classes: AgreedClasses | None = None
     box: Annotated[bytes | None, _ANSWER] = None
 
 
 class TokensReply(Message):
-    """Tokens of all tiles, one after the other; ``keys`` unless they were announced before."""
+    """Tokens of all tiles, one after the other."""
 
     rows: Annotated[Tokens, tokens("keyed hashes of ids")]
     columns: Annotated[Tokens, tokens("keyed hashes of feature names")]
@@ -99,7 +115,6 @@ class TokensReply(Message):
     loose_rows: Annotated[Ints, record("whose loose forms these are", "entries")]
     row_counts: Annotated[Ints, _TILES]
     column_counts: Annotated[Ints, _TILES]
-    keys: RunKeys | None = None
 
 
 class ConflictRequest(Message):

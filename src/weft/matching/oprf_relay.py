@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.crypto.key_messages import RunKeys
+from msgspec.structs import replace
+
 from weft.errors import ConfigError, ProtocolError
-from weft.guards.terms import Matching
-from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.messages import (
     ASK,
     EVALUATE,
@@ -25,27 +24,24 @@ from weft.protocol.shared_fields import Boxes
 
 #: So many parties hold a key, unless there is but one party.
 HOLDERS = 2
-_MATCHING: Matching = "oprf"
 
 
 def tokens_through_holders(
-    channel: Channel, run: bytes, classes: AgreedClasses | None, holders: Sequence[str] | None
-) -> tuple[dict[str, RunKeys], dict[str, TokensReply]]:
-    """What the parties announce, and their tokens.
+    channel: Channel, question: TokensRequest, holders: Sequence[str] | None
+) -> dict[str, TokensReply]:
+    """The parties' tokens.
 
     Parameters
     ----------
-    run
-        Random name of the run.
-    classes
-        The classes of the run, if labels are classes.
+    question
+        What every party is asked, but for the answer of the last key holder.
     holders
         Who holds a key, in their order; None: the first two parties.
     """
     parties = channel.parties
     chosen = tuple(holders) if holders is not None else parties[:HOLDERS]
     _check_holders(chosen, parties)
-    greeted = {party: HelloRequest(run=run) for party in parties}
+    greeted = {party: HelloRequest(run=question.run) for party in parties}
     hello = channel.ask(HELLO, greeted).insist("matching")
     cards = {party: reply.card for party, reply in hello.items()}
     boxes: dict[str, bytes] = {}
@@ -62,12 +58,8 @@ def tokens_through_holders(
         if len(answers) != len(parties):
             raise ProtocolError(f"key holder {holder} answered {len(answers)} of {len(parties)}")
         boxes = dict(zip(parties, answers, strict=True))
-    last = {
-        p: TokensRequest(run=run, matching=_MATCHING, classes=classes, box=boxes[p])
-        for p in parties
-    }
-    tokens = channel.ask(TOKENS, last).insist("matching")
-    return {party: reply.keys for party, reply in hello.items()}, tokens
+    last = {party: replace(question, box=boxes[party]) for party in parties}
+    return channel.ask(TOKENS, last).insist("matching")
 
 
 def _check_holders(chosen: Sequence[str], parties: Sequence[str]) -> None:

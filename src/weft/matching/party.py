@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
-from weft.crypto.key_messages import RunKeys
 from weft.crypto.keyring import Keyring, Keys, Place
 from weft.crypto.primitives.wide_integers import carried, packed
 from weft.crypto.replay_log import RandomnessLog
@@ -32,6 +31,7 @@ from weft.matching.messages import (
     ASK,
     CONFLICT,
     EVALUATE,
+    GREET,
     HELLO,
     KEYS,
     TOKENS,
@@ -40,6 +40,8 @@ from weft.matching.messages import (
     ConflictRequest,
     EvaluateReply,
     EvaluateRequest,
+    GreetReply,
+    GreetRequest,
     HelloReply,
     HelloRequest,
     KeysRequest,
@@ -147,6 +149,7 @@ class MatchingParty:
     def answers(self) -> dict[str, Answer]:
         """The phases that matching answers by itself; a view is for the party to take."""
         return answers(
+            answer(GREET, self._greet),
             answer(HELLO, self._hello),
             answer(ASK, self._ask),
             answer(EVALUATE, self._evaluate),
@@ -167,6 +170,9 @@ class MatchingParty:
             raise ProtocolError(f"party {self._name} has no view yet; matching comes first")
         return self._view
 
+    def _greet(self, message: GreetRequest) -> GreetReply:
+        return GreetReply(keys=self._keyring.announce(message.run))
+
     # ── through key holders ───────────────────────────────────────────────────────────────
 
     def _hello(self, message: HelloRequest) -> HelloReply:
@@ -175,8 +181,8 @@ class MatchingParty:
             raise ProtocolError(f"party {self._name} has begun to match already; start a new run")
         rows = sum(len(ids) for ids in self.ids)
         self._oblivious = Oblivious(self._keys, message.run, rows, self._known, self._draws)
-        keys = self._keyring.announce(message.run)
-        return HelloReply(keys=keys, card=self._oblivious.announce())
+        self._keyring.announce(message.run)
+        return HelloReply(card=self._oblivious.announce())
 
     def _asking(self) -> Oblivious:
         if self._oblivious is None:
@@ -201,14 +207,14 @@ class MatchingParty:
             raise ProtocolError(f"party {self._name} makes tokens once in a run; start a new run")
         self._asked = True
         matching = self._agreed_matching(message.matching)
+        if message.run != self._keyring.run_id:
+            raise ProtocolError(f"party {self._name} was told of two runs; start a new one")
+        self._keyring.take_company(message.company)
         outputs: dict[str, bytes] | None = None
-        keys: RunKeys | None = None
         if matching == "oprf":
             forms = self._forms().tolist()
-            outputs = dict(zip(forms, self._finished(message), strict=True))
-        else:
-            keys = self._keyring.announce(message.run)
-        secret = Secret(self._keyring.token_key())
+            outputs = dict(zip(forms, self._asking().finish(message.box), strict=True))
+        secret = self._keyring.bound_secret("weft tokens")
         targets = None if self._targets is None else self._targets(message.classes)
         names = None if message.classes is None else message.classes.names()
         parts = [
@@ -223,7 +229,6 @@ class MatchingParty:
         counts = [len(part.rows) for part in parts]
         begins = np.cumsum(counts) - counts
         return TokensReply(
-            keys=keys,
             rows=np.concatenate([part.rows for part in parts]),
             columns=np.concatenate(
                 [part[order] for part, order in zip(columns, column_orders, strict=True)]
@@ -246,13 +251,6 @@ class MatchingParty:
         if self._accept is not None:
             self._accept(matching)
         return matching
-
-    def _finished(self, message: TokensRequest) -> list[bytes]:
-        """What the key holders made of the ids."""
-        asking = self._asking()
-        if message.run != self._keyring.run_id:
-            raise ProtocolError(f"party {self._name} was told of two runs; start a new one")
-        return asking.finish(message.box)
 
     def _complain(self, message: ConflictRequest) -> Nothing:
         """Say which rows of its files have labels that another party contradicts."""

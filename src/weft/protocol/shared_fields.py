@@ -107,6 +107,12 @@ class Company(Part):
         return [self.keys[at : at + CARD] for at in range(0, len(self.keys), CARD)]
 
 
+class Everyone(Company):
+    """All parties of a run, before it is known what they hold; every party is told the same."""
+
+    keys: Annotated[bytes, keys("of all parties, and their random bytes")]
+
+
 def company_in(message: Message | Part) -> Iterator[Company]:
     """All companies that a message names, in whichever of its parts."""
     for attribute in _with_company(type(message)):

@@ -10,20 +10,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from weft.crypto.key_messages import RunKeys
 from weft.errors import DataError, ProtocolError
 from weft.federation.messages import (
     ANNOUNCE,
     JOIN_CLASSES,
+    LIST_CLASSES,
     AnnounceReply,
     AnnounceRequest,
     ClassesRequest,
+    ListRequest,
     Names,
 )
 from weft.guards.terms import Terms
 from weft.matching.agreed_classes import AgreedClasses, Classes
 from weft.matching.coordinator import check_secrets
 from weft.protocol import Channel
-from weft.protocol.shared_fields import Boxes
+from weft.protocol.shared_fields import Boxes, Everyone
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ class Announced:
     replies: Mapping[str, AnnounceReply]
 
     @property
+    def keys(self) -> dict[str, RunKeys]:
+        """What every party announced of its keys."""
+        return {party: reply.keys for party, reply in self.replies.items()}
+
+    @property
     def classes(self) -> Classes | None:
         """The class values, None for a regression."""
         return None if self.agreed is None else self.agreed.values
@@ -62,7 +70,12 @@ class Announced:
 
 
 def announce(
-    channel: Channel, run: bytes, *, sorts: bool, classes: Sequence[Any] | None = None
+    channel: Channel,
+    run: bytes,
+    *,
+    sorts: bool,
+    hides: bool,
+    classes: Sequence[Any] | None = None,
 ) -> Announced:
     """Let every party say on which terms it takes part, and agree on the classes.
 
@@ -72,17 +85,23 @@ def announce(
         Random name of the run.
     sorts
         Whether labels are classes.
+    hides
+        Whether the cipher hides anything: then all parties are told who takes part.
     classes
         The class values, where the config names them.
     """
     asked = AnnounceRequest(run=run, parties=len(channel.parties), classes=sorts)
     replies = channel.ask(ANNOUNCE, dict.fromkeys(channel.parties, asked)).insist("starting")
-    check_secrets({party: reply.mark for party, reply in replies.items()})
+    check_secrets({party: reply.keys.mark for party, reply in replies.items()})
     _check_rosters(replies)
     terms = [_terms(party, reply) for party, reply in replies.items()]
     agreed = None
     if sorts:
-        agreed = _collected(channel, replies, None if classes is None else np.array(classes))
+        company = None
+        if hides:
+            cards = [replies[party].keys.card(party) for party in channel.parties]
+            company = Everyone(keys=b"".join(cards))
+        agreed = _collected(channel, company, None if classes is None else np.array(classes))
         _check_classes(agreed.values)
     return Announced(
         terms=reduce(Terms.stricter, terms),
@@ -122,11 +141,11 @@ def _common(lists: Sequence[Names | None]) -> tuple[str, ...] | None:
     return tuple(name for name in listed[0] if all(name in names for names in listed))
 
 
-def _collected(
-    channel: Channel, replies: Mapping[str, AnnounceReply], named: Classes | None
-) -> AgreedClasses:
+def _collected(channel: Channel, company: Everyone | None, named: Classes | None) -> AgreedClasses:
     """The first party joins the lists of all; in an order that tells nothing."""
-    boxes = [reply.classes for reply in replies.values() if reply.classes is not None]
+    asked = dict.fromkeys(channel.parties, ListRequest(company=company))
+    replies = channel.ask(LIST_CLASSES, asked).insist("collecting the classes")
+    boxes = [reply.classes for reply in replies.values()]
     message = ClassesRequest(boxes=Boxes.of(sorted(boxes)), named=named)
     joiner = channel.parties[0]
     told = channel.ask(JOIN_CLASSES, {joiner: message}).insist("collecting the classes")

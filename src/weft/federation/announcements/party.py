@@ -11,14 +11,18 @@ from numpy.typing import NDArray
 
 from weft.crypto.keyring import Keyring
 from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 from weft.federation.messages import (
     ANNOUNCE,
     JOIN_CLASSES,
+    LIST_CLASSES,
     AnnounceReply,
     AnnounceRequest,
     ClassesReply,
     ClassesRequest,
+    ListReply,
+    ListRequest,
     Names,
 )
 from weft.matching.agreed_classes import AgreedClasses, Classes
@@ -52,13 +56,17 @@ class AnnouncingParty:
         self._labels = labels
         #: How many take part, as it was told.
         self._parties = 0
-        #: The run's name, and whether its labels are classes.
-        self._run, self._sorts = b"", False
+        #: Whether labels are classes.
+        self._sorts = False
         #: Its own list of classes, until the lists are joined.
-        self._listed = b""
+        self._listed, self._has_listed = b"", False
 
     def answers(self) -> dict[str, Answer]:
-        return answers(answer(ANNOUNCE, self._announce), answer(JOIN_CLASSES, self._join))
+        return answers(
+            answer(ANNOUNCE, self._announce),
+            answer(LIST_CLASSES, self._list),
+            answer(JOIN_CLASSES, self._join),
+        )
 
     def check_parties(self, parties: int) -> None:
         """Refuse to be told of other numbers of parties later."""
@@ -69,26 +77,38 @@ class AnnouncingParty:
             )
 
     def _announce(self, message: AnnounceRequest) -> AnnounceReply:
-        """On which terms it takes part, and its classes, for the other parties alone."""
+        """On which terms it takes part, and what it has drawn for the run."""
         if self._parties:
             # Lists of classes are joined once, which a second beginning would undo.
             raise ProtocolError(f"party {self._name} has announced itself in this run already")
         consent, name = self._consent, message.run
         roster = consent.roster
         reply = AnnounceReply(
-            mark=self._keyring.mark(name),
+            keys=self._keyring.announce(name),
             terms=msgspec.json.encode(consent.terms).decode(),
             roster=None if roster is None else roster.fingerprint,
             recipients=_names(consent.recipients),
             holders=_names(consent.key_holders),
         )
         self._parties = message.parties
-        self._run, self._sorts = name, message.classes
-        if message.classes:
-            nonce = self._draws.random("classes", NONCE)
-            reply.classes = lock_classes(self._labels(), self._keyring.run_secret, name, nonce)
-            self._listed = reply.classes
+        self._sorts = message.classes
         return reply
+
+    def _list(self, message: ListRequest) -> ListReply:
+        """Its classes, for the other parties alone, in this run and no other."""
+        if not self._sorts or self._has_listed:
+            raise ProtocolError(f"party {self._name} lists its classes once in a run")
+        self._has_listed = True
+        self._keyring.take_company(message.company, self._parties)
+        nonce = self._draws.random("classes", NONCE)
+        self._listed = lock_classes(self._labels(), self._list_key(), nonce)
+        return ListReply(classes=self._listed)
+
+    def _list_key(self) -> Secret:
+        return self._keyring.bound_secret("weft classes")
+
+    def _tag_key(self) -> Secret:
+        return self._keyring.bound_secret("weft agreed classes")
 
     def _join(self, message: ClassesRequest) -> ClassesReply:
         """Join the lists of all parties, of which it cannot tell whose they are.
@@ -96,18 +116,17 @@ class AnnouncingParty:
         Once, and none left out: else a coordinator could have each party's list joined alone.
         """
         boxes, own, self._listed = message.boxes.cut(), self._listed, b""
-        if own not in boxes or len(boxes) != self._parties:
+        if not own or own not in boxes or len(boxes) != self._parties:
             raise ProtocolError(
                 f"party {self._name} joins the lists of classes of all parties once in a run, "
                 "together with its own"
             )
-        secret = self._keyring.run_secret
-        classes, labelled = join_classes(boxes, secret, self._run)
+        classes, labelled = join_classes(boxes, self._list_key())
         if labelled:
             self._consent.check_labels(labelled, self._parties)
         if message.named is not None:
             classes = named_classes(message.named, classes)
-        return ClassesReply(classes=AgreedClasses.of(classes, secret, self._run))
+        return ClassesReply(classes=AgreedClasses.of(classes, self._tag_key()))
 
     def agreed(self, told: AgreedClasses | None) -> Classes | None:
         """The classes of this run as its parties agreed on them; None: labels are numbers."""
@@ -116,7 +135,7 @@ class AnnouncingParty:
                 f"party {self._name} was told first that labels are classes and then that they are "
                 "numbers, or the other way round; stop this run"
             )
-        return None if told is None else told.taken(self._keyring.run_secret, self._run)
+        return None if told is None else told.taken(self._tag_key())
 
 
 def _names(names: Sequence[str] | None) -> Names | None:
