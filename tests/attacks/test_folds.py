@@ -19,6 +19,7 @@ import weft.solvers.subspace.vector_guard as vector_guard
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.guards.min_batch import SeenBatches
+from weft.guards.sum_noise import SumNoise
 from weft.privacy.ledger import Ledger
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of
@@ -123,12 +124,14 @@ def candidates(diary, columns, width):
     return np.array(found).reshape(-1, len(columns))
 
 
-def attacked(folds, seed, ledger=None):
+def attacked(folds, seed, ledger=None, **changes):
     """Rows that p1 finds in a run with folds, and dual vectors of p2 for the judge."""
     table = table_of("breast_cancer")
     tiles, truth = tiles_of(table)
     diary, judge = Diary(vectors), Diary(judged)
-    how = Settings(lam=0.1, solver="lbfgs", loss="logistic", gap=1e-4, folds=folds, seed=seed)
+    how = Settings(
+        lam=0.1, solver="lbfgs", loss="logistic", gap=1e-4, folds=folds, seed=seed, **changes
+    )
     found = run(tiles, how, Terms(), diaries={"p1": diary, "p2": judge}, ledger=ledger)
     rows = candidates(diary, found.columns_of("p1", table), folds + 1)
     kept = ~found.party("p2").view.left_out
@@ -158,6 +161,19 @@ def test_folds_show_rows_unless_all_vectors_are_compared(monkeypatch, record):
     assert found.trained.result.certificate.gap <= 1e-4
     assert any("scored in none" in note for note in found.trained.result.notes)
     record("20", "guarded", "0 rows")
+
+
+def test_noise_in_feature_sums_hides_rows_where_no_pair_is_compared(monkeypatch, record):
+    """Taken out is all that compares vectors: what is left is the noise."""
+    without_fix(monkeypatch)
+    near = {}
+    for multiplier in (1e-6, 1.0):
+        noise = SumNoise(multiplier=multiplier)
+        off, _, _ = attacked(20, 1, sum_noise=noise, iterations=12)
+        near[multiplier] = int((off < NEAR).sum())
+    assert near[1e-6] >= 1
+    assert near[1.0] == 0
+    record("20", "guarded", "nothing compared, but noise of one sample in every sum: 0 rows")
 
 
 def test_other_folds_in_a_second_run_are_refused(tmp_path, record):

@@ -1,6 +1,7 @@
 """``weft check`` looks ahead: who could work out what, in a page, and what would be refused."""
 
 import json
+import re
 
 import pytest
 
@@ -96,6 +97,15 @@ def checked(weft, tmp_path):
         return outcome
 
     return run
+
+
+def test_the_price_of_noise_in_sums_is_told(checked):
+    text = VERTICAL.replace('scaling = "standard"\nunit_rows = true', 'scaling = "none"')
+    outcome = checked(text + "\n[sum_noise]\nmultiplier = 5.0\n")
+    assert outcome.code == 0
+    found = re.search(r"ρ = 0.02 for each; about (\d+) of them come to ρ = ([\d.]+)", outcome.flat)
+    assert float(found[2]) == pytest.approx(0.02 * int(found[1]), rel=1e-2)
+    assert "for δ = 1e-06. As weights, the noise of one sum is about" in outcome.flat
 
 
 def test_two_parties_are_told_what_each_can_work_out_about_the_other(checked):

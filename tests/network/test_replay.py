@@ -5,6 +5,8 @@ Whoever has these can make the party anew, and neither the model nor the ledger 
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import pytest
 from replayed import (
@@ -21,9 +23,10 @@ from replayed import (
 
 from covering import before_release
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.replay_log import Forgotten
+from weft.crypto.replay_log import Forgotten, RandomnessLog
 from weft.errors import ConfigError
 from weft.federation.local_federation import Preprocessing
+from weft.guards.sum_noise import SumNoise
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.agreement.site_policy import Limits, SitePolicy
 from weft.protocol import fields_of
@@ -118,6 +121,26 @@ def test_what_is_excepted_from_being_the_same_does_differ():
             differ |= {(phase, f) for f in reply if not same(reply[f], first[f])}
     assert {(phase, field) for phase in SEALED for field in SEALED[phase]} <= differ
     assert {field for phase, field in differ if phase not in SEALED} == BLOCKS["bfv"]
+
+
+def test_noise_in_sums_is_drawn_once_and_remembered(monkeypatch):
+    """Seeds are counted here: a party that drew anew after its death would have others."""
+    random, made = RandomnessLog.random, count()
+
+    def counted(self, name, length):
+        if name != "sum noise":
+            return random(self, name, length)
+        return self.take(name, lambda: str(next(made)).encode().ljust(length))
+
+    monkeypatch.setattr(RandomnessLog, "random", counted)
+    how = Preprocessing(intercept=True)
+    settings = settings_for("lbfgs", iterations=3, sum_noise=SumNoise(multiplier=0.1))
+    points = dict(zip(cut_for("lbfgs").parties, ({9, 14}, {12}), strict=False))
+    troupe = Troupe(kill=lambda party, number: number in points.get(party, ()))
+    killed = bits(troupe.train(federation_for("lbfgs", how), settings))
+    assert troupe.deaths >= 2
+    made = count()
+    assert killed == bits(Troupe().train(federation_for("lbfgs", how), settings))
 
 
 @pytest.mark.parametrize(

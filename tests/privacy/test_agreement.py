@@ -620,6 +620,7 @@ def test_every_limit_is_shown_to_those_who_sign():
         most_problems=3,
         most_epsilon=1.0,
         most_delta=1e-6,
+        most_rho=0.5,
     )
     assert len(list(limits_words(limits))) == len(msgspec.structs.fields(limits))
     assert all(getattr(limits, field.name) is not None for field in msgspec.structs.fields(limits))

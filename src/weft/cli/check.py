@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.federation.local_federation import Federation
     from weft.guards import Terms
     from weft.guards.min_batch_across_runs import Change
+    from weft.matching.holding_map import HoldingMap
     from weft.privacy.agreement import Consent
     from weft.privacy.ledger import Ledger
     from weft.privacy.ledger.expected_exposure import Outlook
@@ -99,6 +100,8 @@ def check(
     )
     _show(holdings)
     remarks = [*holdings.remarks(), reason or f"solver: {settings.solver}", *_plan(settings)]
+    if settings.sum_noise is not None:
+        remarks.append(_price_of_noise(settings, look.ways[0].likely, roster))
     lines = [line for remark in remarks for line in item(remark)]
     say("", *lines, *paragraphs(look, refusals), "")
     _stop_if_refused(refusals)
@@ -205,6 +208,29 @@ def _plan(settings: Settings) -> list[str]:
     if len(settings.lambdas) == 1:
         return [f"{settings.folds} folds will tell how well λ = {lambdas} predicts"]
     return [f"λ will be chosen of {lambdas} by {settings.folds} folds, in one run"]
+
+
+def _price_of_noise(settings: Settings, sums: int, roster: HoldingMap) -> str:
+    """What noise in feature sums tells of a sample, and what it does to weights."""
+    from math import sqrt
+
+    from weft.guards.model_noise import row_bound
+    from weft.guards.sum_noise import epsilon_of
+    from weft.sums.fixed_point_bounds import Bounds
+
+    noise, loss = settings.sum_noise, settings.make_loss()
+    assert noise is not None
+    rows = row_bound(noise.row_norm, roster.row_holders, None)
+    sigma = noise.sigma(lipschitz=loss.lipschitz, rows=rows, samples=roster.n_samples)
+    length = sigma * sqrt(roster.n_features) / settings.lam
+    longest = Bounds.of(loss, settings.lam, 1, 1.0, 1.0).longest
+    rho = sums * noise.rho
+    return (
+        f"noise in feature sums: ρ = {noise.rho:.3g} for each; about {sums} of them come to "
+        f"ρ = {rho:.3g}, so ε = {epsilon_of(rho, noise.delta):.3g} for δ = {noise.delta:g}. As "
+        f"weights, the noise of one sum is about {length:.2g} long; no model is longer than "
+        f"{longest:.2g}"
+    )
 
 
 def _show(holdings: Holdings) -> None:

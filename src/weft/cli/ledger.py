@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: Runs that are listed, the last ones.
 _MOST_RUNS = 20
+#: δ for which the ε of feature sums with noise is told.
+_DELTA = 1e-6
 
 
 def ledger(
@@ -102,6 +104,7 @@ def _show_runs(runs: list[Run]) -> None:
 
 def _show_groups(pages: Pages) -> None:
     from weft.cli.console import say
+    from weft.guards.sum_noise import epsilon_of
     from weft.privacy.ledger.exposure_text import item, span
     from weft.privacy.ledger.ledger_file import groups_of
 
@@ -115,6 +118,11 @@ def _show_groups(pages: Pages) -> None:
     epsilon, delta = pages.spent()
     if epsilon:
         say(*item(f"released models with noise: ε = {epsilon:g} and δ = {delta:g} in all"))
+    rho = pages.rho_spent()
+    if rho:
+        told = epsilon_of(rho, _DELTA)
+        said = f"feature sums with noise: ρ = {rho:g} in all, so ε = {told:.3g} for δ = {_DELTA:g}"
+        say(*item(said))
     say("")
 
 

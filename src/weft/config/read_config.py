@@ -215,6 +215,7 @@ def _settings(file: LinearFile, folder: Path) -> Settings:
         lam=lambdas[-1],
         path=tuple(lambdas[:-1]),
         noise=file.noise,
+        sum_noise=file.sum_noise,
     )
     settled(settings, saves=solver.checkpoint_every is not None)
     return settings

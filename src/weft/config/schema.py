@@ -10,6 +10,7 @@ from msgspec import Meta
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import TableSettings
 from weft.guards.model_noise import ModelNoise
+from weft.guards.sum_noise import SumNoise
 from weft.matching.holding_map import Overlap
 from weft.solvers.settings import DEFAULTS, SolverSettings
 
@@ -116,11 +117,13 @@ class SolverSection(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fi
 class LinearFile(FederationFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A config of one linear model.
 
-    ``[noise]`` asks for a differentially private model; ``[compare.NAME]`` is for ``weft compare``.
+    ``[noise]`` asks for a differentially private model, ``[sum_noise]`` for noise in feature sums;
+    ``[compare.NAME]`` is for ``weft compare``.
     """
 
     data: DataSection = DataSection()
     model: ModelSection = ModelSection()
     solver: SolverSection = SolverSection()
     noise: ModelNoise | None = None
+    sum_noise: SumNoise | None = None
     compare: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)

@@ -77,6 +77,7 @@ class Hybrid(BaseEstimator):
     loss_parameters: Mapping[str, float] | None = None
     weigh: str = DEFAULTS["weigh"]
     noise: Mapping[str, float] | None = None
+    sum_noise: Mapping[str, float] | None = None
     solver: str = AUTO
     solver_options: Mapping[str, Any] | None = None
     groups: int = DEFAULTS["groups"]
@@ -178,8 +179,9 @@ class Hybrid(BaseEstimator):
         told["path"] = _plain_list(self.path)
         for name in ("loss_parameters", "options"):
             told[name] = dict(told[name] or {})
-        if self.noise is not None:
-            told["noise"] = dict(self.noise)
+        for name in ("noise", "sum_noise"):
+            if told[name] is not None:
+                told[name] = dict(told[name])
         asked = self._checked(Settings, **told)
         if asked.make_loss().task != self._task:
             other = "Regressor" if self._task == "classification" else "Classifier"

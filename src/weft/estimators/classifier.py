@@ -40,6 +40,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
     noise : mapping, optional
         ``epsilon``, ``delta`` and ``row_norm``: release a differentially private model, with noise
         in every weight; takes scaling = "none".
+    sum_noise : mapping, optional
+        ``multiplier``, ``delta`` and ``row_norm``: noise in the sums over samples that holders of
+        the same columns see; takes scaling = "none".
     solver : str
         "auto" takes cutting planes for losses with kinks and L-BFGS for smooth ones when everyone
         takes part, and HyFDCA otherwise or when one of its own settings is changed. ``weft

@@ -39,6 +39,7 @@ from weft.federation.release.party import ReleaseParty
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.training_data import TrainingData
 from weft.guards import Terms
+from weft.guards.model_noise import row_bound
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
@@ -350,6 +351,7 @@ class Party:
             )
         if settings.noise is not None:
             self._prepare_noise(settings)
+        sigma = self._prepare_sum_noise(settings)
         data, unit, label = self.data, message.unit, message.label
         loss, smallest_lam = settings.make_loss(), message.smallest_lam
         context = PartyContext(
@@ -362,6 +364,8 @@ class Party:
             folds=self._folds(settings),
             start=None if self._model is None else data.weights_of(self._model),
             draws=self._draws,
+            sum_sigma=sigma,
+            spend_rho=self._spend_rho,
         )
         if self._account is not None:
             self._account.solver = settings.solver
@@ -389,6 +393,21 @@ class Party:
             bias=self.data.bias,
         )
         self._noise = NoisyRelease(noise, size, self.name)
+
+    def _prepare_sum_noise(self, settings: Settings) -> float:
+        """Bound the rows; returns the standard deviation of the noise in feature sums."""
+        noise = settings.sum_noise
+        if noise is None:
+            return 0.0
+        self.data.shorten_rows(noise.row_norm)
+        rows = row_bound(noise.row_norm, self.view.row_holders, self.data.bias)
+        loss = settings.make_loss()
+        return noise.sigma(lipschitz=loss.lipschitz, rows=rows, samples=self.view.n_samples)
+
+    def _spend_rho(self, rho: float) -> None:
+        """Book what feature sums with noise tell, before they are sent."""
+        if self._account is not None:
+            self._account.spend_rho(rho, self._consent.sum_budget)
 
     def _likely_sums(self, settings: Settings) -> int:
         """Sums that the run will show of a sample, by what this party knows of the table.

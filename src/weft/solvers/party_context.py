@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +32,10 @@ class PartyContext:
         Weights of this party's columns to start from, in the units of the scaled table.
     draws
         Remembers what a party decides by other things than messages.
+    sum_sigma
+        Standard deviation of the noise that a run wants in feature sums (of v/N).
+    spend_rho
+        Books what such a sum tells, before it is sent.
     """
 
     view: PartyView
@@ -42,3 +47,5 @@ class PartyContext:
     folds: NDArray[np.int8] | None = None
     start: Floats | None = None
     draws: RandomnessLog = field(default_factory=RandomnessLog)
+    sum_sigma: float = 0.0
+    spend_rho: Callable[[float], None] = lambda rho: None

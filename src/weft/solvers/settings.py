@@ -9,6 +9,7 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.guards.model_noise import ModelNoise
+from weft.guards.sum_noise import SumNoise
 from weft.losses import Loss, get_loss
 from weft.solvers.subspace.settings import SubspaceSettings
 
@@ -86,6 +87,10 @@ class SolverSettings(SubspaceSettings, frozen=True, kw_only=True, forbid_unknown
             raise ConfigError(f"patience is {self.patience:g}; give seconds of at least 0")
 
 
+#: Solvers whose feature sums are of dual vectors, which the slope of the loss bounds.
+_NOISY = ("lbfgs", "cutting-planes")
+
+
 class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one run; every party gets the same.
 
@@ -105,6 +110,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         Further values of λ, each started from the last: the solvers for full participation.
     noise
         Gaussian noise in the released model; None: it is released as it is.
+    sum_noise
+        Noise in feature sums, which holders of the same columns see; None: they have none.
     """
 
     lam: float
@@ -115,6 +122,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     latency: float | None = None
     path: tuple[float, ...] = ()
     noise: ModelNoise | None = None
+    sum_noise: SumNoise | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,6 +140,24 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         self.make_loss()
         if self.noise is not None:
             self._check_noise()
+        if self.sum_noise is not None:
+            self._check_sum_noise()
+
+    def _check_sum_noise(self) -> None:
+        """Refuse noise in sums where nothing bounds by how much one sample can move them."""
+        loss = self.make_loss()
+        if loss.task != "classification" or not math.isfinite(loss.lipschitz):
+            raise ConfigError(
+                "sum_noise needs a loss of classification whose slope is bounded, unlike "
+                f"'{loss.name}'; use hinge, smoothed_hinge or logistic"
+            )
+        if self.solver not in ("auto", *_NOISY) or self.hands_over:
+            raise ConfigError(
+                f"sum_noise is for {' and '.join(_NOISY)} without a stand-in; name one of them in "
+                "[solver], with everyone in every round and when_missing = 'stop'"
+            )
+        if self.weigh != "samples":
+            raise ConfigError("sum_noise needs weigh = 'samples', so that one sample weighs 1/N")
 
     def _check_noise(self) -> None:
         """Refuse noise where nothing bounds by how much one sample can move the model."""

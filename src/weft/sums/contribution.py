@@ -64,9 +64,21 @@ class Wire:
         self._everyone = everyone
         self._sent_news, self._opened_news = News(), News()
 
-    def send(self, values: Floats, pads: PadLinks | None) -> bytes:
-        """Encrypt a contribution to a new sum, at all shared slots."""
+    @property
+    def units(self) -> float:
+        """How many units of fixed point a number of one is."""
+        return self._format.scale
+
+    @property
+    def room(self) -> float:
+        """How many units are surely left in a total for noise."""
+        return self._format.limit
+
+    def send(self, values: Floats, pads: PadLinks | None, noise: Integers | None = None) -> bytes:
+        """Encrypt a contribution to a new sum, at all shared slots, with noise if there is any."""
         integers = self._format.encode(values * self._unit)
+        if noise is not None:
+            integers += noise
         self._count_shown(None, integers)
         packed = self._cipher.contribute(Outgoing(self.kind, None, integers, pads))
         self._mine = self._cipher.newest

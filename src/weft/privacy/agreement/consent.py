@@ -102,6 +102,12 @@ class Consent:
         return min(epsilons, default=math.inf), min(deltas, default=math.inf)
 
     @property
+    def sum_budget(self) -> float:
+        """The most ρ that all feature sums with noise may come to."""
+        limits = [source.limits.most_rho for source in self._sources]
+        return min((limit for limit in limits if limit is not None), default=math.inf)
+
+    @property
     def recipients(self) -> tuple[str, ...] | None:
         """To whom the model goes; None: no roster says so."""
         return None if self.roster is None else self.roster.charter.having("model")

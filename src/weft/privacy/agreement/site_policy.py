@@ -35,6 +35,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     most_epsilon, most_delta
         What all released models of a ledger may tell of one sample, added up: a model without
         noise is refused then.
+    most_rho
+        What all feature sums with noise of a ledger may tell, added up: runs without such noise
+        are refused then.
     """
 
     kinds: tuple[str, ...] = (LINEAR,)
@@ -43,6 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     most_problems: int | None = None
     most_epsilon: float | None = None
     most_delta: float | None = None
+    most_rho: float | None = None
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -57,7 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             if strange or not given:
                 what_is_wrong = f"names '{strange[0]}'" if strange else "is empty"
                 raise ConfigError(f"{what} {what_is_wrong}; list some of {', '.join(known)}")
-        for name in ("most_epsilon", "most_delta"):
+        for name in ("most_epsilon", "most_delta", "most_rho"):
             most = getattr(self, name)
             if most is not None and not most > 0:
                 raise ConfigError(f"{name} is {most:g}; give a number above 0")
@@ -93,6 +97,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 "a model without noise",
                 "most_epsilon or most_delta is set, so that models are released with noise only",
                 "ask for it with epsilon in [noise]",
+            )
+        if self.most_rho is not None and settings.sum_noise is None:
+            yield (
+                "feature sums without noise",
+                "most_rho is set, so that they have noise",
+                "ask for it with multiplier in [sum_noise]",
             )
         problems = len(settings.lambdas) * (settings.folds + 1)
         if self.most_problems is not None and problems > self.most_problems:

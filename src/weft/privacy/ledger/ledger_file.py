@@ -65,6 +65,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ``ended`` is None while the run is under way; of one that was killed, more sums stand in the
     ledger than there were, never fewer. ``exposed`` counts the samples in feature sums that others
     saw. ``epsilon`` and ``delta`` are those of the noise in its model; zero: it released none.
+    ``rho`` is what its feature sums with noise told.
     """
 
     id: str
@@ -77,6 +78,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     exposed: int
     epsilon: float = 0.0
     delta: float = 0.0
+    rho: float = 0.0
 
     @property
     def received(self) -> int:
@@ -153,6 +155,10 @@ class Pages:
         """ε and δ of all models with noise, added up; but for one run."""
         runs = [run for run in self.runs if run.id != without]
         return sum(run.epsilon for run in runs), sum(run.delta for run in runs)
+
+    def rho_spent(self, without: str = "") -> float:
+        """ρ of all feature sums with noise, added up; but for one run."""
+        return sum(run.rho for run in self.runs if run.id != without)
 
     def remember(self, who: Attendance, began: str) -> None:
         """Take down who takes part in a run, before others see feature sums of it."""

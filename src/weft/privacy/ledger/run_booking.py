@@ -97,7 +97,7 @@ class Account:
         self._attendance: Attendance | None = None
         self._object: Objection | None = None
         self._begun = self._noted = False
-        self._epsilon = self._delta = 0.0
+        self._epsilon = self._delta = self._rho = 0.0
 
     def open(
         self, view: PartyView, ids: Sequence[NDArray[np.object_]], sum_counter: SumCounter
@@ -188,6 +188,29 @@ class Account:
             spent = msgspec.structs.replace(run, epsilon=noise.epsilon, delta=noise.delta)
             self._put(pages, spent)
         return b""
+
+    def spend_rho(self, rho: float, most: float) -> None:
+        """Book what feature sums with noise tell, before they are sent."""
+
+        def write() -> bytes:
+            with self._book.locked():
+                pages = self._open_pages()
+                before = pages.rho_spent(without=self._run_id) + self._rho
+                if before + rho > most * (1 + 1e-12):
+                    raise ConfigError(
+                        f"party {self._book.party} refuses further feature sums, since {before:g} "
+                        f"of ρ = {most:g} are spent by its ledger; train with fewer sums or more "
+                        "noise, or agree on more",
+                        told=f"party {self._book.party} refuses further feature sums, which go "
+                        "beyond its budget; train with fewer sums or more noise, or agree on more",
+                    )
+                run = self._run(self._booked, None, self._attendance if self._noted else None)
+                self._put(pages, msgspec.structs.replace(run, rho=self._rho + rho))
+            return b""
+
+        self._once("sum noise", write)
+        self._rho += rho
+        self._begun = True
 
     def note_attendance(self) -> None:
         """Write down who takes part, before the first feature sum is sent."""
@@ -302,7 +325,9 @@ class Account:
         sum_counter = self._tally
         if sum_counter is None:
             return
-        if not (self._room_received or self._room_shown or self._noted or self._epsilon):
+        if not (
+            self._room_received or self._room_shown or self._noted or self._epsilon or self._rho
+        ):
             return
         sum_counter.booking = None
         if self._draws.finish():
@@ -376,6 +401,7 @@ class Account:
             exposed=0 if who is None else int((who.places > 0).sum()),
             epsilon=self._epsilon,
             delta=self._delta,
+            rho=self._rho,
         )
 
 

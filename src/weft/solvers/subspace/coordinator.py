@@ -12,6 +12,7 @@ import numpy as np
 from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.errors import PartyAway, ProtocolError
+from weft.guards.sum_noise import longest_noise
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
@@ -66,6 +67,12 @@ class SubspaceCoordinator(Coordinator):
         exchange = Exchange(
             channel, holdings, settings, adder, Problems(classes, settings.folds), bounds
         )
+        exchange.noise = _longest_noise(holdings, settings, unit)
+        if settings.sum_noise is not None:
+            exchange.notes.append(
+                f"feature sums have noise, {settings.sum_noise.multiplier:g} times what one sample "
+                "can move them; the certificate allows for it, and holds but for a chance of 1e-9"
+            )
         result = Result(notes=exchange.notes)
         floor = GuardStall(holdings.terms.min_batch)
         clock = Clock(channel, result)
@@ -103,6 +110,23 @@ class SubspaceCoordinator(Coordinator):
             result.notes.append(held)
         result.weights = seen.get(chosen.number)
         return result
+
+
+def _longest_noise(holdings: HoldingMap, settings: Settings, unit: float) -> float:
+    """How long the noise in a vector may be; zero: there is none.
+
+    The constant column is in ``unit``, as all parts of rows were before they were shortened.
+    """
+    noise, holders = settings.sum_noise, holdings.row_holders
+    if noise is None:
+        return 0.0
+    sigma = noise.sigma(
+        lipschitz=settings.make_loss().lipschitz,
+        rows=math.sqrt(holders * (noise.row_norm**2 + unit)),
+        samples=holdings.n_samples,
+    )
+    # Twice, for what parties add for rounding.
+    return longest_noise(2.0 * sigma, holdings.n_features, holdings.column_holders)
 
 
 def _stop_here(
@@ -218,7 +242,8 @@ class _Model:
         norms, bound = exchange.model(subspace.point, mixture, self._number)
         losses, scores = exchange.close()
         primal = 0.5 * subspace.lam * norms + losses
-        dual = (mixture * subspace.offsets).sum(axis=0) - 0.5 * bound / subspace.lam
+        half = 0.5 * bound + subspace.beyond(bound, mixture)
+        dual = (mixture * subspace.offsets).sum(axis=0) - half / subspace.lam
         subspace.dual = np.minimum(subspace.dual, dual)
         certificate = self._certificate(primal, dual)
         last = self._result.history[-1]

@@ -32,6 +32,7 @@ from weft.solvers.subspace.party_features import FeatureSide
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_vectors import Wires, sized
 from weft.solvers.subspace.vector_guard import Guard
+from weft.solvers.subspace.vector_noise import VectorNoise
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.scalar_sums import over_labelled, pack_scalars
 
@@ -66,10 +67,12 @@ class SampleSide:
         self._largest_dual = context.bounds.alpha / 2
         self._piecewise = not np.isfinite(settings.make_loss().smoothness)
         self.guard = Guard.of(context, settings, rows, wires.duals)
+        self._noise = VectorNoise.of(context, settings, wires.vectors)
         self.duals: Floats = np.zeros((view.n_rows, 0))
         self.partial: Floats = np.zeros((view.n_columns, 0))
-        #: What of the feature sums the next reply tells.
+        #: What of the feature sums the next reply tells, and with which noise.
         self._told_sums = self.partial
+        self._told_noise: NDArray[np.int64] | None = None
         #: Steps at which dual vectors were guessed, and whether a vector there was cut off.
         self._guesses: Floats = np.zeros((0, problems.width))
         self._cut_off: NDArray[np.bool_] = np.zeros((0, problems.width), bool)
@@ -223,6 +226,7 @@ class SampleSide:
             if self.guard is not None:
                 self.guard.keep(self.duals, shares)
             self.partial = self._told_sums = self._rows.feature_sums(self.duals)
+            self._draw_noise()
 
     def _packed(self, field: str, values: list[float]) -> bytes:
         """Its part of sums over all parties that have labels."""
@@ -273,6 +277,10 @@ class SampleSide:
         told[slots] = self._wires.duals.take(message.alpha, width, slots, lacking)
         told[rows.labelled] = 0.0
         self._told_sums = rows.feature_sums(told)
+        self._told_noise = None
+        if not rows.labelled.any():
+            # The others have put theirs into what they told of their own samples.
+            self._draw_noise()
         self.duals = self.duals + told
         self.partial = self.partial + self._told_sums
 
@@ -282,7 +290,15 @@ class SampleSide:
 
     def _tell_sums(self, pads: PadLinks | None) -> bytes | None:
         shared = self._view.n_shared_columns
-        return self._wires.vectors.send(self._told_sums[:shared], pads) if shared else None
+        if not shared:
+            return None
+        return self._wires.vectors.send(self._told_sums[:shared], pads, self._told_noise)
+
+    def _draw_noise(self) -> None:
+        """Noise for the feature sums of the vectors under way, once for each."""
+        if self._noise is not None:
+            shape = (self._view.n_shared_columns, self._told_sums.shape[1])
+            self._told_noise = self._noise.draw(self.duals.shape[1], shape)
 
     # ── the end of a model ────────────────────────────────────────────────────────────────
 

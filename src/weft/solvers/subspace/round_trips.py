@@ -80,7 +80,11 @@ class Exchange(RepeatedAsking):
         self.rows = Layout(holdings.rows, holdings.parties)
         self.columns = Layout(holdings.columns, holdings.parties)
         self.stored = settings.groups == 1
-        self.by_rows = self.stored and rows_give_products(holdings, settings, bounds)
+        #: The longest noise that any vector may have.
+        self.noise = 0.0
+        # By rows, products would be of one vector with noise and one without.
+        quiet = settings.sum_noise is None
+        self.by_rows = self.stored and quiet and rows_give_products(holdings, settings, bounds)
         self.seen = (
             VisibleWeights(holdings, problems.classes)
             if settings.coordinator_sees == "weights"

@@ -220,6 +220,15 @@ class Subspace:
             rounding = rounding + bounds.products * FIXED_POINT * bounds.alpha / samples**0.5
         return rounding
 
+    def beyond(self, squares: Floats, mixture: Floats) -> Floats:
+        """By how much half of ‖Σ μ_j b_j‖² may be more than it seems, for the noise in all b_j.
+
+        ‖b‖ ≤ ‖b + η‖ + ‖η‖, and the noise of a mixture is no longer than the longest of all.
+        """
+        noise = self.exchange.noise * np.abs(mixture).sum(axis=0)
+        more: Floats = noise * (np.sqrt(np.maximum(squares, 0.0)) + 0.5 * noise)
+        return more
+
     @property
     def strained(self) -> bool:
         """Whether rounding in a point of large coefficients that cancel spoils the certificate.
@@ -347,8 +356,12 @@ class Bounding:
             solution = master.solve(scale=1.0 / lam[p], tolerance=max(tolerance, floor))
             # The value is as good as the inner products that it was found with.
             doubt = subspace.doubt[p] * solution.mu.sum() ** 2 / lam[p]
-            subspace.dual[p] = max(subspace.dual[p], solution.value - doubt)
             weights[self.vectors, p] = solution.mu
+            if subspace.exchange.noise:
+                mixed = weights[:, p]
+                square = np.array([mixed @ subspace.gram[:, :, p] @ mixed])
+                doubt += float(subspace.beyond(square, mixed[:, None])[0] / lam[p])
+            subspace.dual[p] = max(subspace.dual[p], solution.value - doubt)
         return weights
 
     @property
