@@ -245,6 +245,7 @@ def bounding_of(problem: Pooled, points: int) -> tuple[Bounding, Any, Floats, Fl
         dual=np.array([-np.inf]),
         lam=np.array([problem.lam]),
         doubt=np.zeros(1),
+        exchange=SimpleNamespace(noise=0.0),
     )
     bounding = Bounding(subspace)
     b, o = np.zeros((1, problem.x.shape[1])), np.zeros(1)
