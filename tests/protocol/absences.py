@@ -1,7 +1,7 @@
 """Follow runs of every family of solvers, and leave optional fields out of their requests.
 
 ``python absences.py FOLDER`` prints what copies of the parties said, as JSON. A process of its own:
-a copy is a fork, which takes ten times as long where a hundred tests have left their memory.
+a copy is a fork, which took five times as long in a process full of what other tests had left.
 FOLDER is where processes wait for each other's compilations.
 """
 
