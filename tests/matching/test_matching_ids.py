@@ -199,7 +199,7 @@ def test_folds_do_not_depend_on_how_an_id_is_written():
     settings = Settings(lam=0.1, loss="squared", folds=3, path=(1.0,), solver="cutting-planes")
     federation.assemble(settings)
     one, other = (
-        party.data.folds(party._matching.ids, settings).tolist()
+        party.data.folds(party._matching.ids, settings).of_rows.tolist()
         for party in federation.parties.values()
     )
     assert one == other
