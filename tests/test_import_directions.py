@@ -142,7 +142,7 @@ for argument in sys.argv[1:]:
 SECRET = {
     f"weft.crypto.{name}"
     for name in (
-        *("secret_bytes", "identities", "keyring", "participants", "scalar_masks", "letters"),
+        *("secret_bytes", "identities", "keyring", "participant_list", "scalar_masks", "letters"),
         *("pads.pad_streams",),
         *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),
         *(

@@ -18,7 +18,7 @@ from scene import by_rows, table_of, tile_of
 
 from interposed import Middle, interpose
 from weft.crypto import keyring as keyring_module
-from weft.crypto import participants as participants_module
+from weft.crypto import participant_list as participants_module
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.ciphers.cipher import Outgoing
@@ -26,7 +26,7 @@ from weft.crypto.identities import ExchangeKey
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pair_secrets import PairSecrets
-from weft.crypto.participants import read_participants
+from weft.crypto.participant_list import read_participants
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import Secret
 from weft.crypto.seed_letters import AxisLetters, Cohort, Dealt, read_dealt, read_seeds, write_seeds

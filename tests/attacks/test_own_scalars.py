@@ -13,7 +13,7 @@ import pytest
 from asking_again import NAMES, Again, caught, total
 from scene import by_rows, table_of
 
-from weft.crypto.sharers import attendance
+from weft.crypto.mask_neighbours import attendance
 from weft.solvers.subspace import party as subspace_party
 from weft.solvers.subspace import party_samples
 from weft.sums.scalar_sums import over_attending

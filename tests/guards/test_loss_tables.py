@@ -13,7 +13,7 @@ from weft.data import SPLITS
 from weft.errors import ProtocolError
 from weft.guards import OPEN
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.loss_table_steps import MOST_STEPS, most_steps
+from weft.solvers.subspace.loss_table_limit import MOST_STEPS, most_steps
 from weft.solvers.subspace.subspace_algebra import thinned
 
 BREAST = table_of("breast_cancer", 240)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from masked_parties import masks_of
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.sharers import attendance
+from weft.crypto.mask_neighbours import attendance
 from weft.data import SPLITS
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation

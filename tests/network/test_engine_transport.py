@@ -11,9 +11,9 @@ import pytest
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.message import Message
 
-from weft.network.engine import transport as post_module
+from weft.network.engine import nvflare_transport as post_module
 from weft.network.engine.client_party import PartyComponent
-from weft.network.engine.transport import ASK, MOST_BYTES, NvflareTransport
+from weft.network.engine.nvflare_transport import ASK, MOST_BYTES, NvflareTransport
 from weft.network.transport_interface import Stopped
 from weft.protocol import Failure
 

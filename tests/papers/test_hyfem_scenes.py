@@ -23,7 +23,13 @@ from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
 from weft_papers.hyfem.scenes import party_shares as dealing
 from weft_papers.hyfem.scenes.cifar10 import read_cifar10
-from weft_papers.hyfem.scenes.cutting import QUADRANT_COLOURS, QUADRANTS, part, quadrants, thin
+from weft_papers.hyfem.scenes.quadrants_and_subsets import (
+    QUADRANT_COLOURS,
+    QUADRANTS,
+    part,
+    quadrants,
+    thin,
+)
 from weft_papers.hyfem.scenes.scene import usage
 
 FOUR = ("v1", "v2", "v3", "v4")

@@ -22,7 +22,7 @@ from weft.crypto.ciphers.pad import Pad
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.sharers import attendance
+from weft.crypto.mask_neighbours import attendance
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing

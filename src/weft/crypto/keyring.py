@@ -24,7 +24,7 @@ from weft.crypto.identities import ExchangeKey, Identity
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan, signed_content
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pair_secrets import PairSecrets
-from weft.crypto.participants import ParticipantList, company_digest, read_participants
+from weft.crypto.participant_list import ParticipantList, company_digest, read_participants
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import KEY_BYTES, Secret

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.crypto.identities import ExchangeKey
 from weft.crypto.letters import LetterError, lock, unlock
-from weft.crypto.participants import ParticipantList
+from weft.crypto.participant_list import ParticipantList
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 

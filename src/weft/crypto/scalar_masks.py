@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pair_secrets import PairSecrets
-from weft.crypto.participants import ParticipantList
+from weft.crypto.participant_list import ParticipantList
 from weft.crypto.primitives.wide_integers import Limbs, unpacked
 from weft.crypto.secret_bytes import Secret
-from weft.crypto.sharers import Sharers
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.protocol.common_question import Question

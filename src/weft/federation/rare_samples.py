@@ -31,7 +31,7 @@ from weft.matching.party_view import PartyView
 from weft.protocol import Channel, Message
 from weft.protocol.message import malformed
 from weft.solvers.participation import CohortSpeakers
-from weft.solvers.subspace.row_duties import followed
+from weft.solvers.subspace.rows_by_label_holder import followed
 from weft.sums.contribution import Posts, own_slots
 from weft.sums.posted_values import LatestValues
 from weft.sums.scalar_sums import add_scalars, pack_limbs, pack_scalars

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.cipher import Cipher
+from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.primitives.wide_integers import (
     Limbs,
     carried,
@@ -22,7 +23,6 @@ from weft.crypto.primitives.wide_integers import (
     packed,
     unpacked,
 )
-from weft.crypto.sharers import Sharers
 from weft.errors import ProtocolError
 from weft.protocol.message import SCALAR_BYTES, Message
 

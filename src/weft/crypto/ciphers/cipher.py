@@ -29,10 +29,10 @@ from weft.crypto.ciphers.block_format import (
     read_knots,
     word_block,
 )
+from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pads.mask_ring import MaskRing
 from weft.crypto.pads.pad_chains import learn_marks
 from weft.crypto.primitives.wide_integers import Limbs
-from weft.crypto.sharers import Sharers
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.common_question import Question, question_digest
 from weft.protocol.message import Message

@@ -13,7 +13,7 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.fuel.f3.message import Message
 
-from weft.network.engine.transport import (
+from weft.network.engine.nvflare_transport import (
     ASK,
     CHANNEL,
     NO,

@@ -18,8 +18,8 @@ from weft.errors import WeftError
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
 from weft.network.discard_run import abandon_run
+from weft.network.engine.nvflare_transport import NvflareTransport
 from weft.network.engine.process_log import start_event_log
-from weft.network.engine.transport import NvflareTransport
 from weft.network.engine.write_job import OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.kits.kit import Kit, packed_json

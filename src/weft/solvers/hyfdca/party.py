@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft.array_types import Flags, Floats, Slots
-from weft.crypto.sharers import Sharers
+from weft.crypto.mask_neighbours import Sharers
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks
 from weft.solvers.common_messages import SequencedReply
-from weft.solvers.hyfdca.local_methods import Safe, Turn
+from weft.solvers.hyfdca.local_methods import Safe
 from weft.solvers.hyfdca.messages import (
     AGAIN,
     BEGIN,
@@ -37,6 +37,7 @@ from weft.solvers.hyfdca.messages import (
     WeightsRequest,
 )
 from weft.solvers.hyfdca.party_state import HyfdcaState
+from weft.solvers.hyfdca.sample_drawing import Turn
 from weft.sums.contribution import own_slots
 from weft.sums.messages import FREEZE, PAIR_LOSSES, PAIR_PRODUCTS, FreezeReply, FreezeRequest
 from weft.sums.scalar_sums import over_attending, over_labelled, pack_scalars

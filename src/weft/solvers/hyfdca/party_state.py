@@ -14,14 +14,8 @@ from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadLinks
 from weft.solvers.common_messages import Constants
 from weft.solvers.hyfdca.curvature import CurvatureParty
-from weft.solvers.hyfdca.local_methods import (
-    Drawing,
-    LocalMethod,
-    Practical,
-    Safe,
-    Theory,
-    drawing_of,
-)
+from weft.solvers.hyfdca.local_methods import LocalMethod, Practical, Safe, Theory
+from weft.solvers.hyfdca.sample_drawing import Drawing, drawing_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sample_kinds import common_kinds
 from weft.solvers.settings import Settings

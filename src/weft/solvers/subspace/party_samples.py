@@ -12,7 +12,7 @@ from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.loss_table_steps import MOST_STEPS, most_steps
+from weft.solvers.subspace.loss_table_limit import MOST_STEPS, most_steps
 from weft.solvers.subspace.messages import (
     CloseReply,
     CloseRequest,

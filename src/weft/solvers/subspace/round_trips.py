@@ -15,7 +15,7 @@ from weft.solvers.participation import CohortSpeakers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.ask_until_answered import FallbackResult, PhaseSums, RepeatedAsking
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.loss_table_steps import most_steps
+from weft.solvers.subspace.loss_table_limit import most_steps
 from weft.solvers.subspace.messages import (
     CLOSE,
     FOLLOW,
@@ -38,7 +38,7 @@ from weft.solvers.subspace.messages import (
     SpreadRequest,
 )
 from weft.solvers.subspace.product_rounding import rows_give_products
-from weft.solvers.subspace.row_duties import counted, followed, labelled_rows
+from weft.solvers.subspace.rows_by_label_holder import counted, followed, labelled_rows
 from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.posted_values import LatestValues

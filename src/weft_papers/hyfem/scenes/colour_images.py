@@ -5,7 +5,10 @@ from __future__ import annotations
 from weft.array_types import Ints
 from weft.data.named_data_folder import DataFolder
 from weft_papers.hyfem.scenes.cifar10 import CLASSES, read_cifar10
-from weft_papers.hyfem.scenes.cutting import (
+from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
+from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
+from weft_papers.hyfem.scenes.party_shares import colour_deal, table4
+from weft_papers.hyfem.scenes.quadrants_and_subsets import (
     QUADRANT_COLOURS,
     QUADRANTS,
     part,
@@ -13,9 +16,6 @@ from weft_papers.hyfem.scenes.cutting import (
     quadrants_by_colour,
     thin,
 )
-from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
-from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
-from weft_papers.hyfem.scenes.party_shares import colour_deal, table4
 from weft_papers.hyfem.scenes.scene import Scene
 
 Images = tuple[Bytes, Ints]

@@ -7,8 +7,8 @@ import numpy as np
 from weft.data.named_data_folder import DataFolder
 from weft_papers.data.originals import mfeat as read_mfeat
 from weft_papers.data.originals import mnist_images
-from weft_papers.hyfem.scenes.cutting import QUADRANTS, part, quadrants, thin
 from weft_papers.hyfem.scenes.party_shares import quadrant_deal, view_deal
+from weft_papers.hyfem.scenes.quadrants_and_subsets import QUADRANTS, part, quadrants, thin
 from weft_papers.hyfem.scenes.scaling import standardised
 from weft_papers.hyfem.scenes.scene import Scene
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.data.named_data_folder import DataFolder
 from weft.errors import DataError
-from weft_papers.hyfem.scenes.cutting import part, thin
 from weft_papers.hyfem.scenes.image_files import subfolder
 from weft_papers.hyfem.scenes.party_shares import pair_deal
+from weft_papers.hyfem.scenes.quadrants_and_subsets import part, thin
 from weft_papers.hyfem.scenes.scaling import standardised
 from weft_papers.hyfem.scenes.scene import Scene
 

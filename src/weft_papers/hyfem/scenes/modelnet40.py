@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from weft.data.named_data_folder import DataFolder
 from weft.errors import DataError
-from weft_papers.hyfem.scenes.cutting import thin
 from weft_papers.hyfem.scenes.image_files import subfolder
 from weft_papers.hyfem.scenes.image_folders import class_folders, list_views
 from weft_papers.hyfem.scenes.party_shares import (
@@ -15,6 +14,7 @@ from weft_papers.hyfem.scenes.party_shares import (
     table3,
     twelve_view_deal,
 )
+from weft_papers.hyfem.scenes.quadrants_and_subsets import thin
 from weft_papers.hyfem.scenes.scene import Scene, Share
 
 Deal = Callable[[Sequence[str]], tuple[Share, ...]]
