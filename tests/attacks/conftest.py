@@ -51,6 +51,7 @@ ATTACKS = {
     "34": ("one party's weight and losses, by roles of the coordinator's choice", "coordinator"),
     "35": ("a cell from the α of one sample, nothing being told of the others", "coordinator"),
     "36": ("one party's classes, and equal tokens, by runs of the same name", "coordinator"),
+    "37": ("margins of samples from totals spliced slot by slot", "coordinator"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

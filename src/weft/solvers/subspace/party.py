@@ -180,6 +180,11 @@ class SubspaceParty:
             self.samples.duals, self.samples.partial = half.alpha.copy(), half.v
             wire = half.v_sum
             self._end_fallbacks(message.inherit.number)
+            self.samples.under_way = True
+        # Whoever completed them twice would choose among totals.
+        if not self.samples.under_way:
+            raise ProtocolError("a message comes too early: no vector is under way")
+        self.samples.under_way = False
         self.features.complete(self.samples.partial, message, wire)
         self.rows.remember(self.samples.duals)
 

@@ -48,6 +48,8 @@ class FeatureSide:
         self.vectors = Vectors(_anchor(context, problems.width))
         self.fresh: list[Floats] = []
         self.products: Floats = np.zeros((0, 0))
+        #: Of what z was measured last and not brought back yet: vectors, a point, or nothing.
+        self.measured_last = ""
         self.models: dict[int, Floats] = {}
         self._owned_weights: Floats = np.zeros((0, problems.width))
         self._bound = np.zeros(problems.width)
@@ -65,8 +67,10 @@ class FeatureSide:
         count = new.shape[1] // self._problems.width
         self.fresh = [np.ascontiguousarray(part) for part in np.split(new, count, axis=1)]
         self.vectors.append(self.fresh)
+        self.measured_last = ""
         if message.products:
             self.products = self._table.products(None, new)
+            self.measured_last = "vectors"
 
     def tell_vectors(self, message: SpreadRequest) -> SpreadReply:
         """Inner products of the new vectors, and this party's part of their Z."""
@@ -91,6 +95,7 @@ class FeatureSide:
         """Form w from its coefficients, and λw(α) of a mixture, to bound P* by."""
         w = self._combined(message.point, "point")
         self.products = self._table.products(None, w)
+        self.measured_last = "point"
         self._owned_weights = w[self._view.owned]
         if message.model is not None:
             mixed = self._combined(message.model.mixture, "model.mixture")[self._view.owned]

@@ -70,12 +70,16 @@ class SampleSide:
         self._noise = VectorNoise.of(context, settings, wires.vectors)
         self.duals: Floats = np.zeros((view.n_rows, 0))
         self.partial: Floats = np.zeros((view.n_columns, 0))
+        #: Whether they are still to be completed.
+        self.under_way = False
         #: What of the feature sums the next reply tells, and with which noise.
         self._told_sums = self.partial
         self._told_noise: NDArray[np.int64] | None = None
         #: Steps at which dual vectors were guessed, and whether a vector there was cut off.
         self._guesses: Floats = np.zeros((0, problems.width))
         self._cut_off: NDArray[np.bool_] = np.zeros((0, problems.width), bool)
+        #: Tables of losses that may be asked for until something is measured again.
+        self._searches = 0
         self._closing: Floats = np.zeros((0, 0))
 
     # ── z, and the step that was chosen ───────────────────────────────────────────────────
@@ -97,13 +101,19 @@ class SampleSide:
         width = self._problems.width
         if message.of is None:
             return None
+        if message.of not in ("vectors", "point"):
+            raise malformed("of", "names neither vectors nor a point")
+        # Totals of another measurement, or the same ones changed here and there, would show the
+        # margins of single samples in the losses.
+        if message.of != self._features.measured_last:
+            raise ProtocolError("a message brings z that was not measured last, or brings it again")
+        self._features.measured_last = ""
+        self._searches = 1
         if message.of == "vectors":
             count = len(self._features.fresh)
             self._rows.append(self._opened(message.z, self._wires.products, count * width))
             return None
-        if message.of == "point":
-            return self._opened(message.z, self._wires.point, width)
-        raise malformed("of", "names neither vectors nor a point")
+        return self._opened(message.z, self._wires.point, width)
 
     def _move(self, moved: Floats) -> None:
         """Take the step that was chosen, unless sums there went beyond what can be added."""
@@ -135,8 +145,13 @@ class SampleSide:
 
     def take_search(self, message: SearchRequest) -> None:
         """Aim at the target, and make dual vectors at guessed steps on the way there."""
+        self._steps(message.steps, "steps", 2, self._problems.width)
         self._move(message.moved)
         target = self._take_z(message)
+        if self._searches < 1:
+            # Many tables along one line would show where the loss of every sample has its kink.
+            raise ProtocolError("a message asks for losses again, and nothing was measured since")
+        self._searches -= 1
         width, vectors = self._problems.width, self._rows.vectors
         if target is None:
             if message.point is None:
@@ -226,6 +241,7 @@ class SampleSide:
             if self.guard is not None:
                 self.guard.keep(self.duals, shares)
             self.partial = self._told_sums = self._rows.feature_sums(self.duals)
+            self.under_way = True
             self._draw_noise()
 
     def _packed(self, field: str, values: list[float]) -> bytes:
@@ -281,6 +297,7 @@ class SampleSide:
         if not rows.labelled.any():
             # The others have put theirs into what they told of their own samples.
             self._draw_noise()
+        self.under_way = True
         self.duals = self.duals + told
         self.partial = self.partial + self._told_sums
 
