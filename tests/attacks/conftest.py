@@ -52,6 +52,10 @@ ATTACKS = {
     "35": ("a cell from the α of one sample, nothing being told of the others", "coordinator"),
     "36": ("one party's classes, and equal tokens, by runs of the same name", "coordinator"),
     "37": ("margins of samples from totals spliced slot by slot", "coordinator"),
+    "38": (
+        "a row from α that is frozen, or a step that is taken, twice",
+        "coordinator and a party",
+    ),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

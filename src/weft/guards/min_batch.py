@@ -89,6 +89,19 @@ class MinBatch:
             self._put_back(new, values)
         return held
 
+    def differs(self, some: Floats, others: Floats) -> NDArray[np.bool_]:
+        """Per atom, whether anything differs; both have the rows of the atoms only."""
+        differs = np.logical_or.reduceat(some != others, self.start[:-1], axis=0)
+        return np.asarray(differs.any(axis=1))
+
+    def differs_in_few(self, some: Floats, others: Floats) -> NDArray[np.bool_]:
+        """Per atom, whether something differs, but in too few samples."""
+        change = np.abs(some - others)
+        moved = np.add.reduceat(change, self.start[:-1], axis=0)
+        square = np.add.reduceat(change * change, self.start[:-1], axis=0)
+        few = (moved > 0) & (moved * moved * _SLACK < self.least * square)
+        return np.asarray(few.any(axis=1))
+
 
 class _Kinds:
     """Of which kind each sample of the atoms is, and some of each from which to tell its value.

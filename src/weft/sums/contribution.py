@@ -173,8 +173,9 @@ class Latest(Wire):
     Attributes
     ----------
     newest
-        Per slot, the pad id of what this party was told last. What it computed itself has none: its
-        own request may be newer than the one in which others told the same.
+        Per slot, the pad id of what this party was told last, or the least one of the request in
+        which it computed the value itself: whoever computed the same told it in that request, or
+        later.
     """
 
     def __init__(self, kind: str, slots: int, bound: float, cipher: Cipher) -> None:
@@ -187,6 +188,21 @@ class Latest(Wire):
             self.kind, slots, len(slots), width, packed, 1, self._format.unit, newest=self.newest
         )
         return self._cipher.reveal(total)
+
+    def told_at(self, slots: Slots | None) -> PadIds:
+        """``newest`` of some slots, or of all; slots that are not shared have none."""
+        return self.newest[self._shared(slots)].copy()
+
+    def set_at(self, slots: Slots | None, newest: PadIds | int) -> None:
+        """The inverse of :meth:`told_at`."""
+        self.newest[self._shared(slots)] = newest
+
+    def compute(self, slots: Slots | None) -> None:
+        """Some slots, or all, get values of this party's own in the current request."""
+        self.set_at(slots, self._cipher.request)
+
+    def _shared(self, slots: Slots | None) -> Slots | slice:
+        return slice(None) if slots is None else slots[slots < len(self.newest)]
 
 
 class Contribution(Wire):

@@ -21,7 +21,7 @@ from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
-from weft.sums.contribution import Wire, own_slots
+from weft.sums.contribution import Latest, Wire, own_slots
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
 from weft.sums.messages import (
@@ -109,13 +109,17 @@ class DualState(Protocol):
     cipher: Cipher
     bounds: Bounds
     alpha: Floats
+    alpha_wire: Latest
     v: Floats
 
     @property
     def settings(self) -> DualSettings: ...
 
     def insist_on_enough(self, slots: Slots, new: Floats) -> None:
-        """Refuse α from others where too few samples of a cohort would change."""
+        """Refuse α from others that differs in too few samples of a cohort from what was sent."""
+
+    def note_frozen(self, alpha: Floats) -> None:
+        """Sums of this α are sent beside those of the steps."""
 
 
 def class_sums(state: DualState, z: Floats, alpha: Floats) -> list[float]:
@@ -140,7 +144,6 @@ class FrozenParty:
         open_ = feature_cipher(state.cipher, state.settings)
         self._v = Wire("v", view.n_shared_columns, bounds.v, open_, 1.0 / view.n_samples)
         self._z = Wire("z", view.n_shared_rows, bounds.z, state.cipher)
-        self._alpha_wire = Wire("alpha", view.n_shared_rows, bounds.alpha, state.cipher)
         self._alpha: Floats = state.alpha
         self._sum: Floats = state.v
         self._w: Floats = state.v
@@ -156,10 +159,11 @@ class FrozenParty:
         self._sum = state.v.copy()
         if message.alpha is not None:
             slots = own_slots(message.alpha_slots, "alpha_slots", state.view.n_shared_rows)
-            new = self._alpha_wire.open(message.alpha, self._alpha.shape[1], slots)
+            new = state.alpha_wire.take(message.alpha, self._alpha.shape[1], slots)
             state.insist_on_enough(slots, new)
             state.table.accumulate(slots, new - self._alpha[slots], self._sum)
             self._alpha[slots] = new
+            state.note_frozen(self._alpha)
         shared = state.view.n_shared_columns
         mine = self._v.send(self._sum[:shared], message.v_pads) if shared else None
         return FreezeReply(v=mine)

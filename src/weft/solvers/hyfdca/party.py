@@ -184,7 +184,7 @@ class HyfdcaParty(HyfdcaState):
         change = self.method.change(slots, alpha, z, labels, message.gamma)
         if isinstance(self.method, Safe):
             new, reply.held = self._guarded(slots, self.alpha_wire.on_grid(alpha + change))
-            self._move(slots, alpha, new)
+            self._compute(slots, alpha, new)
             self._post(reply, turn.shared, alpha, message.send, message.alpha_pads)
             reply.v = self._feature_sums(message.v_pads)
         else:
@@ -197,9 +197,10 @@ class HyfdcaParty(HyfdcaState):
         shared = self.view.n_shared_rows
         if message.alpha_slots is not None:
             slots = own_slots(message.alpha_slots, "alpha_slots", shared)
+            newest = self.alpha_wire.told_at(slots)
             new = self.alpha_wire.take(message.alpha, width, slots)
             self.insist_on_enough(slots, new)
-            self._move(slots, self.alpha.take(slots, axis=0), new)
+            self._move(slots, self.alpha.take(slots, axis=0), new, newest)
         else:
             slots = _NO_SLOTS
             if message.delta_slots is not None or message.delta is not None:
@@ -208,7 +209,7 @@ class HyfdcaParty(HyfdcaState):
             if len(slots):
                 new = old + self.delta_wire.open(message.delta, width, slots)
                 new, reply.held = self._guarded(slots, new)
-                self._move(slots, old, new)
+                self._compute(slots, old, new)
             self._post(reply, slots, old, message.send, message.alpha_pads)
         reply.v = self._feature_sums(message.v_pads)
         return reply
@@ -218,7 +219,7 @@ class HyfdcaParty(HyfdcaState):
         reply = AgainReply()
         shared, old = _NO_SLOTS, self.alpha[:0]
         if self._undo is not None:
-            slots, old = self._undo
+            slots, old, _ = self._undo
             shared = self._turn.shared if slots is None else slots[slots < self.view.n_shared_rows]
         self._post(reply, shared, old, message.send, message.alpha_pads)
         return reply
@@ -261,7 +262,7 @@ class HyfdcaParty(HyfdcaState):
         if len(private):
             old = self.alpha[private]
             new, reply.held = self._guarded(private, self.alpha_wire.on_grid(old + change[count:]))
-            self._move(private, old, new)
+            self._compute(private, old, new)
         if self.view.n_shared_rows:
             holders: Any = message.active
             if holders is None:

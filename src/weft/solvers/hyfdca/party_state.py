@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch, SeenBatches
+from weft.guards.sent_aside import SentAside
 from weft.protocol.message import malformed
-from weft.protocol.shared_fields import PadLinks
+from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.solvers.common_messages import Constants
 from weft.solvers.hyfdca.curvature import CurvatureParty
 from weft.solvers.hyfdca.local_methods import LocalMethod, Practical, Safe, Theory
@@ -19,6 +20,7 @@ from weft.solvers.hyfdca.sample_drawing import Drawing, drawing_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sample_kinds import common_kinds
 from weft.solvers.settings import Settings
+from weft.storage.files import part_of
 from weft.sums.contribution import Contribution, Latest, Wire
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher
 
@@ -51,8 +53,8 @@ class HyfdcaState:
         norms = "cohort" if settings.norms == "cohort" and settings.local == "safe" else "sample"
         self.curvature = CurvatureParty(view, table, cipher, norms, settings.seed)
         self._sequence = 0
-        #: Rows moved by the last reply, and their α before; None rows: all.
-        self._undo: tuple[Slots | None, Floats] | None = None
+        #: Rows moved by the last reply, their α before (None rows: all), and when others told it.
+        self._undo: tuple[Slots | None, Floats, PadIds] | None = None
         #: ‖w‖² as it was counted last, and as it was told last.
         self._norm_counted = self._norm_told = np.zeros(classes)
         #: Whether the loss itself keeps α within what can be summed.
@@ -63,6 +65,8 @@ class HyfdcaState:
         guarded = view.guarded_cohort >= 0
         kind = common_kinds(view, labels, self.loss)
         self._guard = MinBatch(view.guarded_cohort, view.min_batch, kind) if guarded.any() else None
+        #: α that was sent and is not that of the steps: they keep apart from it, too.
+        self.aside = None if self._guard is None else SentAside(self._guard, rows)
         #: Dual vectors of another solver, in whose place this one works: α keeps apart from them.
         self.earlier: SeenBatches | None = None
 
@@ -167,31 +171,52 @@ class HyfdcaState:
         if self.earlier is not None:
             near = self.earlier.hold_apart(alpha, self.alpha)
             held += int(self.view.counts[self.earlier.atoms[near]].sum())
+        if self.aside is not None:
+            near = self.aside.hold_apart(alpha, self.alpha)
+            held += int(self.view.counts[self._guard.atoms[near]].sum())
         return (alpha if slots is None else alpha[slots]), held
 
     def insist_on_enough(self, slots: Slots, new: Floats) -> None:
-        """Refuse α from others where too few samples of a cohort would change.
+        """Refuse α from others that differs in too few samples of a cohort from what was sent.
 
         Whoever computed it kept to that; whoever carries it may have left something out.
         """
-        if self._guard is None:
+        if self._guard is None or self.aside is None:
             return
         alpha = self.alpha.copy()
         alpha[slots] = new
+        self.aside.insist_apart(alpha, self.alpha)
         if self._guard.hold_back(alpha, self.alpha).any():
             raise malformed("alpha", "is not all that others posted")
 
-    def _move(self, slots: Slots | None, old: Floats, new: Floats) -> None:
-        """Set α and keep the feature sums in step, touching only these rows."""
+    def note_frozen(self, alpha: Floats) -> None:
+        """Sums of this α are sent beside those of the steps."""
+        if self.aside is not None:
+            self.aside.note(alpha)
+            self.aside.pass_by(self.alpha)
+
+    def _move(self, slots: Slots | None, old: Floats, new: Floats, newest: PadIds) -> None:
+        """Set α and keep the feature sums in step, touching only these rows.
+
+        ``newest`` is when others had told α of them before.
+        """
         if not self._bounded:
             self.alpha_wire.check(new)
         if slots is None:
-            self._undo = (None, self.alpha)
+            self._undo = (None, self.alpha, newest)
             self.alpha = new
         else:
-            self._undo = (slots, old)
+            self._undo = (slots, old, newest)
             self.alpha[slots] = new
         self.table.accumulate(slots, new - old, self.v)
+        if self.aside is not None:
+            self.aside.pass_by(self.alpha)
+
+    def _compute(self, slots: Slots | None, old: Floats, new: Floats) -> None:
+        """Set α to values of this party's own."""
+        newest = self.alpha_wire.told_at(slots)
+        self.alpha_wire.compute(slots)
+        self._move(slots, old, new, newest)
 
     def _norms(self, w: Floats) -> Floats:
         """‖w‖² over the columns this party counts, per class."""
@@ -231,7 +256,11 @@ class HyfdcaState:
         self.z_sum.undo()
         self.v_sum.undo()
         if self._undo is not None:
-            slots, old = self._undo
+            slots, old, newest = self._undo
+            self.alpha_wire.set_at(slots, newest)
+            if self.aside is not None:
+                # The coordinator may have its sums all the same.
+                self.aside.note(self.alpha)
             now = self.alpha if slots is None else self.alpha[slots]
             self.table.accumulate(slots, old - now, self.v)
             if slots is None:
@@ -239,6 +268,8 @@ class HyfdcaState:
             else:
                 self.alpha[slots] = old
             self._undo = None
+            if self.aside is not None:
+                self.aside.pass_by(self.alpha)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that the next iteration depends on; taken between iterations."""
@@ -253,7 +284,11 @@ class HyfdcaState:
             "norms_told": np.stack([self._norm_counted, self._norm_told]),
             "norms": self.curvature.norms,
             **{f"frozen.{name}": value for name, value in self.frozen.state().items()},
+            **{f"aside.{name}": value for name, value in self._sent_aside().items()},
         }
+
+    def _sent_aside(self) -> dict[str, NDArray[Any]]:
+        return {} if self.aside is None else self.aside.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]], constants: Constants) -> None:
         """The inverse of :meth:`state`, with the constants of setting up."""
@@ -263,8 +298,8 @@ class HyfdcaState:
         self._sequence = int(state["sequence"])
         self._norm_counted, self._norm_told = state["norms_told"]
         self.curvature.norms = state["norms"]
-        self.frozen.restore(
-            {name[7:]: value for name, value in state.items() if name.startswith("frozen.")}
-        )
+        self.frozen.restore(part_of(state, "frozen"))
+        if self.aside is not None:
+            self.aside.restore(part_of(state, "aside"))
         self._undo = None
         self._take_constants(constants)
