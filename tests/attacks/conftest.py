@@ -56,6 +56,8 @@ ATTACKS = {
         "a row from α that is frozen, or a step that is taken, twice",
         "coordinator and a party",
     ),
+    "39": ("every party's largest value, from digits of the largest", "coordinator"),
+    "40": ("a party's part of joint predictions, by a unit of the coordinator's", "coordinator"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

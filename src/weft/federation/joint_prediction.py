@@ -44,7 +44,7 @@ from weft.protocol import (
 )
 from weft.sums.contribution import Wire
 from weft.sums.local_table import Block, build_table
-from weft.sums.maxima import answer_largest, units_above
+from weft.sums.maxima import LargestParty, units_above
 from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.running_totals import RunningTotals
 from weft.sums.shared_slot_layout import Layout
@@ -94,6 +94,10 @@ class JointParty:
             known=None if roster is None else roster.members,
         )
         self._scores: Floats = np.zeros((0, len(model.coef)))
+        self._largest = LargestParty(self._cipher)
+        #: Where sums of scores go, once they were told.
+        self._wire: Wire | None = None
+        self._finished = False
         self._account = (
             None
             if ledger is None
@@ -127,6 +131,8 @@ class JointParty:
         return found.handle(message)
 
     def _take_view(self, message: ViewRequest) -> ViewReply:
+        if self._matching.seated:
+            raise ProtocolError(f"party {self.name} has taken its view in this prediction already")
         view = self._matching.sit(message)
         self._consent.check_sample_sums(view)
         reply = self._matching.make_seeds(message, alone=self._consent.alone(view.n_parties))
@@ -137,10 +143,11 @@ class JointParty:
 
     def _size(self, message: DigitRequest) -> DigitReply:
         """One digit of the largest part of a score that any party has."""
-        if message.digit == 0:
-            self._scores = self._partial_scores()
-        largest = np.array([np.abs(self._scores).max(initial=0.0)])
-        return answer_largest(largest, message, self._cipher)
+        return self._largest.tell(message, self._largest_part)
+
+    def _largest_part(self) -> Floats:
+        self._scores = self._partial_scores()
+        return np.array([np.abs(self._scores).max(initial=0.0)])
 
     def _partial_scores(self) -> Floats:
         """This party's part of the scores, relative to a sample at every feature's centre."""
@@ -153,6 +160,10 @@ class JointParty:
         return build_table(view, blocks, None).products(None, coef)
 
     def _partial(self, message: PartialScoresRequest) -> PartialScoresReply:
+        if self._wire is not None:
+            raise ProtocolError(f"party {self.name} has told its part of the scores already")
+        # In another unit than the others', its part would be nothing, or everything.
+        self._largest.insist_on_unit(message.unit)
         view = self._matching.view
         shared, bound = view.n_shared_rows, message.unit * view.row_holders
         self._wire = Wire("z", shared, bound, self._cipher)
@@ -160,6 +171,9 @@ class JointParty:
         return PartialScoresReply(z=sent)
 
     def _take_scores(self, message: ScoresRequest) -> Nothing:
+        if self._wire is None or self._finished:
+            raise ProtocolError(f"party {self.name} does not wait for scores")
+        self._finished = True
         shared = self._matching.view.n_shared_rows
         if shared:
             self._scores[:shared] = self._wire.open(message.z, self._scores.shape[1])

@@ -29,7 +29,7 @@ from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of, large_folds_of
 from weft.sums.feature_scaling import ScalingParty
 from weft.sums.local_table import Block, LocalTable, build_table, rows_times
-from weft.sums.maxima import answer_largest
+from weft.sums.maxima import LargestParty
 from weft.sums.messages import (
     COLUMN_SPREAD,
     COLUMN_SUMS,
@@ -100,6 +100,7 @@ class TrainingData:
         self.targets: list[Floats] = []
         self._scaling: ScalingParty | None = None
         self._table: LocalTable | None = None
+        self._largest = LargestParty(cipher)
         #: Whether some cells are NaN because they were left out.
         self._gaps = False
 
@@ -222,19 +223,21 @@ class TrainingData:
 
     def _scale_rows(self, message: ScaleRowsRequest) -> Nothing:
         factor = message.factor
+        self._scaler.take_row_factor(factor)
         self.tiles = [replace(tile, block=tile.block * factor) for tile in self.tiles]
         if self.bias is not None:
             self.bias *= factor
-        self._scaler.row_factor = factor
         return Nothing()
 
     def _size(self, message: DigitRequest) -> DigitReply:
         """One digit of the largest part of ‖x_i‖², and of the largest label, of any party."""
-        if message.digit == 0:
-            self._table = self._arranged()
-        largest = 0.0 if self._table is None else self._table.squares.max(initial=0.0)
-        label = np.abs(self.labels()).max(initial=0.0)
-        return answer_largest(np.array([largest, label]), message, self._cipher)
+        return self._largest.tell(message, self._sizes)
+
+    def _sizes(self) -> Floats:
+        self._table = self._arranged()
+        return np.array(
+            [self._table.squares.max(initial=0.0), np.abs(self.labels()).max(initial=0.0)]
+        )
 
     # ── training ──────────────────────────────────────────────────────────────────────────
 

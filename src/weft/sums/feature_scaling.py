@@ -17,16 +17,18 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.crypto import Adder, Cipher
-from weft.errors import ConfigError
+from weft.errors import ConfigError, ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
 from weft.protocol import Channel, Phase
+from weft.protocol.common_question import question_digest
+from weft.protocol.message import malformed
 from weft.sums.contribution import Wire
 from weft.sums.local_table import Block, build_table, cohort_bounds, counted_once
 from weft.sums.maxima import (
     EXPONENT_ROUNDS,
     ROUNDS,
-    answer_largest,
+    LargestParty,
     ask_largest,
     extend,
     keys_of,
@@ -60,6 +62,15 @@ from weft.sums.shared_slot_layout import Layout
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
 S = TypeVar("S", ExtremesRequest, MomentsRequest)
 Rule = Literal["none", "standard", "minmax", "maxabs"]
+
+#: How many digits there are of which values.
+_DIGITS = {"range": ROUNDS, "absolute": ROUNDS, "deviation": EXPONENT_ROUNDS}
+#: What comes before the end of each rule.
+_LAST_STEP = {
+    "standard": "column spread",
+    "minmax": f"range {ROUNDS - 1}",
+    "maxabs": f"absolute {ROUNDS - 1}",
+}
 
 
 class ScalingParty:
@@ -100,16 +111,29 @@ class ScalingParty:
         self._count: Floats = np.zeros(m)
         self._part: Floats = np.zeros((m, 2))
         self._squares: Floats = np.zeros((view.n_rows, 1))
+        self._largest, self._longest = LargestParty(cipher), LargestParty(cipher, ROUNDS)
+        #: The step of scaling that was taken last.
+        self._step = ""
+
+    def _go_on(self, step: str, *after: str) -> None:
+        """Take every step once: sums of other columns or cells than agreed on tell more."""
+        if self._step not in after:
+            raise ProtocolError("a request of scaling comes again, or too early")
+        self._step = step
 
     # ── extremes of columns ───────────────────────────────────────────────────────────────
 
     def extremes(self, message: ExtremesRequest) -> FeatureSumReply:
         """One digit of the columns' maxima (of x and −x, of |x|, or of |x − mean|)."""
-        round_ = message.digit
+        round_, of = message.digit, message.of
+        if of not in _DIGITS or not 0 <= round_ < _DIGITS[of]:
+            raise malformed("digit", "is none of the digits of these values")
+        first = "column sums" if of == "deviation" else ""
+        self._go_on(f"{of} {round_}", first if round_ == 0 else f"{of} {round_ - 1}")
         if round_ == 0:
-            if message.of == "deviation":
+            if of == "deviation":
                 self._take_mean(message.v)
-            self._start_extremes(message.of)
+            self._start_extremes(of)
         else:
             self._extend(message.v, round_ - 1)
         flags = [
@@ -153,6 +177,7 @@ class ScalingParty:
 
     def sums(self, message: MomentsRequest) -> FeatureSumReply:
         """Cells and their sum per column, in units of the column's magnitude."""
+        self._go_on("column sums", f"absolute {EXPONENT_ROUNDS - 1}")
         self._extend(message.v, EXPONENT_ROUNDS - 1)
         self._unit = self._power_of_two_above()
         return self._moment(lambda x, columns: (np.ones_like(x), x / self._unit[columns]), message)
@@ -168,6 +193,7 @@ class ScalingParty:
         The unit follows the spread and not the magnitude, so that a column far from zero loses
         no digits; the first sum mends what the mean lost.
         """
+        self._go_on("column spread", f"deviation {EXPONENT_ROUNDS - 1}")
         self._extend(message.v, EXPONENT_ROUNDS - 1)
         self._magnitude = self._unit
         self._unit = self._power_of_two_above()
@@ -218,6 +244,9 @@ class ScalingParty:
     def finish(self, message: FinishScalingRequest) -> None:
         """Shift and factor of every column."""
         rule = message.rule
+        if rule not in _LAST_STEP:
+            raise malformed("rule", "is no rule of scaling")
+        self._go_on("columns", _LAST_STEP[rule])
         if rule == "standard":
             first, second = (self._totals(message.v) / self._count[:, None]).T
             deviation = np.sqrt(np.maximum(second - first**2, 0.0)) * self._unit
@@ -243,11 +272,20 @@ class ScalingParty:
     def size(self, blocks: Sequence[Block], message: DigitRequest) -> DigitReply:
         """One digit of the largest share of ‖x_i‖² that any party has."""
         if message.digit == 0:
+            self._go_on("row size", "", "columns")
+
+        def largest() -> Floats:
             self._squares = build_table(self._view, blocks, self._bias).squares
-        return answer_largest(self._squares.max(axis=0, initial=0.0), message, self._cipher)
+            return np.asarray(self._squares.max(axis=0, initial=0.0))
+
+        return self._largest.tell(message, largest)
 
     def norms(self, message: RowNormsRequest) -> RowNormsReply:
         """This party's share of ‖x_i‖² of the scaled rows, in a common unit."""
+        self._go_on("row norms", "row size")
+        self._largest.insist_on_unit(message.unit)
+        # In units of their own, parties' norms would not be summed.
+        self._cipher.agree(question_digest(message))
         squares = self._squares if self._sample_norms else cohort_bounds(self._squares, self._view)
         self._squares = squares / message.unit
         shared = self._view.n_shared_rows
@@ -256,11 +294,23 @@ class ScalingParty:
 
     def longest(self, message: LongestRequest) -> DigitReply:
         """One digit of the largest squared norm, in that unit."""
-        if message.z is not None:
+        if message.digit == 0:
+            self._go_on("longest row", "row norms")
+
+        def counted() -> Floats:
             rows = self._view.counted_shared_rows
-            self._squares[rows] = self._z.open(message.z, 1, rows)
-        counted = self._squares[self._view.counted_rows]
-        return answer_largest(counted.max(axis=0, initial=0.0), message, self._cipher)
+            if len(rows):
+                self._squares[rows] = self._z.open(message.z, 1, rows)
+            counts = self._squares[self._view.counted_rows]
+            return np.asarray(counts.max(axis=0, initial=0.0))
+
+        return self._longest.tell(message, counted)
+
+    def take_row_factor(self, factor: float) -> None:
+        """The factor of all rows, the same for all parties."""
+        self._go_on("rows", "longest row")
+        self._cipher.agree(factor.hex().encode())
+        self.row_factor = factor
 
 
 def agree_on_scaling(

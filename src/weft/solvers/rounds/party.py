@@ -34,7 +34,7 @@ from weft.solvers.rounds.messages import (
 from weft.solvers.settings import Settings
 from weft.storage.files import part_of
 from weft.sums.contribution import Contribution
-from weft.sums.maxima import answer_largest
+from weft.sums.maxima import LargestParty
 from weft.sums.messages import DigitReply, DigitRequest
 
 Handler = Callable[[RoundRequest], RoundReply]
@@ -77,6 +77,7 @@ class RoundParty(ABC):
         self.w: Floats = np.zeros((self.view.n_columns, self.classes))
         self.sums: dict[str, Contribution] = {}
         self.measured = PointParty(self, self.reach)
+        self._largest = LargestParty(self.cipher)
         #: Whether others see sums of some samples of which a few must not show.
         self.guarded = self.view.min_batch > 1 and bool(self.view.exposed.any())
         #: The iteration that is asked about.
@@ -199,7 +200,7 @@ class RoundParty(ABC):
 
     def _on_size(self, message: DigitRequest) -> DigitReply:
         """One digit of the largest of what every party has."""
-        return answer_largest(self.size(), message, self.cipher)
+        return self._largest.tell(message, self.size)
 
     def _on_begin(self, message: BeginRequest) -> Nothing:
         self.begin(message.constants)
