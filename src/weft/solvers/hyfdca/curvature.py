@@ -3,6 +3,9 @@
 ``theory`` needs ‖x_i‖ ≤ 1. ``safe`` needs ‖x_i‖², or a bound per cohort, and ω ≥ ‖X̃‖₂² for
 X̃ = the rows scaled to norm 1, which power iteration finds on the same two sums that training
 uses: v = X̃ᵀu is a feature sum, X̃v a sample sum.
+
+All of it comes once, before the first step, and in order: a total of ‖u‖² over all parties, less
+one over some of them at the same u, would be that of a single party.
 """
 
 from __future__ import annotations
@@ -14,13 +17,17 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.crypto import Adder, Cipher
-from weft.errors import ConfigError
+from weft.crypto.mask_neighbours import Sharers
+from weft.errors import ConfigError, ProtocolError
 from weft.matching.party_view import PartyView
 from weft.protocol import Channel
+from weft.protocol.common_question import question_digest
+from weft.protocol.shared_fields import SumRequest
 from weft.solvers.hyfdca.messages import (
     GATHER,
     NORMS,
     SPREAD,
+    BeginRequest,
     GatherReply,
     GatherRequest,
     SpreadReply,
@@ -41,10 +48,23 @@ MOST_ROUNDS = 500
 
 
 class CurvatureParty:
-    """A party's half: its share of the norms, and products with X̃ and X̃ᵀ."""
+    """A party's half: its share of the norms, and products with X̃ and X̃ᵀ.
+
+    Parameters
+    ----------
+    among_some
+        Whether a party may be away meanwhile: the solver begins in the place of another one.
+    """
 
     def __init__(
-        self, view: PartyView, table: LocalTable, cipher: Cipher, norms: str, seed: int
+        self,
+        view: PartyView,
+        table: LocalTable,
+        cipher: Cipher,
+        norms: str,
+        seed: int,
+        *,
+        among_some: bool = False,
     ) -> None:
         self._view = view
         self._table = table
@@ -64,9 +84,33 @@ class CurvatureParty:
         self._private: Floats = self._u[view.n_shared_rows :]
         self._sum: Floats = np.zeros((view.n_columns, 1))
         self.norms: Floats = np.zeros((view.n_rows, 1))
+        self._among_some = among_some
+        #: What was asked last, and all that was asked so far.
+        self._step = ""
+        self._asked = b""
+        #: Over whom ‖u‖² is summed, in all rounds of the power iteration; None: everyone.
+        self._attending: bytes | None = None
+
+    def _go_on(self, step: str, message: SumRequest, *after: str) -> None:
+        """Take every step once, in order; scalars depend on all that was asked before."""
+        if self._step not in after:
+            raise ProtocolError(
+                "a request for norms or curvature comes again, or too early or late"
+            )
+        self._step = step
+        self._asked = question_digest(message, self._asked)
+
+    def finish(self, message: BeginRequest) -> None:
+        """All is found."""
+        self._go_on("finished", message, "norms", "spread", "gather")
+
+    def close(self) -> None:
+        """Training begins: there is nothing more to find out."""
+        self._step = "finished"
 
     def share_norms(self, message: RowNormsRequest) -> RowNormsReply:
         """This party's part of ‖x_i‖², or of the bound of the cohort, in a common unit."""
+        self._go_on("norms", message, "")
         self._unit = message.unit
         squares = self._table.squares
         if self._norms_rule == "cohort":
@@ -94,6 +138,8 @@ class CurvatureParty:
 
     def spread(self, message: SpreadRequest) -> SpreadReply:
         """X̃ᵀu, with u from the last inner products, or random in the first round."""
+        self._go_on("spread", message, "norms" if message.first else "gather")
+        over = self._sharers(message)
         if message.first:
             self.take_norms(message.z)
             self._u = self._random()
@@ -106,15 +152,24 @@ class CurvatureParty:
         self._sum = v
         counted = self._u[self._view.counted_rows]
         square = float((counted**2).sum()) / self._view.n_samples
-        # While a party is away, a solver may begin anew among the others.
-        some = over_attending(self._cipher, message.attending, harmless=True)
-        reply = SpreadReply(squares=pack_scalars(self._cipher, "squares", square, over=some))
+        self._cipher.lasting(message.round, self._asked)
+        reply = SpreadReply(squares=pack_scalars(self._cipher, "squares", square, over=over))
         if self._view.n_shared_columns:
             reply.v = self._v.send(v[: self._view.n_shared_columns], message.v_pads)
         return reply
 
+    def _sharers(self, message: SpreadRequest) -> Sharers | None:
+        """Over whom ‖u‖² is summed: the same parties in every round."""
+        told = None if message.attending is None else message.attending.tobytes()
+        if message.first:
+            self._attending = told
+        if told != self._attending or (told is not None and not self._among_some):
+            raise ProtocolError("a request wants curvature over others than all that began with it")
+        return over_attending(self._cipher, message.attending, harmless=True)
+
     def gather(self, message: GatherRequest) -> GatherReply:
         """This party's part of X̃v, scaled so that u keeps its size."""
+        self._go_on("gather", message, "spread")
         shared = self._view.n_shared_columns
         v = self._sum
         if shared:

@@ -62,6 +62,7 @@ class HyfdcaParty(HyfdcaState):
     """
 
     def _on_begin(self, message: BeginRequest) -> Nothing:
+        self.curvature.finish(message)
         if self.settings.local == "theory" and message.z is not None:
             self.curvature.take_norms(message.z)
         self._take_constants(message.constants)
@@ -92,6 +93,7 @@ class HyfdcaParty(HyfdcaState):
             self.z_sum.accept()
             self.v_sum.accept()
             self._undo = None
+            self.curvature.close()
             reply = handler(message)
             self._sequence += 1
             reply.sequence = self._sequence

@@ -26,9 +26,17 @@ from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher
 
 
 class HyfdcaState:
-    """α, feature sums and w of one party, the steps on them, and how they are taken back."""
+    """α, feature sums and w of one party, the steps on them, and how they are taken back.
 
-    def __init__(self, context: PartyContext, settings: Settings) -> None:
+    Parameters
+    ----------
+    among_some
+        Whether it works in the place of another solver, while a party is away.
+    """
+
+    def __init__(
+        self, context: PartyContext, settings: Settings, *, among_some: bool = False
+    ) -> None:
         view = self.view = context.view
         table = self.table = context.table
         labels = self.labels = context.labels
@@ -51,7 +59,9 @@ class HyfdcaState:
         self.frozen = FrozenParty(self)
         # The theorems speak of the norms themselves, not of bounds on them.
         norms = "cohort" if settings.norms == "cohort" and settings.local == "safe" else "sample"
-        self.curvature = CurvatureParty(view, table, cipher, norms, settings.seed)
+        self.curvature = CurvatureParty(
+            view, table, cipher, norms, settings.seed, among_some=among_some
+        )
         self._sequence = 0
         #: Rows moved by the last reply, their α before (None rows: all), and when others told it.
         self._undo: tuple[Slots | None, Floats, PadIds] | None = None
@@ -298,6 +308,7 @@ class HyfdcaState:
         self._sequence = int(state["sequence"])
         self._norm_counted, self._norm_told = state["norms_told"]
         self.curvature.norms = state["norms"]
+        self.curvature.close()
         self.frozen.restore(part_of(state, "frozen"))
         if self.aside is not None:
             self.aside.restore(part_of(state, "aside"))

@@ -53,7 +53,7 @@ class FallbackParty:
             norms=settings.norms if number == 1 else "cohort",
             seed=settings.seed + _APART * (number - 1),
         )
-        self.half = HyfdcaParty(replace(context, start=None), alone)
+        self.half = HyfdcaParty(replace(context, start=None), alone, among_some=True)
 
     def begin(self, alpha: Floats, w: Floats, z: Floats, message: FallbackRequest) -> FallbackReply:
         """Stand at α, w(α) and its z, of the problems on all samples."""
