@@ -14,7 +14,8 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.crypto.keys import PartyKeys
-from weft.data.tile import Tile, settle_missing
+from weft.data.blank_cells import settle_missing
+from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Trained
 from weft.federation.preprocessing_settings import Preprocessing

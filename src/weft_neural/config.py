@@ -50,7 +50,8 @@ from weft.config.common_config import (
     terms_of,
 )
 from weft.config.strict_reading import checked, closest, known_keys, naming
-from weft.data.tile import Tile, settle_missing
+from weft.data.blank_cells import settle_missing
+from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.guards import OPEN
 from weft.solvers.participation import participation_of

@@ -67,13 +67,14 @@ def _wanted(model: NeuralModel, blocks: str | None) -> Mapping[str, Block]:
 
 def _read(path: Path, blocks: Mapping[str, Block], id_column: str) -> Tile:
     """The columns of a file that belong to some block; all others are not looked at."""
-    from weft.data.readers import column_names, read_tile
+    from weft.data.readers import read_tile
+    from weft.data.tables import table_columns
     from weft.errors import DataError
     from weft_neural.table_blocks import matching_columns
 
-    features = None
-    if path.is_file() and path.name.lower().endswith((".csv", ".csv.gz", ".csv.xz", ".parquet")):
-        known = {name.strip() for name in column_names(path)} - {id_column}
+    features, held = None, table_columns(path)
+    if held is not None:
+        known = set(held) - {id_column}
         features = [c for name, b in blocks.items() for c in matching_columns(known, name, b)]
         if not features:
             raise DataError(

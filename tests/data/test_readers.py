@@ -183,9 +183,9 @@ def test_bad_csv_is_refused_in_one_sentence(tmp_path, text, options, words):
 
 def test_missing_file_unknown_suffix_and_broken_files_are_refused(tmp_path):
     assert "no such file" in refusal(tmp_path / "gone.csv")
-    sheet = tmp_path / "sheet.xlsx"
-    sheet.write_bytes(b"PK")
-    assert "suffix '.xlsx' is unknown" in refusal(sheet)
+    letter = tmp_path / "letter.docx"
+    letter.write_bytes(b"PK")
+    assert "suffix '.docx' is unknown" in refusal(letter)
     for name in ("broken.parquet", "broken.npz", "broken.csv.gz", "broken.csv.xz", "broken.svm"):
         path = tmp_path / name
         path.write_bytes(b"\x1f\x8b nothing like it\n")

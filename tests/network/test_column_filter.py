@@ -6,7 +6,7 @@ import pytest
 
 from weft.config.site_policy_file import read_policy
 from weft.errors import ConfigError, WeftError
-from weft.network.member_data_and_keys import read_offered
+from weft.network.member_data_and_keys import examine_offered, offered_tiles
 from weft.privacy.agreement import SitePolicy
 
 TABLE = pd.DataFrame(
@@ -34,7 +34,8 @@ def files(tmp_path):
 
 def offered(files, *columns, label=None):
     policy = SitePolicy(columns=columns) if columns else None
-    tiles = read_offered(files, policy, id_column="patient", label=label, party="north")
+    examined = examine_offered(files, policy, id_column="patient", label=label, party="north")
+    tiles = offered_tiles(examined)
     return [tile.features.tolist() for tile in tiles], tiles
 
 

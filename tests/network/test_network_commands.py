@@ -86,6 +86,37 @@ def test_a_site_that_lacks_something_is_told_before_anything_starts(
     assert words in sentence(weft("join", kit_of(place, "south"), *options))
 
 
+def test_a_site_hears_all_that_is_wrong_with_its_data_at_once(place, site, weft, monkeypatch):
+    joined = []
+    monkeypatch.setattr(processes, "join", lambda *_: joined.append(1))
+    write(site / "table.csv", "id;town;age;y\na;Bonn;1,5;0\nb;Ulm;2,5;1\nb;Ulm;3,5;1\n")
+    kit = kit_of(place, "south")
+    options = ["--data", "table.csv", "--id", "id", "--label", "y", "--keys", "keys"]
+    code, out, err = weft("join", kit, *options)
+    assert (code, joined) == (2, [])
+    assert "2 problems in the files, listed above" in err
+    assert "'town' is not numeric" in out
+    assert "'b' occurs more than once" in out
+    told = json.loads(weft("join", kit, *options, "--json")[1])
+    (lines,) = told["mend"].values()
+    write(site / "reading.toml", "\n".join(lines))
+    code, out, _ = weft("join", kit, *options, "--reading", "reading.toml")
+    assert (code, joined) == (0, [1])
+    assert "table.csv: the decimal sign is a comma" in out
+    kept = read_settings(Kit.open(kit))
+    assert kept.reading == str(site / "reading.toml")
+
+
+def test_an_address_with_credentials_is_neither_kept_nor_repeated(place, site, weft):
+    address = "postgresql://anna:pw-7@host/clinic"
+    outcome = weft(
+        "join", kit_of(place, "south"), "--data", address, "--id", "id", "--keys", "keys"
+    )
+    assert "PGPASSWORD" in sentence(outcome)
+    assert "pw-7" not in outcome[2]
+    assert not (site / "local" / "weft.json").exists()
+
+
 def test_where_a_sites_things_lie_is_named_once_only(place, site, weft, monkeypatch):
     joined = []
     monkeypatch.setattr(processes, "join", lambda kit, found, wait: joined.append((kit, wait)))

@@ -39,7 +39,8 @@ def check(
 ) -> None:
     """Say who holds what and who could work out what, before anybody trains.
 
-    Reads the parties' files, matches samples and features, and shows the cohorts: groups of
+    Reads the parties' files, and lists all that is wrong with them at once, with the lines of the
+    config that mend it. Then it matches samples and features, and shows the cohorts: groups of
     samples that the same parties hold. It also says which samples are left out, which cells are
     held twice or by nobody, and which solver will run.
 
@@ -49,8 +50,10 @@ def check(
     written.
     """
     from weft.cli.console import say, say_json
+    from weft.cli.data_problems import refuse_files
     from weft.config.read_config import read_config
     from weft.crypto.keys import ephemeral_keys
+    from weft.data.findings import FoundProblems
     from weft.federation.local_federation import Federation
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.exposure_text import item, paragraphs
@@ -58,7 +61,10 @@ def check(
     from weft.solvers.algorithm_choice import check_cut, settled
 
     plan = read_config(config)
-    problem = plan.problem()
+    try:
+        problem = plan.problem()
+    except FoundProblems as problems:
+        refuse_files(problems, config.name, json=json)
     consents = plan.load_consents(problem.tiles)
     settings, reason = settled(problem.settings, saves=plan.checkpoint_every is not None)
     own = plan.load_keys(problem.tiles) or ephemeral_keys(tuple(problem.tiles))
@@ -87,6 +93,7 @@ def check(
     if json:
         told = {"name": plan.name, "solver": settings.solver, **holdings.to_dict()}
         said = [{"party": party, "sentence": sentence} for party, sentence in refusals]
+        told["notes"] = [note.to_dict() for note in problem.notes]
         say_json({**told, "outlook": look.to_dict(), "refusals": said})
         _stop_if_refused(refusals)
         return
@@ -99,7 +106,13 @@ def check(
         "",
     )
     _show(holdings)
-    remarks = [*holdings.remarks(), reason or f"solver: {settings.solver}", *_plan(settings)]
+    notes = [note.sentence() for note in problem.notes]
+    remarks = [
+        *notes,
+        *holdings.remarks(),
+        reason or f"solver: {settings.solver}",
+        *_plan(settings),
+    ]
     if settings.sum_noise is not None:
         remarks.append(_price_of_noise(settings, look.ways[0].likely, roster))
     lines = [line for remark in remarks for line in item(remark)]
@@ -185,7 +198,7 @@ def _changes(
     """Party to what its ledger says of a run over these samples after the earlier ones."""
     from functools import partial
 
-    from weft.data.tile import settle_missing
+    from weft.data.blank_cells import settle_missing
     from weft.privacy.ledger.earlier_samples import attendance
 
     found: dict[str, Callable[[int], Change | None]] = {}

@@ -41,8 +41,11 @@ def serve(kit: KitFolder) -> None:
 def join(
     kit: KitFolder,
     data: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="This site's table; several times for several."),
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="This site's table, or a database's address; several times for several.",
+        ),
     ] = None,
     id: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="Column of the sample ids.")
@@ -62,6 +65,10 @@ def join(
     policy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What this site insists on.")
     ] = None,
+    reading: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="How the tables are read: keys as in [[party]]."),
+    ] = None,
     no_policy: Annotated[
         bool, typer.Option("--no-policy", help="Give up the policy that was named before.")
     ] = False,
@@ -78,11 +85,15 @@ def join(
             metavar="RUN", help="Do not join, but drop a run with all that is kept of it."
         ),
     ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print what is wrong with the data as one JSON object.")
+    ] = False,
 ) -> None:
     """Take part in the runs of a federation with this site's data, until Ctrl-C or SIGTERM.
 
     Connects to the coordinator and answers it; opens no port to others. Data, keys, roster and
-    policy are read before anything is connected, and stay here. Where they lie is kept in the kit:
+    policy are read before anything is connected, and stay here; all that is wrong with the data is
+    listed at once. Where they lie is kept in the kit:
     the next time, weft join KIT is enough. A roster and a policy that were named once are kept
     until others are, or --no-policy is given.
 
@@ -98,6 +109,8 @@ def join(
     and weft join KIT --forget RUN drops one for good; nobody can take it up again.
     """
     from weft.cli.console import say
+    from weft.cli.data_problems import refuse_files
+    from weft.data.findings import FoundProblems
     from weft.network.engine import require_engine
     from weft.network.kits.kit import Kit
 
@@ -111,12 +124,12 @@ def join(
     from weft.network.join_settings import exclusive_use, keep_revocations, write_settings
     from weft.network.open_site import open_site
 
-    files = {"keys": keys, "roster": roster, "policy": policy}
+    files = {"keys": keys, "roster": roster, "policy": policy, "reading": reading}
     settings = _settled(
         opened,
         {
             "party": party,
-            "data": None if not data else [str(path.absolute()) for path in data],
+            "data": None if not data else [_full(name) for name in data],
             "id": id,
             "label": label,
             **{
@@ -129,11 +142,26 @@ def join(
     for path in keep_revocations(settings, opened, revoked or []):
         say(f"{path} changes nothing: it names an older roster, which does not count here anyway.")
     with exclusive_use(opened):
-        site = open_site(settings, opened)
+        try:
+            site = open_site(settings, opened, say)
+        except FoundProblems as problems:
+            refuse_files(problems, settings.reading or "a file for --reading", json=json)
         write_settings(opened, settings)
         from weft.network.engine import serve_and_join as processes
 
         processes.join(opened, site, wait)
+
+
+def _full(name: str) -> str:
+    """A table's full path, or a database's address, if it holds no credentials."""
+    from weft.data.databases import Database, source_of
+    from weft.errors import ConfigError
+
+    try:
+        source = source_of(name)
+    except ConfigError as error:
+        raise ConfigError(f"--data {error}") from None
+    return source.address if isinstance(source, Database) else str(source.absolute())
 
 
 def _drop(kit: Kit, run: str) -> None:

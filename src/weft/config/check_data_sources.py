@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,12 +43,13 @@ def check_files(config: FederationConfig) -> None:
         )
     _check_names(config)
     for party in config.parties:
-        if (party.file is None) == (not party.files):
+        if sum(bool(given) for given in (party.file, party.files, party.source)) != 1:
             raise ConfigError(
-                f'{where}: party \'{party.name}\': give either file = "…" or files = ["…", …]'
+                f'{where}: party \'{party.name}\': give either file = "…" or files = ["…", …], or '
+                'source = "…" for a database'
             )
-        for path in config.files_of(party):
-            if not path.is_file():
+        for path in config.sources_of(party):
+            if isinstance(path, Path) and not path.is_file():
                 raise ConfigError(
                     f"{where}: party '{party.name}' has the file {path}, which does not exist; "
                     "paths are relative to the config"

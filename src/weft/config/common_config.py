@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import msgspec
 
+from weft.config.examined_files import FileColumns, examine_party
 from weft.config.schema import FederationFile, NetworkSection, PartySection
 from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import checked, read_toml
 from weft.crypto.keys import PartyKeys, load_all
-from weft.data.readers import read_tile
+from weft.data.databases import Source, source_of
+from weft.data.findings import insist
+from weft.data.readers import Examined
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.guards import OPEN, Terms
 from weft.privacy.agreement import Consent, SignedRoster, read_roster
-
-
-class FileColumns(Protocol):
-    """What ``[data]`` says for all parties' files."""
-
-    @property
-    def id(self) -> str:
-        """Column of the ids."""
-
-    @property
-    def label(self) -> str | None:
-        """Column of the labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +70,10 @@ class FederationConfig(ABC):
         """The folder of keys; a relative one is looked for beside the config."""
         return None if self.file.keys is None else self.path.parent / self.file.keys.folder
 
-    def files_of(self, party: PartySection) -> list[Path]:
-        """A party's files; relative ones are looked for beside the config."""
-        names = party.files if party.file is None else [party.file]
-        return [self.path.parent / name for name in names or ()]
+    def sources_of(self, party: PartySection) -> list[Source]:
+        """A party's files, or its database; relative paths are looked for beside the config."""
+        names = [name for name in (party.file, party.source) if name is not None]
+        return [source_of(name, self.path.parent) for name in names or party.files or ()]
 
     @abstractmethod
     def party_names(self) -> list[str]:
@@ -107,24 +98,30 @@ class FederationConfig(ABC):
             for name in parties
         }
 
-    def read_tiles(self, data: FileColumns) -> dict[str, tuple[Tile, ...]]:
-        """Every party's tiles, from its files."""
-        return {party.name: self._read(party, data) for party in self.parties}
+    def examine(self, data: FileColumns) -> dict[str, tuple[Examined, ...]]:
+        """Every party's files, with all that was found in them."""
+        return {
+            party.name: examine_party(party, self.sources_of(party), data) for party in self.parties
+        }
 
-    def _read(self, party: PartySection, data: FileColumns) -> tuple[Tile, ...]:
-        label = data.label if party.label is None else party.label
-        tiles = []
-        for path in self.files_of(party):
-            tile = read_tile(
-                path,
-                id_column=party.id or data.id,
-                label_column=label if isinstance(label, str) else None,
-                features=party.features,
-                party=party.name,
-            )
-            # npz and libsvm files bring labels along that the config may not want.
-            tiles.append(tile if label is not False else replace(tile, labels=None))
-        return tuple(tiles)
+    def read_tiles(self, data: FileColumns) -> dict[str, tuple[Tile, ...]]:
+        """Every party's tiles, from its files.
+
+        Raises
+        ------
+        FoundProblems
+            With all problems of all files.
+        """
+        return tiles_of(self.examine(data))
+
+
+def tiles_of(examined: Mapping[str, Sequence[Examined]]) -> dict[str, tuple[Tile, ...]]:
+    """The tiles of files in which nothing is wrong."""
+    insist(finding for files in examined.values() for file in files for finding in file.findings)
+    return {
+        party: tuple(file.tile for file in files if file.tile is not None)
+        for party, files in examined.items()
+    }
 
 
 def read_content(path: Path) -> dict[str, Any]:

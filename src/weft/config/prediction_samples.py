@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from weft.config.read_config import Config
-from weft.data.readers import read_tile, table_columns
+from weft.data.databases import Source
+from weft.data.readers import read_tile
+from weft.data.reading_options import AS_FOUND, ReadingOptions
+from weft.data.tables import table_columns
 from weft.data.tile import Tile
 from weft.errors import DataError
 from weft.federation.model import Model
 
 
-def read_samples(path: Path, model: Model, *, id_column: str = "id", party: str = "") -> Tile:
+def read_samples(
+    path: Source,
+    model: Model,
+    *,
+    id_column: str = "id",
+    party: str = "",
+    options: ReadingOptions = AS_FOUND,
+) -> Tile:
     """The columns of a file that are features of the model; all others are not looked at."""
-    wanted, held = None, table_columns(path)
+    wanted, held = None, table_columns(path, options)
     if held is not None:
         there = set(held)
         wanted = [name for name in model.features.tolist() if name in there]
         _insist(bool(wanted), path, party)
-    tile = read_tile(path, id_column=id_column, features=wanted, party=party)
+    tile = read_tile(path, id_column=id_column, features=wanted, party=party, options=options)
     known = np.isin(tile.features.astype(str), model.features.astype(str))
     _insist(bool(known.any()), path, party)
     return tile.columns(np.flatnonzero(known))
@@ -35,14 +43,20 @@ def read_joint_samples(config: Config, model: Model) -> dict[str, tuple[Tile, ..
         )
     return {
         party.name: tuple(
-            read_samples(path, model, id_column=party.id or config.data.id, party=party.name)
-            for path in config.files_of(party)
+            read_samples(
+                path,
+                model,
+                id_column=party.id or config.data.id,
+                party=party.name,
+                options=party,
+            )
+            for path in config.sources_of(party)
         )
         for party in config.parties
     }
 
 
-def _insist(found: bool, path: Path, party: str) -> None:
+def _insist(found: bool, path: Source, party: str) -> None:
     if not found:
         holder = f"party '{party}', " if party else ""
         raise DataError(

@@ -17,12 +17,14 @@ from weft.config.common_config import (
     read_content,
     roster_of,
     terms_of,
+    tiles_of,
 )
 from weft.config.compare_overrides import check_told
 from weft.config.schema import DataSection, LinearFile
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table
 from weft.crypto.ciphers.cipher import check_cipher
+from weft.data.findings import Finding
 from weft.data.named import load
 from weft.data.splits import Split
 from weft.data.tile import Tile, two_classes
@@ -63,11 +65,15 @@ OTHER_KINDS: Registry[ConfigKind] = Registry(
 
 @dataclass(frozen=True)
 class Problem:
-    """What a config describes, read from its files and ready for a `Federation`."""
+    """What a config describes, read from its files and ready for a `Federation`.
+
+    ``notes`` say what was found in the files and is no reason to stop.
+    """
 
     tiles: dict[str, tuple[Tile, ...]]
     preprocessing: Preprocessing
     settings: Settings
+    notes: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +111,14 @@ class Config(FederationConfig):
         """Read the tiles."""
         data = self.data
         overlap: Overlap | None = None
+        notes: tuple[Finding, ...] = ()
         if data.dataset is not None:
             split = self._cut()
             tiles, overlap = split.parties, split.overlap
         else:
-            tiles = self.read_tiles(data)
+            examined = self.examine(data)
+            tiles = tiles_of(examined)
+            notes = tuple(one for files in examined.values() for f in files for one in f.findings)
         if data.positive is not None:
             tiles = {
                 name: tuple(two_classes(tile, data.positive) for tile in held)
@@ -117,7 +126,7 @@ class Config(FederationConfig):
             }
         with naming(self.path.name):
             participation_of(self.settings.participation, list(tiles), self.settings.seed)
-        return Problem(tiles, self.preprocessing(overlap), self.settings)
+        return Problem(tiles, self.preprocessing(overlap), self.settings, notes)
 
     def preprocessing(self, overlap: Overlap | None = None) -> Preprocessing:
         """How the tables become one problem; ``overlap`` where the config does not say."""

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from weft.data.databases import Database
+from weft.data.reading_options import ReadingOptions
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import TableSettings
 from weft.guards.model_noise import ModelNoise
@@ -36,21 +38,27 @@ class NetworkSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     timeout: _Seconds = 60.0
 
 
-class PartySection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PartySection(ReadingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[[party]]``: a party's name and files; ``label = false``: it gives no labels.
 
-    ``policy`` names a file with what this party insists on, whatever the others agreed.
+    ``source`` is the address of a database in the place of files. ``policy`` names a file with what
+    this party insists on, whatever the others agreed. How its files are read is in
+    `ReadingOptions`.
     """
 
     name: Annotated[str, Meta(examples=["north"])]
     file: str | None = None
     files: list[str] | None = None
+    source: str | None = None
     id: str | None = None
     label: str | bool | None = None
     features: list[str] | None = None
     policy: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source is not None:
+            Database(self.source)
         if not self.name.strip() or "/" in self.name or "\\" in self.name:
             raise ConfigError("needs a name with at least one letter and no slash; rename it")
         if self.label is True:

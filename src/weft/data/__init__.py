@@ -1,17 +1,20 @@
 """Data as parties hold it: tiles, files, named data sets, and ways to cut a table."""
 
 from weft.data.apply_scaling import ColumnScaling
+from weft.data.blank_cells import settle_missing
 from weft.data.named import DataSet, describe, load
 from weft.data.pooled_table import pool
 from weft.data.readers import read_tile
+from weft.data.reading_options import ReadingOptions
 from weft.data.splits import SPLITS, Split
-from weft.data.tile import Table, Tile, settle_missing
+from weft.data.tile import Table, Tile
 from weft.data.writers import write_tile
 
 __all__ = [
     "SPLITS",
     "ColumnScaling",
     "DataSet",
+    "ReadingOptions",
     "Split",
     "Table",
     "Tile",

@@ -1,4 +1,4 @@
-"""Reading a party's tile from the file it has.
+"""Reading a party's tile from the file or database that it has.
 
 Ids are read as text, exactly as written ("007" is not "7") but for surrounding blanks, which
 are stripped, as they are from column names. A blank cell is a missing cell.
@@ -6,46 +6,68 @@ are stripped, as they are from column names. A blank cell is a missing cell.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import lzma
-import zipfile
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.csv
-import pyarrow.parquet
-import scipy.sparse as sp
 
-from weft.data.tile import Labels, Names, Tile, as_labels
+from weft.data.databases import Source, is_database, source_of
+from weft.data.findings import Finding, Findings, insist
+from weft.data.number_files import NUMBER_FILES, read_number_file
+from weft.data.reading_options import AS_FOUND, ReadingOptions
+from weft.data.table_tile import tile_of_columns
+from weft.data.tables import (
+    TABLES,
+    is_table,
+    names_in_federation,
+    open_table,
+    read_table,
+    reading,
+)
+from weft.data.tile import Tile
 from weft.errors import DataError
 
-_BLANKS = ["", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None"]
-#: Suffixes of tables with a header.
-TABLES = (".csv", ".csv.gz", ".csv.xz", ".parquet")
-_READ_FAILURES = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
+
+@dataclass(frozen=True)
+class Examined:
+    """A file, and all that was found in it.
+
+    Attributes
+    ----------
+    file
+        Its name.
+    tile
+        What could be read: cells that are no numbers count as zero, rows without an id of their own
+        left out. To be trained on only where no finding is graver than a note. None: nothing.
+    header
+        Names of the columns as the file has them.
+    """
+
+    file: str
+    tile: Tile | None
+    findings: tuple[Finding, ...]
+    header: tuple[str, ...] = ()
 
 
 def read_tile(
-    path: str | Path,
+    source: str | Source,
     *,
     id_column: str = "id",
     label_column: str | None = None,
     features: Sequence[str] | None = None,
     party: str = "",
+    options: ReadingOptions = AS_FOUND,
 ) -> Tile:
     """Read one party's tile; the suffix of the file says how.
 
     Parameters
     ----------
-    path : path
-        ``.csv``, ``.csv.gz``, ``.csv.xz`` or ``.parquet``: a table with a header.
+    source : path or address
+        ``.csv``, ``.tsv`` or ``.txt``, also with ``.gz``, ``.xz`` or ``.zip`` at the end,
+        ``.parquet``, ``.feather``, ``.arrow``, ``.xlsx``: a table with a header. ``.duckdb``,
+        ``.sqlite``, ``.db`` or ``postgresql://HOST/NAME``: a database, which needs a query.
         ``.libsvm`` or ``.svm``: the label comes first in each line, features are called "1",
         "2", … after their 1-based index, and the ids are the lines of a text file beside it
         called like it with ``.ids`` at the end, or else the row numbers "1", "2", ….
@@ -59,6 +81,9 @@ def read_tile(
         Feature columns to read; by default all columns but ids and labels.
     party : str
         Name of the party, for error messages.
+    options : ReadingOptions
+        How the file is written, where that cannot be found out by looking, and what its columns
+        are called in the federation.
 
     Returns
     -------
@@ -70,132 +95,94 @@ def read_tile(
     DataError
         When the file cannot be used as it is; the message names the column or the sample.
     """
-    path = Path(path)
-    name = path.name.lower()
+    examined = examine(
+        source,
+        id_column=id_column,
+        label_column=label_column,
+        features=features,
+        party=party,
+        options=options,
+    )
+    insist(examined.findings)
+    assert examined.tile is not None
+    return examined.tile
+
+
+def examine(
+    source: str | Source,
+    *,
+    id_column: str = "id",
+    label_column: str | None = None,
+    features: Sequence[str] | None = None,
+    party: str = "",
+    options: ReadingOptions = AS_FOUND,
+) -> Examined:
+    """Read a file as `read_tile` does, and collect all of its problems instead of raising one."""
+    if isinstance(source, str):
+        source = source_of(source)
+    found = Findings(party, source.name)
+    columns = _Columns(id_column, label_column, features)
+    tile: Tile | None = None
+    header: tuple[str, ...] = ()
     try:
-        if not path.is_file():
-            raise DataError(f"{path}: there is no such file; check the path.")
-        if name.endswith(TABLES):
-            tile = _read_table(path, id_column, label_column, features)
-        elif name.endswith((".libsvm", ".svm")):
-            tile = _some_features(_read_libsvm(path), features)
-        elif name.endswith(".npz"):
-            tile = _some_features(_read_npz(path), features)
-        else:
-            raise DataError(
-                f"{path.name}: the suffix {path.suffix!r} is unknown; use {', '.join(TABLES)}, "
-                ".libsvm, .svm or .npz."
-            )
-        if not tile.n:
-            raise DataError(f"{path.name}: the file has no rows; export it again with its data.")
-        if not tile.m:
-            raise DataError(
-                f"{path.name}: no feature columns are left besides ids and labels; add at least "
-                "one or check 'features'."
-            )
-        return tile
+        with reading(source):
+            if is_table(source):
+                tile, header = _read_table(source, columns, options, found)
+            else:
+                tile = _some_features(_read_numbers(source), features, options)
+                header = tuple(tile.features.tolist())
+        if tile is not None:
+            _insist_on_content(tile, source)
     except DataError as error:
-        if party:
-            raise DataError(f"party {party!r}, {error}") from error
-        raise
+        found.stop(error)
+    return Examined(source.name, tile, tuple(found.found), header)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns are wanted, by their names in the federation."""
+
+    id: str
+    label: str | None
+    features: Sequence[str] | None
 
 
 def _read_table(
-    path: Path, id_column: str, label_column: str | None, features: Sequence[str] | None
-) -> Tile:
-    """A tile from a CSV or Parquet file; only the columns asked for are parsed."""
-    header = column_names(path)
-    raw = {name.strip(): name for name in header}
-    if len(raw) < len(header):
-        stripped = [name.strip() for name in header]
-        twice = next(name for name in stripped if stripped.count(name) > 1)
-        raise DataError(f"{path.name}: column {twice!r} occurs more than once; rename one of them.")
-    _require([id_column], raw, "id column", path.name)
-    if label_column is not None:
-        _require([label_column], raw, "label column", path.name)
-    if features is None:
-        features = [name for name in raw if name not in (id_column, label_column)]
-    else:
-        _require(features, raw, "feature column", path.name)
-        for name in (id_column, label_column):
-            if name in features:
-                raise DataError(
-                    f"{path.name}: column {name!r} cannot be a feature, since it holds the ids or "
-                    "the labels; take it out of 'features'."
-                )
-    labelled = [] if label_column is None else [label_column]
-    wanted = list(dict.fromkeys([id_column, *features, *labelled]))
-    numeric = [raw[name] for name in features]
-    columns = _read_columns(path, [raw[name] for name in wanted], raw[id_column], numeric)
-    columns = columns.rename_columns(wanted)
-    ids = _ids(columns[id_column], path.name)
-    block = np.empty((len(ids), len(features)))
-    for position, feature in enumerate(features):
-        block[:, position] = _numbers(columns[feature], feature, ids, path.name)
-    labels = None if label_column is None else _labels(columns[label_column])
-    return Tile(ids, np.array(features, dtype=object), block, labels, path.name)
+    source: Source, columns: _Columns, options: ReadingOptions, found: Findings
+) -> tuple[Tile, tuple[str, ...]]:
+    """A tile from a table; only the columns asked for are parsed."""
+    if isinstance(source, Path) and not source.is_file():
+        raise DataError(f"{source.name}: there is no such file ({source}); check the path.")
+    where = source.name
+    table = open_table(source, options, found)
+    header = tuple(name.strip() for name in table.header)
+    names = names_in_federation(table.header, options, where)
+    features = _features(columns, names, where)
+    texts = [name for name in (columns.id, columns.label) if name is not None]
+    wanted = list(dict.fromkeys([columns.id, *features, *texts]))
+    raw = read_table(table, names, wanted, texts, found)
+    tile = tile_of_columns(raw, columns.id, columns.label, features, options, found)
+    if is_database(source):
+        # A database promises no order of rows.
+        tile = tile.rows(np.argsort(tile.ids.astype(str), kind="stable"))
+    return tile, header
 
 
-def column_names(path: Path) -> list[str]:
-    """Column names of a CSV or Parquet table, as the file has them."""
-    try:
-        if path.name.lower().endswith(".parquet"):
-            return list(pyarrow.parquet.read_schema(path).names)
-        with _open(path) as stream:
-            lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-            return next(csv.reader(lines), [])
-    except (*_READ_FAILURES, csv.Error) as error:
-        raise _unreadable(path, error) from error
-
-
-def table_columns(path: Path) -> list[str] | None:
-    """Stripped column names of a table; None: the file is none, or not there."""
-    if not (path.is_file() and path.name.lower().endswith(TABLES)):
-        return None
-    return [name.strip() for name in column_names(path)]
-
-
-def _read_columns(path: Path, wanted: list[str], id_column: str, numeric: list[str]) -> pa.Table:
-    """The wanted columns; `numeric` ones are expected, not guaranteed, to be numbers."""
-    try:
-        if path.name.lower().endswith(".parquet"):
-            return pyarrow.parquet.read_table(path, columns=wanted)
-        types = {name: pa.float64() for name in numeric} | {id_column: pa.string()}
-        try:
-            return _read_csv(path, wanted, types)
-        except pa.ArrowInvalid:
-            # Finding the types out takes the whole file in memory, so it is only done for a
-            # file with truth values, or with text that the caller then names.
-            return _read_csv(path, wanted, {id_column: pa.string()})
-    except _READ_FAILURES as error:
-        raise _unreadable(path, error) from error
-
-
-def _read_csv(path: Path, wanted: list[str], types: dict[str, pa.DataType]) -> pa.Table:
-    # Blanks are missing numbers, but in a text column they stay as written: "NA" may be an
-    # id or a class.
-    options = pyarrow.csv.ConvertOptions(
-        column_types=types,
-        include_columns=wanted,
-        null_values=_BLANKS,
-        strings_can_be_null=False,
-    )
-    with _open(path) as stream:
-        # Reader threads that outlive a refusal can abort the interpreter at its exit.
-        alone = pyarrow.csv.ReadOptions(use_threads=False)
-        return pyarrow.csv.read_csv(stream, read_options=alone, convert_options=options)
-
-
-def _open(path: Path) -> Any:
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
-    return openers.get(path.suffix.lower(), open)(path, "rb")
-
-
-def _unreadable(path: Path, error: Exception) -> DataError:
-    reason = str(error).strip().partition("\n")[0].rstrip(".")
-    return DataError(
-        f"{path.name}: cannot be read as it is ({reason}); repair it or export it again."
-    )
+def _features(columns: _Columns, names: Collection[str], where: str) -> list[str]:
+    """Which columns are features."""
+    _require([columns.id], names, "id column", where)
+    if columns.label is not None:
+        _require([columns.label], names, "label column", where)
+    if columns.features is None:
+        return [name for name in names if name not in (columns.id, columns.label)]
+    _require(columns.features, names, "feature column", where)
+    for name in (columns.id, columns.label):
+        if name in columns.features:
+            raise DataError(
+                f"{where}: column {name!r} cannot be a feature, since it holds the ids or "
+                "the labels; take it out of 'features'."
+            )
+    return list(columns.features)
 
 
 def _require(names: Iterable[str], available: Collection[str], kind: str, where: str) -> None:
@@ -215,112 +202,36 @@ def _require(names: Iterable[str], available: Collection[str], kind: str, where:
             )
 
 
-def _ids(column: pa.ChunkedArray, where: str) -> Names:
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (
-        pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    ):
+def _read_numbers(source: Source) -> Tile:
+    assert isinstance(source, Path)
+    if not source.is_file():
+        raise DataError(f"{source.name}: there is no such file ({source}); check the path.")
+    if not source.name.lower().endswith(NUMBER_FILES):
         raise DataError(
-            f"{where}: the ids are of type {kind}; store them as text or whole numbers."
+            f"{source.name}: the suffix {source.suffix!r} is unknown; use {', '.join(TABLES)}, "
+            ".libsvm, .svm or .npz."
         )
-    text = pyarrow.compute.utf8_trim_whitespace(column.cast(pa.string()))
-    return np.asarray(text.to_numpy(zero_copy_only=False), dtype=object)
+    return read_number_file(source)
 
 
-def _numbers(column: pa.ChunkedArray, name: str, ids: Names, where: str) -> Any:
-    """Values of a feature column; blanks are NaN and truth values 0 or 1."""
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.int8())
-    elif not (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_null(kind)
-    ):
-        values = [str(value) for value in column.to_pylist()]
-        offending = (row for row, value in enumerate(values) if not _is_number(value))
-        row = next(offending, 0)
-        raise DataError(
-            f"{where}: column {name!r} is not numeric, its first such value is "
-            f"{values[row]!r} for sample {ids[row]!r}; leave the column out with 'features' or "
-            "encode it as numbers."
-        )
-    return column.cast(pa.float64(), safe=False).to_numpy()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return text.strip() in _BLANKS
-    return True
-
-
-def _labels(column: pa.ChunkedArray) -> Labels:
-    """Labels as numbers where all are, else as text; blanks are missing."""
-    kind = column.type
-    if pa.types.is_null(kind) or pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        column = pyarrow.compute.utf8_trim_whitespace(column.cast(pa.string()))
-    return as_labels(column.to_numpy())
-
-
-def _read_libsvm(path: Path) -> Tile:
-    # Imported late: scikit-learn takes a second to load and other formats do not need it.
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        matrix, labels = load_svmlight_file(str(path), dtype=np.float64, zero_based=False)
-    except ValueError as error:
-        raise DataError(
-            f"{path.name}: not a libsvm file with indices from 1 on ({error}); write every line as "
-            "'label index:value …'."
-        ) from error
-    companion = path.with_name(f"{path.name}.ids")
-    if companion.is_file():
-        ids = [line.strip() for line in companion.read_text(encoding="utf-8").splitlines()]
-        if len(ids) != matrix.shape[0]:
-            raise DataError(
-                f"{companion.name}: {len(ids)} ids do not fit the {matrix.shape[0]} rows of "
-                f"{path.name}; write one id per row."
-            )
-    else:
-        ids = [str(row) for row in range(1, matrix.shape[0] + 1)]
-    features = [str(index) for index in range(1, matrix.shape[1] + 1)]
-    return Tile.make(ids, features, matrix, labels, path.name)
-
-
-def _read_npz(path: Path) -> Tile:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise _unreadable(path, error) from error
-    pieces = ("data", "indices", "indptr", "shape")
-    sparse = "X" not in arrays and all(piece in arrays for piece in pieces)
-    for name in ("ids", "features") if sparse else ("ids", "features", "X"):
-        if name not in arrays:
-            raise DataError(
-                f"{path.name}: the array {name!r} is missing; store ids, features and X (or data, "
-                "indices, indptr and shape of a CSR matrix)."
-            )
-    block: Any = arrays.get("X")
-    if sparse:
-        try:
-            shape = tuple(arrays["shape"].tolist())
-            block = sp.csr_array(tuple(arrays[piece] for piece in pieces[:3]), shape=shape)
-            block.check_format(full_check=True)
-        except (TypeError, ValueError) as error:
-            raise _unreadable(path, error) from error
-    ids = [name.strip() if isinstance(name, str) else name for name in arrays["ids"].tolist()]
-    return Tile.make(ids, arrays["features"], block, arrays.get("y"), path.name)
-
-
-def _some_features(tile: Tile, features: Sequence[str] | None) -> Tile:
-    if features is None:
+def _some_features(tile: Tile, features: Sequence[str] | None, options: ReadingOptions) -> Tile:
+    names = [options.named(name) for name in tile.features.tolist()]
+    dropped = set(options.drop or ())
+    if features is not None:
+        _require(features, names, "feature column", tile.source)
+    kept = [name for name in (names if features is None else features) if name not in dropped]
+    if kept == tile.features.tolist():
         return tile
-    place = {name: position for position, name in enumerate(tile.features.tolist())}
-    _require(features, place, "feature column", tile.source)
-    return tile.columns(np.array([place[name] for name in features], dtype=np.int64))
+    place = {name: position for position, name in enumerate(names)}
+    chosen = tile.columns(np.array([place[name] for name in kept], dtype=np.int64))
+    return Tile(chosen.ids, np.array(kept, dtype=object), chosen.block, chosen.labels, tile.source)
+
+
+def _insist_on_content(tile: Tile, source: Source) -> None:
+    if not tile.n:
+        raise DataError(f"{source.name}: the file has no rows; export it again with its data.")
+    if not tile.m:
+        raise DataError(
+            f"{source.name}: no feature columns are left besides ids and labels; add at least "
+            "one or check 'features'."
+        )

@@ -1,7 +1,7 @@
 """The two shapes data has in Weft: a party's `Tile` and a data set's central `Table`.
 
 A cell that no party holds counts as zero. A cell that a party holds but left blank is NaN
-inside the tile, and `settle_missing` decides what becomes of it before training.
+inside the tile, and `blank_cells.settle_missing` decides what becomes of it before training.
 """
 
 from __future__ import annotations
@@ -159,41 +159,6 @@ class Table(_Cells):
     def to_tile(self) -> Tile:
         """The whole table as one party's tile; shares the arrays."""
         return Tile(self.ids, self.features, self.block, self.labels, self.source or self.name)
-
-
-def settle_missing(tile: Tile, policy: MissingPolicy = "error", party: str = "") -> Tile:
-    """Decide what becomes of the missing (NaN) cells of a tile.
-
-    Parameters
-    ----------
-    tile : Tile
-        The tile as read.
-    policy : {"error", "zero", "mean"}
-        "error" refuses the tile and names the first missing cell. "zero" puts 0 there. "mean"
-        leaves NaN in place: federated scaling centres the column and then puts 0, which is
-        the mean of all parties' values.
-    party : str
-        Name of the party, for the message.
-    """
-    if policy not in ("error", "zero", "mean"):
-        raise DataError(
-            f"missing-cell policy {policy!r} is unknown; choose 'error', 'zero' or 'mean'."
-        )
-    gaps = np.isnan(_values(tile.block)) if policy != "mean" else np.zeros(0, dtype=bool)
-    if not gaps.any():
-        return tile
-    if policy == "error":
-        row, column = _cell(tile.block, gaps)
-        holder = f"party {party!r}, " if party else ""
-        raise DataError(
-            f"{holder}{tile.source or 'the tile'}: column {tile.features[column]!r} has no value "
-            f"for sample {tile.ids[row]!r} ({int(gaps.sum())} missing cells in all); fill the "
-            "blanks in, or choose the missing-cell policy 'zero' or 'mean'."
-        )
-    filled = np.where(gaps, 0.0, _values(tile.block))
-    if isinstance(tile.block, np.ndarray):
-        return replace(tile, block=filled)
-    return replace(tile, block=with_data(tile.block, filled))
 
 
 def present(labels: Labels) -> NDArray[np.bool_]:

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from weft.data.readers import TABLES
 from weft.data.tile import Labels, Tile, present
 from weft.errors import DataError
 from weft.storage.files import replacing
 
+#: Suffixes of tables that can be written.
+_TABLES = (".csv", ".csv.gz", ".csv.xz", ".parquet")
 # A sparse tile is written as a table only up to this many cells (400 MB in memory).
 _MOST_CELLS = 50_000_000
 
@@ -43,10 +44,10 @@ def write_tile(
     """
     path = Path(path)
     name = path.name.lower()
-    if not name.endswith((*TABLES, ".npz")):
+    if not name.endswith((*_TABLES, ".npz")):
         raise DataError(
             f"{path.name}: tiles cannot be written with the suffix {path.suffix!r}; use "
-            f"{', '.join(TABLES)} or .npz."
+            f"{', '.join(_TABLES)} or .npz."
         )
     if name.endswith(".npz"):
         with replacing(path) as draft, draft.open("wb") as stream:

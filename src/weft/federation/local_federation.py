@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from weft.crypto import Adder
 from weft.crypto.identities import Identity
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
-from weft.data.tile import Tile, settle_missing
+from weft.data.blank_cells import settle_missing
+from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate
 from weft.federation.model import Model

@@ -32,13 +32,15 @@ class JoinSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     party
         Its name among the parties.
     data
-        Its tables.
+        Its tables: files, or addresses of databases, which hold no credentials.
     id, label
         Columns of sample ids and of labels, if it has any.
     keys
         Folder that ``weft keys`` made.
     roster, policy
         The signed roster, and the terms of the site's owner.
+    reading
+        A file that says how the tables are to be read.
     """
 
     party: str
@@ -48,6 +50,7 @@ class JoinSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     keys: str
     roster: str | None = None
     policy: str | None = None
+    reading: str | None = None
 
 
 def settings_file(kit: Kit) -> Path:

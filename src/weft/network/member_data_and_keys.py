@@ -7,13 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weft.config.examined_files import absent_columns, with_findings
 from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import closest
 from weft.crypto.identities import PublicIdentity
 from weft.crypto.keys import PartyKeys, load_keys, read_public
 from weft.crypto.replay_log import Memory
-from weft.data.readers import read_tile, table_columns
-from weft.data.tile import MissingPolicy, Tile, settle_missing
+from weft.data.blank_cells import settle_missing
+from weft.data.databases import Source
+from weft.data.findings import insist
+from weft.data.readers import Examined, examine, read_tile
+from weft.data.reading_options import AS_FOUND, ReadingOptions
+from weft.data.tables import table_columns
+from weft.data.tile import MissingPolicy, Tile
 from weft.errors import ConfigError, DataError
 from weft.guards.terms import OPEN, Terms
 from weft.network.installed_job_kinds import job_kind_of, told_task
@@ -36,6 +42,8 @@ class SiteMember:
         Public keys of all members, from its own folder of keys.
     roster, policy
         The terms all signed, and those of its owner.
+    notes
+        How its tables were read, a sentence each, for its owner.
     pins
         What it remembers of rosters; a revocation counts for the next run that is asked for.
     """
@@ -48,6 +56,7 @@ class SiteMember:
     roster: SignedRoster | None = None
     policy: SitePolicy | None = None
     pins: RosterPins | None = None
+    notes: tuple[str, ...] = ()
 
     def open_party(self, told: Fields, memory: Memory) -> SavingParty:
         """Make the party of a run, or refuse with a reason.
@@ -77,12 +86,13 @@ class SiteMember:
 
 def load_member(
     name: str,
-    files: list[Path],
+    files: list[Source],
     *,
     id_column: str,
     label: str | None,
     keys: Path,
     ledger: Ledger,
+    options: ReadingOptions = AS_FOUND,
     roster: Path | None = None,
     policy: Path | None = None,
     pins: RosterPins | None = None,
@@ -95,7 +105,10 @@ def load_member(
     base = Terms() if signed is None else OPEN
     own = None if policy is None else read_policy(policy, base)
     found = load_keys(keys, name)
-    tiles = read_offered(files, own, id_column=id_column, label=label, party=name)
+    examined = examine_offered(
+        files, own, id_column=id_column, label=label, party=name, options=options
+    )
+    tiles = offered_tiles(examined)
     if not tiles:
         raise ConfigError(f"party {name} has no data; name its file with --data")
     consent = Consent(name, roster=signed, policy=own)
@@ -104,18 +117,22 @@ def load_member(
     consent.check_own(found.identity.public, rows, labels=labelled)
     # From here on refusals go to others, so they must not name local files.
     kept = None if own is None else replace(own, source="")
-    return SiteMember(name, tiles, found, read_public(keys).members, ledger, signed, kept, pins)
+    notes = tuple(finding.sentence() for file in examined for finding in file.findings)
+    return SiteMember(
+        name, tiles, found, read_public(keys).members, ledger, signed, kept, pins, notes
+    )
 
 
-def read_offered(
-    files: Sequence[Path],
+def examine_offered(
+    files: Sequence[Source],
     policy: SitePolicy | None,
     *,
     id_column: str,
     label: str | None,
     party: str,
-) -> tuple[Tile, ...]:
-    """A site's tiles with the columns of its policy; without one, with all columns.
+    options: ReadingOptions = AS_FOUND,
+) -> list[Examined]:
+    """A site's files with the columns of its policy; without one, with all columns.
 
     A column that is not offered is not even read: it may hold text.
 
@@ -124,36 +141,52 @@ def read_offered(
     ConfigError
         The policy offers a column that no file has.
     DataError
-        A file cannot be used, or has none of the columns.
+        A file cannot be opened, or has none of the columns.
     """
     columns = None if policy is None else policy.columns
-    if columns is None:
-        return tuple(
-            read_tile(path, id_column=id_column, label_column=label, party=party) for path in files
+    kept: list[list[str] | None] = [None] * len(files)
+    if columns is not None:
+        held = [_held(path, id_column, label, party, options) for path in files]
+        _check_known(columns, held, party, policy.source if policy else "")
+        kept = [[name for name in names if name in columns] for names in held]
+        for path, names in zip(files, kept, strict=True):
+            if not names:
+                raise DataError(
+                    f"party {party}: {path.name} has none of the columns that its policy offers; "
+                    "leave the file out"
+                )
+    examined = [
+        examine(
+            path,
+            id_column=id_column,
+            label_column=label,
+            features=names,
+            party=party,
+            options=options,
         )
-    held = [_held(path, id_column, label, party) for path in files]
-    _check_known(columns, held, party, policy.source if policy else "")
-    tiles = []
-    for path, names in zip(files, held, strict=True):
-        kept = [name for name in names if name in columns]
-        if not kept:
-            raise DataError(
-                f"party {party}: {path.name} has none of the columns that its policy offers; "
-                "leave the file out"
-            )
-        tiles.append(
-            read_tile(path, id_column=id_column, label_column=label, features=kept, party=party)
-        )
-    return tuple(tiles)
+        for path, names in zip(files, kept, strict=True)
+    ]
+    if examined:
+        examined[0] = with_findings(examined[0], absent_columns(options, examined, party))
+    return examined
 
 
-def _held(path: Path, id_column: str, label: str | None, party: str) -> list[str]:
+def offered_tiles(examined: Sequence[Examined]) -> tuple[Tile, ...]:
+    """The tiles of files in which nothing is wrong; else an error with all that is."""
+    insist(finding for file in examined for finding in file.findings)
+    return tuple(file.tile for file in examined if file.tile is not None)
+
+
+def _held(
+    path: Source, id_column: str, label: str | None, party: str, options: ReadingOptions
+) -> list[str]:
     """Names of the feature columns of a file."""
-    names = table_columns(path)
+    names = table_columns(path, options)
     if names is not None:
         return [name for name in names if name not in (id_column, label)]
     # Other formats hold only numbers; reading the file reports what is wrong with it.
-    return list(read_tile(path, id_column=id_column, label_column=label, party=party).features)
+    tile = read_tile(path, id_column=id_column, label_column=label, party=party, options=options)
+    return list(tile.features)
 
 
 def _check_known(

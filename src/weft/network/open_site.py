@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from weft.config.reading_file import read_reading
+from weft.data.databases import source_of
+from weft.data.reading_options import AS_FOUND
 from weft.network.join_settings import JoinSettings, roster_pins
 from weft.network.kits.kit import Kit
 from weft.network.member_data_and_keys import load_member
@@ -13,8 +17,12 @@ from weft.network.site_run import OpenedParty, PartyRequest
 from weft.privacy.ledger.run_booking import Ledger
 
 
-def open_site(settings: JoinSettings, kit: Kit) -> Site:
+def open_site(
+    settings: JoinSettings, kit: Kit, tell: Callable[[str], None] = lambda _: None
+) -> Site:
     """Read everything the site needs; the site is then ready to answer.
+
+    ``tell`` hears how its tables were read.
 
     Raises
     ------
@@ -23,7 +31,7 @@ def open_site(settings: JoinSettings, kit: Kit) -> Site:
     """
     member = load_member(
         settings.party,
-        [Path(name) for name in settings.data],
+        [source_of(name) for name in settings.data],
         id_column=settings.id,
         label=settings.label,
         keys=Path(settings.keys),
@@ -31,7 +39,11 @@ def open_site(settings: JoinSettings, kit: Kit) -> Site:
         roster=_path(settings.roster),
         policy=_path(settings.policy),
         pins=roster_pins(kit),
+        options=AS_FOUND if settings.reading is None else read_reading(Path(settings.reading)),
     )
+
+    for note in member.notes:
+        tell(note)
 
     def open_party(request: PartyRequest) -> OpenedParty:
         party = member.open_party(request.plan, request.memory)
