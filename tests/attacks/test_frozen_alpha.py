@@ -21,6 +21,7 @@ from weft.crypto.ciphers.block_format import (
 from weft.errors import ProtocolError
 from weft.guards import Terms
 from weft.guards.sent_aside import SentAside
+from weft.solvers.common_messages import Constants
 from weft.solvers.settings import Settings
 from weft.sums.contribution import Latest, Wire
 
@@ -131,6 +132,22 @@ def test_an_old_alpha_is_not_frozen(coordinator, monkeypatch, record):
     with pytest.raises(ProtocolError, match="fails its check"):
         coordinator.freeze(FEW)
     record("38", "guarded", "an old α to freeze: refused")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_resumed_party_knows_what_is_old(coordinator, monkeypatch, kept):
+    forget(monkeypatch)
+    half = coordinator.party._half
+    state = {name: array.copy() for name, array in half.state().items()}
+    if not kept:
+        state["alpha_newest"][:] = 0
+    half.alpha_wire.newest = np.zeros_like(half.alpha_wire.newest)
+    half.restore(state, Constants(omega=half.method._omega))
+    if not kept:
+        coordinator.freeze(FEW)
+        return
+    with pytest.raises(ProtocolError, match="fails its check"):
+        coordinator.freeze(FEW)
 
 
 def test_what_is_frozen_keeps_apart_from_what_was_frozen_before(coordinator, monkeypatch, record):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
+from weft.guards.sent_aside import SentAside
 from weft.losses.compiled_loops import formula_of
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
@@ -187,6 +188,9 @@ class FedavgParty(RoundParty):
         exposed = self.view.exposed[self.view.row_cohort]
         atom = np.where(exposed, self.view.row_cohort, -1).astype(np.int64)
         self._guard = MinBatch(atom, self.view.min_batch) if self.guarded else None
+        if self._guard is not None:
+            # Every party takes steps of its own, also on samples that others hold.
+            self.aside = SentAside(self._guard, 0)
         self._full_steps = self.options.gradient == "full"
         #: This party's share of the last change, of shared columns.
         self.change = np.empty((self.view.n_shared_columns, self.classes))
@@ -223,6 +227,9 @@ class FedavgParty(RoundParty):
 
     def point(self, totals: Model) -> Floats:
         return self.opened("v", totals.v, self.w)
+
+    def shown(self) -> Floats:
+        return self._told
 
     def variables(self) -> dict[str, NDArray[Any]]:
         return {"w": self.w, "told": self._told}
@@ -304,10 +311,14 @@ class FedavgParty(RoundParty):
             return w
         told = used.copy()
         self._guard.hold_back(told, self._told)
+        if self.aside is not None:
+            self.aside.hold_apart(told, self._told)
         held = (told != used).any(axis=0)
         w[:, held] = start[:, held]
         used[:, held] = self._told[:, held]
         self._told = used
+        if self.aside is not None:
+            self.aside.pass_by(used)
         self._held += int(held.sum())
         return w
 

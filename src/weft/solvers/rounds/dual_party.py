@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch
+from weft.guards.sent_aside import SentAside
 from weft.losses.compiled_loops import formula_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import Model, RoundReply, RoundRequest
@@ -52,6 +53,8 @@ class DualParty(RoundParty):
         guarded = view.guarded_cohort >= 0
         kind = common_kinds(view, self.labels, self.loss)
         self._guard = MinBatch(view.guarded_cohort, view.min_batch, kind) if guarded.any() else None
+        if self._guard is not None:
+            self.aside = SentAside(self._guard, view.n_shared_rows)
         # The tolerance is for shares such as 1/N, whose product with N is one only almost.
         self._steps = math.ceil(settings.iic * view.n_samples / view.n_parties - 1e-9)
         if self._guard is not None:
@@ -62,6 +65,9 @@ class DualParty(RoundParty):
 
     def take_variables(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.alpha, self.v, self.w = (state[name].copy() for name in ("alpha", "v", "w"))
+
+    def shown(self) -> Floats:
+        return self.alpha
 
     def point(self, totals: Model) -> Floats:
         """w = v/λ, and from here on the α that goes with it."""
@@ -108,6 +114,9 @@ class DualParty(RoundParty):
         reply = RoundReply()
         if self._guard is not None:
             held = self._guard.hold_back(new, self.alpha)
+            if self.aside is not None:
+                held |= self.aside.hold_apart(new, self.alpha)
+                self.aside.pass_by(new)
             reply.held = int(self.view.counts[self._guard.atoms[held]].sum())
         if not self._bounded:
             self._alpha_wire.check(new)

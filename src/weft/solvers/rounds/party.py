@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.errors import ConfigError
+from weft.guards.sent_aside import SentAside
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest
@@ -80,6 +81,8 @@ class RoundParty(ABC):
         self._largest = LargestParty(self.cipher)
         #: Whether others see sums of some samples of which a few must not show.
         self.guarded = self.view.min_batch > 1 and bool(self.view.exposed.any())
+        #: What others may have seen of steps that were taken back, where guards compare with it.
+        self.aside: SentAside | None = None
         #: The iteration that is asked about.
         self.iteration = 0
         self._sequence = 0
@@ -106,6 +109,10 @@ class RoundParty(ABC):
     def remembered(self) -> dict[str, NDArray[Any]]:
         """The variables as they are now, for the case that a reply is never received."""
         return {name: array.copy() for name, array in self.variables().items()}
+
+    def shown(self) -> Floats:
+        """How much every row weighs in what the last reply showed, for methods that guard it."""
+        return np.zeros((self.view.n_rows, self.classes))
 
     @property
     def dual_is_shown(self) -> bool:
@@ -239,7 +246,12 @@ class RoundParty(ABC):
             self._sequence -= 1
             for sum_ in self.sums.values():
                 sum_.undo()
+            if self.aside is not None:
+                # The coordinator may have it all the same.
+                self.aside.note(self.shown())
             self.take_variables(self._before)
+            if self.aside is not None:
+                self.aside.pass_by(self.shown())
 
     def weights(self, model: int | None) -> Floats:
         """w as it stands, or that of a frozen point."""
@@ -255,7 +267,11 @@ class RoundParty(ABC):
             **{f"sent.{kind}": sum_.sent for kind, sum_ in self.sums.items()},
             **{f"own.{name}": array for name, array in self.variables().items()},
             **{f"measured.{name}": array for name, array in self.measured.state().items()},
+            **{f"aside.{name}": array for name, array in self._sent_aside().items()},
         }
+
+    def _sent_aside(self) -> dict[str, NDArray[Any]]:
+        return {} if self.aside is None else self.aside.state()
 
     def restore(self, state: Mapping[str, NDArray[Any]], constants: Constants) -> None:
         """The inverse of :meth:`state`; ``constants`` are what setting up found out."""
@@ -266,6 +282,8 @@ class RoundParty(ABC):
             sum_.sent = state[f"sent.{kind}"]
         self.take_variables(part_of(state, "own"))
         self.measured.restore(part_of(state, "measured"))
+        if self.aside is not None:
+            self.aside.restore(part_of(state, "aside"))
 
 
 def positive(number: float | None, field: str) -> float:
