@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scene import run, table_of, tile_of
+from scene import by_both, run, table_of, tile_of
 
 from weft.crypto.ciphers.block_format import Carried, pack_block, read_block, word_block
 from weft.crypto.ciphers.cipher import Cipher
@@ -111,6 +111,21 @@ def test_believed_it_gives_a_single_cell(record, monkeypatch, credulous):
     read, true = attack()
     assert np.isclose(read, true, rtol=1e-6)
     record("35", "unguarded", f"one cell of a party without labels, error {abs(read - true):.0e}")
+
+
+def test_vectors_that_are_told_keep_apart(record):
+    """Whoever carries dual vectors might choose among those that holders with labels made."""
+    tiles = by_both(table_of("breast_cancer", 180), 3, 3)
+    (tile,) = tiles["r1c3"]
+    tiles["r1c3"] = (Tile.make(tile.ids, tile.features, tile.block, None),)
+    half = run(tiles, SETTINGS, Terms(allow_pairs=True)).party("r1c3")._half
+    told, near = half.samples.duals + 0.25, half.samples.duals + 0.25
+    near[SLOT] += 0.1
+    half.samples._told_before.take(told)
+    half.samples._told_before.take(told)
+    with pytest.raises(WeftError, match="too close to others"):
+        half.samples._told_before.take(near)
+    record("35", "guarded", "vectors that differ in one sample are refused")
 
 
 # ── HyFDCA, whose α is told as it changes ─────────────────────────────────────────────────────

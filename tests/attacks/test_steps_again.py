@@ -17,7 +17,7 @@ from scene import by_both, by_rows, run, table_of
 from weft.errors import ProtocolError
 from weft.guards import Terms
 from weft.guards.sent_aside import SentAside
-from weft.solvers.common_messages import Constants
+from weft.solvers.common_messages import Constants, RestoreRequest
 from weft.solvers.hyfdca.messages import FusedRequest, StepRequest
 from weft.solvers.rounds.messages import RoundReply, RoundRequest
 from weft.solvers.settings import Settings
@@ -166,3 +166,14 @@ def test_methods_in_rounds_remember_what_they_took_back(solver, monkeypatch):
     monkeypatch.setattr(SentAside, "note", lambda aside, alpha: None)
     half.aside.restore({})
     assert np.array_equal(vectors.take(near), near)
+
+
+def test_nothing_is_restored_or_handed_over_while_a_party_trains():
+    """Either would let steps be taken again; neither was agreed on."""
+    tiles = by_rows(TABLE, 4)
+    settings = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=None, iterations=2)
+    party = run(tiles, settings, Terms()).party("p1")
+    with pytest.raises(ProtocolError, match="which was not agreed on"):
+        party._half._fall_back(None)
+    with pytest.raises(ProtocolError, match="is training already"):
+        party._restore(RestoreRequest(round=10_000, iteration=1, epoch=1))

@@ -207,8 +207,9 @@ class Party:
         self._trimmed: PartyView | None = None
         self._half: PartyHalf | None = None
         self._settings: Settings | None = None
-        #: What the half answers, which may change in the course of a run.
+        #: What the half answers, which may change in the course of a run, and whether it did.
         self._answers: dict[str, Answer] = {}
+        self._trains = False
         self._phases: dict[str, Answer] = {
             **self._announcing.answers(),
             **self._matching.answers(),
@@ -239,6 +240,7 @@ class Party:
         self._consent.check_company(message)
         self._cipher.begin(message, phase.name)
         reply = found.handle(message)
+        self._trains |= phase.name in self._answers
         if self._transcript is not None:
             self._transcript.add(phase.name, fields_of(message), fields_of(reply))
         # Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`).
@@ -483,6 +485,9 @@ class Party:
     def _restore(self, message: RestoreRequest) -> Nothing:
         if self._half is None:
             raise ProtocolError(f"party {self.name} has not started; nothing to restore")
+        if self._trains:
+            # What it sent since would be forgotten, and might be sent again, almost the same.
+            raise ProtocolError(f"party {self.name} is training already; it restores nothing now")
         state, keys = self._checkpoints.take(message.iteration, self.data.content)
         epoch = message.epoch
         self._checkpoints.raise_epoch(int(keys["key"]), epoch)

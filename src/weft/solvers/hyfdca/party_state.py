@@ -107,6 +107,12 @@ class HyfdcaState:
             self.z_sum.start(mine, z, z_pads) if rows else None,
         )
 
+    def go_on_from(self, before: HyfdcaState) -> None:
+        """Keep apart from what this party sent when it began the same before."""
+        if before.aside is not None:
+            before.aside.note(before.alpha)
+            self.aside = before.aside
+
     def weights(self, model: int | None) -> Floats:
         """w as it stands, or that of a frozen pair."""
         return self.w if model is None else self.frozen.weights[model]

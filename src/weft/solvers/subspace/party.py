@@ -202,6 +202,8 @@ class SubspaceParty:
 
     def _fall_back(self, message: FallbackRequest) -> FallbackReply:
         """Let HyFDCA go on from a mixture of dual vectors; all that is here stays as it is."""
+        if not self.settings.hands_over:
+            raise ProtocolError("a message wants to go on without a party, which was not agreed on")
         if self._broken:
             raise ProtocolError(
                 "this party broke down in the middle of a phase and cannot go on; start the run "

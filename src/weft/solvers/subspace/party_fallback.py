@@ -83,12 +83,18 @@ class Fallbacks:
 
     def __init__(self) -> None:
         self.newest: FallbackParty | None = None
+        self._last: FallbackParty | None = None
         #: Those whose α is yet to be taken over.
         self._waiting: dict[int, FallbackParty] = {}
 
     def add(self, fallback: FallbackParty, *, inherits: bool) -> None:
         """Another one has begun; with ``inherits``, its α may be taken over later."""
-        self.newest = fallback
+        if self._last is not None:
+            # What the one before drew and sent must not be drawn and sent again, almost the same.
+            if fallback.number < self._last.number:
+                raise ProtocolError("a message begins a fallback that came before")
+            fallback.half.go_on_from(self._last.half)
+        self.newest = self._last = fallback
         if inherits:
             self._waiting[fallback.number] = fallback
 

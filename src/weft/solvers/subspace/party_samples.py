@@ -31,7 +31,7 @@ from weft.solvers.subspace.messages import (
 from weft.solvers.subspace.party_features import FeatureSide
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_vectors import Wires, sized
-from weft.solvers.subspace.vector_guard import Guard
+from weft.solvers.subspace.vector_guard import Guard, ToldVectors
 from weft.solvers.subspace.vector_noise import VectorNoise
 from weft.sums.contribution import Wire, own_slots
 from weft.sums.scalar_sums import over_labelled, pack_scalars
@@ -67,6 +67,7 @@ class SampleSide:
         self._largest_dual = context.bounds.alpha / 2
         self._piecewise = not np.isfinite(settings.make_loss().smoothness)
         self.guard = Guard.of(context, settings, rows, wires.duals)
+        self._told_before = ToldVectors.of(context, settings, rows)
         self._noise = VectorNoise.of(context, settings, wires.vectors)
         self.duals: Floats = np.zeros((view.n_rows, 0))
         self.partial: Floats = np.zeros((view.n_columns, 0))
@@ -292,6 +293,8 @@ class SampleSide:
         lacking = ~view.labelled[view.row_cohort[: view.n_shared_rows]]
         told[slots] = self._wires.duals.take(message.alpha, width, slots, lacking)
         told[rows.labelled] = 0.0
+        if self._told_before is not None:
+            self._told_before.take(told)
         self._told_sums = rows.feature_sums(told)
         self._told_noise = None
         if not rows.labelled.any():

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from weft.array_types import Floats, Ints
-from weft.errors import ConfigError
+from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import SeenBatches
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
@@ -100,6 +100,35 @@ class Guard:
             if self.batches.fits(atom, column, soft):
                 duals[rows, column] = soft
                 return
+
+
+class ToldVectors:
+    """Dual vectors of samples whose labels others have, as this party was told them.
+
+    Whoever made them kept them apart; whoever carries them might choose among them.
+    """
+
+    def __init__(self, batches: SeenBatches) -> None:
+        self._batches = batches
+
+    @classmethod
+    def of(cls, context: PartyContext, settings: Settings, rows: Rows) -> Self | None:
+        """None: there are no such samples of which anybody else sees sums."""
+        view = context.view
+        guarded = (view.guarded_cohort >= 0) & ~rows.labelled
+        if not guarded.any():
+            return None
+        atom = view.row_cohort.astype(np.int64) * settings.groups + rows.group
+        batches = SeenBatches(np.where(guarded, atom, -1), view.min_batch, rows.width)
+        batches.note(np.zeros((view.n_rows, 1)))
+        return cls(batches)
+
+    def take(self, told: Floats) -> None:
+        """Refuse vectors that differ in too few samples from each other, or from earlier ones."""
+        for column in np.split(told, told.shape[1], axis=1):
+            if self._batches.hold_apart(column.copy(), np.zeros_like(column)).any():
+                raise ProtocolError("a message brings dual vectors that are too close to others")
+            self._batches.note(column)
 
 
 def _refuse_rare(atom: Ints, kind: Ints, least: int, groups: int) -> None:
