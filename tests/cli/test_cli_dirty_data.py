@@ -103,3 +103,103 @@ def test_what_a_party_says_about_its_files_is_checked(weft, hospitals, line, wor
         assert word in outcome.err
     assert "pw-7" not in outcome.err
     assert "anna" not in outcome.err
+
+
+# ── what parties write in two ways ────────────────────────────────────────────────────────────
+
+
+def same_rows(hospitals):
+    """Both hospitals have the same columns, of patients of their own."""
+    hospitals.south = hospitals.north.copy()
+    hospitals.south["patient"] = [f"s{number:03d}" for number in range(40)]
+
+
+def two_spellings(h):
+    same_rows(h)
+    h.south = h.south.rename(columns={"age": "Age ", "weight": "WEIGHT"})
+
+
+def lost_zeros(h):
+    h.north["patient"] = [f"{number:06d}" for number in range(40)]
+    h.south["patient"] = [str(number) for number in range(40)]
+
+
+def a_prefix(h):
+    h.south["patient"] = "S-" + h.south["patient"]
+
+
+def labels_in_other_words(h):
+    same_rows(h)
+    h.north["outcome"] = h.north["outcome"].map({"ill": "1", "well": "0"})
+    h.south["outcome"] = h.south["outcome"].map({"ill": "yes", "well": "no"})
+
+
+def other_coding(h):
+    same_rows(h)
+    h.north["outcome"] = h.north["outcome"].map({"ill": "1", "well": "0"})
+    h.south["outcome"] = h.south["outcome"].map({"ill": "2", "well": "1"})
+
+
+def other_units(h):
+    same_rows(h)
+    h.south["weight"] = h.south["weight"] * 1000
+
+
+NEAR_MISSES = [
+    (two_spellings, "names", ["'WEIGHT' is called 'weight' at north"], 2),
+    (lost_zeros, "ids", ["party 'south': 40 of its ids", "leading zeros"], 1),
+    (a_prefix, "ids", ["40 of its 40 ids would occur at north", "'S-'", "now 0 do"], 1),
+    (labels_in_other_words, "labels", ["labels are no, yes, those of north 0, 1"], 1),
+    (other_coding, "labels", ["labels are 1, 2, those of north 0, 1"], 1),
+    (other_units, "units", ["'weight' is about 1000 times that of north"], 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "words", "count"), NEAR_MISSES, ids=[m[0].__name__ for m in NEAR_MISSES]
+)
+def test_near_misses_stop_a_run_until_they_are_mended(weft, hospitals, spoil, kind, words, count):
+    spoil(hospitals)
+    config = hospitals.write()
+    told = json.loads(weft("check", config, "--json").out)
+    doubts = [one for one in told["problems"] if one["severity"] == "doubt"]
+    assert len(doubts) == count
+    said = " ".join(one["sentence"] for one in doubts)
+    for word in (*words, f'confirmed = ["{kind}"]'):
+        assert word in said
+    if kind == "ids":
+        # Counts, and no id.
+        assert not any(name in said for name in hospitals.north["patient"])
+    outcome = weft("train", config)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.count("\n") == 1
+    (section, lines) = next(iter(told["mend"].items()))
+    assert section == "[[party]] south"
+    old = 'file = "south.csv"'
+    hospitals.change(old, "\n".join([old, *lines]))
+    mended = weft("check", hospitals.write())
+    assert "confirmed" not in mended.err
+    assert mended.code == 0, mended.err
+
+
+def test_what_is_meant_to_differ_is_confirmed(weft, hospitals):
+    two_spellings(hospitals)
+    labels_in_other_words(hospitals)
+    hospitals.south = hospitals.south.rename(columns={"age": "Age"})
+    hospitals.change(
+        "[data]", '[data]\nconfirmed = ["names", "labels"]\nconfirm_separate_ids = true'
+    )
+    outcome = weft("check", hospitals.write())
+    assert "3 features" in outcome.out
+    assert "4 classes" in outcome.out
+
+
+def test_a_feature_under_another_spelling_is_not_predicted_as_its_centre(weft, hospitals):
+    assert weft("train", hospitals.write(), "--quiet").code == 0
+    new = hospitals.north.merge(hospitals.south.drop(columns="outcome"), on="patient")
+    new.rename(columns={"age": "AGE"}).to_csv("new.csv", index=False)
+    model = "results/two-hospitals/model.npz"
+    for more in ([], ["--partial"]):
+        outcome = weft("predict", model, "new.csv", "--id", "patient", *more)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "its column 'AGE' is called 'age' in the model" in outcome.err

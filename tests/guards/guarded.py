@@ -85,13 +85,15 @@ def roster_of(
     holdings = []
     for held in tiles.values():
         mine = tuple(next(rows) for _ in held)
+        theirs = tuple(next(columns) for _ in held)
         holdings.append(
             Holding(
                 rows=mine,
-                columns=tuple(next(columns) for _ in held),
+                columns=theirs,
                 labelled=tuple(tile.labelled for tile in held),
                 labels=tuple(np.zeros(tile.n, np.uint64) for tile in held),
                 loose=np.concatenate(mine),
+                similar=np.concatenate(theirs),
             )
         )
     return build_holdings(

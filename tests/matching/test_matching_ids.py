@@ -171,7 +171,7 @@ def test_probable_mismatches_are_counted_and_remarked(matching):
         "south": tile(["ID1", "id 2", "id-003", "q"], ["y"], [0.0, 1.0, 2.0, 5.0]),
         "west": tile(["id1", "zz"], ["u"], [0.0, 1.0]),
     }
-    how = Preprocessing(confirm_separate_ids=True, matching=matching)
+    how = Preprocessing(confirm_separate_ids=True, confirmed=("ids",), matching=matching)
     federation = Federation(tiles, how)
     _, roster, _, classes = federation.assemble(SETTINGS)
     assert roster.mismatches == (("north", "south", 2), ("north", "west", 1))

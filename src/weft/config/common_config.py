@@ -17,7 +17,7 @@ from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import checked, read_toml
 from weft.crypto.keys import PartyKeys, load_all
 from weft.data.databases import Source, source_of
-from weft.data.findings import insist
+from weft.data.findings import Finding, insist
 from weft.data.readers import Examined
 from weft.data.tile import Tile
 from weft.errors import ConfigError
@@ -115,9 +115,12 @@ class FederationConfig(ABC):
         return tiles_of(self.examine(data))
 
 
-def tiles_of(examined: Mapping[str, Sequence[Examined]]) -> dict[str, tuple[Tile, ...]]:
-    """The tiles of files in which nothing is wrong."""
-    insist(finding for files in examined.values() for file in files for finding in file.findings)
+def tiles_of(
+    examined: Mapping[str, Sequence[Examined]], doubts: Sequence[Finding] = ()
+) -> dict[str, tuple[Tile, ...]]:
+    """The tiles of files in which nothing is wrong; ``doubts`` are about several parties."""
+    found = [finding for files in examined.values() for file in files for finding in file.findings]
+    insist([*found, *doubts])
     return {
         party: tuple(file.tile for file in files if file.tile is not None)
         for party, files in examined.items()

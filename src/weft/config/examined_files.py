@@ -71,7 +71,11 @@ def absent_columns(
     if not held:
         return []
     named = {*held, *map(options.named, held)}
-    said = {"rename": list(options.rename or ()), "drop": list(options.drop or ())}
+    said = {
+        "rename": list(options.rename or ()),
+        "drop": list(options.drop or ()),
+        "scale": list(options.scale or ()),
+    }
     return [
         Finding(
             "error",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from weft.config.read_config import Config
@@ -12,6 +14,7 @@ from weft.data.tables import table_columns
 from weft.data.tile import Tile
 from weft.errors import DataError
 from weft.federation.model import Model
+from weft.matching.id_normalization import loose_features, normal_features
 
 
 def read_samples(
@@ -25,6 +28,7 @@ def read_samples(
     """The columns of a file that are features of the model; all others are not looked at."""
     wanted, held = None, table_columns(path, options)
     if held is not None:
+        _refuse_other_spellings(held, model, path, party)
         there = set(held)
         wanted = [name for name in model.features.tolist() if name in there]
         _insist(bool(wanted), path, party)
@@ -54,6 +58,21 @@ def read_joint_samples(config: Config, model: Model) -> dict[str, tuple[Tile, ..
         )
         for party in config.parties
     }
+
+
+def _refuse_other_spellings(held: Sequence[str], model: Model, path: Source, party: str) -> None:
+    """A feature under another spelling would count as its centre, and nobody would know."""
+    columns = normal_features(np.array(held, dtype=object))
+    features = normal_features(np.array(model.features.tolist(), dtype=object))
+    there = set(columns.tolist())
+    spelt = dict(zip(loose_features(columns).tolist(), columns.tolist(), strict=True))
+    for name, form in zip(features.tolist(), loose_features(features).tolist(), strict=True):
+        if name not in there and form in spelt and spelt[form] not in features:
+            holder = f"party '{party}', " if party else ""
+            raise DataError(
+                f"{holder}{path.name}: its column {spelt[form]!r} is called {name!r} in the model; "
+                "give it that name, in the file or with rename = { … } of a [[party]]"
+            )
 
 
 def _insist(found: bool, path: Source, party: str) -> None:

@@ -20,6 +20,7 @@ from weft.config.common_config import (
     tiles_of,
 )
 from weft.config.compare_overrides import check_told
+from weft.config.near_misses import near_misses
 from weft.config.schema import DataSection, LinearFile
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table
@@ -117,7 +118,13 @@ class Config(FederationConfig):
             tiles, overlap = split.parties, split.overlap
         else:
             examined = self.examine(data)
-            tiles = tiles_of(examined)
+            doubts = near_misses(
+                self.parties,
+                examined,
+                confirmed=data.confirmed,
+                classes=self.settings.make_loss().task != "regression" and data.positive is None,
+            )
+            tiles = tiles_of(examined, doubts)
             notes = tuple(one for files in examined.values() for f in files for one in f.findings)
         if data.positive is not None:
             tiles = {

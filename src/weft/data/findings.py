@@ -154,7 +154,8 @@ def merged_settings(findings: Iterable[Finding]) -> dict[str, list[str]]:
         if isinstance(value, list) and isinstance(before, list):
             section[key] = list(dict.fromkeys([*before, *value]))
         elif isinstance(value, Mapping) and isinstance(before, Mapping):
-            section[key] = {**before, **value}
+            # What was proposed first stays: later findings are about what it mends.
+            section[key] = {**value, **before}
         else:
             section.setdefault(key, value)
     return {

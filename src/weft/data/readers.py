@@ -7,7 +7,7 @@ are stripped, as they are from column names. A blank cell is a missing cell.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from weft.data.tables import (
     read_table,
     reading,
 )
-from weft.data.tile import Tile
+from weft.data.tile import Tile, with_data
 from weft.errors import DataError
 
 
@@ -133,6 +133,7 @@ def examine(
                 header = tuple(tile.features.tolist())
         if tile is not None:
             _insist_on_content(tile, source)
+            tile = _scaled(tile, options)
     except DataError as error:
         found.stop(error)
     return Examined(source.name, tile, tuple(found.found), header)
@@ -225,6 +226,16 @@ def _some_features(tile: Tile, features: Sequence[str] | None, options: ReadingO
     place = {name: position for position, name in enumerate(names)}
     chosen = tile.columns(np.array([place[name] for name in kept], dtype=np.int64))
     return Tile(chosen.ids, np.array(kept, dtype=object), chosen.block, chosen.labels, tile.source)
+
+
+def _scaled(tile: Tile, options: ReadingOptions) -> Tile:
+    """The tile with columns in the federation's units."""
+    factors = np.array([(options.scale or {}).get(name, 1.0) for name in tile.features.tolist()])
+    if (factors == 1.0).all():
+        return tile
+    if isinstance(tile.block, np.ndarray):
+        return replace(tile, block=tile.block * factors)
+    return replace(tile, block=with_data(tile.block, tile.block.data * factors[tile.block.indices]))
 
 
 def _insist_on_content(tile: Tile, source: Source) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated, Literal
 
 import msgspec
@@ -31,6 +32,8 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Column as the file has it to its name in the federation.
     drop
         Columns that are left out, by their names in the federation.
+    scale
+        Column to a factor that brings it into the federation's unit.
     classes
         Label as the file has it to the label that the federation knows.
     id_width
@@ -50,6 +53,7 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     blanks: list[str] | None = None
     rename: dict[str, str] | None = None
     drop: list[str] | None = None
+    scale: dict[str, float] | None = None
     classes: dict[str, str] | None = None
     id_width: Annotated[int, Meta(ge=1, le=64)] | None = None
     id_prefix: Annotated[str, Meta(min_length=1)] | None = None
@@ -65,6 +69,9 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise ConfigError("has the same sign as thousands and as decimal; one of them is wrong")
         if self.separator is not None and (self.separator.isalnum() or self.separator in '"\r\n'):
             raise ConfigError(f"has separator = {self.separator!r}, which cannot part columns")
+        for column, factor in (self.scale or {}).items():
+            if not (isfinite(factor) and factor):
+                raise ConfigError(f"scales '{column}' by {factor}; give a number other than 0")
         renamed = list((self.rename or {}).values())
         if len(set(renamed)) < len(renamed):
             twice = next(name for name in renamed if renamed.count(name) > 1)

@@ -101,6 +101,7 @@ class Hybrid(BaseEstimator):
     unit_rows: bool = _TABLES.unit_rows
     missing: str = _TABLES.missing
     confirm_separate_ids: bool = _TABLES.confirm_separate_ids
+    confirmed: tuple[str, ...] = _TABLES.confirmed
     cipher: str = DEFAULTS["cipher"]
     coordinator_sees: str = DEFAULTS["coordinator_sees"]
     seed: int = DEFAULTS["seed"]

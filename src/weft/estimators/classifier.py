@@ -84,6 +84,8 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         What becomes of a blank cell; "mean" needs a centring scaling.
     confirm_separate_ids : bool
         Parties with different features whose ids never meet are meant to be so.
+    confirmed : tuple of {"names", "ids", "labels"}
+        What two parties write in two ways and mean to: names of columns, ids, labels.
     cipher : {"pad", "bfv", "paillier", "plain"}
         What hides every sum from the coordinator; "plain" hides nothing.
     coordinator_sees : {"nothing", "weights", "papers"}

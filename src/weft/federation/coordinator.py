@@ -83,7 +83,14 @@ def announce_for(
     sorts = settings.make_loss().task != "regression"
     known = preprocessing.classes if sorts else None
     hides = settings.cipher != "plain"
-    return announce(channel, run, sorts=sorts, hides=hides, classes=known)
+    return announce(
+        channel,
+        run,
+        sorts=sorts,
+        hides=hides,
+        classes=known,
+        confirmed="labels" in preprocessing.confirmed,
+    )
 
 
 def settle(
@@ -113,6 +120,7 @@ def assemble(
         overlap=preprocessing.overlap,
         bias=preprocessing.intercept_scaling if preprocessing.intercept else None,
         confirm_separate_ids=preprocessing.confirm_separate_ids,
+        confirmed=preprocessing.confirmed,
         follow_draws=algorithm_of(settings.solver).follows_draws(settings),
         terms=announced.terms,
         matching=preprocessing.matching,

@@ -208,6 +208,8 @@ def sum_scores(
         classes=None,
         overlap=overlap,
         confirm_separate_ids=True,
+        # Columns have the names of the model's features, whatever other names look like them.
+        confirmed=("names",),
         follow_draws=False,
         matching=matching,
         holders=holders,

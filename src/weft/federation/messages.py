@@ -60,11 +60,13 @@ class ListReply(Message):
 class ClassesRequest(Message):
     """Brings the lists of all parties, mixed; asks one of them to join the lists.
 
-    ``named`` has the classes of the config, of which all must be.
+    ``named`` has the classes of the config, of which all must be; else the lists must not look like
+    one in several words, unless that is ``confirmed``.
     """
 
     boxes: Boxes
     named: Annotated[Classes | None, texts("class names of the config", "classes")] = None
+    confirmed: Annotated[bool, record("whether lists in other words are meant to differ")] = False
 
 
 class ClassesReply(Message):

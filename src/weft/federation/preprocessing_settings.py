@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from weft.guards.terms import Matching
 from weft.matching.holding_map import Overlap
 from weft.sums.feature_scaling import Rule
+
+#: What two parties may do differently without meaning to.
+Slip: TypeAlias = Literal["names", "ids", "labels", "units"]
 
 
 class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +28,9 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         A blank cell in a tile: ``error``, ``zero`` or ``mean`` (needs a centring scaling).
     confirm_separate_ids
         Parties with different features whose ids never meet are meant to be so.
+    confirmed
+        What looks like a slip between parties and is meant: ``names`` or ``ids`` that differ in
+        their writing only, vocabularies of ``labels``, columns in other ``units``.
     """
 
     intercept_scaling: float = 1.0
@@ -32,6 +38,7 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     unit_rows: bool = False
     missing: Literal["error", "zero", "mean"] = "error"
     confirm_separate_ids: bool = False
+    confirmed: tuple[Slip, ...] = ()
 
 
 class Preprocessing(TableSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

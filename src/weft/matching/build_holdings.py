@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, build_axis, ranges
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.id_normalization import count_mismatches
+from weft.matching.two_spellings import check_ids, check_names
 
 #: Token of the constant column; real tokens meet it with probability 2^-64.
 BIAS_TOKEN = np.array([0xB1A5], np.uint64)
@@ -28,7 +29,8 @@ _TOO_FEW = (
 class Holding:
     """What one party says it holds: tokens only, tile by tile.
 
-    ``loose`` has one token per row of all tiles, of its id's loose form.
+    ``loose`` has one token per row of all tiles, of its id's loose form, and ``similar`` one per
+    column, of its name's.
     """
 
     rows: tuple[NDArray[np.uint64], ...]
@@ -36,6 +38,7 @@ class Holding:
     labelled: tuple[NDArray[np.bool_], ...]
     labels: tuple[NDArray[np.uint64], ...]
     loose: NDArray[np.uint64]
+    similar: NDArray[np.uint64]
 
 
 def build_holdings(
@@ -45,6 +48,7 @@ def build_holdings(
     overlap: Overlap = "mean",
     bias: bool = False,
     confirm_separate_ids: bool = False,
+    confirmed: Collection[str] = (),
     terms: Terms = OPEN,
 ) -> HoldingMap:
     """Match the parties' tokens into cohorts and hand out the roles.
@@ -55,8 +59,20 @@ def build_holdings(
     ------
     DataError
         When two parties disagree on a label, when nobody has labels, or when parties with
-        different features share no sample at all and nobody confirmed that this is meant.
+        different features share no sample at all and nobody confirmed that this is meant. The
+        same for names of columns, and for many ids, that differ in their writing only, unless
+        ``confirmed`` has "names" or "ids".
     """
+    # First of all: what else is wrong may follow from these.
+    if "names" not in confirmed:
+        check_names(parties, [h.columns for h in holdings], [h.similar for h in holdings])
+    mismatches = count_mismatches(
+        parties,
+        [np.concatenate(holding.rows) for holding in holdings],
+        [holding.loose for holding in holdings],
+    )
+    if "ids" not in confirmed:
+        check_ids(mismatches, {p: len(h.loose) for p, h in zip(parties, holdings, strict=True)})
     tile_party = np.repeat(np.arange(len(parties)), [len(h.rows) for h in holdings])
     rows = build_axis(
         [t for h in holdings for t in h.rows],
@@ -97,11 +113,7 @@ def build_holdings(
         # It lies in tiles of its own, and so is a cohort of its own.
         bias_slot=int(axis.start[axis.tile_cohorts[-1][0]]) if bias else -1,
         terms=terms,
-        mismatches=count_mismatches(
-            parties,
-            [np.concatenate(holding.rows) for holding in holdings],
-            [holding.loose for holding in holdings],
-        ),
+        mismatches=mismatches,
     )
     small = holding_map.exposed & (rows.sizes < terms.min_batch)
     if not small.any():
@@ -143,6 +155,8 @@ def _without(
         overlap=holding_map.overlap,
         bias=holding_map.bias_slot >= 0,
         confirm_separate_ids=separate,
+        # They were looked at before anything was left out.
+        confirmed=("names", "ids"),
         terms=holding_map.terms,
     )
     return replace(smaller, small=smaller.small + count)

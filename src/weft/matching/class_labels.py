@@ -39,12 +39,11 @@ def lock_classes(labels: Sequence[NDArray[Any]], key: Secret, nonce: bytes) -> b
     return lock(key, filled + bytes(-len(filled) % _UNIT), nonce)
 
 
-def join_classes(boxes: Sequence[bytes], key: Secret) -> tuple[Classes, int]:
-    """The class values in the lists of all parties, and how many of these have labels."""
+def open_lists(boxes: Sequence[bytes], key: Secret) -> list[Classes]:
+    """The class values of every party that has labels, as numbers where all of them are."""
     if len(set(boxes)) < len(boxes):
         raise ProtocolError("a list of classes came twice; stop this run")
     found: list[Classes] = []
-    labelled = 0
     for box in boxes:
         try:
             filled = unlock(key, box).reveal()
@@ -55,9 +54,10 @@ def join_classes(boxes: Sequence[bytes], key: Secret) -> tuple[Classes, int]:
             ) from None
         message = unpack(filled[8 : 8 + int.from_bytes(filled[:8], "big")])
         lists = [value for value in message.values() if isinstance(value, np.ndarray)]
-        labelled += any(len(values) > 0 for values in lists)
-        found += lists
-    return common_classes(found), labelled
+        classes = common_classes(lists)
+        if len(classes):
+            found.append(classes)
+    return found
 
 
 def named_classes(named: Classes, found: Classes) -> Classes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from secrets import token_bytes
 from typing import TypeVar
 
@@ -21,11 +21,13 @@ from weft.matching.messages import (
     CONFLICT,
     GREET,
     KEYS,
+    SIMILAR,
     TOKENS,
     VIEW,
     ConflictRequest,
     GreetRequest,
     KeysRequest,
+    SimilarRequest,
     TokensReply,
     TokensRequest,
     ViewReply,
@@ -33,6 +35,7 @@ from weft.matching.messages import (
 )
 from weft.matching.oprf_relay import tokens_through_holders
 from weft.matching.seed_delivery import add_tags, deliver, plan_seeds
+from weft.matching.two_spellings import SimilarNames
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Everyone
 
@@ -47,6 +50,7 @@ def meet(
     overlap: Overlap = "mean",
     bias: float | None = None,
     confirm_separate_ids: bool = False,
+    confirmed: Collection[str] = (),
     follow_draws: bool = True,
     terms: Terms = OPEN,
     matching: Matching = "hmac",
@@ -64,6 +68,8 @@ def meet(
         The class values that the parties agreed on, None for regression.
     bias
         Value of the constant column, None for no constant column.
+    confirmed
+        What looks like a slip and is meant to be so: "names", "ids".
     follow_draws
         Whether parties must be able to compute each other's draws.
     terms
@@ -93,10 +99,13 @@ def meet(
             overlap=overlap,
             bias=bias is not None,
             confirm_separate_ids=confirm_separate_ids,
+            confirmed=confirmed,
             terms=terms,
         )
     except LabelConflict as conflict:
         raise DataError(_found(channel, conflict), told=conflict.told) from None
+    except SimilarNames as names:
+        raise DataError(_named(channel, names), told=names.told) from None
     plans: list[SeedPlan] = []
     if adder.linked:
         plans = plan_seeds(holdings, cards, places=adder.whole)
@@ -146,6 +155,13 @@ def _found(channel: Channel, conflict: LabelConflict) -> str:
     return conflict.sentence({party: failure.reason for party, failure in refused.items()})
 
 
+def _named(channel: Channel, names: SimilarNames) -> str:
+    """The parties concerned tell their owners which columns it is; over a network nobody else."""
+    asked = {party: SimilarRequest(places=places) for party, places in names.places.items()}
+    refused = channel.ask(SIMILAR, asked).missing
+    return names.sentence({party: failure.reason for party, failure in refused.items()})
+
+
 def check_secrets(marks: Mapping[str, str]) -> None:
     """Refuse parties whose run secrets differ: they would see noise in each other's sums.
 
@@ -183,7 +199,14 @@ def _holding(party: str, reply: TokensReply) -> Holding:
         labelled=_cut(party, reply.labelled, reply.row_counts),
         labels=_cut(party, reply.labels, reply.row_counts),
         loose=loose,
+        similar=_of_columns(party, reply),
     )
+
+
+def _of_columns(party: str, reply: TokensReply) -> NDArray[np.uint64]:
+    if len(reply.similar) != len(reply.columns):
+        raise ProtocolError(f"party {party} sent loose forms of other columns than its own")
+    return reply.similar
 
 
 def _cut(

@@ -9,6 +9,10 @@ else changes: "7" and "007", "a-1" and "a1", "e" and "é" are different ids.
 Feature names: Unicode NFC, and white space trimmed at both ends. Case and everything else counts,
 for "b" and "B" may be two columns.
 
+The loose form of a feature name serves only to find names that probably mean the same column: case
+and accents dropped, and blanks, underscores, hyphens and points too, but for one between two digits
+("pixel_1_12" and "pixel_11_2" are two columns).
+
 The loose form of an id serves only to count ids that are probably the same but written in two
 ways: accents, punctuation and blanks dropped, then leading zeros of runs of digits.
 """
@@ -46,6 +50,9 @@ _ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 MOST_BYTES = 2**16 - 1
 #: Nothing so short has a longer form: four bytes a character, of which a loose form has up to four.
 _SHORT = MOST_BYTES // 16
+#: Signs within names of columns that people write in many ways.
+_NAME_SIGNS = re.compile(r"[ \t_.\-]+")
+_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[ \t_.\-]+(?=[0-9])")
 _PUNCTUATION = re.compile(r"[^a-z0-9\n]+")
 
 
@@ -95,6 +102,20 @@ def normal_features(names: Names) -> Names:
     if whole.isascii() and whole.replace("\n", "").isprintable() and " " not in whole:
         return names
     return _names([unicodedata.normalize("NFC", item).strip() for item in items])
+
+
+def loose_features(normal: Names) -> Names:
+    """Loose forms of feature names; a name of signs only is its own."""
+    items: list[str] = normal.tolist()
+    whole = "\n".join(items)
+    if not whole.isascii():
+        plain = unicodedata.normalize("NFKD", whole).casefold()
+        whole = "".join(sign for sign in plain if not unicodedata.combining(sign))
+    # One pass over all of them: names hold no line breaks, since lines of a header do not.
+    loose = _NAME_SIGNS.sub("", _BETWEEN_DIGITS.sub("\x1f", whole.lower())).split("\n")
+    if len(loose) != len(items):
+        return normal
+    return _names([form or name for form, name in zip(loose, items, strict=True)])
 
 
 def loose_ids(normal: Names) -> Names:

@@ -113,6 +113,7 @@ class TokensReply(Message):
     labels: Annotated[Tokens, tokens("keyed hashes of id with label")]
     loose: Annotated[Tokens, tokens("keyed hashes of loose forms of ids")]
     loose_rows: Annotated[Ints, record("whose loose forms these are", "entries")]
+    similar: Annotated[Tokens, tokens("keyed hashes of loose forms of feature names")]
     row_counts: Annotated[Ints, _TILES]
     column_counts: Annotated[Ints, _TILES]
 
@@ -125,8 +126,17 @@ class ConflictRequest(Message):
     ]
 
 
+class SimilarRequest(Message):
+    """Asks which columns have names that differ from another party's in their writing only."""
+
+    places: Annotated[
+        Ints, record("tokens whose loose form another has too", "columns", "tile and token")
+    ]
+
+
 TOKENS = Phase("match.tokens", TokensRequest, TokensReply)
 CONFLICT = Phase("match.conflict", ConflictRequest, Nothing)
+SIMILAR = Phase("match.similar", SimilarRequest, Nothing)
 
 # ── view and keys ─────────────────────────────────────────────────────────────────────────
 

@@ -23,6 +23,7 @@ from weft.matching.confirmed_facts import LyingView, by_slot, check_gifts, check
 from weft.matching.id_normalization import (
     check_apart,
     check_lengths,
+    loose_features,
     loose_ids,
     normal_features,
     normal_ids,
@@ -34,6 +35,7 @@ from weft.matching.messages import (
     GREET,
     HELLO,
     KEYS,
+    SIMILAR,
     TOKENS,
     AskReply,
     AskRequest,
@@ -45,6 +47,7 @@ from weft.matching.messages import (
     HelloReply,
     HelloRequest,
     KeysRequest,
+    SimilarRequest,
     TokensReply,
     TokensRequest,
     ViewReply,
@@ -155,6 +158,7 @@ class MatchingParty:
             answer(EVALUATE, self._evaluate),
             answer(TOKENS, self._tokens),
             answer(CONFLICT, self._complain),
+            answer(SIMILAR, self._name_columns),
             answer(KEYS, self._take_keys),
         )
 
@@ -223,6 +227,11 @@ class MatchingParty:
         ]
         columns = [tokens_of(_encoded(names), secret, "columns") for names in self.features]
         column_orders = [np.argsort(part, kind="stable") for part in columns]
+        # Of every column, whether its name has such a form of its own or not: which do is hidden.
+        similar = [
+            tokens_of(_encoded(loose_features(names)), secret, "similar columns")
+            for names in self.features
+        ]
         self._sent = _Sent(
             [part.order for part in parts], column_orders, [part.labelled for part in parts]
         )
@@ -238,6 +247,9 @@ class MatchingParty:
             loose=np.concatenate([part.loose for part in parts]),
             loose_rows=np.concatenate(
                 [begin + part.loose_rows for begin, part in zip(begins, parts, strict=True)]
+            ),
+            similar=np.concatenate(
+                [part[order] for part, order in zip(similar, column_orders, strict=True)]
             ),
             row_counts=np.array(counts, np.int64),
             column_counts=np.array([len(part) for part in columns], np.int64),
@@ -266,6 +278,28 @@ class MatchingParty:
             more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
             shown.append(f"row{'s' * (len(rows) > 1)} {named}{more} of {self._sources[tile]}")
         raise DataError(" and ".join(shown))
+
+    def _name_columns(self, message: SimilarRequest) -> Nothing:
+        """Tell its owner which columns another party probably has under another name."""
+        if self._sent is None or self._complained:
+            raise ProtocolError(f"party {self._name} is asked for columns once, after its tokens")
+        self._complained = True
+        sizes = np.array([len(order) for order in self._sent.columns])
+        tiles, places = message.places.T
+        if (tiles < 0).any() or (tiles >= len(sizes)).any():
+            raise malformed("places", "names tiles that there are not")
+        if (places < 0).any() or (places >= sizes[tiles]).any():
+            raise malformed("places", "names columns that there are not")
+        shown = []
+        for tile in np.unique(message.places[:, 0]).tolist():
+            order = self._sent.columns[tile]
+            places = order[message.places[message.places[:, 0] == tile, 1]]
+            names = sorted(self.features[tile][places].tolist())
+            named = ", ".join(repr(name) for name in names[:_NAMED])
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            shown.append(f"{named}{more} of {self._sources[tile]}")
+        # Names of columns are for the owner's log alone.
+        raise DataError(" and ".join(shown), told="its log names the columns")
 
     # ── view and keys ─────────────────────────────────────────────────────────────────────
 

@@ -76,6 +76,7 @@ def announce(
     sorts: bool,
     hides: bool,
     classes: Sequence[Any] | None = None,
+    confirmed: bool = False,
 ) -> Announced:
     """Let every party say on which terms it takes part, and agree on the classes.
 
@@ -89,6 +90,8 @@ def announce(
         Whether the cipher hides anything: then all parties are told who takes part.
     classes
         The class values, where the config names them.
+    confirmed
+        Whether labels that look like the same in other words are meant to be different.
     """
     asked = AnnounceRequest(run=run, parties=len(channel.parties), classes=sorts)
     replies = channel.ask(ANNOUNCE, dict.fromkeys(channel.parties, asked)).insist("starting")
@@ -101,7 +104,8 @@ def announce(
         if hides:
             cards = [replies[party].keys.card(party) for party in channel.parties]
             company = Everyone(keys=b"".join(cards))
-        agreed = _collected(channel, company, None if classes is None else np.array(classes))
+        named = None if classes is None else np.array(classes)
+        agreed = _collected(channel, company, named, confirmed)
         _check_classes(agreed.values)
     return Announced(
         terms=reduce(Terms.stricter, terms),
@@ -141,12 +145,14 @@ def _common(lists: Sequence[Names | None]) -> tuple[str, ...] | None:
     return tuple(name for name in listed[0] if all(name in names for names in listed))
 
 
-def _collected(channel: Channel, company: Everyone | None, named: Classes | None) -> AgreedClasses:
+def _collected(
+    channel: Channel, company: Everyone | None, named: Classes | None, confirmed: bool
+) -> AgreedClasses:
     """The first party joins the lists of all; in an order that tells nothing."""
     asked = dict.fromkeys(channel.parties, ListRequest(company=company))
     replies = channel.ask(LIST_CLASSES, asked).insist("collecting the classes")
     boxes = [reply.classes for reply in replies.values()]
-    message = ClassesRequest(boxes=Boxes.of(sorted(boxes)), named=named)
+    message = ClassesRequest(boxes=Boxes.of(sorted(boxes)), named=named, confirmed=confirmed)
     joiner = channel.parties[0]
     told = channel.ask(JOIN_CLASSES, {joiner: message}).insist("collecting the classes")
     return told[joiner].classes

@@ -13,6 +13,7 @@ from weft.crypto.keyring import Keyring
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
+from weft.federation.label_vocabularies import check_vocabularies
 from weft.federation.messages import (
     ANNOUNCE,
     JOIN_CLASSES,
@@ -26,7 +27,13 @@ from weft.federation.messages import (
     Names,
 )
 from weft.matching.agreed_classes import AgreedClasses, Classes
-from weft.matching.class_labels import NONCE, join_classes, lock_classes, named_classes
+from weft.matching.class_labels import (
+    NONCE,
+    common_classes,
+    lock_classes,
+    named_classes,
+    open_lists,
+)
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import Answer, answer, answers
 
@@ -121,11 +128,14 @@ class AnnouncingParty:
                 f"party {self._name} joins the lists of classes of all parties once in a run, "
                 "together with its own"
             )
-        classes, labelled = join_classes(boxes, self._list_key())
-        if labelled:
-            self._consent.check_labels(labelled, self._parties)
+        lists = open_lists(boxes, self._list_key())
+        if lists:
+            self._consent.check_labels(len(lists), self._parties)
+        classes = common_classes(lists)
         if message.named is not None:
             classes = named_classes(message.named, classes)
+        elif not message.confirmed:
+            check_vocabularies(lists)
         return ClassesReply(classes=AgreedClasses.of(classes, self._tag_key()))
 
     def agreed(self, told: AgreedClasses | None) -> Classes | None:
