@@ -40,6 +40,7 @@ class Steps:
 
     def __init__(self, tiles):
         half = self.half = party_of(tiles, "hyfdca")
+        self.owner = next(iter(tiles))
         self._round = 10_000
         self._phase, self._request = "hyfdca.fused", partial(FusedRequest, ahead=1)
         if half.view.n_shared_rows:
@@ -83,7 +84,7 @@ def test_a_row_shows_between_a_step_and_the_same_step_again(steps, monkeypatch, 
     (moved,) = np.flatnonzero((first != second).any(axis=1))
     found, row = (others - sums)[:, 0], steps.row(moved)
     assert abs(found @ row) / np.linalg.norm(found) / np.linalg.norm(row) > 1 - 1e-9
-    record("38", "unguarded", "a step taken twice: one row, up to a factor")
+    record("38", "unguarded", f"a step taken twice: one row of {steps.owner}, up to a factor")
 
 
 def step_apart(steps, before):
@@ -102,7 +103,8 @@ def test_a_step_keeps_apart_from_one_that_was_taken_back(steps, record):
     # What comes out the same is sent again, as often as anybody wants it.
     assert np.array_equal(steps.take()[0], before)
     step_apart(steps, before)
-    record("38", "guarded", "a step again with one z changed: refused, or samples stay")
+    outcome = "refused" if steps.half.view.n_shared_rows else "samples stay as they are"
+    record("38", "guarded", f"a step again with one z changed: {outcome} ({steps.owner})")
 
 
 def test_enough_samples_may_differ(steps):
