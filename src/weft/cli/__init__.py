@@ -15,6 +15,7 @@ from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.federation import federation
+from weft.cli.init import init
 from weft.cli.keys import keys
 from weft.cli.kits import kits
 from weft.cli.ledger import ledger
@@ -68,6 +69,7 @@ def _weft(
 
 
 _app.command(epilog="Example: weft split digits --split grid --k 3 --q 3 --out parties")(split)
+_app.command(epilog="Example: weft init north.csv south.xlsx --id patient")(init)
 _app.command(epilog="Example: weft check parties/config.toml")(check)
 _app.command(epilog="Example: weft train parties/config.toml --out results/digits")(train)
 _app.command(epilog="Example: weft algorithms fedavg")(algorithms)
