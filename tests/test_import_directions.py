@@ -116,6 +116,7 @@ def test_a_room_imports_only_what_lies_below_it(room):
 COORDINATORS = """
 import os, sys
 import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator
+import weft.solvers.sealed.coordinator, weft.solvers.sealed.dealer
 import weft.solvers.algorithm_choice, weft.solvers.settings
 import weft.matching.coordinator, weft.matching.holding_map
 import weft.sums.running_totals, weft.sums.posted_values, weft.sums.gap_certificate
@@ -143,7 +144,7 @@ SECRET = {
     f"weft.crypto.{name}"
     for name in (
         *("secret_bytes", "identities", "keyring", "participant_list", "scalar_masks", "letters"),
-        *("pads.pad_streams",),
+        *("pads.pad_streams", "opening_pads"),
         *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),
         *(
             "ciphers.pad",

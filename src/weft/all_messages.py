@@ -10,6 +10,7 @@ import weft.matching.messages
 import weft.solvers.common_messages
 import weft.solvers.hyfdca.messages
 import weft.solvers.rounds.messages
+import weft.solvers.sealed.messages
 import weft.solvers.subspace.messages
 import weft.sums.messages
 from weft.plugins import Registry
@@ -21,6 +22,7 @@ _OWN = (
     weft.solvers.hyfdca.messages,
     weft.solvers.common_messages,
     weft.solvers.rounds.messages,
+    weft.solvers.sealed.messages,
     weft.solvers.subspace.messages,
     weft.sums.messages,
 )

@@ -163,7 +163,9 @@ def run_demo(
     """Train the parties, liblinear, and every party alone."""
     check_cipher(cipher)
     size = SIZES.get(cipher, Size())
-    settings = Settings(loss="hinge", lam=size.lam, gap=size.gap, cipher=cipher, solver=solver)
+    # On shares a loss has no kink.
+    named = "logistic" if solver == "sealed" else "hinge"
+    settings = Settings(loss=named, lam=size.lam, gap=size.gap, cipher=cipher, solver=solver)
     settled(settings)
     train, test = _parts(_even_against_odd(), size)
     split = SPLITS["grid"](train, k=size.groups, q=size.groups)
@@ -183,13 +185,13 @@ def run_demo(
 
     factor = trained.model.scaling[1]
     x = train.block * factor
-    central = _liblinear(x, train.labels, size.lam, intercept=False)
-    loss = _loss(x, train.labels, trained.model.coef[0] / factor, size.lam)
-    best = _loss(x, train.labels, central.coef_[0], size.lam)
+    central = _liblinear(x, train.labels, size.lam, named, intercept=False)
+    loss = _loss(x, train.labels, trained.model.coef[0] / factor, size.lam, named)
+    best = _loss(x, train.labels, central.coef_[0], size.lam, named)
     certificate = trained.result.certificate
     if certificate is None:
         raise AssertionError("everyone takes part, so the last model is certified")
-    alone = _alone(split, test, float(factor[0]), size.lam)
+    alone = _alone(split, test, float(factor[0]), size.lam, named)
     best_accuracy, best_party = max((accuracy, name) for name, accuracy in alone.items())
     cost = trained.meter.read()
     figures = Figures(
@@ -251,10 +253,19 @@ def _parts(table: Table, size: Size) -> tuple[Table, Table]:
     return table.rows(np.sort(kept)), table.rows(np.sort(order[:held_out]))
 
 
-def _liblinear(x: Any, y: NDArray[Any], lam: float, *, intercept: bool) -> Any:
+def _liblinear(x: Any, y: NDArray[Any], lam: float, loss: str, *, intercept: bool) -> Any:
     """The same problem for liblinear: its C multiplies a sum of losses, so C = 1/(λN)."""
+    from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 
+    if loss == "logistic":
+        return LogisticRegression(
+            C=1 / (lam * len(y)),
+            fit_intercept=intercept,
+            solver="liblinear",
+            tol=1e-8,
+            max_iter=10_000,
+        ).fit(x, y)
     svm = LinearSVC(
         loss="hinge",
         C=1 / (lam * len(y)),
@@ -266,12 +277,12 @@ def _liblinear(x: Any, y: NDArray[Any], lam: float, *, intercept: bool) -> Any:
     return svm.fit(x, y)
 
 
-def _loss(x: Any, y: NDArray[Any], w: Floats, lam: float) -> float:
-    losses = get_loss("hinge").value(x @ w, y.astype(np.float64))
+def _loss(x: Any, y: NDArray[Any], w: Floats, lam: float, loss: str) -> float:
+    losses = get_loss(loss).value(x @ w, y.astype(np.float64))
     return float(lam / 2 * (w @ w) + losses.mean())
 
 
-def _alone(split: Split, test: Table, factor: float, lam: float) -> dict[str, float]:
+def _alone(split: Split, test: Table, factor: float, lam: float, loss: str) -> dict[str, float]:
     """Accuracy that each party reaches with its own tile alone.
 
     Parties alone get a constant column, which helps them more than it helps the federation.
@@ -279,7 +290,7 @@ def _alone(split: Split, test: Table, factor: float, lam: float) -> dict[str, fl
     place = {feature: column for column, feature in enumerate(test.features.tolist())}
     found = {}
     for name, tile in split.tiles():
-        alone = _liblinear(tile.block * factor, np.asarray(tile.labels), lam, intercept=True)
+        alone = _liblinear(tile.block * factor, np.asarray(tile.labels), lam, loss, intercept=True)
         mine = np.asarray(test.block)[:, [place[feature] for feature in tile.features.tolist()]]
         found[name] = float(alone.score(mine * factor, test.labels))
     return found

@@ -24,6 +24,10 @@ def demo(
         str,
         typer.Option(help="auto (here cutting planes), or hyfdca, which needs more round trips."),
     ] = "auto",
+    sealed: Annotated[
+        bool,
+        typer.Option("--sealed", help="Train on shares: no party sees a score or a weight."),
+    ] = False,
 ) -> None:
     """Nine parties learn even from odd digits, and liblinear checks them.
 
@@ -42,7 +46,7 @@ def demo(
     if out is not None:
         refuse_existing(out)
     with ProgressLine(quiet=json) as line:
-        done = run_demo(cipher, line, solver=solver)
+        done = run_demo(cipher, line, solver="sealed" if sealed else solver)
     if out is not None:
         with building(out) as draft:
             write_results(

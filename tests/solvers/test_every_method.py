@@ -59,6 +59,7 @@ REACH = [
     Case("admm", _BOTH, "hinge", how=_HINGE),
     Case("admm", _ROWS, "hinge", how=_HINGE),
     Case("admm", _COLUMNS),
+    Case("sealed", _BOTH, how={"cipher": "pad", "gap": 3e-4}),
 ]
 #: Methods that end elsewhere on tiles, and by how much of P* at least.
 MISS = [

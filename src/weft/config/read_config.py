@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import msgspec
 
@@ -34,9 +34,12 @@ from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.matching.holding_map import Overlap
 from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.algorithm_choice import keep_going, settled
+from weft.solvers.algorithm_choice import Mode, in_mode, keep_going, settled
 from weft.solvers.participation import participation_of
 from weft.solvers.settings import Settings, SolverSettings
+
+#: The key of ``[privacy]`` that is no term: whether sums are shown, or all is on shares.
+_MODE = "mode"
 
 
 @runtime_checkable
@@ -178,7 +181,8 @@ def read_config(path: str | Path, *, deployed: bool = False) -> Config:
         check_told(file.compare, "[compare.")
     roster = roster_of(file, path)
     with naming(path.name):
-        terms = terms_of(file.privacy, roster, deployed=deployed)
+        told = {name: value for name, value in file.privacy.items() if name != _MODE}
+        terms = terms_of(told, roster, deployed=deployed)
     config = Config(path=path, file=file, roster=roster, terms=terms, settings=settings)
     if deployed:
         check_deployed(config)
@@ -233,6 +237,10 @@ def _settings(file: LinearFile, folder: Path) -> Settings:
         noise=file.noise,
         sum_noise=file.sum_noise,
     )
+    mode = file.privacy.get(_MODE, "sums")
+    if mode not in get_args(Mode):
+        raise ConfigError(f"[privacy] mode is {mode!r}; choose one of {', '.join(get_args(Mode))}")
+    settings, _ = in_mode(settings, mode)
     settled(settings, saves=solver.checkpoint_every is not None)
     return settings
 

@@ -22,6 +22,7 @@ from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.identities import ExchangeKey, Identity
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan, signed_content
+from weft.crypto.opening_pads import OpeningPads
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import ParticipantList, company_digest, read_participants
@@ -303,6 +304,12 @@ class Keyring:
         if self._pairs is None:
             raise ProtocolError(f"party {self._keys.name} was not told who takes part")
         return self._pairs
+
+    def opening_pads(self) -> OpeningPads | None:
+        """Pads under what all parties may read in this run; None under cipher plain."""
+        if self._pad_key is None:
+            return None
+        return OpeningPads(self._pad_key, self.cipher.party, len(self._met.cards))
 
     def facts_key(self) -> Secret | None:
         """The key under which holders confirm facts of this run; None under cipher plain."""

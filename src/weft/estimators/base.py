@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.report.history import history_frame
 from weft.report.lambda_path import path_frame
-from weft.solvers.algorithm_choice import AUTO, settled
+from weft.solvers.algorithm_choice import AUTO, Mode, in_mode, settled
 from weft.solvers.base import Record, Result
 from weft.solvers.settings import DEFAULTS, Settings
 
@@ -102,6 +102,7 @@ class Hybrid(BaseEstimator):
     missing: str = _TABLES.missing
     confirm_separate_ids: bool = _TABLES.confirm_separate_ids
     confirmed: tuple[str, ...] = _TABLES.confirmed
+    privacy: str = "sums"
     cipher: str = DEFAULTS["cipher"]
     coordinator_sees: str = DEFAULTS["coordinator_sees"]
     seed: int = DEFAULTS["seed"]
@@ -187,6 +188,11 @@ class Hybrid(BaseEstimator):
         if asked.make_loss().task != self._task:
             other = "Regressor" if self._task == "classification" else "Classifier"
             raise ConfigError(f"loss '{self.loss}' is not for {self._task}; use Hybrid{other}")
+        if self.privacy not in get_args(Mode):
+            raise ConfigError(
+                f"privacy is {self.privacy!r}; choose one of {', '.join(get_args(Mode))}"
+            )
+        asked, _ = in_mode(asked, self.privacy)  # type: ignore[arg-type]
         # Said before the first fit, not only when a second one has a model to start from.
         settled(asked, warm=self.warm_start)
         return asked

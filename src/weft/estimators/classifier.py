@@ -86,6 +86,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         Parties with different features whose ids never meet are meant to be so.
     confirmed : tuple of {"names", "ids", "labels"}
         What two parties write in two ways and mean to: names of columns, ids, labels.
+    privacy : {"sums", "sealed", "auto"}
+        "sealed" trains on shares: no party sees a score, a slope or a weight before the model is
+        there; for logistic and squared loss. "auto" does so wherever it can.
     cipher : {"pad", "bfv", "paillier", "plain"}
         What hides every sum from the coordinator; "plain" hides nothing.
     coordinator_sees : {"nothing", "weights", "papers"}

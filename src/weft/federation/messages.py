@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Flags, Floats, Slots
+from weft.array_types import Flags, Floats, Ints, Slots
 from weft.crypto.key_messages import RunKeys
 from weft.matching.agreed_classes import AgreedClasses, Classes
 from weft.protocol.field_visibility import (
@@ -19,7 +19,7 @@ from weft.protocol.field_visibility import (
     sealed,
     texts,
 )
-from weft.protocol.message import Message, Nothing
+from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.request_reply import Phase
 from weft.protocol.shared_fields import Boxes, Everyone, PadLinks, SumRequest
 from weft.sums.messages import DigitReply, DigitRequest
@@ -190,6 +190,17 @@ class ModelRequest(Message):
     everything: Annotated[bool, _KEEP] = False
 
 
+class WeightShares(Part):
+    """A party's shares of all weights, where no party knows those of its own features.
+
+    The shares of all parties add up to the weights, modulo 2^64 in units of 2^−``bits``.
+    """
+
+    words: Annotated[NDArray[np.uint64], numbers("shares of all weights", "classes", "columns")]
+    columns: Annotated[Ints, record("which columns its features are", "features")]
+    bits: Annotated[int, record("binary digits of weights")]
+
+
 class ModelSlice(Message):
     """One party's part of the model: what it seals in a box. Weights are in scaled units."""
 
@@ -200,6 +211,7 @@ class ModelSlice(Message):
     constant: Annotated[Flags, record("which is the constant column", "features")]
     row_factor: Annotated[float, numbers("factor of all rows")]
     bias_value: Annotated[float | None, numbers("value of the constant column")] = None
+    shares: WeightShares | None = None
 
 
 RELEASE = Phase("release", ReleaseRequest, ReleaseReply)

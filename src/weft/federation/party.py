@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ from weft.protocol.metering import EncryptionCost
 from weft.protocol.shared_fields import PadLinks
 from weft.protocol.transcript import Transcript
 from weft.solvers.algorithm_choice import algorithm_of
-from weft.solvers.base import PartyHalf
+from weft.solvers.base import PartyHalf, SharingHalf
 from weft.solvers.common_messages import (
     FORGET,
     RESTORE,
@@ -356,6 +356,7 @@ class Party:
         sigma = self._prepare_sum_noise(settings)
         data, unit, label = self.data, message.unit, message.label
         loss, smallest_lam = settings.make_loss(), message.smallest_lam
+        algorithm = algorithm_of(settings.solver)
         context = PartyContext(
             view,
             data.table,
@@ -368,6 +369,7 @@ class Party:
             draws=self._draws,
             sum_sigma=sigma,
             spend_rho=self._spend_rho,
+            openings=self._keyring.opening_pads() if algorithm.shares else None,
         )
         if self._account is not None:
             self._account.solver = settings.solver
@@ -375,7 +377,7 @@ class Party:
         # In other units, or under other settings, totals would not be sums of the same.
         self._cipher.agree(pack(fields_of(message)))
         self._settings = settings
-        self._half = algorithm_of(settings.solver).party(context, settings)
+        self._half = algorithm.party(context, settings)
         self._answers = self._half.phases()
         return Nothing()
 
@@ -461,10 +463,20 @@ class Party:
             raise ProtocolError(f"party {self.name} has not trained; nothing to release")
         if self._noise is not None:
             self._noise.check(message)
+        if self._settings is not None and algorithm_of(self._settings.solver).shares:
+            return self._shared_slice(cast("SharingHalf", self._half), message)
         weights = self._half.weights(message.model)
         if self._noise is not None:
             weights = self._noised(self._noise, weights, message)
         return self.data.slice_of(weights, everything=message.everything)
+
+    def _shared_slice(self, half: SharingHalf, message: ReleaseRequest) -> ModelSlice:
+        if message.everything:
+            raise ProtocolError(
+                f"party {self.name} has shares of the model, which are worth nothing without those "
+                "of everyone; bring all parties back"
+            )
+        return self.data.share_of(half.model_share(message.model))
 
     def _noised(self, noisy: NoisyRelease, weights: Floats, message: ReleaseRequest) -> Floats:
         """Weights with noise, which is in the ledger before it is used."""

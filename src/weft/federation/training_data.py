@@ -18,13 +18,14 @@ from weft.data.apply_scaling import ColumnScaling
 from weft.data.tile import Tile
 from weft.data.tile_digest import add_tile
 from weft.errors import ConfigError
-from weft.federation.messages import ModelSlice
+from weft.federation.messages import ModelSlice, WeightShares
 from weft.federation.model import Model
 from weft.guards.rare_columns import rare_columns, without_columns
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
 from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.protocol import Answer, Nothing, answer, answers
+from weft.solvers.base import ModelShare
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of, large_folds_of
 from weft.sums.feature_scaling import ScalingParty
@@ -333,6 +334,17 @@ class TrainingData:
         return names
 
     # ── the model ─────────────────────────────────────────────────────────────────────────
+
+    def share_of(self, share: ModelShare) -> ModelSlice:
+        """The columns this party answers for, with its shares in the place of their weights."""
+        nothing = np.zeros((self.view.n_columns, len(share.words)))
+        slice_ = self.slice_of(nothing, everything=False)
+        columns = self._columns_in_order()
+        columns = columns[self.view.owned[columns]]
+        slice_.shares = WeightShares(
+            words=share.words, columns=share.columns[columns], bits=share.bits
+        )
+        return slice_
 
     def slice_of(self, w: Floats, *, everything: bool) -> ModelSlice:
         """The weights ``w`` of the columns this party answers for, in the order of its files.

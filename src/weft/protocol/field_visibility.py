@@ -13,6 +13,8 @@ class Form(Enum):
     SCALARS = "masked scalars", True, "the coordinator, in total only"
     TOKENS = "tokens", True, "parties, which know the ids"
     SEALED = "sealed boxes", True, "the party it is sealed to"
+    MASKED = "masked words under pads", True, "nobody: parties find uniform words"
+    DEALT = "seeds and shares of the dealer", False, "the coordinator and this party"
     KEYS = "public keys", False, "everyone"
     RECORD = "public record", False, "the coordinator and this party"
     NUMBERS = "plain numbers", False, "the coordinator and this party"
@@ -61,6 +63,16 @@ def block(what: str) -> Meaning:
 def scalars(what: str) -> Meaning:
     """Numbers under masks that cancel in the sum over all parties asked."""
     return Meaning(Form.SCALARS, what)
+
+
+def masked(what: str, *shape: str) -> Meaning:
+    """Words under masks, which stay on them when parties have taken the pads off."""
+    return Meaning(Form.MASKED, what, shape)
+
+
+def dealt(what: str, *shape: str) -> Meaning:
+    """What a dealer and one party share, and no other party may know."""
+    return Meaning(Form.DEALT, what, shape)
 
 
 def sealed(what: str) -> Meaning:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from difflib import get_close_matches
+from typing import Literal
 
 import msgspec
 
@@ -24,6 +25,7 @@ from weft.solvers.fedhybrid.method import FEDHYBRID
 from weft.solvers.hyfdca.entries import HYFDCA
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
+from weft.solvers.sealed.entry import SEALED, why_not_sealed
 from weft.solvers.settings import DEFAULTS, Settings
 from weft.solvers.subspace.entries import SUBSPACE
 from weft.solvers.subspace.settings import GO_ON
@@ -33,7 +35,7 @@ from weft.solvers.vertical_sgd import FEDBCD, FEDSGD
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm
     for algorithm in (
-        *(HYFDCA, *SUBSPACE, FEDHYBRID, FEDAVG, FEDPROX, HYFEM, FEDSGD, FEDBCD, DISCO),
+        *(HYFDCA, *SUBSPACE, SEALED, FEDHYBRID, FEDAVG, FEDPROX, HYFEM, FEDSGD, FEDBCD, DISCO),
         *(COCOA, COCOA_PLUS, SDCA, D3CA, FEDDCD, ADMM),
     )
 }
@@ -105,6 +107,36 @@ def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> t
                 "which does not know it; leave it out, or change the solver"
             )
     return chosen, reason
+
+
+#: How a run hides what it is about: in sums, on shares, or on shares wherever that is possible.
+Mode = Literal["sums", "sealed", "auto"]
+
+
+def in_mode(settings: Settings, mode: Mode) -> tuple[Settings, str]:
+    """Settings of a run in a mode of privacy, and why it is another one than might be expected.
+
+    ``auto`` takes sealed training wherever it can do what is asked for.
+    """
+    sealed = msgspec.structs.replace(settings, solver=SEALED.name)
+    if mode == "sealed":
+        if settings.solver not in (AUTO, SEALED.name):
+            raise ConfigError(
+                f"mode = 'sealed' has a solver of its own, but solver is '{settings.solver}'; "
+                "leave it out"
+            )
+        return sealed, ""
+    if mode == "sums" or settings.solver != AUTO:
+        return settings, ""
+    reason = why_not_sealed(settings)
+    if not _complete(settings):
+        reason = reason or "it needs everyone in every iteration"
+    if reason:
+        return settings, (
+            f"mode: sums, since sealed training does not do this: {reason}; label holders see "
+            "scores, holders of samples their slopes, and holders of columns weights"
+        )
+    return sealed, "mode: sealed, since the loss is smooth and everyone takes part"
 
 
 def keep_going(settings: Settings) -> Settings:
@@ -195,7 +227,7 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
     if algorithm.spans:
         return
     for wanted, what in (
-        (len(settings.lambdas) > 1, "several values of lambda"),
+        (len(settings.lambdas) > 1 and not algorithm.paths, "several values of lambda"),
         (settings.folds, "folds"),
         (warm, "a model to start from"),
     ):

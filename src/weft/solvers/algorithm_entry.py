@@ -51,6 +51,10 @@ class Algorithm:
         Whether every party must take part in every iteration.
     spans
         Whether it trains paths of λ, leaves out folds and starts from a model.
+    paths
+        Whether it trains paths of λ, where it does not span all of that.
+    shares
+        Whether parties have shares of the model only, which whoever gets it adds up.
     saves
         Whether it keeps checkpoints.
     ours
@@ -102,6 +106,8 @@ class Algorithm:
     losses: Literal["any", "smooth", "kinks"] = "any"
     everyone: bool = False
     spans: bool = False
+    paths: bool = False
+    shares: bool = False
     saves: bool = True
     ours: bool = False
     papers: bool = False

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Floats
+from weft.array_types import Floats, Ints
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Answer, Channel
@@ -149,6 +150,29 @@ class PartyHalf(Protocol):
     def restore(self, state: Mapping[str, NDArray[Any]], constants: Constants) -> None: ...
 
     def settle(self, ack: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class ModelShare:
+    """A party's share of the weights of all columns.
+
+    Attributes
+    ----------
+    words
+        (problems × columns of the whole table), modulo 2^64 in units of 2^−``bits``.
+    columns
+        Which of them are those of the party's own columns.
+    """
+
+    words: NDArray[np.uint64]
+    columns: Ints
+    bits: int
+
+
+class SharingHalf(PartyHalf, Protocol):
+    """One that has shares of weights only."""
+
+    def model_share(self, model: int | None) -> ModelShare: ...
 
 
 PartyFactory = Callable[[PartyContext, Settings], PartyHalf]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,10 @@ from weft.crypto.replay_log import RandomnessLog
 from weft.matching.party_view import PartyView
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
+
+if TYPE_CHECKING:
+    # The coordinator's process loads this file, but nothing that opens a pad.
+    from weft.crypto.opening_pads import OpeningPads
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class PartyContext:
         Standard deviation of the noise that a run wants in feature sums (of v/N).
     spend_rho
         Books what such a sum tells, before it is sent.
+    openings
+        Hides from the coordinator what all parties open; None under a cipher that hides nothing.
     """
 
     view: PartyView
@@ -49,3 +56,4 @@ class PartyContext:
     draws: RandomnessLog = field(default_factory=RandomnessLog)
     sum_sigma: float = 0.0
     spend_rho: Callable[[float], None] = lambda rho: None
+    openings: OpeningPads | None = None

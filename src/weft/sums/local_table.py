@@ -49,6 +49,13 @@ class LocalTable:
         for piece in self._pieces:
             piece.accumulate(slots, change, v)
 
+    def dense(self) -> Floats:
+        """All cells, as one array of rows by columns."""
+        out = np.zeros((self.n_rows, self.n_columns))
+        for piece in self._pieces:
+            piece.add_cells(out)
+        return out
+
     def compressed(self) -> sp.csr_array:
         """All cells that are not zero, as one matrix of rows by columns."""
         shape = (self.n_rows, self.n_columns)
@@ -96,6 +103,10 @@ class Piece(ABC):
 
     @abstractmethod
     def compressed(self, shape: tuple[int, int]) -> sp.csr_array: ...
+
+    def add_cells(self, out: Floats) -> None:
+        """Add all cells of the block to an array of local rows by columns."""
+        out += self.compressed(out.shape).toarray()
 
 
 class DensePiece(Piece):
@@ -153,6 +164,10 @@ class DensePiece(Piece):
         row, column = row[kept], column[kept]
         where = (self.row_slots[row], self.column_slots[column])
         return sp.csr_array((self.block[row, column], where), shape=shape)
+
+    def add_cells(self, out: Floats) -> None:
+        kept = self.row_slots >= 0
+        out[np.ix_(self.row_slots[kept], self.column_slots)] += self.block[kept]
 
 
 class SparsePiece(Piece):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.letters import LetterError, read_letter, write_letter
@@ -48,11 +49,26 @@ def open_slice(
     return message_of(ModelSlice, unpack(content.reveal()))
 
 
+def _with_weights(slice_: ModelSlice, slices: Sequence[ModelSlice]) -> ModelSlice:
+    """A slice with its weights, from the shares that all parties have of them."""
+    mine = slice_.shares
+    if mine is None:
+        return slice_
+    total = np.zeros_like(mine.words)
+    for other in slices:
+        if other.shares is None or other.shares.words.shape != total.shape:
+            raise malformed("shares", "are not there from every party")
+        total += other.shares.words
+    weights = total.view(np.int64)[:, mine.columns].T * 2.0**-mine.bits
+    return replace(slice_, weights=weights, shares=None)
+
+
 def join_slices(slices: Sequence[ModelSlice], head: Head, *, overlapping: bool = False) -> Model:
     """The model of all slices, which are in the order of the parties.
 
     ``overlapping``: a party is gone, so that others answer for its features too.
     """
+    slices = [_with_weights(slice_, slices) for slice_ in slices]
     joined = {field: np.concatenate([getattr(s, field) for s in slices]) for field in _FIELDS}
     if overlapping:
         _, once = np.unique(joined["names"], return_index=True)

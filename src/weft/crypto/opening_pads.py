@@ -1,0 +1,98 @@
+"""Pads under words that all parties may read, and the coordinator that adds them may not.
+
+Every party adds its words to those of the others, modulo 2^64, under a pad that all parties know.
+The coordinator adds and hands out totals; parties take the pads of all off again. Beside every
+chunk of words go keyed sums of them, under pads too: words that were changed on the way do not
+match them, but for one chance in 2^16 for a change of the highest bit alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from weft.crypto.primitives.seeded_words import Words, seeded_words
+from weft.crypto.secret_bytes import Secret
+from weft.errors import ProtocolError
+
+#: Words that share keyed sums, and how many sums there are.
+CHUNK, SUMS = 1 << 14, 16
+
+
+class OpeningPads:
+    """The pads of one party and, as all know them, of the others.
+
+    Parameters
+    ----------
+    secret
+        What all parties share in this run, and the coordinator lacks.
+    party, parties
+        Its number, and how many there are.
+    """
+
+    def __init__(self, secret: Secret, party: int, parties: int) -> None:
+        self._seed = secret.derive("weft openings")
+        self._party, self._parties = party, parties
+        self._keys = seeded_words(self._seed.reveal(), "keyed sums", SUMS, CHUNK)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("pads are not to be pickled: they come from a secret")
+
+    def common_word(self, label: str) -> int:
+        """A random number that all parties know, and the coordinator does not."""
+        return int(seeded_words(self._seed.reveal(), f"common {label}", 1)[0])
+
+    def put_on(self, words: Words, label: str) -> Words:
+        """Words of this party with their keyed sums, under its pad; ``label`` comes once."""
+        return self._summed(words) + self._pad(label, self._party, words.size)
+
+    def take_off(self, total: Words, count: int, label: str) -> Words:
+        """The sum of all parties' words, ``count`` of them."""
+        opened = self._sized(total, count).copy()
+        for party in range(self._parties):
+            opened -= self._pad(label, party, count)
+        return self._checked(opened, count)
+
+    def read(self, padded: Words, count: int, label: str, party: int) -> Words:
+        """The words of one party."""
+        return self._checked(self._sized(padded, count) - self._pad(label, party, count), count)
+
+    @staticmethod
+    def size(count: int) -> int:
+        """Words that travel for so many: their keyed sums come behind them."""
+        return count + SUMS * -(-count // CHUNK)
+
+    def _pad(self, label: str, party: int, count: int) -> Words:
+        return seeded_words(self._seed.reveal(), f"pad {party} {label}", self.size(count))
+
+    def _summed(self, words: Words) -> Words:
+        flat = np.ascontiguousarray(words).reshape(-1)
+        return np.concatenate([flat, keyed_sums(flat, self._keys).reshape(-1)])
+
+    def _sized(self, total: Words, count: int) -> Words:
+        if total.shape != (self.size(count),):
+            raise ProtocolError("an opening does not have as many words as it should")
+        return total
+
+    def _checked(self, opened: Words, count: int) -> Words:
+        if not np.array_equal(keyed_sums(opened[:count], self._keys).reshape(-1), opened[count:]):
+            raise ProtocolError("an opening was changed on its way; stop this run")
+        return opened[:count]
+
+
+@numba.njit(cache=True)
+def keyed_sums(words: Any, keys: Any) -> Any:
+    """Per chunk, Σ κ_i · word_i modulo 2^64 for every row of keys."""
+    chunks = (words.shape[0] + CHUNK - 1) // CHUNK
+    out = np.zeros((chunks, keys.shape[0]), np.uint64)
+    for chunk in range(chunks):
+        begin = chunk * CHUNK
+        some = min(CHUNK, words.shape[0] - begin)
+        for key in range(keys.shape[0]):
+            total = np.uint64(0)
+            for i in range(some):
+                total += keys[key, i] * words[begin + i]
+            out[chunk, key] = total
+    return out

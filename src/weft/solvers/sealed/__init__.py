@@ -1,0 +1,1 @@
+"""Sealed training: parties compute on shares, and see no score, residual, label or weight."""

@@ -1,0 +1,177 @@
+"""The dealer: makes masks and what follows from them, and never learns what they hide.
+
+It has every party's seed, so it knows all masks. Of what goes through its hands it sees ciphertext
+only, under pads that it lacks; nothing in this file can open one. A value that it deals is split
+into a share for each party: those of all but the last follow from their seeds, so that one is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from weft.array_types import Ints
+from weft.crypto.primitives.seeded_words import Words, seeded_words
+from weft.solvers.sealed.ring_products import add_products, transposed_products
+from weft.solvers.sealed.shapes import WholeTable
+from weft.solvers.sealed.sine_kernels import add_dealt
+from weft.solvers.sealed.sine_series import SCORE_BITS, Series, alarm_multiples
+from weft.solvers.sealed.wide_ring import Wide, inner, minus, plus, shifted_down, times, widened
+from weft.solvers.sealed.widths import (
+    LOSS_TERMS,
+    POINT_BITS,
+    WEIGHT_BITS,
+    Widths,
+    alarm_bits,
+    loss_digits,
+)
+
+_U63 = np.uint64(63)
+_LOW63 = np.uint64((1 << 63) - 1)
+
+
+@dataclass(frozen=True)
+class _VectorMask:
+    """The mask of one vector: its lower bits, cut, and its highest one, per problem."""
+
+    problems: Ints
+    low: Wide
+    top: Wide
+
+    def of(self, problems: Ints) -> tuple[Wide, Wide]:
+        places = np.searchsorted(self.problems, problems)
+        return self.low[places], self.top[places]
+
+
+class Dealer:
+    """Deals for one run.
+
+    Parameters
+    ----------
+    seeds
+        Of all parties, in their order.
+    table
+        Where the parties' tables lie.
+    """
+
+    def __init__(self, seeds: list[bytes], table: WholeTable) -> None:
+        self._seeds, self._table = seeds, table
+        self._own = blake2b(b"".join(seeds), digest_size=32, person=b"weft dealer").digest()
+        #: A, the masks of all cells, table by table.
+        self._tables = [
+            seeded_words(seed, "table", *place.shape)
+            for seed, place in zip(seeds, table.places, strict=True)
+        ]
+        self._vectors: list[_VectorMask] = []
+        self._point: Words = np.zeros((0, 0), np.uint64)
+        self._scores: Words = np.zeros((0, 0), np.uint64)
+        self._slopes: Words = np.zeros((0, 0), np.uint64)
+        self._problems: Ints = np.zeros(0, np.int64)
+        self._rounding: Words = np.zeros((0, 0), np.uint64)
+
+    # ── what one gradient takes, in order ─────────────────────────────────────────────────
+
+    def point(self, serial: int, problems: Ints) -> Words:
+        """For a point: the share of the cut mask that is sent."""
+        shape = len(problems), self._table.n_columns
+        mask = self._wide_mask(f"{serial} point", *shape)
+        self._problems = problems
+        self._point = shifted_down(mask, POINT_BITS - WEIGHT_BITS)
+        return self._sent(f"{serial} cut", self._point)
+
+    def scores(self, serial: int) -> None:
+        """For scores: the mask is that of all parties, and what A makes of the point's mask."""
+        mask = self._mask(f"{serial} scores", len(self._point), self._table.n_rows)
+        for place, table in zip(self._table.places, self._tables, strict=True):
+            add_products(table, self._point[:, place.columns], place.rows, mask)
+        self._scores = mask
+
+    def series(self, serial: int, series: Series, period: int, widths: Widths) -> Words:
+        """Cosines and sines of the scores' masks, and those of an alarm: the share sent."""
+        rows = self._table.n_rows
+        parts = self._waves(serial, "wave", series.words, widths.dealt)
+        slow = loss_digits(rows, series).dealt
+        parts += self._waves(serial, "loss", series.words[:LOSS_TERMS], slow)
+        if period:
+            digits, _ = alarm_bits(rows)
+            parts += self._waves(serial, "alarm", alarm_multiples(period), digits)
+        return np.concatenate([part.reshape(-1) for part in parts])
+
+    def cut_scores(self, serial: int, widths: Widths) -> Words:
+        """For a squared loss: masks of scores with the digits of slopes, and the highest bit."""
+        low = (self._scores & _LOW63) >> np.uint64(SCORE_BITS - widths.slope)
+        top = self._scores >> _U63
+        sent = self._sent(f"{serial} low", low), self._sent(f"{serial} top", top)
+        return np.concatenate([part.reshape(-1) for part in sent])
+
+    def slopes(self, serial: int, problems: Ints) -> None:
+        """For slopes: only masks that follow from seeds."""
+        self._problems = problems
+        self._slopes = self._mask(f"{serial} slopes", len(problems), self._table.n_rows)
+
+    def vector(self, serial: int) -> Words:
+        """What A makes of the slopes' mask: the share sent."""
+        total = np.zeros((len(self._slopes), self._table.n_columns), np.uint64)
+        for place, table in zip(self._table.places, self._tables, strict=True):
+            total[:, place.columns] += transposed_products(table, self._slopes, place.rows)
+        self._rounding = self._mask(f"{serial} vector", *total.shape)
+        return self._sent(f"{serial} products", total)
+
+    def products(self, serial: int, widths: Widths) -> Words:
+        """The vector's mask, and its products with those of all vectors: the shares sent."""
+        low = widened((self._rounding & _LOW63) >> np.uint64(widths.cut))
+        top = widened(self._rounding >> _U63)
+        new = _VectorMask(self._problems, low, top)
+        self._vectors.append(new)
+        sent = [self._wide_sent(f"{serial} low", low), self._wide_sent(f"{serial} top", top)]
+        for number, old in enumerate(self._vectors):
+            old_low, old_top = old.of(new.problems)
+            for name, value in (
+                ("ll", inner(low, old_low)),
+                ("lt", times(low, old_top)),
+                ("tl", times(top, old_low)),
+                ("tt", times(top, old_top)),
+            ):
+                sent.append(self._wide_sent(f"{serial} {name} {number}", value))
+        return np.concatenate([part.reshape(-1) for part in sent])
+
+    # ── masks and shares ──────────────────────────────────────────────────────────────────
+
+    def _waves(self, serial: int, name: str, multiples: Words, digits: int) -> list[Words]:
+        flat = self._scores.reshape(-1)
+        shape = len(flat), len(multiples)
+        cosines = self._others(f"{serial} {name} cosines", *shape)
+        sines = self._others(f"{serial} {name} sines", *shape)
+        dither = seeded_words(self._own, f"{serial} {name} dither", 1)[0]
+        add_dealt(flat, multiples, digits, dither, cosines, sines)
+        return [cosines, sines]
+
+    def _mask(self, label: str, *shape: int) -> Words:
+        """The sum of what all parties draw."""
+        total = np.zeros(shape, np.uint64)
+        for seed in self._seeds:
+            total += seeded_words(seed, label, *shape)
+        return total
+
+    def _wide_mask(self, label: str, *shape: int) -> Wide:
+        total = np.zeros((*shape, 2), np.uint64)
+        for seed in self._seeds:
+            total = plus(total, seeded_words(seed, label, *shape, 2))
+        return total
+
+    def _others(self, label: str, *shape: int) -> Words:
+        """Less the shares of all parties but the last."""
+        total = np.zeros(shape, np.uint64)
+        for seed in self._seeds[:-1]:
+            total -= seeded_words(seed, label, *shape)
+        return total
+
+    def _sent(self, label: str, value: Words) -> Words:
+        return value + self._others(label, *value.shape)
+
+    def _wide_sent(self, label: str, value: Wide) -> Wide:
+        for seed in self._seeds[:-1]:
+            value = minus(value, seeded_words(seed, label, *value.shape))
+        return value

@@ -1,0 +1,63 @@
+"""Sealed training in the catalogue, with what it needs and guarantees."""
+
+from __future__ import annotations
+
+from weft.errors import ConfigError
+from weft.solvers.algorithm_entry import Algorithm
+from weft.solvers.sealed.coordinator import SealedCoordinator
+from weft.solvers.sealed.party import SealedParty
+from weft.solvers.settings import Settings
+from weft.solvers.sum_count_forecast import Forecast
+
+#: Losses whose slope can be computed on shares.
+LOSSES = ("logistic", "squared")
+
+
+def why_not_sealed(settings: Settings) -> str:
+    """Why these settings cannot be trained sealed, in words; empty: they can."""
+    if settings.loss not in LOSSES:
+        return f"its slope cannot be computed on shares for loss '{settings.loss}', use logistic"
+    if settings.cipher == "plain":
+        return "cipher 'plain' hides nothing, use 'pad'"
+    if settings.folds:
+        return "it leaves out no folds"
+    if settings.coordinator_sees != "nothing":
+        return "it shows the coordinator no weights"
+    if settings.noise is not None or settings.sum_noise is not None:
+        return "it adds no noise to models or sums"
+    if settings.weigh != "samples":
+        return "all samples weigh the same"
+    return ""
+
+
+def _check(settings: Settings) -> None:
+    reason = why_not_sealed(settings)
+    if reason:
+        raise ConfigError(f"sealed training does not do this: {reason}, or train with mode 'sums'")
+
+
+def _forecast(settings: Settings, classes: int, mean_square: float) -> Forecast:
+    """No party opens a sum over a sample."""
+    return Forecast(0, 0, 0, 0)
+
+
+SEALED = Algorithm(
+    "sealed",
+    SealedCoordinator,
+    SealedParty,
+    about="quasi-Newton on shares: nobody sees a score, a slope, a gradient or a weight",
+    reads=("patience",),
+    losses="smooth",
+    everyone=True,
+    paths=True,
+    shares=True,
+    saves=False,
+    sample_sums=0,
+    guarantee="the optimum, certified",
+    trips="5, and 3 for every point that is tried again",
+    reference="fixed-operand products as in SecureML; sine series as Boura et al. 2018; ours",
+    coordinator_sees="ciphertexts; noisy losses and inner products of gradients; bounds of norms",
+    parties_see="uniform words; the model, where they get it",
+    check=_check,
+    forecast=_forecast,
+)

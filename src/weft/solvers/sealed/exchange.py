@@ -1,0 +1,294 @@
+"""The coordinator's round trips in sealed training: it adds ciphertext, deals, and asks again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Floats, Ints
+from weft.crypto import Adder
+from weft.crypto.primitives.seeded_words import SEED_BYTES, Words
+from weft.errors import PartyAway, ProtocolError
+from weft.matching.holding_map import HoldingMap
+from weft.protocol import Channel, Message, Phase
+from weft.protocol.request_reply import R
+from weft.solvers.sealed.dealer import Dealer
+from weft.solvers.sealed.messages import (
+    BEGIN,
+    FIRST,
+    KEEP,
+    POINT,
+    PRODUCTS,
+    SCORES,
+    SLOPES,
+    TABLES,
+    VECTOR,
+    BeginRequest,
+    FirstRequest,
+    KeepRequest,
+    PointRequest,
+    ProductsRequest,
+    ScoresRequest,
+    SealedRequest,
+    SlopesReply,
+    SlopesRequest,
+    TablesRequest,
+    VectorRequest,
+)
+from weft.solvers.sealed.shapes import told_shapes, whole_table
+from weft.solvers.sealed.share_scalars import add_shares
+from weft.solvers.sealed.sine_series import SERIES
+from weft.solvers.sealed.table_bounds import BOUNDS, table_bounds
+from weft.solvers.sealed.widths import (
+    EIGHTH_LEVEL,
+    Errors,
+    alarm_bits,
+    choose_widths,
+    loss_digits,
+)
+from weft.solvers.settings import Settings
+from weft.sums.scalar_sums import add_scalars
+
+Asked = TypeVar("Asked", bound=SealedRequest)
+
+#: Seconds between two questions to a party that does not answer: at first, and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_FULL, _WIDE = 64, 128
+
+
+class SealedExchange:
+    """All phases, each until everyone has answered, with what the dealer adds to them.
+
+    Attributes
+    ----------
+    errors
+        Bounds, widths and how far results may be off, once tables are masked.
+    dealer_seconds, dealt_bytes, opened_bytes
+        What dealing has taken, what it has sent, and what parties have opened.
+    """
+
+    def __init__(
+        self, channel: Channel, holdings: HoldingMap, settings: Settings, adder: Adder, width: int
+    ) -> None:
+        self._channel, self._holdings = channel, holdings
+        self._settings, self._adder, self._width = settings, adder, width
+        self._squared = settings.loss == "squared"
+        self._serial = 0
+        self.notes: list[str] = []
+        self.dealer_seconds, self.dealt_bytes, self.opened_bytes = 0.0, 0, 0
+        self._last = holdings.parties[-1]
+        shapes = told_shapes(
+            holdings.rows.sizes,
+            [holdings.rows.cohorts[k] for k in range(len(holdings.parties))],
+            holdings.columns.sizes,
+            [holdings.columns.cohorts[k] for k in range(len(holdings.parties))],
+        )
+        self._table = whole_table(shapes)
+        self._dealer, self.errors = self._set_up(BeginRequest(round=0, serial=0, shapes=shapes))
+        self._vectors = 0
+        #: What parties have told under masks and pads, added up.
+        self._total: Words = np.zeros(0, np.uint64)
+        self._problems: Ints = np.arange(width)
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────
+
+    def _ask(
+        self,
+        phase: Phase[Asked, R],
+        build: Callable[[str, int], Asked],
+    ) -> dict[str, R]:
+        """Ask everyone, and again whoever did not answer; phases are answered once."""
+        self._serial += 1
+        answers: dict[str, R] = {}
+        began, pause = self._channel.elapsed, _FIRST_PAUSE
+        while True:
+            round_ = self._adder.advance()
+            waiting = [p for p in self._holdings.parties if p not in answers]
+            replies = self._channel.ask(phase, {p: build(p, round_) for p in waiting})
+            replies.stop_on_refusal()
+            answers.update(replies.answered)
+            if not replies.missing:
+                return {party: answers[party] for party in self._holdings.parties}
+            if self._channel.elapsed - began + pause > self._settings.patience:
+                party, failure = next(iter(replies.missing.items()))
+                raise PartyAway(
+                    f"{party} did not answer ({failure.reason}), and sealed training needs "
+                    "everyone; bring it back and start again"
+                )
+            self._channel.pause(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _add(self, replies: Mapping[str, Message], field: str) -> None:
+        """Add what parties sent, word by word, without reading it."""
+        total: Words | None = None
+        for party, reply in replies.items():
+            words: Words = getattr(reply, field)
+            if total is not None and words.shape != total.shape:
+                raise ProtocolError(f"party {party} sent a malformed field '{field}'")
+            total = words.copy() if total is None else total + words
+            self.opened_bytes += words.nbytes
+        assert total is not None
+        self._total = total
+
+    def _deal(self, make: Callable[[], Words]) -> Callable[[str], Words | None]:
+        """What is dealt: to the last party, whose share does not follow from a seed."""
+        began = perf_counter()
+        words = make().reshape(-1)
+        self.dealer_seconds += perf_counter() - began
+        self.dealt_bytes += words.nbytes
+        return lambda party: words if party == self._last else None
+
+    # ── setting up ────────────────────────────────────────────────────────────────────────
+
+    def _set_up(self, begin: BeginRequest) -> tuple[Dealer, Errors]:
+        shapes, holdings = begin.shapes, self._holdings
+        begun = self._ask(
+            BEGIN, lambda p, n: BeginRequest(round=n, serial=self._serial, shapes=shapes)
+        )
+        totals = add_scalars(begun, "bounds", BOUNDS, holdings.parties)
+        if totals is None or any(len(reply.seed) != SEED_BYTES for reply in begun.values()):
+            raise ProtocolError("a party sent no seed for sealed training; the run stops")
+        bounds = table_bounds(totals, holdings, self._squared)
+        widths = choose_widths(bounds, self._squared, self._table.n_columns)
+        errors = Errors(bounds, widths, len(holdings.parties), self._table.n_columns)
+        dealer = Dealer([reply.seed for reply in begun.values()], self._table)
+        return dealer, errors
+
+    def first(self) -> None:
+        """Masked tables to everyone, and slopes at w = 0."""
+        widths = self.errors.widths
+        told = self._ask(
+            TABLES,
+            lambda p, n: TablesRequest(
+                round=n,
+                serial=self._serial,
+                slope=widths.slope,
+                dealt=widths.dealt,
+                cut=widths.cut,
+            ),
+        )
+        tables = {party: reply.table for party, reply in told.items()}
+        del told
+
+        def others(party: str) -> Words:
+            return np.concatenate(
+                [np.zeros(0, np.uint64), *(t for p, t in tables.items() if p != party)]
+            )
+
+        replies = self._ask(
+            FIRST, lambda p, n: FirstRequest(round=n, serial=self._serial, tables=others(p))
+        )
+        self._take_slopes(replies)
+
+    def _take_slopes(self, replies: Mapping[str, SlopesReply]) -> None:
+        self._add(replies, "slopes")
+        self._dealer.slopes(self._serial, self._problems)
+
+    # ── one gradient ──────────────────────────────────────────────────────────────────────
+
+    def point(self, problems: Ints, coefficients: NDArray[np.int64]) -> None:
+        """Form w of some problems, and its scores, all under masks: two round trips."""
+        self._problems = problems
+        sent = self._deal(lambda: self._dealer.point(self._serial + 1, problems))
+        replies = self._ask(
+            POINT,
+            lambda p, n: PointRequest(
+                round=n, serial=self._serial, problems=problems, point=coefficients, masks=sent(p)
+            ),
+        )
+        self._add(replies, "point")
+        scored = self._ask(
+            SCORES, lambda p, n: ScoresRequest(round=n, serial=self._serial, point=self._total)
+        )
+        self._add(scored, "scores")
+        began = perf_counter()
+        self._dealer.scores(self._serial)
+        self.dealer_seconds += perf_counter() - began
+
+    def slopes(self, level: int, period: int) -> tuple[Floats, Floats]:
+        """Slopes under masks; returns mean losses and sums of eighth powers, per problem.
+
+        Both are zero where the loss is squared, and the powers where no alarm was asked for.
+        """
+        widths, serial = self.errors.widths, self._serial + 1
+        sent = self._deal(
+            lambda: (
+                self._dealer.cut_scores(serial, widths)
+                if self._squared
+                else self._dealer.series(serial, SERIES[level], period, widths)
+            )
+        )
+        replies = self._ask(
+            SLOPES,
+            lambda p, n: SlopesRequest(
+                round=n,
+                serial=self._serial,
+                scores=self._total,
+                series=level,
+                period=period,
+                dealt=sent(p),
+            ),
+        )
+        self._take_slopes(replies)
+        nothing = np.zeros(len(self._problems))
+        if self._squared:
+            return nothing, nothing
+        return self._losses(replies, level), self._alarms(replies) if period else nothing
+
+    def _losses(self, replies: Mapping[str, SlopesReply], level: int) -> Floats:
+        series, of = SERIES[level], self.errors.bounds
+        digits = loss_digits(of.rows, series)
+        totals = add_shares(replies, "losses", len(self._problems), _FULL)
+        sums = np.array(totals) * 2.0**-digits.total + series.level * of.rows
+        # A sample that is left out has a score of zero.
+        means: Floats = (sums - (of.rows - of.samples) * np.log(2.0)) / of.samples
+        return means
+
+    def _alarms(self, replies: Mapping[str, SlopesReply]) -> Floats:
+        rows = self.errors.bounds.rows
+        totals = add_shares(replies, "alarms", len(self._problems), _FULL)
+        sums: Floats = np.array(totals) * 2.0 ** -sum(alarm_bits(rows)) + EIGHTH_LEVEL * rows
+        return sums
+
+    def vector(self, noise: Ints) -> Floats:
+        """b = Xᵀα/N of the slopes, on shares; returns its inner products with all vectors.
+
+        They are (vectors × problems), the last row those with itself. ``noise`` has its bits.
+        """
+        problems = self._problems
+        sent = self._deal(lambda: self._dealer.vector(self._serial + 1))
+        replies = self._ask(
+            VECTOR,
+            lambda p, n: VectorRequest(
+                round=n,
+                serial=self._serial,
+                problems=problems,
+                slopes=self._total,
+                products=sent(p),
+            ),
+        )
+        self._add(replies, "vector")
+        widths = self.errors.widths
+        dealt = self._deal(lambda: self._dealer.products(self._serial + 1, widths))
+        told = self._ask(
+            PRODUCTS,
+            lambda p, n: ProductsRequest(
+                round=n, serial=self._serial, vector=self._total, noise=noise, dealt=dealt(p)
+            ),
+        )
+        self._vectors += 1
+        shape = self._vectors, len(problems)
+        totals = add_shares(told, "products", self._vectors * len(problems), _WIDE)
+        products: Floats = np.array([float(n) for n in totals]).reshape(shape)
+        return products * self.errors.unit**2
+
+    def keep(self, number: int, vectors: Ints) -> None:
+        """Let parties keep their shares of the points where vectors were made, as a model."""
+        self._ask(
+            KEEP,
+            lambda p, n: KeepRequest(round=n, serial=self._serial, number=number, vectors=vectors),
+        )

@@ -1,0 +1,152 @@
+"""Messages of sealed training.
+
+Openings are words modulo 2^64 that are uniform to whoever lacks one party's seed, and travel under
+pads that the coordinator lacks besides. What the dealer, who is the coordinator, sends is one share
+of what it deals; the other shares follow from seeds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Ints
+from weft.crypto.primitives.seeded_words import Words
+from weft.protocol.field_visibility import coefficients, dealt, masked, record, scalars
+from weft.protocol.message import Message, Nothing, Part
+from weft.protocol.request_reply import Phase
+from weft.protocol.shared_fields import SumRequest
+
+_SHAPES = "sizes of cohorts, and who holds which"
+_WIDTH = record("binary digits of what is shared", alike=True)
+_PROBLEMS = record("which problems are meant", "problems", alike=True)
+
+
+class SealedRequest(SumRequest):
+    """A request that uses masks: worked on once, however often it is asked."""
+
+    serial: Annotated[int, record("how many phases the parties were asked", common=True)]
+
+
+class Shapes(Part):
+    """Which rows and columns each party's table has, in numbers that all share."""
+
+    row_sizes: Annotated[Ints, record(_SHAPES, "cohorts", alike=True)]
+    column_sizes: Annotated[Ints, record(_SHAPES, "cohorts", alike=True)]
+    row_cohorts: Annotated[Ints, record(_SHAPES, "entries", alike=True)]
+    row_ends: Annotated[Ints, record(_SHAPES, "parties", alike=True)]
+    column_cohorts: Annotated[Ints, record(_SHAPES, "entries", alike=True)]
+    column_ends: Annotated[Ints, record(_SHAPES, "parties", alike=True)]
+
+
+class BeginRequest(SealedRequest, kw_only=True):
+    shapes: Shapes
+
+
+class BeginReply(Message):
+    seed: Annotated[bytes, dealt("seed of its masks and shares")]
+    bounds: Annotated[bytes, scalars("its part of bounds of the table")]
+
+
+class TablesRequest(SealedRequest, kw_only=True):
+    """Says how many digits everything has; asks for the table under its mask."""
+
+    slope: Annotated[int, _WIDTH]
+    dealt: Annotated[int, _WIDTH]
+    cut: Annotated[int, _WIDTH]
+
+
+class TablesReply(Message):
+    table: Annotated[Words, masked("its cells less their masks", "words")]
+
+
+class FirstRequest(SealedRequest, kw_only=True):
+    """Brings the tables of all parties; asks for slopes at w = 0."""
+
+    tables: Annotated[Words, masked("cells of all parties less their masks", "words")]
+
+
+class SlopesReply(Message):
+    slopes: Annotated[Words, masked("its shares of slopes less its masks", "words")]
+    losses: Annotated[bytes | None, scalars("its shares of losses, with noise")] = None
+    alarms: Annotated[bytes | None, scalars("its shares of eighth powers, with noise")] = None
+
+
+class VectorRequest(SealedRequest, kw_only=True):
+    """Brings slopes less masks; asks for Xᵀα."""
+
+    problems: Annotated[Ints, _PROBLEMS]
+    slopes: Annotated[Words, masked("slopes less masks", "words")]
+    products: Annotated[Words | None, dealt("share of products of masks", "words")] = None
+
+
+class VectorReply(Message):
+    vector: Annotated[Words, masked("its shares of Xᵀα and its masks", "words")]
+
+
+class ProductsRequest(SealedRequest, kw_only=True):
+    """Brings Xᵀα and masks; asks for inner products with all vectors so far."""
+
+    vector: Annotated[Words, masked("Xᵀα and masks", "words")]
+    noise: Annotated[Ints, record("bits of noise in every product", "vectors", alike=True)]
+    dealt: Annotated[Words | None, dealt("shares of masks and of their products", "words")] = None
+
+
+class ProductsReply(Message):
+    products: Annotated[bytes, scalars("its shares of inner products, with noise")]
+
+
+class PointRequest(SealedRequest, kw_only=True):
+    """Brings the coefficients of a point; asks for it under masks."""
+
+    problems: Annotated[Ints, _PROBLEMS]
+    point: Annotated[
+        NDArray[np.int64], coefficients("of vectors in a point", "vectors", "problems")
+    ]
+    masks: Annotated[Words | None, dealt("share of masks, cut", "words")] = None
+
+
+class PointReply(Message):
+    point: Annotated[Words, masked("its shares of a point and its masks", "words")]
+
+
+class ScoresRequest(SealedRequest, kw_only=True):
+    """Brings a point under masks; asks for its scores under masks."""
+
+    point: Annotated[Words, masked("a point and masks", "words")]
+
+
+class ScoresReply(Message):
+    scores: Annotated[Words, masked("its shares of scores and its masks", "words")]
+
+
+class SlopesRequest(SealedRequest, kw_only=True):
+    """Brings scores under masks; asks for slopes, and for losses and an alarm.
+
+    ``period`` is that of the alarm, a power of two; zero: none is needed.
+    """
+
+    scores: Annotated[Words, masked("scores and masks", "words")]
+    series: Annotated[int, record("which series the slope is", alike=True)]
+    period: Annotated[int, record("period of the alarm", alike=True)]
+    dealt: Annotated[Words | None, dealt("share of sines and cosines of masks", "words")] = None
+
+
+class KeepRequest(SealedRequest, kw_only=True):
+    """Says which points are a model."""
+
+    number: Annotated[int, record("under which number to keep the model")]
+    vectors: Annotated[Ints, record("which vector was made at the point", "problems", alike=True)]
+
+
+BEGIN = Phase("sealed.begin", BeginRequest, BeginReply)
+TABLES = Phase("sealed.tables", TablesRequest, TablesReply)
+FIRST = Phase("sealed.first", FirstRequest, SlopesReply)
+VECTOR = Phase("sealed.vector", VectorRequest, VectorReply)
+PRODUCTS = Phase("sealed.products", ProductsRequest, ProductsReply)
+POINT = Phase("sealed.point", PointRequest, PointReply)
+SCORES = Phase("sealed.scores", ScoresRequest, ScoresReply)
+SLOPES = Phase("sealed.slopes", SlopesRequest, SlopesReply)
+KEEP = Phase("sealed.keep", KeepRequest, Nothing)

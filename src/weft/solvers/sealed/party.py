@@ -1,0 +1,473 @@
+"""A party's half of sealed training: it holds shares, and opens nothing but masked words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Floats, Ints
+from weft.crypto.primitives.seeded_words import SEED_BYTES, Words, seeded_words
+from weft.errors import ConfigError, ProtocolError
+from weft.protocol import Answer, Nothing, Phase, answer, answers, fields_of, pack
+from weft.protocol.common_question import question_digest
+from weft.protocol.message import malformed
+from weft.protocol.request_reply import R
+from weft.solvers.base import ModelShare
+from weft.solvers.common_messages import Constants
+from weft.solvers.party_context import PartyContext
+from weft.solvers.sealed.messages import (
+    BEGIN,
+    FIRST,
+    KEEP,
+    POINT,
+    PRODUCTS,
+    SCORES,
+    SLOPES,
+    TABLES,
+    VECTOR,
+    BeginReply,
+    BeginRequest,
+    FirstRequest,
+    KeepRequest,
+    PointReply,
+    PointRequest,
+    ProductsReply,
+    ProductsRequest,
+    ScoresReply,
+    ScoresRequest,
+    SealedRequest,
+    SlopesReply,
+    SlopesRequest,
+    TablesReply,
+    TablesRequest,
+    VectorReply,
+    VectorRequest,
+)
+from weft.solvers.sealed.party_shares import (
+    DealtShares,
+    SharedVector,
+    combined,
+    cut_scores,
+    cut_vector,
+    noise,
+    product_share,
+)
+from weft.solvers.sealed.ring_products import add_products, encoded, transposed_products
+from weft.solvers.sealed.shapes import Place, WholeTable, whole_table
+from weft.solvers.sealed.share_scalars import pack_shares
+from weft.solvers.sealed.sine_kernels import combine_dealt
+from weft.solvers.sealed.sine_series import ALARM_TERMS, SCORE_BITS, SERIES, Series, alarm_multiples
+from weft.solvers.sealed.table_bounds import own_bounds
+from weft.solvers.sealed.wide_ring import gathered, numbers_of, plus, shifted_down, spread
+from weft.solvers.sealed.widths import (
+    CELL_BITS,
+    EIGHTH_POWER,
+    LOSS_TERMS,
+    NOISE_RANGE,
+    POINT_BITS,
+    WEIGHT_BITS,
+    Widths,
+    alarm_bits,
+    alarm_noise_bits,
+    largest_noise,
+    loss_digits,
+)
+from weft.solvers.settings import Settings
+from weft.sums.scalar_sums import pack_scalars
+
+Asked = TypeVar("Asked", bound=SealedRequest)
+
+_FULL = 64
+_WIDE = 128
+#: In the place of a point that there is not.
+_NOTHING: tuple[Ints, Words] = (np.zeros(0, np.int64), np.zeros((0, 0), np.uint64))
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """Words that this party has sent under masks and pads, to be opened with the next request."""
+
+    label: str
+    shape: tuple[int, ...]
+
+
+class SealedParty:
+    """Answers the phases of sealed training."""
+
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        if context.openings is None:
+            raise ConfigError("sealed training needs a cipher that hides sums; use cipher = 'pad'")
+        self._context, self._pads = context, context.openings
+        self._cipher, self._view = context.cipher, context.view
+        self._squared = settings.loss == "squared"
+        self._party, self._parties = self._view.party, self._view.n_parties
+        self._first, self._last = self._party == 0, self._party == self._parties - 1
+        self._block: Floats | None = context.table.dense()
+        #: What the dealer gets, and what nobody gets.
+        self._seed = context.draws.random("sealed seed", SEED_BYTES)
+        self._own_seed = context.draws.random("sealed noise", SEED_BYTES)
+        self._serial, self._asked = 0, b""
+        self._done: tuple[str, bytes, Any] | None = None
+        self._table: WholeTable | None = None
+        self._widths = Widths(0, 0, 0)
+        self._cells: NDArray[Any] = np.zeros((0, 0), np.int32)
+        self._masked: list[Words] = []
+        self._opening: _Opening | None = None
+        self._tables_label = ""
+        self._problems: Ints = np.arange(context.labels.shape[1])
+        self._slope_serial = 0
+        self._vectors: list[SharedVector] = []
+        #: Shares of the point in hand, and of all points with a vector.
+        self._point: Words | None = None
+        self._points: list[tuple[Ints, Words]] = []
+        self._models: dict[int, Words] = {}
+
+    def phases(self) -> dict[str, Answer]:
+        return answers(
+            self._once(BEGIN, self._begin),
+            self._once(TABLES, self._mask_table),
+            self._once(FIRST, self._first_slopes),
+            self._once(VECTOR, self._vector),
+            self._once(PRODUCTS, self._products),
+            self._once(POINT, self._mask_point),
+            self._once(SCORES, self._scores),
+            self._once(SLOPES, self._slopes),
+            self._once(KEEP, self._keep),
+        )
+
+    # ── order ─────────────────────────────────────────────────────────────────────────────
+
+    def _once(self, phase: Phase[Asked, R], handle: Callable[[Asked], R]) -> Answer:
+        """Work on a phase once; whoever asks again gets the same answer to the same question.
+
+        Masks come from the number of a phase. So another question under a number that was used
+        must never be answered.
+        """
+
+        def on(message: Asked) -> R:
+            told = fields_of(message)
+            del told["round"]
+            said = blake2b(pack(told), digest_size=32).digest()
+            if self._done is not None and self._serial == message.serial:
+                name, before, reply = self._done
+                if (name, before) != (phase.name, said):
+                    raise ProtocolError("a phase of sealed training was asked in two ways")
+                return reply  # type: ignore[no-any-return]
+            if message.serial != self._serial + 1:
+                raise ProtocolError("a phase of sealed training comes out of turn")
+            # Whatever happens from here on, the number is used.
+            self._serial, self._done = message.serial, ("", b"", None)
+            self._asked = question_digest(message, self._asked)
+            self._cipher.lasting(self._serial, self._asked)
+            reply = handle(message)
+            self._done = phase.name, said, reply
+            return reply
+
+        return answer(phase, on)
+
+    def _label(self) -> str:
+        """Under which a pad is used: once, and only by who was asked the same."""
+        return f"{self._serial} {self._asked.hex()}"
+
+    def _hide(self, words: Words) -> Words:
+        self._opening = _Opening(self._label(), words.shape)
+        return self._pads.put_on(words, self._opening.label)
+
+    def _open(self, total: Words) -> Words:
+        opening, self._opening = self._opening, None
+        if opening is None:
+            raise ProtocolError("a phase of sealed training comes out of turn")
+        count = int(np.prod(opening.shape))
+        return self._pads.take_off(total, count, opening.label).reshape(opening.shape)
+
+    def _mask(self, name: str, *shape: int) -> Words:
+        return seeded_words(self._seed, f"{self._serial} {name}", *shape)
+
+    def _dealt(self, sent: Words | None) -> DealtShares:
+        return DealtShares(self._seed, sent, self._last)
+
+    # ── tables ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _whole(self) -> WholeTable:
+        if self._table is None:
+            raise ProtocolError("a phase of sealed training comes too early")
+        return self._table
+
+    @property
+    def _place(self) -> Place:
+        return self._whole.places[self._party]
+
+    def _begin(self, message: BeginRequest) -> BeginReply:
+        table = whole_table(message.shapes)
+        view, block = self._view, self._block
+        assert block is not None
+        if len(table.places) != self._parties or table.places[self._party].shape != block.shape:
+            raise malformed("shapes", "are not those of this party's table")
+        self._table = table
+        labels = self._context.labels[view.counted_rows] if self._squared else None
+        bounds = own_bounds(block, self._context.table.squares, labels)
+        told = pack_scalars(self._cipher, "bounds", *bounds)
+        return BeginReply(seed=self._seed, bounds=told)
+
+    def _mask_table(self, message: TablesRequest) -> TablesReply:
+        block, self._block = self._block, None
+        if block is None:
+            raise ProtocolError("a phase of sealed training comes too early")
+        self._widths = Widths(message.slope, message.dealt, message.cut)
+        cells = np.rint(block * 2.0**CELL_BITS).astype(np.int64)
+        small = cells.size == 0 or np.abs(cells).max() < 2**31
+        # Half as many bytes to read for every product.
+        self._cells = cells.astype(np.int32) if small else cells
+        masked = cells.view(np.uint64) - seeded_words(self._seed, "table", *cells.shape)
+        self._masked = [masked]
+        self._tables_label = self._label()
+        return TablesReply(table=self._pads.put_on(masked, self._tables_label))
+
+    def _first_slopes(self, message: FirstRequest) -> SlopesReply:
+        """Take all masked tables; the slopes at w = 0 follow from labels."""
+        own = self._masked[0]
+        tables, at = [], 0
+        for party, place in enumerate(self._whole.places):
+            if party == self._party:
+                tables.append(own)
+                continue
+            size = self._pads.size(place.cells)
+            words = self._pads.read(
+                message.tables[at : at + size], place.cells, self._tables_label, party
+            )
+            tables.append(words.reshape(place.shape))
+            at += size
+        if at != len(message.tables):
+            raise malformed("tables", "are not those of all other parties")
+        self._masked = tables
+        self._point = np.zeros((len(self._problems), self._whole.n_columns), np.uint64)
+        slopes = np.zeros((len(self._problems), self._whole.n_rows), np.uint64)
+        return SlopesReply(slopes=self._hide_slopes(slopes))
+
+    # ── one gradient ──────────────────────────────────────────────────────────────────────
+
+    def _mask_point(self, message: PointRequest) -> PointReply:
+        """w + ρ from its coefficients; shares of ρ, cut, are dealt."""
+        problems, table = self._known(message.problems), self._whole
+        if message.point.shape != (len(self._vectors), len(problems)):
+            raise malformed("point", "does not have a coefficient of every vector")
+        if not all(np.isin(problems, v.problems).all() for v in self._vectors):
+            raise malformed("problems", "are not those of all vectors")
+        self._problems = problems
+        shape = len(problems), table.n_columns
+        dealt = self._dealt(message.masks)
+        label = f"{self._serial} cut"
+        self._point = np.zeros(shape, np.uint64) - dealt.take(label, *shape)
+        dealt.end()
+        share = combined(self._vectors, message.point, problems, self._first)
+        hidden = plus(share, self._mask("point", *shape, 2))
+        return PointReply(point=self._hide(spread(hidden)))
+
+    def _scores(self, message: ScoresRequest) -> ScoresReply:
+        """z + u: own cells times what was opened, all masked cells times its share of ρ."""
+        opened = gathered(self._open(message.point))
+        public = shifted_down(opened, POINT_BITS - WEIGHT_BITS)
+        assert self._point is not None
+        scores = self._mask("scores", len(public), self._whole.n_rows).copy()
+        for place, masked in zip(self._whole.places, self._masked, strict=True):
+            # The share of the point is −ρ so far: E·(−ρ) is what this party adds.
+            add_products(masked, self._point[:, place.columns], place.rows, scores)
+        add_products(self._cells, public[:, self._place.columns], self._place.rows, scores)
+        if self._first:
+            self._point = self._point + public
+        return ScoresReply(scores=self._hide(scores))
+
+    def _slopes(self, message: SlopesRequest) -> SlopesReply:
+        opened = self._open(message.scores)
+        dealt = self._dealt(message.dealt)
+        if self._squared:
+            digits = SCORE_BITS - self._widths.slope
+            shares = (
+                dealt.take(f"{self._serial} low", *opened.shape),
+                dealt.take(f"{self._serial} top", *opened.shape),
+            )
+            dealt.end()
+            slopes = cut_scores(opened, shares, digits, self._first)
+            return SlopesReply(slopes=self._hide_slopes(slopes))
+        if not 0 <= message.series < len(SERIES):
+            raise malformed("series", "is not known")
+        series = SERIES[message.series]
+        slopes, losses = self._waves(opened, series, dealt)
+        reply = SlopesReply(slopes=np.zeros(0, np.uint64), losses=losses)
+        if message.period:
+            reply.alarms = self._alarms(opened, series, message.period, dealt)
+        dealt.end()
+        reply.slopes = self._hide_slopes(slopes)
+        return reply
+
+    def _waves(self, opened: Words, series: Series, dealt: DealtShares) -> tuple[Words, bytes]:
+        """Shares of slopes, and of the sum of losses with noise."""
+        widths = self._widths
+        digits = loss_digits(self._whole.n_rows, series)
+        slow, fast = series.even[:LOSS_TERMS], series.even.copy()
+        fast[:LOSS_TERMS] = 0.0
+        slopes, totals = self._combine(
+            opened,
+            series.words,
+            "wave",
+            (series.odd * 2.0**widths.public, fast * 2.0 ** (digits.total - widths.dealt)),
+            dealt,
+        )
+        factors = np.zeros(LOSS_TERMS), slow * 2.0 ** (digits.total - digits.dealt)
+        _, more = self._combine(opened, series.words[:LOSS_TERMS], "loss", factors, dealt)
+        both = [a + b for a, b in zip(totals, more, strict=True)]
+        return slopes, self._tell("losses", both, digits.noise)
+
+    def _alarms(self, opened: Words, series: Series, period: int, dealt: DealtShares) -> bytes:
+        """Shares of Σ sin⁸(πz/P), with noise."""
+        rows = self._whole.n_rows
+        if period & (period - 1) or not 2 * series.reach <= period <= 1 << (64 - SCORE_BITS):
+            raise malformed("period", "is none that the alarm can have")
+        _, public = alarm_bits(rows)
+        factors = np.zeros(ALARM_TERMS), EIGHTH_POWER * 2.0**public
+        _, totals = self._combine(opened, alarm_multiples(period), "alarm", factors, dealt)
+        size = alarm_noise_bits(rows, series.reach, period, self._parties)
+        return self._tell("alarms", totals, size)
+
+    def _combine(
+        self,
+        opened: Words,
+        multiples: Words,
+        name: str,
+        factors: tuple[Floats, Floats],
+        dealt: DealtShares,
+    ) -> tuple[Words, list[int]]:
+        """Shares of odd terms per score, and per problem of the total of even ones."""
+        problems, rows = opened.shape
+        shape = problems * rows, len(multiples)
+        cosines = dealt.take(f"{self._serial} {name} cosines", *shape)
+        sines = dealt.take(f"{self._serial} {name} sines", *shape)
+        shares, totals = np.zeros(opened.shape, np.uint64), []
+        for problem in range(problems):
+            part = slice(problem * rows, (problem + 1) * rows)
+            # All parties round alike, other problems otherwise.
+            dither = np.uint64(self._pads.common_word(f"{self._label()} {name} {problem}"))
+            total = combine_dealt(
+                opened[problem],
+                multiples,
+                *factors,
+                dither,
+                cosines[part],
+                sines[part],
+                shares[problem],
+            )
+            totals.append(int(total))
+        return shares, totals
+
+    def _tell(self, field: str, totals: list[int], size: int) -> bytes:
+        """Shares of totals with this party's noise, for the coordinator to read in sum."""
+        label = f"{self._serial} {field}"
+        drawn = numbers_of(noise(self._own_seed, label, size, len(totals)))
+        noisy = [share + extra for share, extra in zip(totals, drawn, strict=True)]
+        return pack_shares(self._cipher, field, noisy, _FULL)
+
+    def _hide_slopes(self, slopes: Words) -> Words:
+        """Add what its labels say, and hide slopes under masks."""
+        view, place = self._view, self._place
+        rows = np.flatnonzero(view.counted_rows)
+        labels = self._context.labels[rows][:, self._problems].T
+        known = encoded(-labels if self._squared else -0.5 * labels, self._widths.slope)
+        slopes[:, place.rows[rows]] += known
+        self._slope_serial = self._serial
+        return self._hide(slopes - self._mask("slopes", *slopes.shape))
+
+    def _vector(self, message: VectorRequest) -> VectorReply:
+        """Xᵀα + ρ: own cells times what was opened, all masked cells times its share of v."""
+        opened = self._open(message.slopes)
+        if not np.array_equal(message.problems, self._problems):
+            raise malformed("problems", "are not those of the slopes")
+        table = self._whole
+        dealt = self._dealt(message.products)
+        shape = len(opened), table.n_columns
+        total = dealt.take(f"{self._serial} products", *shape).copy()
+        dealt.end()
+        masks = seeded_words(self._seed, f"{self._slope_serial} slopes", *opened.shape)
+        for place, masked in zip(table.places, self._masked, strict=True):
+            total[:, place.columns] += transposed_products(masked, masks, place.rows)
+        total[:, self._place.columns] += transposed_products(self._cells, opened, self._place.rows)
+        assert self._point is not None
+        self._points.append((self._problems, self._point))
+        return VectorReply(vector=self._hide(total + self._mask("vector", *shape)))
+
+    def _products(self, message: ProductsRequest) -> ProductsReply:
+        """Cut the vector, and tell its inner products with all others, with noise."""
+        opened = self._open(message.vector)
+        widths, problems, serial = self._widths, self._problems, self._serial
+        most = largest_noise(widths, self._whole.n_columns)
+        bits = message.noise.tolist()
+        if len(bits) != len(self._vectors) + 1 or not all(
+            most - NOISE_RANGE <= each <= most for each in bits
+        ):
+            raise malformed("noise", "is less than products need, or more")
+        dealt = self._dealt(message.dealt)
+        shape = *opened.shape, 2
+        shares = dealt.take(f"{serial} low", *shape), dealt.take(f"{serial} top", *shape)
+        new = cut_vector(opened, problems, shares, widths.cut)
+        self._vectors.append(new)
+        found: list[int] = []
+        for number, (old, size) in enumerate(zip(self._vectors, bits, strict=True)):
+            parts = (
+                dealt.take(f"{serial} ll {number}", len(problems), 2),
+                dealt.take(f"{serial} lt {number}", *shape),
+                dealt.take(f"{serial} tl {number}", *shape),
+                dealt.take(f"{serial} tt {number}", *shape),
+            )
+            share = product_share(new, old.of(problems), parts, self._first)
+            label = f"{serial} product {number}"
+            found += numbers_of(plus(share, noise(self._own_seed, label, size, len(problems))))
+        dealt.end()
+        return ProductsReply(products=pack_shares(self._cipher, "products", found, _WIDE))
+
+    def _known(self, problems: Ints) -> Ints:
+        count = self._context.labels.shape[1]
+        if not len(problems) or (np.diff(problems) <= 0).any():
+            raise malformed("problems", "do not ascend")
+        if problems[0] < 0 or problems[-1] >= count:
+            raise malformed("problems", "are not those of this run")
+        return problems
+
+    # ── the model ─────────────────────────────────────────────────────────────────────────
+
+    def _keep(self, message: KeepRequest) -> Nothing:
+        """Remember its shares of the points that are a model."""
+        words = np.zeros((self._context.labels.shape[1], self._whole.n_columns), np.uint64)
+        if len(message.vectors) != len(words):
+            raise malformed("vectors", "do not name a point for every problem")
+        for problem, number in enumerate(message.vectors.tolist()):
+            problems, share = self._points[number] if 0 <= number < len(self._points) else _NOTHING
+            if problem not in problems:
+                raise malformed("vectors", "name a point that there is not")
+            words[problem] = share[np.searchsorted(problems, problem)]
+        self._models[message.number] = words
+        return Nothing()
+
+    def model_share(self, model: int | None) -> ModelShare:
+        """Its share of the weights of a model: weights, to who gets the shares of all."""
+        if model is None or model not in self._models:
+            raise ProtocolError("a model of sealed training was asked for that there is not")
+        return ModelShare(self._models[model], self._place.columns, WEIGHT_BITS)
+
+    def weights(self, model: int | None) -> Floats:
+        raise ProtocolError("a party of sealed training has shares of weights, and no weights")
+
+    # ── checkpoints, of which there are none ──────────────────────────────────────────────
+
+    def settle(self, ack: int) -> None:
+        """Nothing is ever taken back: phases are asked again until they are answered."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        raise ProtocolError("solver 'sealed' keeps no checkpoints")
+
+    def restore(self, state: Mapping[str, NDArray[Any]], constants: Constants) -> None:
+        raise ProtocolError("solver 'sealed' keeps no checkpoints")

@@ -1,0 +1,143 @@
+"""What a party computes on its shares; it has no message and no channel.
+
+Shares of all parties add up to the value, modulo 2^64 or 2^128. Public terms are added by the first
+party alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Ints
+from weft.crypto.primitives.seeded_words import Words, seeded_words
+from weft.errors import ProtocolError
+from weft.solvers.sealed.wide_ring import Wide, inner, minus, plus, times, wide_of, widened
+
+_U63, _ONE = np.uint64(63), np.uint64(1)
+_LOW63 = np.uint64((1 << 63) - 1)
+
+
+class DealtShares:
+    """A party's shares of what is dealt: from its seed, or sent to it if it is the last."""
+
+    def __init__(self, seed: bytes, sent: Words | None, last: bool) -> None:
+        if (sent is not None) != last:
+            raise ProtocolError("the dealer sent a share to a party that draws its own, or none")
+        self._seed, self._sent, self._at = seed, sent, 0
+
+    def take(self, label: str, *shape: int) -> Words:
+        """The next share."""
+        if self._sent is None:
+            return seeded_words(self._seed, label, *shape)
+        count = int(np.prod(shape))
+        part = self._sent[self._at : self._at + count]
+        if len(part) < count:
+            raise ProtocolError("the dealer sent fewer words than it should")
+        self._at += count
+        return part.reshape(shape)
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self._sent is not None and self._at != len(self._sent):
+            raise ProtocolError("the dealer sent more words than it should")
+
+
+@dataclass(frozen=True)
+class SharedVector:
+    """A party's share of N·b = Xᵀα, modulo 2^128.
+
+    It is public − mask, where the mask is low − sign · 2^(63 − cut) · top: its lower bits and its
+    highest one are shared, the sign is public.
+    """
+
+    problems: Ints
+    public: Wide
+    sign: Wide
+    low: Wide
+    top: Wide
+
+    def of(self, problems: Ints) -> SharedVector:
+        """The same for some of the problems."""
+        places = np.searchsorted(self.problems, problems)
+        parts = (part[places] for part in (self.public, self.sign, self.low, self.top))
+        return SharedVector(problems, *parts)
+
+    @property
+    def mask(self) -> Wide:
+        """Its share of the mask."""
+        return minus(self.low, times(self.sign, self.top))
+
+    def share(self, first: bool) -> Wide:
+        """Its share of the vector."""
+        return minus(self.public if first else np.zeros_like(self.public), self.mask)
+
+
+def cut_vector(opened: Words, problems: Ints, shares: tuple[Wide, Wide], cut: int) -> SharedVector:
+    """A vector from C = Xᵀα + ρ modulo 2^64, cut, and lifted to modulo 2^128.
+
+    With |Xᵀα| < 2^62, C' = C + 2^62, and c, r the highest bits of C' and ρ: Xᵀα + 2^62 is
+    (C' mod 2^63) − (ρ mod 2^63) + 2^63 (c + r − 2cr).
+    """
+    shifted = opened + np.uint64(1 << 62)
+    top = shifted >> _U63
+    high = widened(top << np.uint64(63 - cut))
+    low = widened((shifted & _LOW63) >> np.uint64(cut))
+    offset = widened(np.full_like(opened, 1 << (62 - cut)))
+    public = minus(plus(low, high), offset)
+    step = np.uint64(1 << (63 - cut))
+    plain = widened(np.full_like(opened, step))
+    sign = np.where((top == 0)[..., None], plain, minus(np.zeros_like(plain), plain))
+    return SharedVector(problems, public, sign, *shares)
+
+
+def product_share(
+    new: SharedVector, old: SharedVector, dealt: tuple[Wide, Wide, Wide, Wide], first: bool
+) -> Wide:
+    """A share of new·old, per problem, from shares of products of their masks' parts."""
+    ll, lt, tl, tt = dealt
+    masks = minus(ll, plus(inner(old.sign, lt), inner(new.sign, tl)))
+    masks = plus(masks, inner(times(new.sign, old.sign), tt))
+    crossed = plus(inner(new.public, old.mask), inner(old.public, new.mask))
+    share = minus(masks, crossed)
+    return plus(share, inner(new.public, old.public)) if first else share
+
+
+def combined(
+    vectors: list[SharedVector], coefficients: NDArray[np.int64], problems: Ints, first: bool
+) -> Wide:
+    """A share of Σ_j M_j v_j, per problem."""
+    total: Wide | None = None
+    for vector, row in zip(vectors, coefficients, strict=True):
+        factors = wide_of(row.tolist())[:, None]
+        part = times(vector.of(problems).share(first), factors)
+        total = part if total is None else plus(total, part)
+    assert total is not None
+    return total
+
+
+def cut_scores(opened: Words, shares: tuple[Words, Words], digits: int, first: bool) -> Words:
+    """A share of scores with ``digits`` cut off, from c = z + u; for |z| < 2^62 units."""
+    low, top = shares
+    shifted = opened + np.uint64(1 << 62)
+    bit = shifted >> _U63
+    up = np.uint64(63 - digits)
+    sign: Words = _ONE - (bit + bit)
+    share: Words = ((top * sign) << up) - low
+    if first:
+        share = share + ((shifted & _LOW63) >> np.uint64(digits)) + (bit << up)
+        share = share - np.uint64(1 << (62 - digits))
+    return share
+
+
+def noise(seed: bytes, label: str, bits: int, count: int) -> Wide:
+    """A party's own noise, even within ±2^(bits − 1)."""
+    words = seeded_words(seed, label, count, 2).copy()
+    if bits < 64:
+        words[:, 0] &= np.uint64((1 << bits) - 1)
+        words[:, 1] = 0
+    else:
+        words[:, 1] &= np.uint64((1 << (bits - 64)) - 1)
+    return minus(words, wide_of([1 << (bits - 1)] * count))

@@ -1,0 +1,57 @@
+"""Products of tables and vectors modulo 2^64, in compiled loops.
+
+Vectors of several problems lie side by side, one in each row of a (problems × length) array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Floats, Ints
+from weft.crypto.primitives.seeded_words import Words
+
+
+def encoded(values: Floats, bits: int) -> Words:
+    """round(values · 2^bits) modulo 2^64."""
+    return np.rint(values * 2.0**bits).astype(np.int64).view(np.uint64)
+
+
+def signed(word: int, bits: int = 64) -> int:
+    """The number nearest to zero that is this one modulo 2^bits."""
+    half = 1 << (bits - 1)
+    return (word + half) % (1 << bits) - half
+
+
+def add_products(table: NDArray[Any], vectors: Words, rows: Ints, out: Words) -> None:
+    """out[:, rows] += table · vectors, with the table's own columns in ``vectors``."""
+    _add_products(table, np.ascontiguousarray(vectors), rows, out)
+
+
+def transposed_products(table: NDArray[Any], vectors: Words, rows: Ints) -> Words:
+    """tableᵀ · vectors[:, rows]: one entry for every column of the table."""
+    out: Words = np.zeros((len(vectors), table.shape[1]), np.uint64)
+    _transposed_products(table, vectors, rows, out)
+    return out
+
+
+@numba.njit(cache=True)
+def _add_products(table: Any, vectors: Any, rows: Any, out: Any) -> None:
+    for i in range(table.shape[0]):
+        for c in range(vectors.shape[0]):
+            total = np.uint64(0)
+            for j in range(table.shape[1]):
+                total += np.uint64(table[i, j]) * vectors[c, j]
+            out[c, rows[i]] += total
+
+
+@numba.njit(cache=True)
+def _transposed_products(table: Any, vectors: Any, rows: Any, out: Any) -> None:
+    for i in range(table.shape[0]):
+        for c in range(vectors.shape[0]):
+            factor = vectors[c, rows[i]]
+            for j in range(table.shape[1]):
+                out[c, j] += np.uint64(table[i, j]) * factor

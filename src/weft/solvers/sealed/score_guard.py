@@ -1,0 +1,67 @@
+"""The guard that keeps scores where the series holds: beyond it a gradient is wrong, in silence.
+
+No score can exceed R‖w‖, R the largest norm of a row, nor the last known bound by more than R‖Δw‖.
+Where that is not enough, parties tell S = Σ sin⁸(πz/P) with a period P of at least that bound and
+the reach τ of the series: a single score beyond τ makes S at least sin⁸(πτ/P).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from weft.solvers.sealed.sine_series import SERIES, Series
+from weft.solvers.sealed.widths import (
+    MOST_ALARM_RATIO,
+    alarm_error,
+    alarm_threshold,
+)
+
+
+@dataclass
+class ScoreGuard:
+    """Which series is in use, and what its alarm says.
+
+    Attributes
+    ----------
+    rows, parties
+        On which the alarm's rounding and noise depend.
+    """
+
+    rows: int
+    parties: int
+    level: int = 0
+
+    @property
+    def series(self) -> Series:
+        return SERIES[self.level]
+
+    @property
+    def most_reach(self) -> float:
+        """Bounds of scores up to which an alarm can tell."""
+        longest = 2.0 ** math.floor(math.log2(MOST_ALARM_RATIO * self.series.reach))
+        return longest - self.series.reach
+
+    def period(self, reach: float) -> int:
+        """The period that an alarm needs where no score exceeds ``reach``; zero: none is needed."""
+        tau = self.series.reach
+        if reach <= tau:
+            return 0
+        return int(2 ** math.ceil(math.log2(reach + tau)))
+
+    def bound(self, alarm: float, reach: float, period: int) -> float | None:
+        """No score is larger; None: one may be beyond the series."""
+        tau = self.series.reach
+        if not period:
+            return reach
+        most = alarm + alarm_error(self.rows, tau, period, self.parties)
+        if not 0.0 <= most < alarm_threshold(tau, period):
+            return None
+        return min(reach, period / math.pi * math.asin(most**0.125))
+
+    def widen(self) -> bool:
+        """Take the next series; false: there is none."""
+        if self.level + 1 == len(SERIES):
+            return False
+        self.level += 1
+        return True

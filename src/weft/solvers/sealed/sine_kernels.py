@@ -1,0 +1,103 @@
+"""Sines and cosines of masked numbers, the same bits on every machine.
+
+sin(ωz) = sin(ωc) cos(ωu) − cos(ωc) sin(ωu) for c = z + u modulo 2^64, if ω is a whole multiple κ of
+2π/2^64. All parties must round the factors from c alike, or their shares do not fit together. So
+sine and cosine are polynomials in plain sums and products, whose bits IEEE 754 fixes, and rounding
+is dithered by a number that all know: floor(x + d) with d even in [0, 1) is right on average.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+_QUARTER = np.uint64(62)
+_EIGHTH = np.uint64(1 << 61)
+_ANGLE = 2.0 * np.pi / 2.0**64
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S16, _S27, _S30, _S31, _S32, _S48 = (np.uint64(n) for n in (16, 27, 30, 31, 32, 48))
+_DITHER_MASK, _DITHER = np.uint64(0xFFFF), 2.0**-16
+_THREE = np.uint64(3)
+
+
+@numba.njit(cache=True, inline="always")
+def sine_cosine(phase: Any) -> Any:
+    """sin and cos of 2π·phase/2^64, to 1e-14."""
+    quarter = (phase + _EIGHTH) >> _QUARTER
+    x = np.float64(np.int64(phase - (quarter << _QUARTER))) * _ANGLE
+    y = x * x
+    s = 1.0 / 6227020800.0
+    s = s * y - 1.0 / 39916800.0
+    s = s * y + 1.0 / 362880.0
+    s = s * y - 1.0 / 5040.0
+    s = s * y + 1.0 / 120.0
+    s = s * y - 1.0 / 6.0
+    s = x + x * y * s
+    c = -1.0 / 87178291200.0
+    c = c * y + 1.0 / 479001600.0
+    c = c * y - 1.0 / 3628800.0
+    c = c * y + 1.0 / 40320.0
+    c = c * y - 1.0 / 720.0
+    c = c * y + 1.0 / 24.0
+    c = c * y - 0.5
+    c = 1.0 + y * c
+    quarter &= _THREE
+    swap = quarter & np.uint64(1) != 0
+    sine, cosine = (c, s) if swap else (s, c)
+    if quarter >= np.uint64(2):
+        sine = -sine
+    if quarter == np.uint64(1) or quarter == np.uint64(2):
+        cosine = -cosine
+    return sine, cosine
+
+
+@numba.njit(cache=True, inline="always")
+def _mixed(number: Any) -> Any:
+    """64 bits that look random (splitmix64): four dithers of 16 bits."""
+    x = number * _GOLDEN
+    x = (x ^ (x >> _S30)) * _MIX1
+    x = (x ^ (x >> _S27)) * _MIX2
+    return x ^ (x >> _S31)
+
+
+@numba.njit(cache=True, inline="always")
+def _rounded(value: Any, dither: Any) -> Any:
+    return np.uint64(np.int64(np.floor(value + np.float64(dither & _DITHER_MASK) * _DITHER)))
+
+
+@numba.njit(cache=True)
+def add_dealt(masks: Any, multiples: Any, bits: int, seed: Any, cosines: Any, sines: Any) -> None:
+    """Add cos and sin of κ·u, in fixed point and dithered, to (numbers × terms) words."""
+    scale, terms = 2.0**bits, len(multiples)
+    for i in range(len(masks)):
+        for k in range(terms):
+            s, c = sine_cosine(masks[i] * multiples[k])
+            dither = _mixed(seed + np.uint64(i * terms + k))
+            cosines[i, k] += _rounded(c * scale, dither)
+            sines[i, k] += _rounded(s * scale, dither >> _S16)
+
+
+@numba.njit(cache=True)
+def combine_dealt(
+    opened: Any, multiples: Any, odd: Any, even: Any, seed: Any, cosines: Any, sines: Any, out: Any
+) -> Any:
+    """A party's share of Σ_k odd_k sin(κ_k z) for every number, and of the total of even terms.
+
+    ``odd`` and ``even`` are in fixed point already; returns the share of ΣΣ even_k cos(κ_k z).
+    """
+    total, terms = np.uint64(0), len(multiples)
+    for i in range(len(opened)):
+        share = np.uint64(0)
+        for k in range(terms):
+            s, c = sine_cosine(opened[i] * multiples[k])
+            dither = _mixed(seed + np.uint64(i * terms + k))
+            a, b = cosines[i, k], sines[i, k]
+            share += _rounded(odd[k] * s, dither) * a
+            share -= _rounded(odd[k] * c, dither >> _S16) * b
+            total += _rounded(even[k] * c, dither >> _S32) * a
+            total += _rounded(even[k] * s, dither >> _S48) * b
+        out[i] += share
+    return total

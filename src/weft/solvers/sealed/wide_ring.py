@@ -1,0 +1,112 @@
+"""Numbers modulo 2^128, many at once: two 64-bit words each, the lower one first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.crypto.primitives.seeded_words import Words
+
+#: (… × 2) words.
+Wide = NDArray[np.uint64]
+
+_HALF, _LOW = np.uint64(32), np.uint64((1 << 32) - 1)
+
+
+def widened(words: Words) -> Wide:
+    """Words as numbers modulo 2^128."""
+    return np.stack([words, np.zeros_like(words)], axis=-1)
+
+
+def wide_of(numbers: list[int]) -> Wide:
+    """Whole numbers, one by one."""
+    mask = (1 << 64) - 1
+    pairs = [(n & mask, (n >> 64) & mask) for n in numbers]
+    return np.array(pairs, np.uint64).reshape(len(numbers), 2)
+
+
+def numbers_of(wide: Wide) -> list[int]:
+    """Back to whole numbers, those nearest to zero."""
+    found = []
+    for low, high in wide.reshape(-1, 2).tolist():
+        number = low | high << 64
+        found.append(number - (1 << 128) if high >> 63 else number)
+    return found
+
+
+def plus(a: Wide, b: Wide) -> Wide:
+    """a + b."""
+    low = a[..., 0] + b[..., 0]
+    return np.stack([low, a[..., 1] + b[..., 1] + (low < a[..., 0])], axis=-1)
+
+
+def minus(a: Wide, b: Wide) -> Wide:
+    """a − b."""
+    borrow = a[..., 0] < b[..., 0]
+    return np.stack([a[..., 0] - b[..., 0], a[..., 1] - b[..., 1] - borrow], axis=-1)
+
+
+def spread(wide: Wide) -> Words:
+    """As three words that may be added up modulo 2^64 for up to 2^32 parties, see `gathered`."""
+    return np.stack([wide[..., 0] & _LOW, wide[..., 0] >> _HALF, wide[..., 1]])
+
+
+def gathered(words: Words) -> Wide:
+    """The total of numbers that were spread."""
+    low, middle, high = words
+    shifted = np.stack([middle << _HALF, middle >> _HALF], axis=-1)
+    return plus(plus(widened(low), shifted), np.stack([np.zeros_like(high), high], axis=-1))
+
+
+def shifted_down(wide: Wide, bits: int) -> Words:
+    """⌊x / 2^bits⌋ modulo 2^64, for 0 < bits < 64."""
+    down, up = np.uint64(bits), np.uint64(64 - bits)
+    found: Words = (wide[..., 0] >> down) | (wide[..., 1] << up)
+    return found
+
+
+def times(a: Wide, b: Wide) -> Wide:
+    """a · b, entry by entry."""
+    a, b = np.broadcast_arrays(a, b)
+    flat = np.ascontiguousarray(a).reshape(-1, 2), np.ascontiguousarray(b).reshape(-1, 2)
+    return np.asarray(_times(*flat)).reshape(a.shape)
+
+
+def inner(a: Wide, b: Wide) -> Wide:
+    """Σ a · b over the last axis of numbers."""
+    product = times(a, b)
+    return np.asarray(_summed(product.reshape(-1, product.shape[-2], 2))).reshape(
+        *product.shape[:-2], 2
+    )
+
+
+@numba.njit(cache=True, inline="always")
+def _product(a0: Any, a1: Any, b0: Any, b1: Any) -> Any:
+    """(a0 + 2^64 a1)(b0 + 2^64 b1) modulo 2^128."""
+    x0, x1, y0, y1 = a0 & _LOW, a0 >> _HALF, b0 & _LOW, b0 >> _HALF
+    low, cross, other, high = x0 * y0, x1 * y0, x0 * y1, x1 * y1
+    middle = (low >> _HALF) + (cross & _LOW) + (other & _LOW)
+    carried = high + (cross >> _HALF) + (other >> _HALF) + (middle >> _HALF)
+    return a0 * b0, carried + a0 * b1 + a1 * b0
+
+
+@numba.njit(cache=True)
+def _times(a: Any, b: Any) -> Any:
+    out = np.empty_like(a)
+    for i in range(a.shape[0]):
+        out[i, 0], out[i, 1] = _product(a[i, 0], a[i, 1], b[i, 0], b[i, 1])
+    return out
+
+
+@numba.njit(cache=True)
+def _summed(numbers: Any) -> Any:
+    out = np.zeros((numbers.shape[0], 2), np.uint64)
+    for r in range(numbers.shape[0]):
+        for i in range(numbers.shape[1]):
+            before = out[r, 0]
+            out[r, 0] += numbers[r, i, 0]
+            out[r, 1] += numbers[r, i, 1] + np.uint64(out[r, 0] < before)
+    return out

@@ -1,0 +1,284 @@
+"""How many binary digits everything has, and how far results may be off: all of it from bounds.
+
+Numbers are whole multiples of 2^−bits modulo 2^64. What must not wrap is bounded beforehand by what
+the parties tell of their tables (`TableBounds`), or a run is refused; what is rounded off enters
+`Errors`, and from there the certificate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.array_types import Floats
+from weft.errors import ConfigError
+from weft.solvers.sealed.sine_series import SCORE_BITS, Series
+
+#: Binary digits of cells, and of weights: products of both have those of scores.
+CELL_BITS = 18
+WEIGHT_BITS = SCORE_BITS - CELL_BITS
+#: Binary digits of a point before it is rounded to those of weights.
+POINT_BITS = 90
+#: Scores lie within this, so that nothing wraps.
+MOST_SCORE = 2.0**15
+#: Slopes of squared losses may grow to this multiple of those at w = 0.
+SLACK = 8.0
+#: Noise in opened products makes vectors uncertain by so many of their units: 2^20.
+_PRODUCT_NOISE = 20
+#: Noise may follow vectors that become shorter, down to so many bits below the largest.
+NOISE_RANGE = 16
+#: Noise in a mean loss.
+_LOSS_NOISE = 1e-7
+#: Chance that a sum of dithered roundings is further off than allowed for.
+CHANCE = 1e-9
+_FEWEST_BITS = 16
+#: Periods that the alarm may take, as powers of two of what it guards.
+MOST_ALARM_RATIO = 8.0
+#: sin⁸x = 35/128 + Σ_k of these times cos 2kx.
+EIGHTH_POWER: Floats = np.array([-56.0, 28.0, -8.0, 1.0]) / 128.0
+EIGHTH_LEVEL = 35.0 / 128.0
+
+
+@dataclass(frozen=True)
+class TableBounds:
+    """What is known of the whole table, from totals over parties.
+
+    Attributes
+    ----------
+    rows
+        Rows of the table: the samples, and those that are left out.
+    column_sum
+        Above Σ_i |x_ij| of every column.
+    row_norm
+        Above every ‖x_i‖.
+    mean_square
+        Above 1/N Σ ‖x_i‖².
+    spread
+        Above ‖X‖₂/√N.
+    cell_rounding
+        Above ‖X̂ − X‖₂/√N, X̂ the rounded table.
+    label_square
+        1/N Σ y² of a squared loss, which has no more than 20 digits; else 1.
+    column_norm
+        Above the norm of every column.
+    """
+
+    samples: int
+    rows: int
+    column_sum: float
+    row_norm: float
+    mean_square: float
+    spread: float
+    cell_rounding: float
+    label_square: float
+    column_norm: float
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Binary digits that parties and dealer must know alike.
+
+    Attributes
+    ----------
+    slope
+        Of the slope α.
+    dealt
+        Of dealt sines and cosines; the parties' factors have the rest of ``slope``.
+    cut
+        Digits of a vector that are cut off before products are formed.
+    """
+
+    slope: int
+    dealt: int
+    cut: int
+
+    @property
+    def public(self) -> int:
+        """Of the factors that parties compute from opened words."""
+        return self.slope - self.dealt
+
+    @property
+    def vector(self) -> int:
+        """Of N·b = Xᵀα, once cut."""
+        return CELL_BITS + self.slope - self.cut
+
+
+def choose_widths(bounds: TableBounds, squared: bool, columns: int) -> Widths:
+    """Widths with which nothing wraps; a table that 64 bits cannot hold is refused."""
+    largest = bounds.column_sum
+    if squared:
+        slopes = SLACK * math.sqrt(bounds.samples * bounds.label_square)
+        largest = bounds.column_norm * slopes
+    room = 61 - CELL_BITS - math.ceil(math.log2(max(largest, 1.0) * 1.02 + 1.0))
+    slope = min(36, room)
+    if slope < _FEWEST_BITS or bounds.row_norm >= MOST_SCORE:
+        raise ConfigError(
+            "these tables have cells or labels that are too large for sealed training in 64 bits; "
+            "scale the columns (scaling = 'standard'), or train with mode = 'sums'"
+        )
+    log_columns = math.ceil(math.log2(columns + 1))
+    # Products of two vectors stay below 2^126.
+    cut = max(1, (log_columns - 3) // 2)
+    return Widths(slope, (slope - 3) // 2, cut)
+
+
+def largest_noise(widths: Widths, columns: int) -> int:
+    """Noise bits for vectors as long as any may be; see `product_noise`."""
+    return product_noise(widths, columns, 2.0 ** (61 - widths.cut))
+
+
+def product_noise(widths: Widths, columns: int, norm: float) -> int:
+    """Noise of each party in a product of vectors of up to that norm, in their units.
+
+    It is even within ±2^(this − 1), as much as if every entry of a vector were uncertain by 2^20 of
+    its units: exact products of whole vectors would give the vectors away.
+    """
+    size = math.log2(max(norm, 1.0)) + 0.5 * math.log2(columns)
+    return _PRODUCT_NOISE + math.ceil(size) + 1
+
+
+#: The slowest terms of a loss are by far the largest: they are dealt apart, in more digits.
+LOSS_TERMS = 2
+
+
+@dataclass(frozen=True)
+class LossDigits:
+    """Binary digits under a total of losses.
+
+    Attributes
+    ----------
+    total
+        Of the total.
+    dealt
+        Of the dealt sines and cosines of the slowest terms; factors have the rest.
+    noise
+        Noise of each party is even within ±2^(noise − 1).
+    """
+
+    total: int
+    dealt: int
+    noise: int
+
+
+def loss_digits(rows: int, series: Series) -> LossDigits:
+    """Digits with which a total over all rows does not wrap."""
+    total = min(48, 61 - math.ceil(math.log2(rows * float(np.abs(series.even).sum()))))
+    noise = max(1, math.ceil(math.log2(_LOSS_NOISE * rows * 2.0**total)))
+    return LossDigits(total, total // 2, noise)
+
+
+def alarm_bits(rows: int) -> tuple[int, int]:
+    """Binary digits of dealt cosines and of factors, under a total of eighth powers."""
+    room = 61 - math.ceil(math.log2(rows + 1))
+    return room // 2, room - room // 2
+
+
+def alarm_threshold(reach: float, period: float) -> float:
+    """What one score beyond ``reach`` adds to the alarm at least."""
+    return math.sin(math.pi * reach / period) ** 8
+
+
+def alarm_noise_bits(rows: int, reach: float, period: float, parties: int) -> int:
+    """Noise of each party in the alarm: all of it is a 64th of the threshold at most."""
+    unit = 2.0 ** sum(alarm_bits(rows))
+    return max(1, math.floor(math.log2(alarm_threshold(reach, period) / 64 / parties * unit)))
+
+
+def alarm_error(rows: int, reach: float, period: float, parties: int) -> float:
+    """How far the alarm may be off: dithered rounding, and noise."""
+    dealt, public = alarm_bits(rows)
+    variance = (float(EIGHTH_POWER @ EIGHTH_POWER) * 4.0**-dealt + 4 * 4.0**-public) / 4
+    noise = parties * 2.0 ** (alarm_noise_bits(rows, reach, period, parties) - 1)
+    rounding = math.sqrt(2 * math.log(1 / CHANCE) * rows * variance)
+    both = 8 * rows * 2.0 ** -(dealt + public)
+    return rounding + both + noise * 2.0 ** -(dealt + public)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far what the coordinator computes may be from what is true.
+
+    Attributes
+    ----------
+    parties
+        Each adds its noise.
+    """
+
+    bounds: TableBounds
+    widths: Widths
+    parties: int
+    columns: int
+
+    @property
+    def unit(self) -> float:
+        """Of an entry of b."""
+        return 2.0**-self.widths.vector / self.bounds.samples
+
+    def product(self, noise: int) -> float:
+        """Of an inner product b_j·b_k with noise of so many bits."""
+        return self.parties * 2.0 ** (noise - 1) * self.unit**2
+
+    @property
+    def weights(self) -> float:
+        """‖ŵ − w‖: the model is rounded."""
+        return math.sqrt(self.columns) * 2.0**-WEIGHT_BITS
+
+    def vector(self, series: Series | None, slope_norm: float, norm: float) -> float:
+        """δ: how far b = Xᵀα/N at a point may be from the gradient there.
+
+        Parameters
+        ----------
+        series
+            None: the loss is squared.
+        slope_norm
+            Above √(1/N Σα²).
+        norm
+            ‖w‖ of the point.
+        """
+        of, widths = self.bounds, self.widths
+        if series is None:
+            # Cut off from z, and rounded from y.
+            slope, variance, smooth = 1.5 * 2.0**-widths.slope, 0.0, 1.0
+        else:
+            slope = series.slope_error + 2 * series.terms * 2.0**-widths.slope
+            smooth = 0.25
+            dealt = float(series.odd @ series.odd) * 4.0**-widths.dealt
+            variance = (dealt + series.terms * 4.0**-widths.public) / 4
+        tail = math.log(1 / CHANCE)
+        square = of.spread**2
+        shaken = of.mean_square + 2 * math.sqrt(square * of.mean_square * tail) + 2 * square * tail
+        cut = math.sqrt(self.columns) * self.unit
+        return (
+            slope * of.spread
+            + of.cell_rounding * (slope_norm + smooth * of.spread * norm)
+            + math.sqrt(variance / of.samples * shaken)
+            + cut
+            + smooth * square * self.weights
+        )
+
+    def loss(self, series: Series | None, norm: float) -> float:
+        """Of the mean loss at a point, without what products add to it."""
+        of = self.bounds
+        if series is None:
+            # P is told by products alone, but for that at w = 0.
+            return 2.0**-20 * of.label_square
+        digits = loss_digits(of.rows, series)
+        slow, fast = series.even[:LOSS_TERMS], series.even[LOSS_TERMS:]
+        variance = float(fast @ fast) * 4.0**-self.widths.dealt
+        variance += series.terms * 4.0 ** (self.widths.dealt - digits.total)
+        variance += float(slow @ slow) * 4.0**-digits.dealt
+        variance += LOSS_TERMS * 4.0 ** (digits.dealt - digits.total)
+        unit = 2.0**-digits.total
+        noise = self.parties * 2.0 ** (digits.noise - 1)
+        tail = 0.5 * math.log(1 / CHANCE)
+        rounding = math.sqrt(tail * variance * of.rows) / of.samples
+        # The slope of the loss is at most one; ŵ and X̂ are off by little.
+        moved = of.spread * self.weights + of.cell_rounding * norm
+        return (
+            series.loss_error * of.rows / of.samples
+            + rounding
+            + (2 * series.terms * of.rows + noise) * unit / of.samples
+            + moved
+        )

@@ -1,0 +1,145 @@
+"""Sealed models are certified, and scipy on the pooled table never finds a certificate false."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sealed_runs import COLUMNS, CUTS, cut, held, optimum, table, train, weights
+
+from weft.errors import ConfigError
+from weft.estimators import HybridClassifier
+from weft.solvers.algorithm_choice import in_mode
+from weft.solvers.settings import Settings
+
+
+def judged(trained, block, targets, lam, loss):
+    """The true relative gaps, each below what is certified; P and D lie on both sides of P*."""
+    gaps = []
+    certificate = trained.result.certificate
+    for w, target, primal, dual in zip(
+        weights(trained.model), targets, certificate.primal, certificate.dual, strict=True
+    ):
+        best, value = optimum(block, target, lam, loss)
+        assert dual <= best * (1 + 1e-9)
+        assert value(w) <= primal * (1 + 1e-9)
+        gaps.append((value(w) - best) / value(w))
+    assert max(gaps) <= certificate.gap
+    return gaps
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("how", CUTS)
+def test_every_cut_of_a_table_gives_the_certified_optimum(how, loss):
+    block, labels = table(classes=0 if loss == "squared" else 2)
+    _, trained = train(cut(block, labels, CUTS[how]), loss=loss)
+    target = labels if loss == "squared" else 2.0 * labels - 1
+    judged(trained, held(block, CUTS[how]), [target], 1e-2, loss)
+    assert trained.result.certificate.gap <= 1e-3
+
+
+def test_classes_are_trained_side_by_side():
+    block, labels = table(classes=3)
+    how = CUTS["vertical"]
+    _, trained = train(cut(block, labels, how), lam=3e-2)
+    targets = [np.where(labels == c, 1.0, -1.0) for c in range(3)]
+    judged(trained, held(block, how), targets, 3e-2, "logistic")
+    assert trained.result.certificate.gap <= 1e-3
+
+
+def test_a_path_of_lambdas_is_certified_at_every_one():
+    block, labels = table()
+    _, trained = train(cut(block, labels, CUTS["vertical"]), lam=1e-3, path=(1e-1, 1e-2))
+    assert [stage.lam for stage in trained.result.stages] == [1e-1, 1e-2, 1e-3]
+    assert all(stage.certificate.gap <= 1e-3 for stage in trained.result.stages)
+    judged(trained, block, [2.0 * labels - 1], 1e-3, "logistic")
+
+
+def test_six_parties_train_as_two_do():
+    block, labels = table()
+    how = {f"p{j}": [(slice(None), slice(j, j + 1 if j < 5 else None), j == 2)] for j in range(6)}
+    _, trained = train(cut(block, labels, how))
+    judged(trained, block, [2.0 * labels - 1], 1e-2, "logistic")
+    assert trained.result.certificate.gap <= 1e-3
+
+
+def outliers(block):
+    block[3] *= 50.0
+    return block
+
+
+HOSTILE = {
+    "outliers": outliers,
+    "a large column": lambda block: block * np.array([1e6] + [1.0] * (COLUMNS - 1)),
+    "a constant column": lambda block: np.where(np.arange(COLUMNS) == 2, 1.0, block),
+    "nothing": lambda block: block * 0.0,
+}
+
+
+@pytest.mark.parametrize("lam", [1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("harm", HOSTILE)
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_a_hostile_table_is_certified_truly_or_refused(harm, lam, loss):
+    block, labels = table(classes=0 if loss == "squared" else 2, rows=40)
+    block = HOSTILE[harm](block)
+    target = labels if loss == "squared" else 2.0 * labels - 1
+    tiles = cut(
+        block,
+        labels,
+        {"a": [(slice(None), slice(0, 3))], "b": [(slice(None), slice(3, None), False)]},
+    )
+    refused = ""
+    try:
+        _, trained = train(tiles, lam=lam, loss=loss, iterations=12)
+    except ConfigError as error:
+        refused = str(error)
+    if refused:
+        assert "sealed training" in refused
+    else:
+        judged(trained, block, [target], lam, loss)
+
+
+def test_separable_labels_end_with_a_true_certificate():
+    block, _ = table()
+    labels = (block[:, 0] > 0).astype(int)
+    _, trained = train(cut(block, labels, CUTS["horizontal"]), lam=1e-6, iterations=15)
+    judged(trained, block, [2.0 * labels - 1], 1e-6, "logistic")
+
+
+def test_an_estimator_trains_sealed_and_names_what_it_cannot():
+    block, labels = table()
+    tiles = cut(block, labels, CUTS["vertical"])
+    model = HybridClassifier(loss="logistic", lam=1e-2, privacy="sealed").fit(tiles)
+    assert model.solver_ == "sealed"
+    assert model.gap_ <= 1e-3
+    assert (
+        HybridClassifier(loss="logistic", lam=1e-1, privacy="auto").fit(tiles).solver_ == "sealed"
+    )
+    assert HybridClassifier(loss="hinge", lam=1e-1, privacy="auto").fit(tiles).solver_ != "sealed"
+    for wrong in (
+        {"loss": "hinge"},
+        {"loss": "logistic", "cipher": "plain"},
+        {"loss": "logistic", "folds": 3},
+        {"loss": "logistic", "solver": "hyfdca"},
+    ):
+        with pytest.raises(ConfigError):
+            HybridClassifier(lam=1e-2, privacy="sealed", **wrong).fit(tiles)
+    with pytest.raises(ConfigError, match="privacy is 'open'"):
+        HybridClassifier(privacy="open").fit(tiles)
+
+
+def test_auto_takes_sealed_training_wherever_it_can_and_says_why_not():
+    smooth, kinked = (
+        Settings(lam=1.0, loss="logistic", solver="auto"),
+        Settings(lam=1.0, solver="auto"),
+    )
+    assert in_mode(smooth, "auto")[0].solver == "sealed"
+    chosen, reason = in_mode(kinked, "auto")
+    assert chosen == kinked
+    assert "label holders see scores" in reason
+    assert in_mode(smooth, "sums") == (smooth, "")
+
+
+def test_a_table_that_64_bits_cannot_hold_is_refused_before_a_cell_is_sent():
+    block, labels = table()
+    with pytest.raises(ConfigError, match="too large for sealed training"):
+        train(cut(block * 1e5, labels, CUTS["vertical"]))

@@ -1,0 +1,131 @@
+"""Arithmetic on shares is exact: against whole numbers of Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.crypto.primitives.seeded_words import seeded_words
+from weft.solvers.sealed.party_shares import cut_scores, cut_vector, noise
+from weft.solvers.sealed.ring_products import add_products, encoded, signed, transposed_products
+from weft.solvers.sealed.sine_kernels import add_dealt, combine_dealt
+from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
+from weft.solvers.sealed.wide_ring import (
+    gathered,
+    inner,
+    minus,
+    numbers_of,
+    plus,
+    shifted_down,
+    spread,
+    times,
+    wide_of,
+    widened,
+)
+
+RING, WIDE = 1 << 64, 1 << 128
+numbers = st.lists(st.integers(0, WIDE - 1), min_size=3, max_size=3)
+
+
+def words(seed, *shape):
+    return seeded_words(bytes([seed]) * 32, "test", *shape)
+
+
+@given(a=numbers, b=numbers)
+@settings(max_examples=60, deadline=None)
+def test_numbers_modulo_two_to_the_128_add_and_multiply_as_whole_numbers_do(a, b):
+    x, y, pairs = wide_of(a), wide_of(b), list(zip(a, b, strict=True))
+
+    def whole(wide):
+        return [number % WIDE for number in numbers_of(wide)]
+
+    assert whole(plus(x, y)) == [(p + q) % WIDE for p, q in pairs]
+    assert whole(minus(x, y)) == [(p - q) % WIDE for p, q in pairs]
+    assert whole(times(x, y)) == [p * q % WIDE for p, q in pairs]
+    assert whole(inner(x, y)) == [sum(p * q for p, q in pairs) % WIDE]
+    assert shifted_down(x, 62).tolist() == [(p >> 62) % RING for p in a]
+    assert numbers_of(gathered(spread(x) + spread(y))) == numbers_of(plus(x, y))
+
+
+@pytest.mark.parametrize("kind", [np.uint64, np.int32])
+def test_products_of_tables_are_those_of_whole_numbers(kind):
+    table = words(1, 5, 4).astype(kind)
+    vectors, rows = words(2, 2, 4), np.array([3, 0, 6, 1, 2])
+    out = np.zeros((2, 7), np.uint64)
+    add_products(table, vectors, rows, out)
+    exact = table.astype(object) @ vectors.astype(object).T
+    assert [[int(n) for n in row] for row in out[:, rows].T] == (exact % RING).tolist()
+    back = transposed_products(table, out, rows)
+    exact = table.astype(object).T @ out[:, rows].astype(object).T
+    assert [[int(n) for n in row] for row in back.T] == (exact % RING).tolist()
+
+
+def split(values, parties, seed):
+    """Shares of numbers modulo 2^128."""
+    parts = [words(seed + k, *values.shape) for k in range(parties - 1)]
+    rest = values
+    for part in parts:
+        rest = minus(rest, part)
+    return [*parts, rest]
+
+
+@given(st.lists(st.integers(-(2**62) + 1, 2**62 - 1), min_size=1, max_size=8), st.integers(1, 9))
+@settings(max_examples=60, deadline=None)
+def test_a_vector_is_cut_by_a_dealt_mask_with_an_error_of_one_unit_at_most(values, cut):
+    mask = words(7, 1, len(values))
+    opened = mask + np.array([values], np.int64).view(np.uint64)
+    low = split(widened((mask & np.uint64(2**63 - 1)) >> np.uint64(cut)), 3, 11)
+    top = split(widened(mask >> np.uint64(63)), 3, 21)
+    shares = [
+        cut_vector(opened, np.arange(1), pair, cut).share(party == 0)
+        for party, pair in enumerate(zip(low, top, strict=True))
+    ]
+    found = numbers_of(plus(plus(shares[0], shares[1]), shares[2]))
+    assert all(0 <= n - (value >> cut) <= 1 for n, value in zip(found, values, strict=True))
+
+
+@given(st.lists(st.integers(-(2**61), 2**61), min_size=1, max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_scores_are_cut_with_an_error_of_one_unit_at_most(values):
+    digits, mask = 14, words(5, len(values))
+    opened = mask + np.array(values, np.int64).view(np.uint64)
+    low, top = (mask & np.uint64(2**63 - 1)) >> np.uint64(digits), mask >> np.uint64(63)
+    other = words(6, len(values)), words(8, len(values))
+    total = cut_scores(opened, (low - other[0], top - other[1]), digits, True)
+    total = total + cut_scores(opened, other, digits, False)
+    assert all(
+        0 <= n - (v >> digits) <= 1
+        for n, v in zip(total.view(np.int64).tolist(), values, strict=True)
+    )
+
+
+@pytest.mark.parametrize("series", SERIES, ids=lambda s: f"{s.reach:g}")
+def test_slopes_and_losses_on_shares_are_those_of_the_logistic_loss(series):
+    scores = np.linspace(-series.reach, series.reach, 401)
+    masks = words(3, len(scores))
+    opened = encoded(scores, SCORE_BITS) + masks
+    cosines = np.zeros((len(scores), series.terms), np.uint64)
+    sines = cosines.copy()
+    add_dealt(masks, series.words, 24, np.uint64(9), cosines, sines)
+    other = words(4, *cosines.shape), words(5, *cosines.shape)
+    odd, even = series.odd * 2.0**24, series.even * 2.0**24
+    out, total = np.zeros(len(scores), np.uint64), 0
+    for c, s in ((cosines - other[0], sines - other[1]), other):
+        total += int(combine_dealt(opened, series.words, odd, even, np.uint64(1), c, s, out))
+    slopes = out.view(np.int64) * 2.0**-48
+    assert np.abs(slopes - 0.5 * np.tanh(scores / 2)).max() < series.slope_error + 1e-5
+    losses = np.logaddexp(scores / 2, -scores / 2)
+    mean = signed(total % RING) * 2.0**-48 / len(scores) + series.level
+    assert abs(mean - losses.mean()) < series.loss_error + 1e-5
+    assert series.slope_error < 1e-5
+    assert series.loss_error < 4e-5
+
+
+def test_noise_is_even_in_its_whole_range_and_another_for_every_label():
+    drawn = numbers_of(noise(b"x" * 32, "1", 70, 4000))
+    assert max(map(abs, drawn)) <= 2**69
+    assert abs(np.mean([n / 2**69 for n in drawn])) < 0.05
+    assert len({n % 16 for n in drawn}) == 16
+    assert drawn[:9] != numbers_of(noise(b"x" * 32, "2", 70, 9))
