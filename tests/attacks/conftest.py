@@ -58,6 +58,8 @@ ATTACKS = {
     ),
     "39": ("every party's largest value, from digits of the largest", "coordinator"),
     "40": ("a party's part of joint predictions, by a unit of the coordinator's", "coordinator"),
+    "44": ("a party's own feature sums, asked for alone", "coordinator"),
+    "45": ("single cells, by masks that are taken off at will", "coordinator"),
     "41": ("one party's part of ‖u‖² in HyFDCA's power iteration", "coordinator"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }

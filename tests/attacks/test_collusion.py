@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from without_rings import NEWEST, without_masks
 
 from interposed import Middle, cut, header_of, interpose, quick, train
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried, read_block, word_block
-from weft.crypto.ciphers.cipher import Cipher
 from weft.errors import ProtocolError
 
 
@@ -43,7 +43,7 @@ class Colluding(Middle):
         )
         try:
             return cipher._streams["v"].show(
-                KIND_CODES["v"], None, words, tags, carried, 0, "a contribution"
+                KIND_CODES["v"], None, words, tags, carried, (0, NEWEST), "a contribution"
             )
         except ProtocolError:
             return None
@@ -52,7 +52,7 @@ class Colluding(Middle):
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_holder_and_the_coordinator_open_no_single_contribution(monkeypatch, record, masked):
     if not masked:
-        monkeypatch.setattr(Cipher, "_rings", lambda _, sent, units: [[] for _ in units])
+        without_masks(monkeypatch)
     both = Colluding()
     with interpose(both):
         train(cut("horizontal"), quick(cipher="pad", iterations=3))

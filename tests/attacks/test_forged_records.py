@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scene import by_columns, run, table_of
+from without_rings import NEWEST
 
 from weft.crypto.ciphers.block_format import Carried, pack_block, read_block, word_block
 from weft.crypto.pads.pad_streams import Streams
@@ -63,8 +64,8 @@ def attack(times):
 def test_a_record_that_is_believed_gives_the_margin_of_one_sample(times, monkeypatch, record):
     show = Streams.show
 
-    def believe(streams, kind, slots, words, tags, carried, since, where, **how):
-        return show(streams, kind, slots, words, tags, carried, 0, where, **how)
+    def believe(streams, kind, slots, words, tags, carried, limits, where, **how):
+        return show(streams, kind, slots, words, tags, carried, (0, NEWEST), where, **how)
 
     monkeypatch.setattr(Streams, "show", believe)
     told = attack(times)

@@ -12,6 +12,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from scene import by_columns, run, table_of
+from without_rings import whatever_was_asked
 
 from flat_messages import flat, typed
 from weft.errors import ProtocolError
@@ -64,6 +65,7 @@ def far_unit(name, phase, message, handler):
 
 def test_parts_of_others_show_if_one_is_told_another_unit(tiles, model, monkeypatch, record):
     monkeypatch.setattr(LargestParty, "insist_on_unit", lambda party, unit: None)
+    whatever_was_asked(monkeypatch)
     parties = predict(tiles, model, far_unit)
     own = {name: party._partial_scores() for name, party in parties.items()}
     read = parties["p1"]._scores - model.centre_score - own["p1"]

@@ -30,6 +30,7 @@ from weft.protocol.message import SCALAR_BYTES
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.party_features import FeatureSide
 from weft.solvers.subspace.party_samples import SampleSide
+from weft.sums.contribution import Wire
 from weft.sums.scalar_sums import add_scalars
 
 SAMPLES, TRIED = 60, 5
@@ -77,14 +78,11 @@ class Coordinator:
         """Words, tags and pad id of the total of z at a point, as an honest coordinator has it."""
         words, tags, begun = 0, 0, self.next()
         for place, name in enumerate(NAMES):
-            spread = self._last["subspace.spread", name][0]
             before = 0 if place == 0 else pad_id_of(0, self.round, place - 1)
             message = {
                 **begun,
                 "point": coefficients,
                 "z_pads.chain": np.array([before], np.uint64),
-                "z_pads.ring.left": spread["z_pads.ring.left"],
-                "z_pads.ring.right": spread["z_pads.ring.right"],
             }
             sent = word_block(read_block(self.ask[name]("subspace.point", message)["z"], "z"), "z")
             words, tags = words + sent.words, (tags + sent.tags.astype(object)) % PRIME
@@ -127,7 +125,11 @@ class Anything(str):
 
 
 def let_through(monkeypatch):
-    """Take out that z is brought once, of what was measured last, and searched once."""
+    """Take out that z is brought once, of what was measured last, and searched once.
+
+    And that all of a total is of one request.
+    """
+    monkeypatch.setattr(Wire, "_of_one_request", False)
     monkeypatch.setattr(
         FeatureSide,
         "measured_last",

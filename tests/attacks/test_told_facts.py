@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from scene import PAIRS, Diary, by_both, by_columns, by_rows, run, table_of, tile_of
 from solving import best_errors, differences, rows_of_counts
+from without_rings import without_masks
 
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
@@ -147,6 +148,7 @@ def test_two_are_not_made_three(record, monkeypatch):
         run(tiles, QUICK, Terms(), preprocessing=apart, around=liar.around)
     assert not SUMS & liar.answered
     monkeypatch.setattr(Confirmation, "insist", lambda self, told: None)
+    without_masks(monkeypatch)
     run(tiles, QUICK, Terms(), preprocessing=apart, around=liar.around)
     assert "subspace.spread" in liar.answered
     record("25", "unguarded", "two open sums of two, told of a third holder")

@@ -84,8 +84,8 @@ def single(labels):
     return Carried(lengths, None, np.array(labels, np.uint64))
 
 
-def show(streams, kind, slots, hidden, carried, since=0, **how):
-    return streams.show(kind, slots, *hidden[:2], carried, since, "a block", **how)
+def show(streams, kind, slots, hidden, carried, since=0, until=2**63 - 1, **how):
+    return streams.show(kind, slots, *hidden[:2], carried, (since, until), "a block", **how)
 
 
 # ── against the judge ─────────────────────────────────────────────────────────────────────────
@@ -143,7 +143,7 @@ def test_words_and_tags_are_those_of_the_judge(data):
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
     values = random.integers(-(2**50), 2**50, (len(rows), width))
     rings = rings_of(data, len(sizes))
-    hidden = streams.hide(kind, slots, values, label, minus, tails, rings)
+    hidden = streams.hide(kind, slots, values, label, minus, tails, tails, rings)
     assert hidden.status == 0
     for r, slot in enumerate(rows):
         cohort, place = every[slot]
@@ -337,13 +337,22 @@ def test_no_change_of_value_and_tag_passes_that_is_not_the_factors():
             show(streams, 1, None, (words, off), labels)
 
 
-@pytest.mark.parametrize("newer", [1 << 40, (1 << 40) + 1, (1 << 63) - 1])
+@pytest.mark.parametrize("newer", [1 << 40, (1 << 40) + (1 << 20), (1 << 63) - 1])
 def test_nothing_is_hidden_under_a_chain_that_points_forwards(newer):
     streams, _ = make([2, 3])
     values = np.ones((5, 1), np.int64)
     minus, tails = np.array([0, newer], np.uint64), np.array([0, 0, 0, 0, newer], np.uint64)
     assert streams.hide(1, None, values, 1 << 40, minus).status == 2
-    assert streams.hide(1, None, values, 1 << 40, minus * 0, tails).status == 2
+    assert streams.hide(1, None, values, 1 << 40, minus * 0, tails, tails).status == 2
+
+
+def test_nothing_is_hidden_that_leaves_out_what_this_party_put_in():
+    streams, _ = make([2, 3])
+    values, none = np.ones((5, 1), np.int64), np.zeros(2, np.uint64)
+    tails = np.array([0, 0, 0, 0, 3 << 20], np.uint64)
+    own = tails + np.uint64(1) * (tails > 0)
+    assert streams.hide(1, None, values, 1 << 40, none, tails, tails).status == 0
+    assert streams.hide(1, None, values, 1 << 40, none, tails, own).status == 3
 
 
 # ── different and uniform ─────────────────────────────────────────────────────────────────────
@@ -508,5 +517,8 @@ def test_totals_older_than_ones_own_contribution_are_refused():
     hidden = streams.hide(1, None, np.zeros((5, 1), np.int64), 7 << 20)
     carried = Carried(None, None, np.full(2, 7 << 20, np.uint64))
     show(streams, 1, None, hidden, carried, since=7 << 20)
+    show(streams, 1, None, hidden, carried, until=8 << 20)
+    with pytest.raises(ProtocolError, match="older than this party's own"):
+        show(streams, 1, None, hidden, carried, until=7 << 20)
     with pytest.raises(ProtocolError, match="older than this party's own contribution"):
         show(streams, 1, None, hidden, carried, since=(7 << 20) + 1)

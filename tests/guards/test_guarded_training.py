@@ -45,6 +45,7 @@ class Vectors:
 
     used: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
     bent: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    _heard: set[tuple[str, int]] = field(default_factory=set)
 
     def after(self, party, phase, message, reply):
         if not phase.startswith("subspace."):
@@ -56,7 +57,10 @@ class Vectors:
             if party.view.labelled.all()
             else ("subspace.follow",)
         )
-        if phase in last and half.samples.duals.shape[1]:
+        # Where somebody did not answer, all are asked again.
+        again = (party.name, message.get("serial")) in self._heard
+        if phase in last and half.samples.duals.shape[1] and not again:
+            self._heard.add((party.name, message["serial"]))
             self.used[party.name].append(half.samples.duals.copy())
             self.bent[party.name].append("direction" in message)
 

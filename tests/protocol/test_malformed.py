@@ -106,7 +106,7 @@ def test_a_chain_of_pads_that_is_none_is_refused(cipher, field, value):
 @pytest.mark.parametrize(
     ("cipher", "field"),
     [
-        ("pad", "z_pads.chain"),
+        ("pad", "v_pads.chain"),
         ("paillier", "v_pads.chain"),
         pytest.param("bfv", "z_pads.chain"),
         pytest.param("bfv", "z_pads.checks"),
@@ -122,10 +122,10 @@ def test_a_chain_that_takes_off_its_own_pad_is_refused():
 
     class Own(Malform):
         def down(self, phase, party, message):
-            self.fields = {"z_pads.chain": own(message) if "z_pads.chain" in message else None}
+            self.fields = {"v_pads.chain": own(message) if "v_pads.chain" in message else None}
             return super().down(phase, party, message)
 
-    malform = Own({}, "z_pads.chain")
+    malform = Own({}, "v_pads.chain")
     with interpose(malform), pytest.raises(Done):
         train(cut("hybrid 2×2"), quick(**SETTINGS))
     assert_refused(malform.answer)

@@ -195,7 +195,7 @@ def test_a_repeated_question_must_be_the_same_one():
         same = {"iteration": asked["iteration"], "serial": asked["serial"]}
         for phase, fields in (
             *((phase, SOUND[phase]) for phase in ("spread", "point", "gather")),
-            ("follow", {"width": 1}),
+            ("follow", {"width": 1, "question": b""}),
             ("close", {}),
         ):
             with pytest.raises(ProtocolError, match="comes after phase"):

@@ -543,7 +543,9 @@ def test_a_frozen_pair_is_lost_once_a_party_that_never_froze_its_part_has_moved_
     posting = Posting("plain")
     nothing = dict.fromkeys(HELD, np.zeros(0, np.int32))
     columns, adder = posting.trio.layout("v"), posting.trio.adder
-    pair = FrozenPair(4, nothing, posting.board, columns, adder, Settings(lam=1.0))
+    pair = FrozenPair(
+        4, nothing, posting.board, columns, adder, Settings(lam=1.0), lambda asked, _: asked
+    )
     here, on = dict.fromkeys(HELD, 4), {**dict.fromkeys(HELD, 4), "b": 5}
     assert not pair.outrun(here)
     assert pair.outrun(on)

@@ -20,9 +20,11 @@ from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.known_ciphers import new_cipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
+from weft.crypto.ciphers.sum_masks import SumMasks
 from weft.crypto.identities import ExchangeKey, Identity
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan, signed_content
 from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.pads.mask_ring import CohortHolders
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import ParticipantList, company_digest, read_participants
@@ -254,6 +256,21 @@ class Keyring:
         self._participants = found
         self._pairs = PairSecrets(self._keys.run, self._exchange, found, place.number)
         self.cipher.masks = Masks(self._pairs, found, place.number, self._terms, alone=alone)
+
+    def know_holders(self, rows: tuple[Ints, Ints], columns: tuple[Ints, Ints]) -> None:
+        """Take who holds each shared cohort: how many, and their numbers one after the other.
+
+        Contributions to sums can then be hidden from other holders, too.
+        """
+        masks = self.cipher.masks
+        if self._participants is None or not isinstance(masks, Masks):
+            return
+        party, parties = self.cipher.party, len(self._participants.cards)
+        axes = [
+            CohortHolders(*axis, party, parties, masks.fewest, masks.pair_seed)
+            for axis in (rows, columns)
+        ]
+        self.cipher.sum_masks = SumMasks(axes[0], axes[1], party, masks.pair_seed)
 
     def make(
         self,

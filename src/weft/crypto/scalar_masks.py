@@ -69,6 +69,11 @@ class Masks:
     def __reduce__(self) -> Any:
         raise TypeError("masks are not to be pickled: they hold keys")
 
+    @property
+    def fewest(self) -> int:
+        """So many holders of a cohort must contribute to a sum together, unless it has fewer."""
+        return 1 if self._alone or self._terms.allow_pairs else self._terms.min_contributors
+
     def everyone(self) -> Sharers:
         """For sums over all parties."""
         return self._participants.everyone

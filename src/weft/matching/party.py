@@ -332,6 +332,8 @@ class MatchingParty:
             view.shared_columns,
             alone=alone,
         )
+        lists = [(s.lengths, s.holders) for s in (view.row_sheets, view.column_sheets)]
+        self._keyring.know_holders(lists[0], lists[1])
         reply = ViewReply(key=self._keyring.cipher.key, seeds=made.boxes, shared_public=made.public)
         key = self._keyring.facts_key()
         if key is not None:

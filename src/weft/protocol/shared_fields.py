@@ -1,4 +1,4 @@
-"""Parts that many messages share: numbers of requests, pads to take off, neighbours, boxes."""
+"""Parts that many messages share: numbers of requests, pads to take off, who is asked, boxes."""
 
 from __future__ import annotations
 
@@ -35,28 +35,34 @@ class PadNews(Part):
     sets: Annotated[PadIds | None, record(_PADS, "entries", common=True)] = None
 
 
+_ASKED = "over whom this sum goes"
 _MASKS = "who shares masks with it"
 
 
-class Neighbours(Part):
-    """With whom a party shares masks under its contribution to one sum.
+class Asked(Part):
+    """Who contributes to one sum in this request: the parties asked, a bit for each.
 
-    Those who contribute to a cohort form a ring (`weft.crypto.pads.pad_streams`).
+    From this and from the confirmed lists of holders a party works out with whom it shares masks,
+    and whose pad it takes off (`weft.crypto.pads.mask_ring`).
 
     Attributes
     ----------
-    left, right
-        Per cohort that the party shares, the numbers of its neighbours; −1: it has none there.
-    torn
-        Per cohort, the id of an earlier request whose ring was left open, as somebody fell silent:
-        the masks of that request are taken off; zero: of none.
+    parties
+        Who is asked; None: everyone.
+    again
+        Which of them have contributed to the sum before; None: nobody has.
+    torn, silent
+        The id of an earlier request whose ring was left open, as somebody fell silent, and who
+        that was: masks of that request are taken off.
     checks_left, checks_right, checks_torn
-        The same for the check words of whole chunks.
+        Neighbours at the check words of whole chunks, −1: none; and per chunk, the request whose
+        masks are taken off, zero: none.
     """
 
-    left: Annotated[Slots, record(_MASKS, "cohorts", common=True)]
-    right: Annotated[Slots, record(_MASKS, "cohorts", common=True)]
-    torn: Annotated[PadIds | None, record(_MASKS, "cohorts", common=True)] = None
+    parties: Annotated[NDArray[np.uint8] | None, record(_ASKED, "bytes", common=True)] = None
+    again: Annotated[NDArray[np.uint8] | None, record(_ASKED, "bytes", common=True)] = None
+    torn: Annotated[int | None, record(_MASKS, common=True)] = None
+    silent: Annotated[NDArray[np.uint8] | None, record(_MASKS, "bytes", common=True)] = None
     checks_left: Annotated[Slots | None, record(_MASKS, "chunks", common=True)] = None
     checks_right: Annotated[Slots | None, record(_MASKS, "chunks", common=True)] = None
     checks_torn: Annotated[PadIds | None, record(_MASKS, "chunks", common=True)] = None
@@ -71,16 +77,16 @@ class PadLinks(Part):
     Attributes
     ----------
     chain
-        Per cohort that the party shares, the id of the pad under the total, or the number of a
-        set of ids.
+        Per cohort that the party shares and leads, the id of the pad under the total, or the
+        number of a set of ids.
     chain_sets
         The sets of ids that ``chain`` names.
     checks, checks_sets
         The same for the check words of whole chunks.
     news
         Pads under single slots, where parties contribute to some slots only.
-    ring
-        Who shares masks with the party.
+    asked
+        Who contributes; None: everyone, for the first time.
     """
 
     chain: Annotated[PadIds | None, record(_PADS, "cohorts", common=True)] = None
@@ -88,7 +94,7 @@ class PadLinks(Part):
     checks: Annotated[PadIds | None, record(_PADS, "chunks", common=True)] = None
     checks_sets: Annotated[PadIds | None, record(_PADS, "entries", common=True)] = None
     news: PadNews | None = None
-    ring: Neighbours | None = None
+    asked: Asked | None = None
 
 
 class Company(Part):

@@ -182,6 +182,13 @@ class Contributors:
         self._party: Ints = np.concatenate([pairs[0][1], pairs[1][1]])
         self._cohorts = sum(cohorts)
 
+    def joined(self, asked: list[str], present: list[str]) -> list[str]:
+        """Those asked for a sum; where they are too few, all who are present, to join them.
+
+        Whoever has told its part before puts nothing in.
+        """
+        return asked if len(self.of(asked)) == len(asked) else present
+
     def of(self, present: Sequence[str]) -> list[str]:
         """Those of the parties present that may take part."""
         if self._least <= 1:

@@ -6,22 +6,25 @@ Sums over samples that a party opens are counted, and those in which its own pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Slots
-from weft.crypto.ciphers.cipher import WHAT, Cipher, Incoming, Outgoing, Tails
+from weft.crypto.ciphers.block_format import MOST_PARTIES
+from weft.crypto.ciphers.cipher import WHAT, Cipher, Incoming, Outgoing
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
+from weft.crypto.pads.pad_tails import Tails
+from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 
 Integers = NDArray[np.int64]
 
 
-_NO_SLOTS = np.zeros(0, np.int32)
+_NO_IDS = np.zeros(0, np.uint64)
 
 
 class Wire:
@@ -59,7 +62,8 @@ class Wire:
         self._scale = self._format.scale * unit
         self._limit = self._format.limit
         self._cipher = cipher
-        #: Pad id of the last contribution, which the next total must hold.
+        #: Least pad id of the request in which this party contributed last: the next total must
+        #: be of that one.
         self._mine = 0
         self._everyone = everyone
         self._sent_news, self._opened_news = News(), News()
@@ -74,6 +78,11 @@ class Wire:
         """How many units are surely left in a total for noise."""
         return self._format.limit
 
+    @property
+    def _of_one_request(self) -> bool:
+        """Whether all parts of a total come in one request."""
+        return self.kind in ("z", "v")
+
     def send(self, values: Floats, pads: PadLinks | None, noise: Integers | None = None) -> bytes:
         """Encrypt a contribution to a new sum, at all shared slots, with noise if there is any."""
         integers = self._format.encode(values * self._unit)
@@ -81,7 +90,7 @@ class Wire:
             integers += noise
         self._count_shown(None, integers)
         packed = self._cipher.contribute(Outgoing(self.kind, None, integers, pads))
-        self._mine = self._cipher.newest
+        self._mine = self._cipher.request
         return packed
 
     def propose(self, values: Floats, slots: Slots, pads: PadLinks | None) -> bytes:
@@ -120,6 +129,9 @@ class Wire:
         # Nothing, under no pad at all, is no value that somebody told.
         since = max(1, self._mine) if self.kind in ("alpha", "delta") else self._mine
         total = Incoming(self.kind, slots, count, width, packed, since, unit)
+        if self._of_one_request and self._mine:
+            # Totals of two requests would differ in what the coordinator likes.
+            total = total._replace(until=self._mine + MOST_PARTIES)
         totals = cipher.reveal(total)
         if self.kind == "z" and cipher.sum_counter is not None and self._opened_news(slots, totals):
             cipher.sum_counter.receive(slots, width)
@@ -144,6 +156,40 @@ def own_slots(named: Slots | None, field: str, slots: int) -> Slots:
     if not ((named >= 0) & (named < slots)).all():
         raise malformed(field, "names slots that are not shared")
     return named
+
+
+class Gathering(Wire):
+    """What one party puts into a sum to which parties contribute as they come, each once.
+
+    Where too few of those who come share a cohort, others are asked again beside them, and put
+    nothing in.
+    """
+
+    def __init__(
+        self, kind: str, slots: int, bound: float, cipher: Cipher, unit: float = 1.0
+    ) -> None:
+        super().__init__(kind, slots, bound, cipher, unit)
+        self._number = -1
+
+    @property
+    def _of_one_request(self) -> bool:
+        return False
+
+    def put_in(self, number: int, values: Floats, pads: PadLinks | None) -> bytes:
+        """Encrypt a contribution to the sum of this number, or nothing where it has been told."""
+        again = self._cipher.repeats(self.kind, pads)
+        if again and number != self._number:
+            raise ProtocolError("a request says that this party has contributed to a new sum")
+        integers = self._format.encode(values * self._unit)
+        if again:
+            integers[:] = 0
+        else:
+            self._count_shown(None, integers)
+        last = self._mine if again else 0
+        sent = Outgoing(self.kind, None, integers, pads, None, last)
+        packed = self._cipher.contribute(sent)
+        self._mine, self._number = self._cipher.request, number
+        return packed
 
 
 class Posts(Wire):
@@ -226,8 +272,12 @@ class Contribution(Wire):
     ) -> None:
         super().__init__(kind, slots, bound, cipher, unit, everyone=everyone)
         self.sent: Integers = np.zeros((slots, width), np.int64)
-        self._last: tuple[Slots | None, Integers, int] | None = None
+        self._last: tuple[Slots | None, Integers, int, PadIds] | None = None
         self._tails = Tails.of(slots) if windows else None
+
+    @property
+    def _of_one_request(self) -> bool:
+        return False
 
     def increment(self, values: Floats, pads: PadLinks | None, slots: Slots | None = None) -> bytes:
         """Encrypt the change of ``values`` at ``slots`` (of all shared slots when None)."""
@@ -240,31 +290,41 @@ class Contribution(Wire):
         if not fits:
             self._format.refuse()
         self._count_changes(slots, out)
-        self._last = (slots, out, self._mine)
-        if self._tails is not None:
-            self._learn(self._tails, pads)
-        packed = self._cipher.contribute(Outgoing(self.kind, slots, out, pads, self._tails))
-        self._mine = self._cipher.newest
-        return packed
+        self._last = (slots, out, self._mine, self._own(slots))
+        return self._put_in(slots, out, pads)
 
     def add(self, change: Floats, pads: PadLinks | None) -> bytes:
         """Encrypt a change of the total at all shared slots, whatever was put in before."""
         integers = self._format.encode(change, self._scale)
-        self._last = (_NO_SLOTS, integers[:0], self._mine)
-        packed = self._cipher.contribute(Outgoing(self.kind, None, integers, pads, self._tails))
-        self._mine = self._cipher.newest
+        self._last = (None, np.zeros_like(self.sent), self._mine, self._own(None))
+        return self._put_in(None, integers, pads)
+
+    def nothing(self, pads: PadLinks | None) -> bytes:
+        """Put nothing in, at all shared slots: so that others need not contribute alone."""
+        return self._put_in(None, np.zeros_like(self.sent), pads)
+
+    def _put_in(self, slots: Slots | None, integers: Integers, pads: PadLinks | None) -> bytes:
+        if self._tails is not None:
+            self._learn(self._tails, pads)
+        sent = Outgoing(self.kind, slots, integers, pads, self._tails, self._mine)
+        packed = self._cipher.contribute(sent)
+        self._mine = self._cipher.request
+        if self._tails is not None:
+            self._tails.own[slice(None) if slots is None else slots] = self._mine
         return packed
+
+    def _own(self, slots: Slots | None) -> PadIds:
+        """In which requests this party contributed last at some slots, where that is kept."""
+        if self._tails is None:
+            return _NO_IDS
+        return self._tails.own[slice(None) if slots is None else slots].copy()
 
     def start(self, own: Floats, told: Floats, pads: PadLinks | None) -> bytes:
         """Put something into a sum as if ``own`` had been put in: changes count from there."""
         self.sent = self._format.encode(own * self._unit)
-        if self._tails is not None:
-            self._learn(self._tails, pads)
         integers = self._format.encode(told * self._unit)
         self._count_shown(None, integers)
-        packed = self._cipher.contribute(Outgoing(self.kind, None, integers, pads, self._tails))
-        self._mine = self._cipher.newest
-        return packed
+        return self._put_in(None, integers, pads)
 
     def _count_changes(self, slots: Slots | None, change: Integers) -> None:
         """The same for increments, which are zero where nothing is new."""
@@ -285,13 +345,25 @@ class Contribution(Wire):
     def undo(self) -> None:
         """Take back the last increment: the coordinator never got it."""
         if self._last is not None:
-            slots, out, mine = self._last
-            if slots is None:
-                self.sent -= out
-            else:
-                self.sent[slots] -= out
+            slots, out, mine, own = self._last
+            where = slice(None) if slots is None else slots
+            self.sent[where] -= out
             self._mine = mine
+            if self._tails is not None:
+                self._tails.own[where] = own
             self._last = None
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """For a checkpoint: what was sent, and in which requests."""
+        last = np.array([self._mine], np.uint64)
+        return {"sent": self.sent, "own": np.concatenate([last, self._own(None)])}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The inverse of :meth:`state`."""
+        self.sent, own = state["sent"], state["own"]
+        self._mine = int(own[0])
+        if self._tails is not None:
+            self._tails.own[:] = own[1:]
 
 
 # ── counting what was opened and shown ──────────────────────────────────────────────────

@@ -9,7 +9,7 @@ products with that w, then losses and conjugates. When all have answered, the pa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -21,7 +21,7 @@ from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
-from weft.sums.contribution import Latest, Wire, own_slots
+from weft.sums.contribution import Gathering, Latest, own_slots
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
 from weft.sums.messages import (
@@ -142,19 +142,25 @@ class FrozenParty:
         self._state = state
         view, bounds = state.view, state.bounds
         open_ = feature_cipher(state.cipher, state.settings)
-        self._v = Wire("v", view.n_shared_columns, bounds.v, open_, 1.0 / view.n_samples)
-        self._z = Wire("z", view.n_shared_rows, bounds.z, state.cipher)
+        self._v = Gathering("v", view.n_shared_columns, bounds.v, open_, 1.0 / view.n_samples)
+        self._z = Gathering("z", view.n_shared_rows, bounds.z, state.cipher)
         self._alpha: Floats = state.alpha
         self._sum: Floats = state.v
         self._w: Floats = state.v
         self._z_private: Floats = state.v
         self._counted_shared = view.counted_shared_rows
+        #: The iteration of the pair in progress; −1: there is none.
+        self._frozen = -1
         #: w of the pair frozen last and of the one certified, by iteration.
         self.weights: dict[int, Floats] = {}
 
     def freeze(self, message: FreezeRequest) -> FreezeReply:
         """Keep α as it was at the freeze (absent parties are told what changed) and sum it."""
         state = self._state
+        if self._frozen == message.iteration and message.alpha is None:
+            # The same pair again: to keep others company, or because the answer was lost.
+            return FreezeReply(v=self._feature_sums(message))
+        self._frozen = message.iteration
         self._alpha = state.alpha.copy()
         self._sum = state.v.copy()
         if message.alpha is not None:
@@ -164,9 +170,13 @@ class FrozenParty:
             state.table.accumulate(slots, new - self._alpha[slots], self._sum)
             self._alpha[slots] = new
             state.note_frozen(self._alpha)
-        shared = state.view.n_shared_columns
-        mine = self._v.send(self._sum[:shared], message.v_pads) if shared else None
-        return FreezeReply(v=mine)
+        return FreezeReply(v=self._feature_sums(message))
+
+    def _feature_sums(self, message: FreezeRequest) -> bytes | None:
+        shared = self._state.view.n_shared_columns
+        if not shared:
+            return None
+        return self._v.put_in(message.iteration, self._sum[:shared], message.v_pads)
 
     def products(self, message: PairProductsRequest) -> PairProductsReply:
         """w of the frozen α, and this party's part of z with it."""
@@ -184,7 +194,7 @@ class FrozenParty:
         state.cipher.lasting(message.iteration)
         reply = PairProductsReply(norms=pack_scalars(state.cipher, "norms", *squares))
         if view.n_shared_rows:
-            reply.z = self._z.send(z[: view.n_shared_rows], message.z_pads)
+            reply.z = self._z.put_in(message.iteration, z[: view.n_shared_rows], message.z_pads)
         return reply
 
     def losses(self, message: PairLossesRequest) -> PairLossesReply:
@@ -226,6 +236,8 @@ class FrozenPair:
         Per party, the shared rows whose losses it counts, as its local slots.
     alpha
         The running totals of α, which are copied.
+    joined
+        Who is asked for a sum: those to be asked, or, where they are too few, all who are present.
     certified
         The last pair certified, which parties must keep for the case that this one fails.
     """
@@ -238,8 +250,10 @@ class FrozenPair:
         columns: Layout,
         adder: Adder,
         settings: DualSettings,
+        joined: Callable[[list[str], list[str]], list[str]],
         certified: int | None = None,
     ) -> None:
+        self._joined = joined
         self.iteration = iteration
         self._certified = certified
         self._adder = adder
@@ -261,13 +275,15 @@ class FrozenPair:
 
         ``seen`` is the iteration up to which each party's own α is current.
         """
-        asked = [p for p in present if p in self.waiting]
+        there = list(present)
+        asked = [p for p in there if p in self.waiting]
         self._adder.advance()
+        if self.stage == "losses":
+            return Request(PAIR_LOSSES, self._losses_of(asked))
+        asked = self._joined(asked, there)
         if self.stage == "freeze":
             return Request(FREEZE, self._freeze(asked, seen))
-        if self.stage == "products":
-            return Request(PAIR_PRODUCTS, self._products(asked))
-        return Request(PAIR_LOSSES, self._losses_of(asked))
+        return Request(PAIR_PRODUCTS, self._products(asked))
 
     def _freeze(self, asked: list[str], seen: Mapping[str, int]) -> dict[str, FreezeRequest]:
         messages = {party: FreezeRequest(**self._common()) for party in asked}

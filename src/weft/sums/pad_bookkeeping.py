@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
 from weft.crypto.adder import Adder
-from weft.crypto.ciphers.block_format import Carried
-from weft.crypto.pads.pad_chains import CohortChain, Sides, SlotChain, runs_of
+from weft.crypto.ciphers.block_format import Carried, pad_id_of
+from weft.crypto.pads.pad_chains import CohortChain, SlotChain, runs_of
 from weft.protocol.message import Message
-from weft.protocol.shared_fields import Neighbours, PadIds, PadLinks, PadNews
+from weft.protocol.shared_fields import Asked, PadIds, PadLinks, PadNews
 from weft.sums.shared_slot_layout import Layout
 
 _NONE = np.zeros(0, np.int64)
@@ -55,6 +56,14 @@ class PadBookkeeping:
         self.checks: CohortChain | None = None
         if adder.whole:
             self.checks = CohortChain(layout.chunk_holders(width))
+        #: Who shares anything along this axis.
+        self._sharing = np.diff(self.chain.holders.bounds) > 0
+        #: Who is asked now, in which request, and who has contributed before.
+        self._asked, self._context = layout.flags([]), 0
+        self._contributed = layout.flags([])
+        #: Parties that left masks in the total without a counterpart: in which request, and who
+        #: was silent in it.
+        self._open: dict[str, tuple[int, NDArray[np.uint8]]] = {}
 
     def invite(
         self, messages: Mapping[str, Message], chosen: Mapping[str, Flags] | None = None
@@ -66,6 +75,7 @@ class PadBookkeeping:
         asked, pairs = self._layout.flags(list(messages)), _EVERY
         if chosen is not None:
             asked, pairs = self._chosen(chosen)
+        self._asked, self._context = asked, pad_id_of(self._adder.epoch, self._adder.round, 0)
         links: dict[str, PadLinks] = {}
         for party, off, sets in self._linked(self.chain, messages, asked, pairs):
             links[party] = PadLinks(chain=off, chain_sets=sets)
@@ -76,37 +86,43 @@ class PadBookkeeping:
                 mine = links.setdefault(party, PadLinks())
                 mine.checks, mine.checks_sets = off, sets
         if self._masked:
-            self._tell_neighbours(links)
+            self._tell_asked(links)
         for party, mine in links.items():
             setattr(messages[party], self._field, mine)
 
-    def _tell_neighbours(self, links: Mapping[str, PadLinks]) -> None:
-        """Who shares masks with whom in this request, and which masks are left to be taken off."""
-        for party, left, right, torn in self._rings(self.chain, links):
-            links[party].ring = Neighbours(left=left, right=right, torn=torn)
+    def _tell_asked(self, links: Mapping[str, PadLinks]) -> None:
+        """Who contributes in this request, and which masks are left to be taken off."""
+        again = self._asked & self._contributed
+        common = Asked(
+            parties=None if self._asked.all() else np.packbits(self._asked),
+            again=np.packbits(again) if again.any() else None,
+        )
+        for party, mine in links.items():
+            mine.asked = common
+            if party in self._open:
+                context, silent = self._open[party]
+                mine.asked = replace(common, torn=context, silent=silent)
         if self.checks is not None:
-            for party, left, right, torn in self._rings(self.checks, links):
-                ring = links[party].ring
-                if ring is not None:
-                    ring.checks_left, ring.checks_right, ring.checks_torn = left, right, torn
+            self._tell_neighbours(self.checks, links)
 
-    def _rings(
-        self, chain: CohortChain, links: Mapping[str, PadLinks]
-    ) -> Iterator[tuple[str, Sides, Sides, PadIds | None]]:
-        left, right, torn = chain.ring()
-        for party in links:
+    def _tell_neighbours(self, checks: CohortChain, links: Mapping[str, PadLinks]) -> None:
+        """The same for check words, of whose chunks a party does not know all holders."""
+        left, right, torn = checks.ring()
+        for party, mine in links.items():
             k = self._layout.index[party]
-            mine = slice(chain.holders.bounds[k], chain.holders.bounds[k + 1])
-            yield party, left[mine], right[mine], torn[mine] if torn[mine].any() else None
+            own = slice(checks.holders.bounds[k], checks.holders.bounds[k + 1])
+            if mine.asked is not None:
+                mine.asked = replace(
+                    mine.asked,
+                    checks_left=left[own],
+                    checks_right=right[own],
+                    checks_torn=torn[own] if torn[own].any() else None,
+                )
 
     @property
     def torn(self) -> list[str]:
         """Parties that left masks in the total without a counterpart."""
-        found = np.zeros(len(self._layout.parties), bool)
-        for chain in (self.chain, self.checks):
-            if chain is not None:
-                found[chain.holders.party[chain.torn != 0]] = True
-        return [self._layout.parties[k] for k in np.flatnonzero(found).tolist()]
+        return [party for party in self._layout.parties if party in self._open]
 
     def _chosen(self, chosen: Mapping[str, Flags]) -> tuple[Flags, Flags]:
         """Parties with a flag for some shared cohort, and the flags of all pairs."""
@@ -124,7 +140,9 @@ class PadBookkeeping:
     ) -> Iterator[tuple[str, PadIds, PadIds | None]]:
         """Per party that contributes: what it takes off, and the sets of ids in that."""
         adder, holders = self._adder, chain.holders
-        minus, tied = chain.invite(asked, pairs, adder.epoch, adder.round)
+        # Check words are linked in the order of parties, which each of them can check.
+        again = self._layout.flags([]) if chain is self.checks else asked & self._contributed
+        minus, tied = chain.invite(asked, pairs, adder.epoch, adder.round, again)
         bounds, index = holders.bounds, self._layout.index
         for party in messages:
             k = index[party]
@@ -166,9 +184,7 @@ class PadBookkeeping:
         """The contributions that came in."""
         answered = self._layout.flags(names)
         if self._masked:
-            for chain in (self.chain, self.checks):
-                if chain is not None:
-                    chain.tear(answered)
+            self._leave_open(names, answered)
         if isinstance(self.chain, SlotChain):
             numbers = np.array([self._layout.index[name] for name in names], np.int64)
             self.chain.record_slots(answered, slots, np.repeat(numbers, lengths))
@@ -176,6 +192,19 @@ class PadBookkeeping:
             self.chain.record(answered)
         if self.checks is not None:
             self.checks.record(answered)
+
+    def _leave_open(self, names: Sequence[str], answered: Flags) -> None:
+        """Note whose masks are left without a counterpart: somebody asked did not answer."""
+        self._contributed |= answered
+        silent = self._asked & self._sharing & ~answered
+        context = self._context
+        for party in names:
+            # Whoever contributed has taken off what it had left there before.
+            self._open.pop(party, None)
+            if silent.any():
+                self._open[party] = context, np.packbits(silent)
+        if self.checks is not None:
+            self.checks.tear(answered)
 
     def carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
         """Ids of the pads at ``slots``, in parts that end at ``ends``."""
@@ -205,11 +234,13 @@ class PadBookkeeping:
 
     def state(self) -> dict[str, NDArray[Any]]:
         state = {f"chain.{n}": a for n, a in self.chain.state().items()}
+        state["contributed"] = self._contributed
         if self.checks is not None:
             state.update({f"checks.{n}": a for n, a in self.checks.state().items()})
         return state
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.chain.restore({n[6:]: a for n, a in state.items() if n.startswith("chain.")})
+        self._contributed = state["contributed"].astype(bool)
         if self.checks is not None:
             self.checks.restore({n[7:]: a for n, a in state.items() if n.startswith("checks.")})

@@ -7,8 +7,6 @@ coordinator's half (:mod:`weft.crypto.adder`) adds and forwards blocks with publ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Floats, Slots
 from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
+    ID_BITS,
     SIGN,
     Block,
     WordBlock,
@@ -29,20 +28,25 @@ from weft.crypto.ciphers.block_format import (
     read_knots,
     word_block,
 )
+from weft.crypto.ciphers.sum_masks import Contributed, Encrypt, SumMasks, carried_by
 from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pads.mask_ring import MaskRing
-from weft.crypto.pads.pad_chains import learn_marks
+from weft.crypto.pads.pad_tails import Tails
 from weft.crypto.primitives.wide_integers import Limbs
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.common_question import Question, question_digest
 from weft.protocol.message import Message
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.shared_fields import IterationRequest, PadIds, PadLinks, PadNews, SumRequest
+from weft.protocol.shared_fields import (
+    Asked,
+    IterationRequest,
+    PadIds,
+    PadLinks,
+    PadNews,
+    SumRequest,
+)
 
 Integers = NDArray[np.int64]
-
-#: So many contributions of a kind are remembered, should their masks be taken off again.
-_KEPT = 4
 
 #: What the kinds of sums are called in messages to people.
 WHAT = {
@@ -53,35 +57,6 @@ WHAT = {
 }
 
 
-@dataclass
-class Tails:
-    """What a party knows of the pads under a running total, per local slot."""
-
-    marks: PadIds
-    knots: list[tuple[int, ...]] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, slots: int) -> Tails:
-        return cls(np.zeros(slots, np.uint64))
-
-    def learn(
-        self,
-        slots: Slots,
-        lengths: NDArray[np.uint32],
-        marks: PadIds,
-        knots: list[tuple[int, ...]],
-    ) -> bool:
-        """Take over runs of marks that changed; false where they do not fit the slots.
-
-        A single slot stands for as many in a row as there are marks.
-        """
-        if knots:
-            several = (marks & SIGN) != 0
-            marks = np.where(several, marks + np.uint64(len(self.knots)), marks)
-            self.knots += knots
-        return bool(learn_marks(self.marks, slots, lengths, marks))
-
-
 class Outgoing(NamedTuple):
     """A party's integers on their way into a sum.
 
@@ -90,9 +65,14 @@ class Outgoing(NamedTuple):
     slots
         Where they belong; None: all shared slots.
     pads
-        Which pads to take off.
+        Which pads to take off, and who else contributes.
     tails
         What the party knows of pads under single slots.
+    last
+        The least pad id of the request in which the party contributed to this sum last; zero: of
+        none.
+    mends
+        The contribution whose ring these integers, which are zeros, close again.
     """
 
     kind: str
@@ -100,21 +80,23 @@ class Outgoing(NamedTuple):
     values: Integers
     pads: PadLinks | None
     tails: Tails | None = None
+    last: int = 0
+    mends: Contributed | None = None
 
 
-class Sent(NamedTuple):
-    """A contribution under masks, of which something may have to be taken off again.
+class Joined(NamedTuple):
+    """How a contribution is joined to those of others.
 
     Attributes
     ----------
+    minus
+        Per cohort, the id of the pad to take off, or the number of a set of ids.
     rings
-        The party's neighbours: in its cohorts, and in its chunks where there are any.
+        Masks in the cohorts, and in the chunks where there are any.
     """
 
-    slots: Slots | None
-    shape: tuple[int, ...]
-    tails: Tails | None
-    rings: tuple[MaskRing, ...]
+    minus: PadIds
+    rings: tuple[tuple[MaskRing, ...], ...]
 
 
 class Incoming(NamedTuple):
@@ -126,8 +108,8 @@ class Incoming(NamedTuple):
         Where they belong (None: all shared slots), and how many there must be.
     packed
         The block as it came.
-    since
-        Pad id of a contribution that the totals must hold.
+    since, until
+        Pad ids that the totals carry are not below the first, and below the second.
     unit
         In which values come out.
     posts
@@ -146,6 +128,7 @@ class Incoming(NamedTuple):
     unit: float = 1.0
     posts: bool = False
     newest: PadIds | None = None
+    until: int = int(ID_BITS)
 
 
 class Masking(Protocol):
@@ -158,8 +141,6 @@ class Masking(Protocol):
     def attending(self, bits: NDArray[np.uint8] | None, *, harmless: bool = False) -> Sharers: ...
 
     def sum(self, question: Question, over: Sharers, count: int) -> Limbs | None: ...
-
-    def pair_seed(self, peer: int) -> bytes: ...
 
 
 class Counting(Protocol):
@@ -204,8 +185,8 @@ class Cipher(ABC):
         #: Counts what this party sees and shows of samples; None: nobody does.
         self.sum_counter: Counting | None = None
         self._clear: Plain | None = None
-        #: The last contributions under masks, by kind and then by the id of their request.
-        self._masked: dict[str, dict[int, Sent]] = {}
+        #: What hides its contributions to sums from those who can open them; None: nothing does.
+        self.sum_masks: SumMasks | None = None
 
     def begin(self, message: Message, phase: str = "") -> None:
         """A request begins: its number must be new, since pad ids come from it.
@@ -307,14 +288,14 @@ class Cipher(ABC):
 
         Returns the block, and the slots of that contribution.
         """
-        known = self._masked.get(kind)
-        if not known:
+        if self.sum_masks is None:
             raise ProtocolError(f"a request wants masks taken off {WHAT[kind]} that were not sent")
-        last = known[max(known)]
+        last = self.sum_masks.reopen(kind, asked_in(pads))
         if last.tails is not None and pads.news is not None:
             self.learn(kind, last.tails, pads.news)
         values = np.zeros(last.shape, np.int64)
-        return self.contribute(Outgoing(kind, last.slots, values, pads, last.tails)), last.slots
+        sent = Outgoing(kind, last.slots, values, pads, last.tails, last.context, last)
+        return self.contribute(sent), last.slots
 
     def learn(self, kind: str, tails: Tails, news: PadNews) -> None:
         """Take over what the coordinator says of pads under single slots."""
@@ -322,53 +303,58 @@ class Cipher(ABC):
         if not tails.learn(news.slots, news.lengths, news.marks, sets):
             raise ProtocolError(f"the news of pads under {WHAT[kind]} are malformed")
 
-    def _rings(self, sent: Outgoing, units: tuple[int, ...]) -> list[list[MaskRing]]:
-        """Masks to put on what is sent, and those of earlier contributions to take off.
+    def repeats(self, kind: str, pads: PadLinks | None) -> bool:
+        """Whether a request says that this party has contributed to its sum before."""
+        return self.sum_masks is not None and self.sum_masks.place(kind, asked_in(pads)).again
 
-        One list for the cohorts, and another for the chunks where there are any; ``units`` says
-        how many there are.
+    def _join(
+        self, sent: Outgoing, units: int, encrypt: Encrypt, chunks: tuple[int, Encrypt] | None
+    ) -> Joined:
+        """How a contribution is joined to those of others: pads to take off, and masks.
+
+        ``units`` is the number of cohorts; ``chunks`` the number of chunks, where there are any.
         """
-        if self.masks is None:
-            return [[] for _ in units]
-        told = None if sent.pads is None else sent.pads.ring
-        if told is None:
-            raise ProtocolError(f"a request for {WHAT[sent.kind]} does not say who shares masks")
-        sides = ((told.left, told.right, told.torn),
-                 (told.checks_left, told.checks_right, told.checks_torn))  # fmt: skip
-        before = self._masked.setdefault(sent.kind, {})
-        new, every = [], []
-        for number, (left, right, torn) in enumerate(sides[: len(units)]):
-            ring = self._ring(sent.kind, left, right, units[number])
-            new.append(ring)
-            every.append([ring, *self._taken_off(sent.kind, torn, units[number], number)])
-        before[self._base] = Sent(sent.slots, sent.values.shape, sent.tails, tuple(new))
-        while len(before) > _KEPT:
-            del before[min(before)]
-        return every
+        told = None if sent.pads is None else sent.pads.chain
+        minus = linked(told, sent.kind, units)
+        masks, asked = self.sum_masks, asked_in(sent.pads)
+        if masks is None:
+            return Joined(minus, ((), ()))
+        if (asked.torn is not None) != (sent.mends is not None):
+            raise ProtocolError(f"a request for {WHAT[sent.kind]} wants masks taken off, or none")
+        place, mark = masks.place(sent.kind, asked), self.question(sent.kind).mark()
+        if sent.tails is None or chunks is not None:
+            newest = self._newest_of(minus, sent)
+            minus = carried_by(place, minus, self._base, newest, sent.last)
+        else:
+            # What lies under single slots is looked at slot by slot.
+            ahead = np.full(units, sent.last, np.uint64)
+            nothing = np.zeros(units, np.uint64)
+            minus = carried_by(place, nothing, self._base, ahead, sent.last)
+        rings = [masks.ring(place, self._base, mark, encrypt)]
+        if chunks is not None:
+            rings.append(masks.check_ring(asked, self._base, mark, *chunks))
+        every: list[tuple[MaskRing, ...]] = [(ring,) for ring in rings]
+        if sent.mends is not None:
+            off = masks.taken_off(sent.kind, asked, sent.mends)
+            every = [(ring, old) for ring, old in zip(rings, off, strict=True)]
+        masks.keep(
+            sent.kind,
+            Contributed(
+                self._base, sent.slots, sent.values.shape, sent.tails, place.asked, tuple(rings)
+            ),
+        )
+        return Joined(minus, tuple(every))
 
-    def _ring(
-        self, kind: str, left: NDArray[np.int32] | None, right: NDArray[np.int32] | None, units: int
-    ) -> MaskRing:
-        if left is None or right is None or not left.shape == right.shape == (units,):
-            raise ProtocolError(f"a request for {WHAT[kind]} does not say who shares masks")
-        twice = any(a == b >= 0 for a, b in zip(left.tolist(), right.tolist(), strict=True))
-        if twice or self.masks is None:
-            raise ProtocolError("a request for sums names neighbours that are none")
-        return MaskRing.of(self._base, self.party, (left, right), self.masks.pair_seed)
-
-    def _taken_off(
-        self, kind: str, torn: PadIds | None, units: int, number: int
-    ) -> Iterator[MaskRing]:
-        """Masks of earlier contributions that were left without a counterpart."""
-        if torn is None:
-            return
-        if torn.shape != (units,):
-            raise ProtocolError(f"a request for {WHAT[kind]} names masks that are none")
-        for context in np.unique(torn[torn != 0]).tolist():
-            earlier = self._masked[kind].get(context)
-            if earlier is None:
-                raise ProtocolError(f"a request for {WHAT[kind]} names masks that are none")
-            yield earlier.rings[number].turned(torn == context)
+    def _newest_of(self, marks: PadIds, sent: Outgoing) -> PadIds:
+        """The newest pad id that each mark stands for."""
+        several = (marks & SIGN) != 0
+        if not several.any():
+            return marks
+        knots = self.knots(None if sent.pads is None else sent.pads.chain_sets, sent.kind)
+        newest = marks.copy()
+        for at in np.flatnonzero(several).tolist():
+            newest[at] = newest_in(knots, int(marks[at]), sent.kind)
+        return newest
 
     def propose(self, sent: Outgoing) -> bytes:
         """Hide a contribution to a sparse sum: at any slots that this party chooses."""
@@ -412,7 +398,7 @@ class Cipher(ABC):
         if flat is None:
             return []
         knots = read_knots(flat)
-        check_older(np.zeros(0, np.uint64), knots, self.pad_id, kind)
+        check_older(np.zeros(0, np.uint64), knots, self._base, kind)
         return knots
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────
@@ -473,11 +459,24 @@ class Plain(Cipher):
         return np.multiply(words.view(np.int64), total.unit, dtype=np.float64)
 
 
+def asked_in(pads: PadLinks | None) -> Asked:
+    """Who is asked for a sum; where a request does not say it, everyone, who are all new to it."""
+    return Asked() if pads is None or pads.asked is None else pads.asked
+
+
 def linked(minus: PadIds | None, kind: str, units: int) -> PadIds:
     """What a request says is to be taken off, per cohort or chunk."""
     if minus is None or minus.shape != (units,):
         raise ProtocolError(f"a request for {WHAT[kind]} does not say which pads to take off")
     return minus
+
+
+def newest_in(knots: list[tuple[int, ...]], mark: int, kind: str) -> int:
+    """The newest pad id in the set that a mark stands for."""
+    number = mark & ~int(SIGN)
+    if number >= len(knots):
+        raise ProtocolError(f"a request names pads under the {WHAT[kind]} that it does not list")
+    return max((part & int(ID_BITS) for part in knots[number]), default=0)
 
 
 def refuse_newer(kind: str) -> NoReturn:

@@ -29,6 +29,7 @@ from weft.crypto.ciphers.cipher import (
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.ciphers.seal_library import SLOTS
+from weft.crypto.pads.mask_ring import MaskRing
 from weft.crypto.pads.pad_loops import newest_per_slot
 from weft.crypto.pads.pad_streams import Streams, Words, failed_check
 from weft.crypto.secret_bytes import Secret
@@ -152,23 +153,26 @@ class BfvCipher(Cipher):
 
     def _seal(self, sent: Outgoing, speaks: Flags | None, *, masked: bool = False) -> bytes:
         """All shared slots, zero where nothing is named; pads in the cohorts spoken for."""
-        kind, slots, values, pads, _ = sent
+        kind, slots, values, pads, *_ = sent
         streams = self._axis(kind)
         whole = values
         if slots is not None:
             whole = np.zeros((len(streams.cohort_of), values.shape[1]), np.int64)
             whole[slots] = values
-        off = pads or PadLinks()
-        pad_ids = self._linked(off.chain, off.chain_sets, kind, streams.cohorts)
+        width = whole.shape[1]
+        off, chunking = pads or PadLinks(), self._chunking(kind, width)
+        chain = off.chain
+        rings: tuple[MaskRing, ...] = ()
+        check_rings: tuple[MaskRing, ...] = ()
+        if masked:
+            checked = len(chunking.chunks), chunking.streams.encrypt
+            joined = self._join(sent, streams.cohorts, streams.encrypt, checked)
+            chain, (rings, check_rings) = joined.minus, joined.rings
+        pad_ids = self._linked(chain, off.chain_sets, kind, streams.cohorts, self._base)
         if speaks is not None:
             pad_ids[:, ~speaks] = 0
-        width = whole.shape[1]
         words = streams.residues(KIND_CODES[kind], width, pad_ids[:, streams.cohort_of])
         words = (words + (whole % MODULUS).astype(np.uint64)) % np.uint64(MODULUS)
-        chunking = self._chunking(kind, width)
-        units, rings, check_rings = (streams.cohorts, len(chunking.chunks)), [], []
-        if masked:
-            rings, check_rings = self._rings(sent, units)
         for ring in rings:
             masks = streams.mask_residues(KIND_CODES[kind], width, ring)
             words = (words + masks) % np.uint64(MODULUS)
@@ -182,11 +186,17 @@ class BfvCipher(Cipher):
         checks = (_tags(chunks, chunking.keys, MODULUS) + hidden) % np.uint64(MODULUS)
         return self._pack(kind, whole.shape, checks.tobytes() + _known(self._key).seal(chunks))
 
-    def _linked(self, off: PadIds | None, sets: PadIds | None, kind: str, units: int) -> PadIds:
-        """Rows of pad ids for links of a chain: the new pad on, what was there off."""
+    def _linked(
+        self, off: PadIds | None, sets: PadIds | None, kind: str, units: int, since: int = 0
+    ) -> PadIds:
+        """Rows of pad ids for links of a chain: the new pad on, what was there off.
+
+        Ids not below ``since`` are those of others in the same request.
+        """
         minus = linked(off, kind, units)
         knots = self.knots(sets, kind)
-        check_older(minus, knots, self.pad_id, kind)
+        others = (minus & SIGN == 0) & (minus >= np.uint64(since)) & (minus != self.pad_id)
+        check_older(np.where(others & bool(since), np.uint64(0), minus), knots, self.pad_id, kind)
         rows = [np.full(units, self.pad_id, np.uint64), np.where(minus == 0, minus, minus | SIGN)]
         tied = (minus & SIGN) != 0
         rows[1][tied] = 0
@@ -204,7 +214,7 @@ class BfvCipher(Cipher):
     # ── receiving ─────────────────────────────────────────────────────────────────────────
 
     def _reveal(self, total: Incoming) -> Floats:
-        kind, slots, _, width, _, since, unit, _, last = total
+        kind, slots, _, width, _, since, unit, _, last, until = total
         streams = self._axis(kind)
         block = self._read(total._replace(n_slots=len(streams.cohort_of)))
         where = self.where(kind)
@@ -223,7 +233,8 @@ class BfvCipher(Cipher):
         chosen = slice(None) if slots is None else slots
         newest = newest_per_slot(np.ascontiguousarray(pad_ids), True)[chosen]
         old = last is not None and bool((newest < last[chosen]).any())
-        if old or int(newest.min(initial=since)) < since:
+        new = bool((newest >= np.uint64(until)).any())
+        if old or new or int(newest.min(initial=since)) < since:
             raise ProtocolError(
                 f"{where} is older than this party's own contribution: it was sent before, or "
                 "leaves something out"

@@ -13,16 +13,15 @@ import numpy as np
 from weft.array_types import Flags, Floats
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
 from weft.crypto.ciphers.cipher import (
-    WHAT,
     Cipher,
     Incoming,
     Integers,
     Outgoing,
-    linked,
+    newest_in,
     refuse_newer,
 )
+from weft.crypto.ciphers.sum_masks import refuse_older
 from weft.crypto.pads.pad_streams import Hidden, Streams, Words, failed_check
-from weft.errors import ProtocolError
 from weft.protocol.shared_fields import PadIds
 
 _NO_MARKS = np.zeros(0, np.uint64)
@@ -46,14 +45,18 @@ class Pad(Cipher):
         self._streams = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
 
     def _contribute(self, sent: Outgoing) -> bytes:
-        kind, slots, values, pads, tails = sent
+        kind, slots, values, _, tails, *_ = sent
         streams = self._streams[kind]
-        minus = linked(None if pads is None else pads.chain, kind, streams.cohorts)
-        marks = _NO_MARKS if tails is None else tails.marks
-        (rings,) = self._rings(sent, (streams.cohorts,))
-        hidden = streams.hide(KIND_CODES[kind], slots, values, self.pad_id, minus, marks, rings)
+        joined = self._join(sent, streams.cohorts, streams.encrypt, None)
+        minus, rings = joined.minus, joined.rings[0]
+        marks, own = (_NO_MARKS, _NO_MARKS) if tails is None else (tails.marks, tails.own)
+        hidden = streams.hide(
+            KIND_CODES[kind], slots, values, self.pad_id, minus, marks, own, rings
+        )
         if hidden.status == 2:
             refuse_newer(kind)
+        if hidden.status == 3:
+            refuse_older()
         if hidden.status == 1:
             self._untie(hidden, sent, minus)
         return self._pack(kind, values.shape, self._close(hidden.words) + hidden.tags.tobytes())
@@ -78,7 +81,7 @@ class Pad(Cipher):
             words,
             tags,
             carried,
-            total.since,
+            (total.since, total.until),
             lambda: self.where(kind),
             chained=kind in CHAINED,
         )
@@ -105,7 +108,7 @@ class Pad(Cipher):
 
     def _untie(self, hidden: Hidden, sent: Outgoing, minus: PadIds) -> None:
         """Take off the pads where a mark stands for several pad ids."""
-        kind, slots, _, pads, tails = sent
+        kind, slots, _, pads, tails, *_ = sent
         streams = self._streams[kind]
         table = self.knots(None if pads is None else pads.chain_sets, kind)
         for position in range(len(hidden.words)):
@@ -115,12 +118,11 @@ class Pad(Cipher):
                 mark, knots = int(tails.marks[slot]), tails.knots
             if not mark & int(SIGN):
                 continue
-            number = mark & ~int(SIGN)
-            if number >= len(knots):
-                raise ProtocolError(
-                    f"a request names pads under the {WHAT[kind]} that it does not list"
-                )
-            streams.take_off(hidden, KIND_CODES[kind], position, slot, knots[number])
+            newest = newest_in(knots, mark, kind)
+            if tails is not None and newest < int(tails.own[slot]):
+                refuse_older()
+            listed = knots[mark & ~int(SIGN)]
+            streams.take_off(hidden, KIND_CODES[kind], position, slot, listed)
 
     def _close(self, words: Words) -> bytes:
         """Words on their way to the coordinator."""

@@ -1,14 +1,15 @@
 """The public record of pads: which pad ids the coordinator's totals carry.
 
-A contribution is value + F(new) − F(before). Within a request the parties are linked in their
-order: each takes off the pad that the one before it puts on, and the first takes off what the
-total carried. The total then carries the last party's pad alone, however many contributed, so
-that opening it costs one pad. Since ``before`` is always an older pad id, the pads of all
-contributions are linearly independent: the coordinator, which knows every pad id and no key,
-learns nothing about any value, not even if it lies about the record (a party refuses a
-``before`` that is not older than its own pad id). If a party falls silent in mid-request the
-links around it stay open: a *knot*, a mark that stands for several signed pad ids, until the
-next contribution takes them all off. Nothing secret is in this file.
+A contribution is value + F(new) − F(before). Within a request the parties are linked in a circle
+of their numbers: each takes off the pad that the one before it puts on, and the one who leads takes
+off what the total carried: the first who has contributed to that sum before, and so knows how new
+the total must be; where nobody has, the first. The total then carries the last party's pad alone,
+however many contributed, so that opening it costs one pad. The one who leads refuses a ``before``
+that is not of an older request, and the others work theirs out by themselves: so the pads of all
+contributions are linearly independent, and the coordinator, which knows every pad id and no key,
+learns nothing about any value, not even if it lies about the record. If a party falls silent in
+mid-request the links around it stay open: a *knot*, a mark that stands for several signed pad ids,
+until the next contribution takes them all off. Nothing secret is in this file.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from weft.protocol.shared_fields import PadIds
 
 Sides = NDArray[np.int32]
 _NONE = np.zeros(0, np.uint64)
+_NOBODY = np.zeros(0, bool)
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,18 @@ class Links:
         every = self.parties[holders.party]
         return every & self.pairs if len(self.pairs) else every
 
+    def order(self, holders: Holders, unit: int) -> list[int]:
+        """The parties asked in a unit, from the one who leads around the circle."""
+        lead = int(self.first[unit])
+        begin, end = int(holders.begin[unit]), int(holders.begin[unit + 1])
+        around = [*range(lead, end), *range(begin, lead)] if lead >= 0 else []
+        found = [(pair, int(holders.party[pair])) for pair in around]
+        return [
+            party
+            for pair, party in found
+            if self.parties[party] and (not len(self.pairs) or self.pairs[pair])
+        ]
+
 
 class CohortChain:
     """Marks per unit, for contributions that cover whole units."""
@@ -116,8 +130,12 @@ class CohortChain:
         self._links: Links | None = None
         self._base = 0
 
-    def invite(self, parties: Flags, pairs: Flags, epoch: int, round_: int) -> tuple[PadIds, bool]:
+    def invite(
+        self, parties: Flags, pairs: Flags, epoch: int, round_: int, again: Flags = _NOBODY
+    ) -> tuple[PadIds, bool]:
         """Link the parties asked; with flags for ``pairs``, in those units only.
+
+        ``again`` has a flag for who has contributed before; none: nobody has.
 
         Returns what each pair takes off, in the order of parties: the pad id before it, or the
         mark of the unit; and whether a knot is among them.
@@ -128,8 +146,8 @@ class CohortChain:
         first, last = np.empty(units, np.int64), np.empty(units, np.int64)
         marks = self._leading()
         tied = link_pairs(
-            parties, pairs, holders.begin, holders.party, holders.place, marks, self._base, minus,
-            first, last,
+            parties, pairs, again, holders.begin, holders.party, holders.place, marks, self._base,
+            minus, first, last,
         )  # fmt: skip
         self._links = Links(parties, pairs, first, last)
         return minus, tied
@@ -190,10 +208,7 @@ class CohortChain:
         for pad_id in old:
             add(pad_id & int(ID_BITS), -1 if pad_id & int(SIGN) else 1)
         before = -1
-        for pair in range(int(self.holders.begin[unit]), int(self.holders.begin[unit + 1])):
-            party = int(self.holders.party[pair])
-            if not links.parties[party] or (len(links.pairs) and not links.pairs[pair]):
-                continue
+        for party in links.order(self.holders, unit):
             if answered[party]:
                 add(self._base + party, 1)
                 if before >= 0:
@@ -266,8 +281,8 @@ class SlotChain(CohortChain):
         links = self._taken()
         self._time += 1
         before = self.marks[slots] if (links.parties & ~answered).any() else None
-        # Parties come in their order, so that the last one's pad id stays.
-        self.marks[slots] = np.uint64(self._base) + party.astype(np.uint64)
+        last = self.holders.party[links.last[self.cohort_of[slots]]]
+        self.marks[slots] = np.uint64(self._base) + last.astype(np.uint64)
         if before is not None:
             silent = links.asked(self.holders) & ~answered[self.holders.party]
             affected = np.zeros(len(self._start) - 1, bool)
@@ -332,27 +347,34 @@ def runs_of(marks: PadIds, bounds: Sequence[int]) -> list[tuple[NDArray[np.uint3
 
 @numba.njit(cache=True)
 def link_pairs(
-    parties: Any, pairs: Any, begin: Any, party: Any, place: Any, marks: Any, base: int,
+    parties: Any, pairs: Any, again: Any, begin: Any, party: Any, place: Any, marks: Any, base: int,
     minus: Any, first: Any, last: Any,
 ) -> bool:  # fmt: skip
-    """One pass over the pairs, unit by unit; see `CohortChain.invite`."""
+    """Two passes over the pairs, unit by unit; see `CohortChain.invite`."""
     tied = False
     for unit in range(begin.shape[0] - 1):
-        before = -1
-        first[unit] = -1
+        lead, end, anew = -1, -1, True
+        for pair in range(begin[unit], begin[unit + 1]):
+            if parties[party[pair]] and (pairs.shape[0] == 0 or pairs[pair]):
+                new = again.shape[0] == 0 or not again[party[pair]]
+                if lead < 0 or (anew and not new):
+                    lead, anew = pair, new
+                end = pair
+        before = end
+        last[unit] = end
+        first[unit] = lead
         for pair in range(begin[unit], begin[unit + 1]):
             mark = np.uint64(0)
             if parties[party[pair]] and (pairs.shape[0] == 0 or pairs[pair]):
-                if before >= 0:
+                if pair != lead:
                     mark = np.uint64(base + party[before])
                 else:
-                    first[unit] = pair
+                    last[unit] = before
                     if marks.shape[0] > 0:
                         mark = marks[unit]
                         tied = tied or (mark >> np.uint64(63)) != 0
                 before = pair
             minus[place[pair]] = mark
-        last[unit] = before
     return tied
 
 

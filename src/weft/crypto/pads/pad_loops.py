@@ -132,17 +132,23 @@ def add_pads(
 
 
 @numba.njit(cache=True)
-def marks_before(out: Any, slots: Any, cohort_of: Any, pad_id: int, minus: Any, tails: Any) -> int:
+def marks_before(
+    out: Any, slots: Any, cohort_of: Any, pad_id: int, minus: Any, tails: Any, own: Any
+) -> int:
     """The pad id to take off at every row; returns the status of `Streams.hide`."""
-    status = 0
+    status, request = 0, np.uint64(pad_id) >> _PARTY_BITS
     for r in range(out.shape[0]):
         s = r if slots.shape[0] == 0 else np.int64(slots[r])
         before = minus[cohort_of[s]]
         if before == 0 and tails.shape[0] > 0:
             before = tails[s]
+            if before < own[s]:
+                return 3
+            if not before & SIGN and before >> _PARTY_BITS >= request:
+                return 2
         if before & SIGN:
             status, before = 1, _ZERO
-        elif before >= np.uint64(pad_id):
+        elif before == np.uint64(pad_id) or before >> _PARTY_BITS > request:
             return 2
         out[r] = before
     return status
@@ -210,12 +216,12 @@ def join_hidden(
 @numba.njit(cache=True)
 def pads_at_depth(
     ids: Any, slots: Any, cohort_of: Any, lengths: Any, counts: Any, pad_ids: Any,
-    per_cohort: bool, depth: int, since: int, chained: bool,
+    per_cohort: bool, depth: int, since: int, until: int, chained: bool,
 ) -> int:  # fmt: skip
     """The signed pad id of every row that comes ``depth``-th in the record of its run; 0: none.
 
     Returns 0, −1 where the runs do not cover the rows, −2 where a record is older than ``since``,
-    or cannot be that of a total.
+    not older than ``until``, or cannot be that of a total.
     """
     rows = ids.shape[0]
     whole = slots.shape[0] == 0
@@ -235,11 +241,13 @@ def pads_at_depth(
                 if at + many > pad_ids.shape[0]:
                     return -1
                 new = left and depth == 0 and counts.shape[0] > 0
-                if new and _newest(pad_ids, at, at + many, chained) < np.uint64(since):
-                    return -2
+                if new:
+                    newest = _newest(pad_ids, at, at + many, chained)
+                    if newest < np.uint64(since) or newest >= np.uint64(until):
+                        return -2
             left -= 1
         ids[r] = pad_ids[at + depth] if depth < many else _ZERO
-        if counts.shape[0] == 0 and (ids[r] < np.uint64(since) or ids[r] & SIGN):
+        if counts.shape[0] == 0 and (ids[r] < np.uint64(since) or ids[r] >= np.uint64(until)):
             return -2
     if not per_cohort:
         for i in range(max(run + 1, 0), lengths.shape[0]):

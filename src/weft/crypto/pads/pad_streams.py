@@ -81,7 +81,8 @@ class Hidden(NamedTuple):
     ----------
     status
         1 where a mark stands for several pad ids, which are then left on; 2 where a pad to take
-        off is not older than the new one: nothing may be sent.
+        off is not older than the new one, 3 where it is older than this party's own contribution:
+        nothing may be sent.
     """
 
     words: Words
@@ -146,12 +147,14 @@ class Streams:
         pad_id: int,
         minus: PadIds = _NO_PADS,
         tails: PadIds = _NO_PADS,
+        own: PadIds = _NO_PADS,
         rings: Sequence[MaskRing] = (),
     ) -> Hidden:
         """Values under the pad of ``pad_id``, less the one before it, and under masks.
 
         ``minus`` has a pad id per cohort, or none for nothing to take off; where it is zero, this
-        party leads and takes off what ``tails`` says for the slot.
+        party leads and takes off what ``tails`` says for the slot, which must not be older than
+        ``own``.
         """
         rows, width = values.shape
         words, tags = np.empty((rows, width), np.uint64), np.empty(rows, np.uint64)
@@ -162,9 +165,9 @@ class Streams:
         new, before, status = np.array([pad_id], np.uint64), _NO_PADS, 0
         if len(minus):
             before = np.empty(rows, np.uint64)
-            status = marks_before(before, some, self.cohort_of, pad_id, minus, tails)
-            if status == 2:
-                return Hidden(words, tags, 2)
+            status = marks_before(before, some, self.cohort_of, pad_id, minus, tails, own)
+            if status > 1:
+                return Hidden(words, tags, status)
         for begin, end, names in _pieces(rows, per * (1 + bool(len(minus)) + 2 * len(rings))):
             name_hidden(
                 names, begin, end, new, before, some, runs, self._book, per, top,
@@ -193,14 +196,15 @@ class Streams:
         words: Words,
         tags: Words,
         carried: Carried,
-        since: int,
+        limits: tuple[int, int],
         where: Where,
         *,
         chained: bool = True,
     ) -> Integers:
         """The inverse of :meth:`hide` for totals; each slot is checked.
 
-        ``chained`` says that contributions take off the pads before them.
+        Pad ids are not below the first of the ``limits``, and below the second; ``chained`` says
+        that contributions take off the pads before them.
         """
         lengths, counts, pad_ids = carried
         if lengths is None and len(pad_ids) != self.cohorts:
@@ -212,7 +216,7 @@ class Streams:
             status = pads_at_depth(
                 ids, some, self.cohort_of, _read_only(_NO_COUNTS if lengths is None else lengths),
                 _read_only(_NO_COUNTS if counts is None else counts), _read_only(pad_ids),
-                lengths is None, depth, since, chained,
+                lengths is None, depth, *limits, chained,
             )  # fmt: skip
             if status:
                 _explain(status, len(words), named(where))

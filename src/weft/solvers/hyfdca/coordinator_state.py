@@ -102,6 +102,7 @@ class Run(RunState):
             self.column_layout,
             self.adder,
             self.settings,
+            self.contributors.joined,
             self.certificate.iteration if self.certificate and self.certified_frozen else None,
         )
         return self.pair

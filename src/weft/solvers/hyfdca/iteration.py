@@ -99,10 +99,10 @@ class Iteration(IterationState):
         if not changed:
             return
         numbers = self._numbers()
-        messages = {
-            party: DualRequest(**numbers, alpha_slots=slots, alpha=alpha)
-            for party, (slots, alpha) in changed.items()
-        }
+        asked = run.contributors.joined(list(changed), self.present)
+        messages = {party: DualRequest(**numbers) for party in asked}
+        for party, (slots, alpha) in changed.items():
+            messages[party].alpha_slots, messages[party].alpha = slots, alpha
         run.v.invite(messages)
         replies = self._ask_moving(DUAL, messages, riders)
         run.v.add(replies.answered, run.iteration)

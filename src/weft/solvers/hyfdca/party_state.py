@@ -293,8 +293,8 @@ class HyfdcaState:
             "alpha": self.alpha,
             "v": self.v,
             "w": self.w,
-            "z_sent": self.z_sum.sent,
-            "v_sent": self.v_sum.sent,
+            **{f"z_sum.{name}": value for name, value in self.z_sum.state().items()},
+            **{f"v_sum.{name}": value for name, value in self.v_sum.state().items()},
             "alpha_newest": self.alpha_wire.newest,
             "sequence": np.array(self._sequence),
             "norms_told": np.stack([self._norm_counted, self._norm_told]),
@@ -309,7 +309,8 @@ class HyfdcaState:
     def restore(self, state: Mapping[str, NDArray[Any]], constants: Constants) -> None:
         """The inverse of :meth:`state`, with the constants of setting up."""
         self.alpha, self.v, self.w = state["alpha"], state["v"], state["w"]
-        self.z_sum.sent, self.v_sum.sent = state["z_sent"], state["v_sent"]
+        self.z_sum.restore(part_of(state, "z_sum"))
+        self.v_sum.restore(part_of(state, "v_sum"))
         self.alpha_wire.newest = state["alpha_newest"].copy()
         self._sequence = int(state["sequence"])
         self._norm_counted, self._norm_told = state["norms_told"]

@@ -104,6 +104,7 @@ class RoundsState(RunState):
             self.classes,
             None if self.certificate is None else self.certificate.iteration,
             self.last_shown,
+            self.contributors,
         )
         return self.point
 

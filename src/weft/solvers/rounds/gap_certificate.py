@@ -33,7 +33,7 @@ from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadLinks
-from weft.solvers.participation import CohortSpeakers
+from weft.solvers.participation import CohortSpeakers, Contributors
 from weft.solvers.rounds.messages import (
     POINT_LOSSES,
     POINT_NORMS,
@@ -52,7 +52,7 @@ from weft.solvers.rounds.messages import (
 from weft.solvers.sample_kinds import kinds_of_classes
 from weft.solvers.settings import Settings
 from weft.storage.files import part_of
-from weft.sums.contribution import Posts, Wire, own_slots
+from weft.sums.contribution import Gathering, Posts, own_slots
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
 from weft.sums.local_table import LocalTable
@@ -99,8 +99,8 @@ class PointParty:
         self._half = half
         view, cipher, bounds = half.view, half.cipher, half.bounds
         rows, columns = view.n_shared_rows, view.n_shared_columns
-        self._z_wire = Wire("z", rows, reach, cipher)
-        self._v_wire = Wire("v", columns, bounds.v, cipher)
+        self._z_wire = Gathering("z", rows, reach, cipher)
+        self._v_wire = Gathering("v", columns, bounds.v, cipher)
         self._alpha_wire = Posts("alpha", rows, bounds.alpha, cipher)
         #: Shared rows whose labels others have.
         self._lacking = ~view.labelled[view.row_cohort[:rows]]
@@ -142,7 +142,9 @@ class PointParty:
         if half.settings.coordinator_sees == "weights":
             reply.w = mine
         if view.n_shared_rows:
-            reply.z = self._z_wire.send(self._z[: view.n_shared_rows], message.z_pads)
+            reply.z = self._z_wire.put_in(
+                message.iteration, self._z[: view.n_shared_rows], message.z_pads
+            )
         return reply
 
     def losses(self, message: PointLossesRequest) -> PointLossesReply:
@@ -228,7 +230,7 @@ class PointParty:
         half, shared = self._half, self._half.view.n_shared_columns
         self._sum = np.zeros_like(self._sum)
         half.table.accumulate(None, self._alpha * half.sample_weight, self._sum)
-        return self._v_wire.send(self._sum[:shared], pads) if shared else None
+        return self._v_wire.put_in(self._iteration, self._sum[:shared], pads) if shared else None
 
     def norms(self, message: PointNormsRequest) -> PointNormsReply:
         """This party's part of ‖Σ p_i a_i x_i‖²."""
@@ -272,6 +274,8 @@ class FrozenPoint:
         The last point certified, which parties must keep for the case that this one fails.
     last
         The last point whose dual vector's feature sums anybody got; −1: none.
+    contributors
+        Who may be asked for a sum with whom.
     """
 
     def __init__(
@@ -285,8 +289,10 @@ class FrozenPoint:
         classes: int,
         certified: int | None,
         last: int,
+        contributors: Contributors,
     ) -> None:
         rows, columns = layouts
+        self._contributors = contributors
         self.iteration = iteration
         self._holdings = holdings
         self._totals = totals
@@ -317,15 +323,18 @@ class FrozenPoint:
 
     def request(self, present: Iterable[str]) -> Request[Any, Any]:
         """What to ask the parties that are present and still owe an answer."""
-        asked = [p for p in present if p in self.waiting]
+        there = list(present)
+        asked = [p for p in there if p in self.waiting]
         self._round = self._adder.advance()
+        if self.stage == "norms":
+            return Request(POINT_NORMS, self._norms_of(asked))
+        if self.stage != "losses" or not self._spreads:
+            asked = self._contributors.joined(asked, there)
         if self.stage == "products":
             return Request(POINT_PRODUCTS, self._products(asked))
         if self.stage == "losses":
             return Request(POINT_LOSSES, self._losses_of(asked))
-        if self.stage == "spread":
-            return Request(POINT_SPREAD, self._spread(asked))
-        return Request(POINT_NORMS, self._norms_of(asked))
+        return Request(POINT_SPREAD, self._spread(asked))
 
     def _products(self, asked: list[str]) -> dict[str, PointProductsRequest]:
         messages = {party: PointProductsRequest(**self._common()) for party in asked}
@@ -377,7 +386,7 @@ class FrozenPoint:
         elif self.stage == "losses":
             add_scalars(replies, "losses", 2 * self._classes, ())
             self._losses.update(replies)
-            self.held += sum(reply.held for reply in replies.values())
+            self.held += sum(replies[p].held for p in self.waiting.intersection(replies))
             if self._spreads:
                 self._board.post(replies, self.iteration, self._round)
         elif self.stage == "norms":

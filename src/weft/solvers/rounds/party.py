@@ -264,7 +264,11 @@ class RoundParty(ABC):
         return {
             "w": self.w,
             "sequence": np.array(self._sequence),
-            **{f"sent.{kind}": sum_.sent for kind, sum_ in self.sums.items()},
+            **{
+                f"sum_{kind}.{name}": array
+                for kind, sum_ in self.sums.items()
+                for name, array in sum_.state().items()
+            },
             **{f"own.{name}": array for name, array in self.variables().items()},
             **{f"measured.{name}": array for name, array in self.measured.state().items()},
             **{f"aside.{name}": array for name, array in self._sent_aside().items()},
@@ -279,7 +283,7 @@ class RoundParty(ABC):
         self.w = state["w"]
         self._sequence = int(state["sequence"])
         for kind, sum_ in self.sums.items():
-            sum_.sent = state[f"sent.{kind}"]
+            sum_.restore(part_of(state, f"sum_{kind}"))
         self.take_variables(part_of(state, "own"))
         self.measured.restore(part_of(state, "measured"))
         if self.aside is not None:

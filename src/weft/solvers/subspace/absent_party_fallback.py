@@ -260,6 +260,10 @@ class FallbackRun:
         run, subspace, exchange = self.run, self._subspace, self._subspace.exchange
         round_ = run.adder.advance()
         rows, columns = self._rows.of(parties), self._columns.of(parties)
+        # Whoever returns would be alone in its sums: the others join it, and put nothing in.
+        company = [p for p in run.holdings.parties if p in parties or p not in self._waiting]
+        asked = run.contributors.joined(list(parties), company)
+        nothing = {p: self._nothing(p) for p in asked if p not in rows}
         point = subspace.mixture / subspace.lam
         messages = {
             party: FallbackRequest(
@@ -269,11 +273,11 @@ class FallbackRun:
                 lam=subspace.base_lam,
                 weights=subspace.mixture[1:],
                 point=point,
-                rows=rows[party],
-                columns=columns[party],
+                rows=rows[party] if party in rows else nothing[party][0],
+                columns=columns[party] if party in columns else nothing[party][1],
                 dropped=self._dropped(exchange, party),
             )
-            for party in parties
+            for party in asked
         }
         run.v.invite(messages)
         run.z.invite(messages)
@@ -281,10 +285,17 @@ class FallbackRun:
         replies.stop_on_refusal()
         run.v.add(replies.answered, run.iteration)
         run.z.add(replies.answered, run.iteration)
-        for party in replies.answered:
+        for party in rows.keys() & replies.answered.keys():
             self._rows.count(party, rows[party])
             self._columns.count(party, columns[party])
-        return set(replies.missing)
+        return set(parties).intersection(replies.missing)
+
+    def _nothing(self, party: str) -> tuple[Flags, Flags]:
+        """Flags of no row cohort and no column cohort of a party."""
+        holdings = self.run.holdings
+        k = holdings.index[party]
+        rows, columns = holdings.rows.cohorts[k], holdings.columns.cohorts[k]
+        return np.zeros(len(rows), bool), np.zeros(len(columns), bool)
 
     def _dropped(self, exchange: Exchange, party: str) -> Dropped | None:
         if exchange.fold is None:

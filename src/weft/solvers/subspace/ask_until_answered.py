@@ -92,6 +92,11 @@ class PhaseSums:
     speakers: Mapping[str, Flags] = field(default_factory=dict)
     since: int = 0
 
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return self.total is not None or self.posted is not None
+
 
 Ordered = TypeVar("Ordered", bound=OrderedRequest)
 #: Makes the messages of a request to some parties from its number.
@@ -135,15 +140,18 @@ class RepeatedAsking:
         for party in asked:
             self._serial[party] += 1
         answers: dict[str, R] = {}
+        heard: set[str] = set()
         began, pause = self.channel.elapsed, _FIRST_PAUSE
         while True:
-            waiting = [party for party in asked if party not in answers]
+            # A sum is of one request: whoever did not answer is not asked for its part alone.
+            waiting = [p for p in asked if p not in answers or sums.any]
             missing = self._ask_once(phase, build(waiting, self.adder.advance()), sums, answers)
             if not missing:
                 break
+            heard.update(answers)
             waited = self.channel.elapsed - began
             if waited + pause > self.settings.patience:
-                folded = frozenset(answers if phase in _FOLDING else ())
+                folded = frozenset(heard if phase in _FOLDING else ())
                 self._fall_back(PartyMissing(missing, waited, phase, folded))
                 began, pause = self.channel.elapsed, _FIRST_PAUSE
                 continue
@@ -169,11 +177,13 @@ class RepeatedAsking:
             sums.posted.invite(messages, {party: sums.speakers[party] for party in messages})
         replies = self.channel.ask(phase, messages)
         replies.stop_on_refusal()
+        answers.update(replies.answered)
+        if replies.missing:
+            return replies.missing
         if sums.total is not None:
             sums.total.add(replies.answered, self.iteration)
         if sums.posted is not None:
             sums.posted.post(replies.answered, sums.since + 1, round_)
-        answers.update(replies.answered)
         return replies.missing
 
     def _fall_back(self, missing: PartyMissing) -> None:

@@ -126,10 +126,12 @@ class MoveRequest(OrderedRequest, kw_only=True):
 class DualsRequest(MoveRequest):
     """One that asks for new dual vectors, and for its part of their vectors.
 
-    ``send`` names the cohorts whose dual vectors others need, who have no labels; None: none.
+    ``send`` names the cohorts whose dual vectors others need, who have no labels; None: none. With
+    ``later``, its part of the vectors is told when everyone is asked for that (`FollowRequest`).
     """
 
     send: Annotated[Flags | None, _SPEAKS] = None
+    later: Annotated[bool, record("whether vectors are told later", alike=True)] = False
     v_pads: PadLinks | None = None
     alpha_pads: PadLinks | None = None
 
@@ -188,9 +190,13 @@ class GatherReply(DualsReply):
 
 
 class FollowRequest(OrderedRequest):
-    """Brings dual vectors to a holder of samples without labels; asks for its part of vectors."""
+    """Asks everyone for its part of vectors; brings dual vectors of samples without labels.
+
+    ``question`` is a hash of what holders of labels were asked, which they compare with their own.
+    """
 
     width: Annotated[int, _WISH]
+    question: Annotated[bytes, record("hash of what holders of labels were asked", alike=True)]
     alpha: Annotated[bytes | None, block("dual vectors of its samples")] = None
     alpha_slots: Annotated[Slots | None, _SLOTS] = None
     v_pads: PadLinks | None = None
@@ -240,7 +246,7 @@ class FallbackRequest(IterationRequest):
     ``rows`` and ``columns`` are the cohorts whose totals this party puts into the new sums.
     """
 
-    number: Annotated[int, record("which fallback of the run this is")]
+    number: Annotated[int, record("which fallback of the run this is", alike=True)]
     lam: Annotated[float, numbers("λ")]
     weights: Annotated[Floats, _MIXTURE]
     point: Annotated[Floats, _POINT]

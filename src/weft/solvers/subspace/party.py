@@ -49,6 +49,7 @@ from weft.solvers.subspace.messages import (
     FallbackReply,
     FallbackRequest,
     Fold,
+    FollowRequest,
     InheritRequest,
     KeepRequest,
     OrderedRequest,
@@ -87,6 +88,8 @@ class SubspaceParty:
         self._turns: Counter[str] = Counter()
         #: What everyone was asked so far, and what all were asked who have labels.
         self._asked_all = self._asked_labelled = b""
+        #: What they were asked last.
+        self._question = b""
         #: Whether a phase ended halfway.
         self._broken = False
         self._answers: dict[str, Answer] = {}
@@ -144,6 +147,8 @@ class SubspaceParty:
                     "missed something, or has lost its memory; start the run again"
                 )
             asked = self._asked_all if phase in _FOR_ALL else self._asked_labelled
+            if isinstance(message, FollowRequest):
+                asked = self._followed(message)
             self._context.cipher.lasting(self._turns[phase.name], asked)
             return tell(message)
 
@@ -153,11 +158,18 @@ class SubspaceParty:
         """Masks depend on all that was asked so far: what scalars are told of follows from it."""
         self._turns[phase.name] += 1
         if phase is FOLLOW:
-            # Not all who have labels are asked this, and it brings no coefficients.
+            # It asks nothing new.
             return
+        self._question = question_digest(message)
         if phase in _FOR_ALL:
             self._asked_all = question_digest(message, self._asked_all)
         self._asked_labelled = question_digest(message, self._asked_labelled)
+
+    def _followed(self, message: FollowRequest) -> bytes:
+        """What the vectors are of that everyone tells now: all must have been asked the same."""
+        if self.rows.labelled.any() and message.question != self._question:
+            raise ProtocolError("a message asks for vectors of another question than came before")
+        return self._asked_all + message.question
 
     # ── phases that concern features and samples ──────────────────────────────────────────
 
@@ -209,6 +221,9 @@ class SubspaceParty:
                 "this party broke down in the middle of a phase and cannot go on; start the run "
                 "again"
             )
+        newest = self.fallbacks.newest
+        if newest is not None and newest.number == message.number:
+            return newest.join(message)
         fallback = FallbackParty(self._context, self.settings, message.lam, message.number)
         if self.samples.guard is not None:
             fallback.half.earlier = self.samples.guard.batches

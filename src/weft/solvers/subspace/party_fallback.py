@@ -71,6 +71,16 @@ class FallbackParty:
         )
         return FallbackReply(v=told_v, z=told_z)
 
+    def join(self, message: FallbackRequest) -> FallbackReply:
+        """Put nothing more in: whoever comes back must not be alone in the sums."""
+        view, half = self._view, self.half
+        reply = FallbackReply()
+        if view.n_shared_columns:
+            reply.v = half.v_sum.nothing(message.v_pads)
+        if view.n_shared_rows:
+            reply.z = half.z_sum.nothing(message.z_pads)
+        return reply
+
 
 class Fallbacks:
     """The fallbacks of a run.

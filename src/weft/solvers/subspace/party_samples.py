@@ -71,8 +71,8 @@ class SampleSide:
         self._noise = VectorNoise.of(context, settings, wires.vectors)
         self.duals: Floats = np.zeros((view.n_rows, 0))
         self.partial: Floats = np.zeros((view.n_columns, 0))
-        #: Whether they are still to be completed.
-        self.under_way = False
+        #: Whether they are still to be completed, and before that, to be told.
+        self.under_way = self._due = False
         #: What of the feature sums the next reply tells, and with which noise.
         self._told_sums = self.partial
         self._told_noise: NDArray[np.int64] | None = None
@@ -171,6 +171,7 @@ class SampleSide:
             shares = np.concatenate([shares, _shares(np.ones((1, width)))])
         # Slopes of a piecewise linear loss are whole numbers, which travel as they are.
         self._collect(duals, shares, exact=self._piecewise and message.ascent is None)
+        self._due = message.later
 
     def tell_search(self, message: SearchRequest) -> SearchReply:
         """Losses along the way, and what the new dual vectors give."""
@@ -197,6 +198,7 @@ class SampleSide:
         else:
             steps = self._steps(message.at, "at", width)
             self._collect(self._rows.duals_at(steps), _shares(steps))
+        self._due = message.later
 
     def tell_gather(self, message: GatherRequest) -> GatherReply:
         """What the new dual vectors give."""
@@ -265,7 +267,8 @@ class SampleSide:
             self._post(message, reply)
         if self.guard is not None:
             reply.held = self.guard.restrained
-        reply.v = self._tell_sums(message.v_pads)
+        if not message.later:
+            reply.v = self._tell_sums(message.v_pads)
 
     def _post(self, message: DualsRequest, reply: DualsReply) -> None:
         """Dual vectors of the cohorts that this party speaks for, to holders without labels."""
@@ -284,28 +287,33 @@ class SampleSide:
         view, rows, width = self._view, self._rows, message.width
         if width % self._problems.width or not 0 < width <= MOST_STEPS * self._problems.width:
             raise malformed("width", f"is {width}, which no dual vectors have")
-        slots = own_slots(message.alpha_slots, "alpha_slots", view.n_shared_rows)
-        # A party without any label was not asked for dual vectors of its own: these are old.
-        if self.duals.shape[1] != width or not rows.labelled.any():
+        if not rows.labelled.any():
+            # It was not asked for dual vectors of its own: these are old.
             self.duals = np.zeros((view.n_rows, width))
             self.partial = np.zeros((view.n_columns, rows.sums_width(width)))
-        told = np.zeros((view.n_rows, width))
+        elif not self._due or self.duals.shape[1] != width:
+            raise ProtocolError("a message asks for vectors that are told, or not made yet")
+        self._due = False
         lacking = ~view.labelled[view.row_cohort[: view.n_shared_rows]]
-        told[slots] = self._wires.duals.take(message.alpha, width, slots, lacking)
-        told[rows.labelled] = 0.0
-        if self._told_before is not None:
-            self._told_before.take(told)
-        self._told_sums = rows.feature_sums(told)
-        self._told_noise = None
+        if lacking.any():
+            slots = own_slots(message.alpha_slots, "alpha_slots", view.n_shared_rows)
+            told = np.zeros((view.n_rows, width))
+            told[slots] = self._wires.duals.take(message.alpha, width, slots, lacking)
+            told[rows.labelled] = 0.0
+            if self._told_before is not None:
+                self._told_before.take(told)
+            self.duals = self.duals + told
+            self.partial = self.partial + rows.feature_sums(told)
+        elif message.alpha is not None:
+            raise malformed("alpha", "brings dual vectors of samples whose labels are here")
+        self._told_sums = self.partial
         if not rows.labelled.any():
-            # The others have put theirs into what they told of their own samples.
+            # The others have drawn theirs for the dual vectors of their own samples.
             self._draw_noise()
         self.under_way = True
-        self.duals = self.duals + told
-        self.partial = self.partial + self._told_sums
 
     def tell_followed(self, message: FollowRequest) -> FollowReply:
-        """This party's part of the vectors, as far as it was not told before."""
+        """This party's part of the vectors."""
         return FollowReply(v=self._tell_sums(message.v_pads))
 
     def _tell_sums(self, pads: PadLinks | None) -> bytes | None:

@@ -11,9 +11,16 @@ from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message
+from weft.protocol.common_question import question_digest
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.ask_until_answered import FallbackResult, PhaseSums, RepeatedAsking
+from weft.solvers.subspace.ask_until_answered import (
+    Build,
+    FallbackResult,
+    Ordered,
+    PhaseSums,
+    RepeatedAsking,
+)
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.loss_table_limit import most_steps
 from weft.solvers.subspace.messages import (
@@ -108,6 +115,8 @@ class Exchange(RepeatedAsking):
         #: Points at which losses may be asked for at once.
         self.most_steps = min(most_steps(n, holdings.terms.min_batch) for n in samples)
         self._speakers = CohortSpeakers(holdings, labelled=True)
+        #: A hash of what holders of labels were asked last.
+        self._question = b""
 
     # ── phases for the holders of columns: everyone ───────────────────────────────────────
 
@@ -206,6 +215,7 @@ class Exchange(RepeatedAsking):
                 party: SearchRequest(
                     **common,
                     send=sums.speakers.get(party),
+                    later=sums.posted is not None,
                     steps=steps,
                     at=guesses,
                     point=coefficients if self.stored else None,
@@ -214,7 +224,7 @@ class Exchange(RepeatedAsking):
                 for party, common in self._dual_heads(asked, round_, moved).items()
             }
 
-        answers = self._ask_all(SEARCH, self._labelled, build, sums)
+        answers = self._ask_all(SEARCH, self._labelled, self._noted(build), sums)
         self._z = None
         self.held += sum(answer.held for answer in answers.values())
         losses = _total(answers, "losses", len(steps) * width).reshape(len(steps), width)
@@ -248,6 +258,7 @@ class Exchange(RepeatedAsking):
                 party: GatherRequest(
                     **common,
                     send=sums.speakers.get(party),
+                    later=sums.posted is not None,
                     at=guesses,
                     direction=direction,
                     first=first,
@@ -257,7 +268,7 @@ class Exchange(RepeatedAsking):
 
         # A vector from the Hessian bounds nothing: it has no offset.
         hessian = direction is not None
-        answers = self._ask_all(GATHER, self._labelled, build, sums)
+        answers = self._ask_all(GATHER, self._labelled, self._noted(build), sums)
         self._z = None
         self.held += sum(answer.held for answer in answers.values())
         offsets = np.zeros((new, width)) if hessian else self._offsets(answers, new)
@@ -338,6 +349,8 @@ class Exchange(RepeatedAsking):
         self._v = RunningTotals("v", self.columns, new * width, self.adder)
         sums = PhaseSums(self._v, since=self.iteration)
         if self._followers:
+            # Everyone tells its part at once, when all have the dual vectors.
+            sums.total = None
             duals = new // self.settings.groups * width
             sums.posted = LatestValues("alpha", self.rows, duals, self.adder)
             speakers = self._speakers.of(self._labelled)
@@ -357,25 +370,37 @@ class Exchange(RepeatedAsking):
         width = self.problems.width
         return _total(answers, "cross", held * new * width).reshape(held, new, width)
 
+    def _noted(self, build: Build[Ordered]) -> Build[Ordered]:
+        """The same messages, of which it is noted what they ask alike."""
+
+        def noted(asked: Sequence[str], round_: int) -> dict[str, Ordered]:
+            messages = build(asked, round_)
+            self._question = question_digest(next(iter(messages.values())))
+            return messages
+
+        return noted
+
     def _follow(self, sums: PhaseSums) -> None:
-        """Dual vectors down to holders without labels; their feature sums up."""
+        """Dual vectors down to holders without labels; everyone's feature sums up."""
         posted = sums.posted
         if posted is None:
             return
+        since = dict.fromkeys(self._followers, sums.since)
 
         def build(asked: Sequence[str], round_: int) -> dict[str, FollowRequest]:
             messages = {
                 party: FollowRequest(
                     **self._head(party, round_),
                     width=posted.width,
+                    question=self._question,
                 )
                 for party in asked
             }
-            for party, (slots, block) in posted.changes(dict.fromkeys(asked, sums.since)).items():
+            for party, (slots, block) in posted.changes(since).items():
                 messages[party].alpha_slots, messages[party].alpha = slots, block
             return messages
 
-        self._ask_all(FOLLOW, self._followers, build, PhaseSums(sums.total))
+        self._ask_all(FOLLOW, self.holdings.parties, build, PhaseSums(self._v))
 
 
 def _total(answers: Mapping[str, Message], field: str, count: int) -> Floats:

@@ -1,0 +1,154 @@
+"""A party's masks under its contributions to sums, and when it takes them off again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Flags, Slots
+from weft.crypto.pads.mask_ring import CohortHolders, MaskRing, RingPlace, Words
+from weft.crypto.pads.pad_tails import Tails
+from weft.errors import ProtocolError
+from weft.protocol.message import malformed
+from weft.protocol.shared_fields import Asked, PadIds
+
+#: So many contributions of a kind are remembered, should their masks be taken off again.
+_KEPT = 4
+
+Encrypt = Callable[[Words], Words]
+
+
+class Contributed(NamedTuple):
+    """A contribution under masks, of which something may have to be taken off again.
+
+    Attributes
+    ----------
+    context
+        The id of its request.
+    asked
+        Who was asked.
+    rings
+        The party's neighbours: in its cohorts, and in its chunks where there are any.
+    """
+
+    context: int
+    slots: Slots | None
+    shape: tuple[int, ...]
+    tails: Tails | None
+    asked: Flags
+    rings: tuple[MaskRing, ...]
+
+
+class SumMasks:
+    """Masks that a party shares with neighbours, in the sums over its cohorts.
+
+    Parameters
+    ----------
+    rows, columns
+        Who holds its shared cohorts.
+    secret
+        What it shares with another party.
+    """
+
+    def __init__(
+        self,
+        rows: CohortHolders,
+        columns: CohortHolders,
+        party: int,
+        secret: Callable[[int], bytes],
+    ) -> None:
+        self._rows, self._columns = rows, columns
+        self._party = party
+        self._secret = secret
+        #: The last contributions, by kind and then by the id of their request.
+        self._sent: dict[str, dict[int, Contributed]] = {}
+
+    def __reduce__(self) -> Any:
+        raise TypeError("masks are not to be pickled: they hold keys")
+
+    def _holders(self, kind: str) -> CohortHolders:
+        return self._columns if kind == "v" else self._rows
+
+    def place(self, kind: str, asked: Asked) -> RingPlace:
+        """This party's place among those who are asked for a sum."""
+        return self._holders(kind).place(asked)
+
+    def ring(self, place: RingPlace, context: int, mark: bytes, encrypt: Encrypt) -> MaskRing:
+        """Masks of one request under one question."""
+        return place.ring.bound(context, mark + place.mark, encrypt)
+
+    def check_ring(
+        self, asked: Asked, context: int, mark: bytes, chunks: int, encrypt: Encrypt
+    ) -> MaskRing:
+        """The same for the check words of chunks, of which a party does not know all holders."""
+        left, right = asked.checks_left, asked.checks_right
+        if left is None or right is None or not left.shape == right.shape == (chunks,):
+            raise malformed("asked", "does not say who shares masks under check words")
+        if any(a == b >= 0 for a, b in zip(left.tolist(), right.tolist(), strict=True)):
+            raise malformed("asked", "names neighbours that are none")
+        ring = MaskRing.of(context, self._party, (left, right), self._secret)
+        return ring.bound(context, mark, encrypt)
+
+    def keep(self, kind: str, contributed: Contributed) -> None:
+        """Remember what is sent."""
+        before = self._sent.setdefault(kind, {})
+        before[contributed.context] = contributed
+        while len(before) > _KEPT:
+            del before[min(before)]
+
+    def reopen(self, kind: str, asked: Asked) -> Contributed:
+        """A contribution whose ring was left open, once: masks are taken off, and others put on."""
+        found = self._sent.get(kind, {}).pop(asked.torn or 0, None)
+        if found is None:
+            raise ProtocolError("a request wants masks taken off that were not put on")
+        holders = self._holders(kind)
+        silent = holders.flags(asked.silent, False)
+        still = holders.flags(asked.parties, True)
+        if not silent.any() or ((silent | still) & ~found.asked).any():
+            raise malformed("asked", "is not of those who were asked before")
+        return found
+
+    def taken_off(self, kind: str, asked: Asked, earlier: Contributed) -> Iterator[MaskRing]:
+        """Masks of an earlier contribution with the other sign, where somebody was silent."""
+        holders = self._holders(kind)
+        yield earlier.rings[0].turned(holders.with_any(holders.flags(asked.silent, False)))
+        if len(earlier.rings) > 1:
+            torn: PadIds | None = asked.checks_torn
+            chunks = earlier.rings[1].signs.shape[1]
+            if torn is None:
+                torn = np.zeros(chunks, np.uint64)
+            if torn.shape != (chunks,) or not np.isin(torn, [0, earlier.context]).all():
+                raise malformed("asked", "names masks that are none")
+            yield earlier.rings[1].turned(torn != 0)
+
+
+def carried_by(
+    place: RingPlace, told: PadIds, base: int, newest: NDArray[np.uint64], last: int
+) -> PadIds:
+    """Which pads to take off: of whoever comes before, or, leading, what is under the total.
+
+    Parameters
+    ----------
+    told
+        Per cohort, what the request says is under the total, of which ``newest`` is the newest.
+    base
+        The least pad id of this request.
+    last
+        The least pad id of the request to which this party contributed last; zero: to none. What
+        it puts into a sum that does not hold that would show by itself.
+    """
+    leads = place.before < 0
+    if place.again != (last > 0) or (leads & (newest < np.uint64(last))).any():
+        refuse_older()
+    if (leads & (newest >= np.uint64(base))).any():
+        raise ProtocolError("a request wants a pad taken off that is not older than itself")
+    mine: PadIds = np.where(leads, told, (place.before + base).astype(np.uint64))
+    return mine
+
+
+def refuse_older() -> NoReturn:
+    """A sum that leaves out what this party contributed before might hold little else."""
+    raise ProtocolError("a request does not go on from the sum that this party has contributed to")
