@@ -12,7 +12,7 @@ from weft.crypto.opening_pads import OpeningPads
 from weft.crypto.primitives import seeded_words as seeds
 from weft.errors import ProtocolError
 from weft.privacy.ledger.run_exposure import exposure_of
-from weft.protocol import phase_named
+from weft.protocol import Nothing, phase_named
 from weft.protocol.field_visibility import Form
 from weft.protocol.message import flat
 from weft.solvers.sealed import dealer as dealing
@@ -126,7 +126,7 @@ def half_of(federation):
 
 
 def test_a_phase_is_answered_once_and_never_in_two_ways(run):
-    federation, *_ = run
+    federation, trained, *_ = run
     half = half_of(federation)
     assert isinstance(half, SealedParty)
     serial = half._serial
@@ -135,6 +135,12 @@ def test_a_phase_is_answered_once_and_never_in_two_ways(run):
         with pytest.raises(ProtocolError, match=r"two ways|out of turn"):
             half.phases()["sealed.scores"].handle(message)
     assert half._serial == serial
+    entry = [e for e in trained.channel.transcript if e.phase == "sealed.keep"][-1]
+    again = phase_named("sealed.keep").read_request({**entry.message, "round": 10**6})
+    assert half.phases()["sealed.keep"].handle(again) == Nothing()
+    again.number += 1
+    with pytest.raises(ProtocolError, match="two ways"):
+        half.phases()["sealed.keep"].handle(again)
 
 
 def test_words_that_were_changed_on_the_way_are_refused(monkeypatch):
