@@ -107,6 +107,7 @@ def measure(cipher: str, count: int, rounds: int) -> Figures:
     adder, ciphers, holdings = made.adder, made.ciphers, made.holdings
     totals = RunningTotals("v", Layout(holdings.columns, holdings.parties), 1, adder)
     values, laps, size = some_values(count), Laps(), 0
+    last = 0
     for number in range(rounds):
         # To and fro, so that the total stays within its range.
         part, expected = (-values, 0 * values) if number % 2 else (values, 2 * values)
@@ -116,9 +117,10 @@ def measure(cipher: str, count: int, rounds: int) -> Figures:
         for name, mine in ciphers.items():
             mine.begin(asked[name])
             with laps("encrypt"):
-                sent = mine.contribute(Outgoing("v", None, part, asked[name].v_pads))
+                sent = mine.contribute(Outgoing("v", None, part, asked[name].v_pads, last=last))
             replies[name] = FeatureSumReply(v=sent)
             size = max(size, len(sent))
+        last = max(mine.request for mine in ciphers.values())
         with laps("add"):
             totals.add(replies)
         asked = requests(adder.advance(), ciphers)

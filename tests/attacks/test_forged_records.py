@@ -18,6 +18,7 @@ from weft.crypto.primitives.wide_integers import floats_of, unpacked
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.solvers.settings import Settings
+from weft.sums.contribution import Wire
 
 SAMPLES, SLOT = 120, 7
 SETTINGS = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=1e-1, iterations=4)
@@ -68,6 +69,7 @@ def test_a_record_that_is_believed_gives_the_margin_of_one_sample(times, monkeyp
         return show(streams, kind, slots, words, tags, carried, (0, NEWEST), where, **how)
 
     monkeypatch.setattr(Streams, "show", believe)
+    monkeypatch.setattr(Wire, "_whole", False)
     told = attack(times)
     limbs = unpacked(b"".join(told.values())).reshape(len(told), -1, 3).sum(axis=0)
     rest = floats_of(limbs)[0] * SAMPLES - (SAMPLES - 1) * np.log(2)
@@ -79,6 +81,6 @@ def test_a_record_that_is_believed_gives_the_margin_of_one_sample(times, monkeyp
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_record_that_was_made_up_does_not_open(times, record):
-    with pytest.raises(WeftError, match="older than this party's own contribution"):
+    with pytest.raises(WeftError, match=r"older than this party|fails its check"):
         attack(times)
     record("33", "guarded", "refused")

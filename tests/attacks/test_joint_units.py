@@ -81,6 +81,13 @@ def test_a_unit_that_does_not_follow_from_the_digits_is_refused(tiles, model, re
     record("40", "guarded", "refused")
 
 
+def test_parts_in_different_units_have_masks_that_do_not_cancel(tiles, model, monkeypatch):
+    """Even if digits were made up to which the other unit fits."""
+    monkeypatch.setattr(LargestParty, "insist_on_unit", lambda party, unit: None)
+    with pytest.raises(ProtocolError, match="fails its check"):
+        predict(tiles, model, far_unit)
+
+
 @pytest.mark.parametrize("phase", ["joint.size", "joint.partial", "joint.scores", "match.view"])
 def test_every_question_of_a_prediction_is_answered_once(tiles, model, phase):
     def twice(name, asked, message, handler):

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from scene import by_rows, run, table_of
 from without_rings import NEWEST, without_masks
 
@@ -56,7 +57,11 @@ def attack(change, settings=FAST, phase="subspace.gather"):
 
 
 def asked_alone(name, message):
-    return {**message, "v_pads.asked.parties": bits(name)} if name == "p1" else message
+    if name != "p1":
+        return message
+    fields = {"v_pads.asked.parties", "v_pads.asked.again"}
+    told = {field: bits(name) for field in fields & {*message, "v_pads.asked.parties"}}
+    return {**message, **told}
 
 
 def opened_by(party, packed) -> np.ndarray | None:
@@ -77,7 +82,7 @@ def opened_by(party, packed) -> np.ndarray | None:
 def test_nobody_contributes_alone_and_without_masks(fixed, monkeypatch, record):
     if fixed:
         with pytest.raises(WeftError, match="over fewer parties than agreed on"):
-            attack(asked_alone)
+            attack(asked_alone, SLOW, "hyfdca.fused")
         record("44", "guarded", "refused")
         return
     with monkeypatch.context() as patch:
@@ -88,15 +93,15 @@ def test_nobody_contributes_alone_and_without_masks(fixed, monkeypatch, record):
 
         patch.setattr(CohortHolders, "__init__", careless)
         without_masks(patch)
-        told = attack(asked_alone)
+        told = attack(asked_alone, SLOW, "hyfdca.fused")
     found = opened_by(told.parties["p2"], told.first["p1"])
     assert found is not None
-    # The first vector is Σ y x / 2N over the party's samples: whole numbers of one unit.
+    # After a first step from zero, α is nearly y times a constant.
     tile = by_rows(table_of("breast_cancer", 200), 4)["p1"][0]
     own = tile.block.T @ np.where(tile.labels == tile.labels.max(), 1.0, -1.0)
     slots = told.parties["p1"].view.tile_columns[0]
     fit = np.corrcoef(found[slots, 0], own)[0, 1]
-    assert abs(fit) > 0.99
+    assert abs(fit) > 0.98
     record("44", "unguarded", f"p1's own feature sum, correlation {abs(fit):.3f}")
 
 
@@ -106,7 +111,7 @@ def test_masks_of_parties_that_were_told_of_others_do_not_cancel():
         return {**message, **three} if name == "p1" else message
 
     with pytest.raises(WeftError, match="fails its check"):
-        attack(three_or_four)
+        attack(three_or_four, SLOW, "hyfdca.fused")
 
 
 def test_masks_of_parties_that_were_asked_other_things_do_not_cancel():
@@ -161,31 +166,36 @@ def last_of(name):
     return max(masks._sent["v"])
 
 
+THREE = bits("p1", "p2", "p3")
+
+
 @pytest.mark.parametrize(
     "asked",
     [
         Asked(),
-        Asked(torn=5, silent=bits("p4")),
-        Asked(torn=-1),
-        Asked(torn=-1, silent=bits("p4")),
-        Asked(torn=-1, silent=bits("p3", "p4"), parties=bits("p1", "p2")),
+        Asked(torn=5, parties=THREE, again=THREE),
+        Asked(torn=-1, again=bits(*NAMES)),
+        Asked(torn=-1, parties=THREE),
+        Asked(torn=-1, parties=bits("p1", "p2"), again=bits("p1", "p2")),
     ],
     ids=["nothing", "another request", "nobody was silent", "a sum anew", "too few are left"],
 )
 def test_masks_are_not_taken_off_at_will(asked, record):
     if asked.torn == -1:
-        asked = Asked(torn=last_of("p1"), silent=asked.silent, parties=asked.parties)
-    with pytest.raises(ProtocolError, match=r"masks taken off|asked before|agreed on|does not go"):
+        asked = replace(asked, torn=last_of("p1"))
+    with pytest.raises(ProtocolError, match=r"masks taken off|before|agreed on|does not go"):
         mended("p1", asked)
     record("45", "guarded", "refused")
 
 
-def test_masks_are_taken_off_once():
+def test_masks_are_taken_off_for_those_who_are_left_and_for_no_others():
     context = last_of("p2")
-    left = bits("p1", "p2", "p3")
-    asked = Asked(torn=context, silent=bits("p4"), parties=left, again=left)
+    asked = Asked(torn=context, parties=THREE, again=THREE)
     reply = mended("p2", asked, context)
     # Not its own contribution, and noise to whoever holds the same columns.
     assert opened_by(after_a_run()[0].parties["p1"], reply.v) is None
-    with pytest.raises(ProtocolError, match="masks taken off that were not put on"):
-        mended("p2", asked, context)
+    # If one of them does not answer, they are asked again; nobody else is.
+    assert mended("p2", asked, context).v != reply.v
+    others = bits("p2", "p3", "p4")
+    with pytest.raises(ProtocolError, match="left before"):
+        mended("p2", replace(asked, parties=others, again=others), context)

@@ -166,5 +166,5 @@ def test_a_turn_is_answered_once_whatever_is_asked(again, record):
         name: reply["losses"] for name, reply in again.first.items()
     }
     assert not again.ask(NAMES, steps=line(np.linspace(-1, 1, 4)))
-    assert {"another 'losses' in the same turn" in refusal for refusal in again.refusals} == {True}
+    assert {"asked again in other words" in refusal for refusal in again.refusals} == {True}
     record("26", "guarded", "the same turn at other points: refused")

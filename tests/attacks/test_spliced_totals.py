@@ -130,6 +130,7 @@ def let_through(monkeypatch):
     And that all of a total is of one request.
     """
     monkeypatch.setattr(Wire, "_of_one_request", False)
+    monkeypatch.setattr(Wire, "_whole", False)
     monkeypatch.setattr(
         FeatureSide,
         "measured_last",

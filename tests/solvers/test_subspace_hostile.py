@@ -190,7 +190,7 @@ def test_a_repeated_question_must_be_the_same_one():
     def ask(question, asked):
         steps = np.linspace(0, 1, 20)
         finer = np.stack([1 - steps, steps], axis=1)[:, :, None]
-        with pytest.raises(ProtocolError, match="another 'losses' in the same turn"):
+        with pytest.raises(ProtocolError, match="asked again in other words"):
             question("search", {**asked, "steps": finer})
         same = {"iteration": asked["iteration"], "serial": asked["serial"]}
         for phase, fields in (

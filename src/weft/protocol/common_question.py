@@ -13,7 +13,7 @@ from typing import NamedTuple
 from weft.protocol.message import Fields, Message, Part, declared
 from weft.protocol.message_bytes import pack
 
-_BYTES = 16
+_BYTES = 32
 
 
 class Question(NamedTuple):

@@ -51,9 +51,9 @@ class Asked(Part):
         Who is asked; None: everyone.
     again
         Which of them have contributed to the sum before; None: nobody has.
-    torn, silent
-        The id of an earlier request whose ring was left open, as somebody fell silent, and who
-        that was: masks of that request are taken off.
+    torn
+        The id of the request before, whose ring was left open, as somebody fell silent: its masks
+        are taken off by those who are left, who are all that are asked.
     checks_left, checks_right, checks_torn
         Neighbours at the check words of whole chunks, −1: none; and per chunk, the request whose
         masks are taken off, zero: none.
@@ -62,7 +62,6 @@ class Asked(Part):
     parties: Annotated[NDArray[np.uint8] | None, record(_ASKED, "bytes", common=True)] = None
     again: Annotated[NDArray[np.uint8] | None, record(_ASKED, "bytes", common=True)] = None
     torn: Annotated[int | None, record(_MASKS, common=True)] = None
-    silent: Annotated[NDArray[np.uint8] | None, record(_MASKS, "bytes", common=True)] = None
     checks_left: Annotated[Slots | None, record(_MASKS, "chunks", common=True)] = None
     checks_right: Annotated[Slots | None, record(_MASKS, "chunks", common=True)] = None
     checks_torn: Annotated[PadIds | None, record(_MASKS, "chunks", common=True)] = None

@@ -118,24 +118,26 @@ def in_mode(settings: Settings, mode: Mode) -> tuple[Settings, str]:
 
     ``auto`` takes sealed training wherever it can do what is asked for.
     """
-    sealed = msgspec.structs.replace(settings, solver=SEALED.name)
     if mode == "sealed":
         if settings.solver not in (AUTO, SEALED.name):
             raise ConfigError(
                 f"mode = 'sealed' has a solver of its own, but solver is '{settings.solver}'; "
                 "leave it out"
             )
-        return sealed, ""
+        return msgspec.structs.replace(settings, solver=SEALED.name), ""
     if mode == "sums" or settings.solver != AUTO:
         return settings, ""
     reason = why_not_sealed(settings)
     if not _complete(settings):
         reason = reason or "it needs everyone in every iteration"
+    if settings.sum_noise is not None:
+        reason = reason or "it has no sums to add noise to"
     if reason:
         return settings, (
             f"mode: sums, since sealed training does not do this: {reason}; label holders see "
             "scores, holders of samples their slopes, and holders of columns weights"
         )
+    sealed = msgspec.structs.replace(settings, solver=SEALED.name)
     return sealed, "mode: sealed, since the loss is smooth and everyone takes part"
 
 

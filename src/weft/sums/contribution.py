@@ -43,6 +43,8 @@ class Wire:
         not grow with the number of samples.
     everyone
         Whether totals over samples go to every holder, not only to those with the label.
+    some
+        Whether sums may go over some parties only.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class Wire:
         unit: float = 1.0,
         *,
         everyone: bool = False,
+        some: bool = False,
     ) -> None:
         self.kind = kind
+        self._some = some
         self._n = slots
         self._format = FixedPoint(bound, WHAT[kind])
         self._unit = unit
@@ -83,13 +87,24 @@ class Wire:
         """Whether all parts of a total come in one request."""
         return self.kind in ("z", "v")
 
+    @property
+    def _early(self) -> bool:
+        """Whether a total must hold something of this party's, and it has sent nothing yet."""
+        return self.kind in ("z", "v") and not self._mine and self._cipher.name != "plain"
+
+    @property
+    def _whole(self) -> bool:
+        """Whether parties contribute to all slots of a cohort at once."""
+        return self.kind in ("z", "v")
+
     def send(self, values: Floats, pads: PadLinks | None, noise: Integers | None = None) -> bytes:
         """Encrypt a contribution to a new sum, at all shared slots, with noise if there is any."""
         integers = self._format.encode(values * self._unit)
         if noise is not None:
             integers += noise
         self._count_shown(None, integers)
-        packed = self._cipher.contribute(Outgoing(self.kind, None, integers, pads))
+        sent = Outgoing(self.kind, None, integers, pads, alone=not self._some)
+        packed = self._cipher.contribute(sent)
         self._mine = self._cipher.request
         return packed
 
@@ -128,10 +143,13 @@ class Wire:
         cipher = self._cipher
         # Nothing, under no pad at all, is no value that somebody told.
         since = max(1, self._mine) if self.kind in ("alpha", "delta") else self._mine
-        total = Incoming(self.kind, slots, count, width, packed, since, unit)
+        total = Incoming(self.kind, slots, count, width, packed, since, unit, whole=self._whole)
+        if self._early:
+            raise ProtocolError("a message brings a total that this party has not contributed to")
         if self._of_one_request and self._mine:
             # Totals of two requests would differ in what the coordinator likes.
-            total = total._replace(until=self._mine + MOST_PARTIES)
+            at = cipher.mended(self.kind, self._mine)
+            total = total._replace(since=at, until=at + MOST_PARTIES)
         totals = cipher.reveal(total)
         if self.kind == "z" and cipher.sum_counter is not None and self._opened_news(slots, totals):
             cipher.sum_counter.receive(slots, width)
@@ -255,7 +273,8 @@ class Contribution(Wire):
     """What one party puts into the shared slots of one running sum.
 
     Only differences travel: new − what was sent last. The coordinator's total then always
-    holds everyone's last contribution, also of those who are absent.
+    holds everyone's last contribution, also of those who are absent. With ``current``, only slots
+    are opened to which this party contributed last, as they stood then.
     """
 
     def __init__(
@@ -269,15 +288,26 @@ class Contribution(Wire):
         *,
         windows: bool = False,
         everyone: bool = False,
+        current: bool = False,
     ) -> None:
         super().__init__(kind, slots, bound, cipher, unit, everyone=everyone)
+        self._current = current
         self.sent: Integers = np.zeros((slots, width), np.int64)
         self._last: tuple[Slots | None, Integers, int, PadIds] | None = None
         self._tails = Tails.of(slots) if windows else None
 
     @property
-    def _of_one_request(self) -> bool:
+    def _early(self) -> bool:
+        # Before the first contribution, nothing is in the sum.
         return False
+
+    @property
+    def _of_one_request(self) -> bool:
+        return self._current
+
+    @property
+    def _whole(self) -> bool:
+        return self._tails is None and super()._whole
 
     def increment(self, values: Floats, pads: PadLinks | None, slots: Slots | None = None) -> bytes:
         """Encrypt the change of ``values`` at ``slots`` (of all shared slots when None)."""

@@ -21,6 +21,7 @@ from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
+from weft.protocol.message import malformed
 from weft.sums.contribution import Gathering, Latest, own_slots
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
@@ -178,8 +179,13 @@ class FrozenParty:
             return None
         return self._v.put_in(message.iteration, self._sum[:shared], message.v_pads)
 
+    def _insist_on_frozen(self, message: PairProductsRequest | PairLossesRequest) -> None:
+        if message.iteration != self._frozen:
+            raise malformed("iteration", "is not that of the pair that was frozen")
+
     def products(self, message: PairProductsRequest) -> PairProductsReply:
         """w of the frozen α, and this party's part of z with it."""
+        self._insist_on_frozen(message)
         state, view = self._state, self._state.view
         lam = state.settings.lam
         w = self._sum / (lam * view.n_samples)
@@ -199,6 +205,7 @@ class FrozenParty:
 
     def losses(self, message: PairLossesRequest) -> PairLossesReply:
         """Losses and conjugates of the rows counted here."""
+        self._insist_on_frozen(message)
         state, view = self._state, self._state.view
         z = np.zeros_like(self._alpha)
         if len(self._counted_shared):

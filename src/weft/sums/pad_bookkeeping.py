@@ -61,9 +61,9 @@ class PadBookkeeping:
         #: Who is asked now, in which request, and who has contributed before.
         self._asked, self._context = layout.flags([]), 0
         self._contributed = layout.flags([])
-        #: Parties that left masks in the total without a counterpart: in which request, and who
-        #: was silent in it.
-        self._open: dict[str, tuple[int, NDArray[np.uint8]]] = {}
+        #: Parties that left masks in the total without a counterpart, and in which request.
+        self._open: list[str] = []
+        self._torn = 0
 
     def invite(
         self, messages: Mapping[str, Message], chosen: Mapping[str, Flags] | None = None
@@ -97,11 +97,10 @@ class PadBookkeeping:
             parties=None if self._asked.all() else np.packbits(self._asked),
             again=np.packbits(again) if again.any() else None,
         )
-        for party, mine in links.items():
+        if self._open:
+            common = replace(common, torn=self._torn)
+        for mine in links.values():
             mine.asked = common
-            if party in self._open:
-                context, silent = self._open[party]
-                mine.asked = replace(common, torn=context, silent=silent)
         if self.checks is not None:
             self._tell_neighbours(self.checks, links)
 
@@ -122,7 +121,7 @@ class PadBookkeeping:
     @property
     def torn(self) -> list[str]:
         """Parties that left masks in the total without a counterpart."""
-        return [party for party in self._layout.parties if party in self._open]
+        return self._open
 
     def _chosen(self, chosen: Mapping[str, Flags]) -> tuple[Flags, Flags]:
         """Parties with a flag for some shared cohort, and the flags of all pairs."""
@@ -197,12 +196,9 @@ class PadBookkeeping:
         """Note whose masks are left without a counterpart: somebody asked did not answer."""
         self._contributed |= answered
         silent = self._asked & self._sharing & ~answered
-        context = self._context
-        for party in names:
-            # Whoever contributed has taken off what it had left there before.
-            self._open.pop(party, None)
-            if silent.any():
-                self._open[party] = context, np.packbits(silent)
+        # Whoever contributed has taken off what it had left there before.
+        self._open = list(names) if silent.any() else []
+        self._torn = self._context
         if self.checks is not None:
             self.checks.tear(answered)
 

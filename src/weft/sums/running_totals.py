@@ -358,8 +358,10 @@ class RunningTotals(Totals):
             self.invite(messages)
             replies = channel.ask(MEND, messages)
             replies.stop_on_refusal()
-            self._add(replies.answered, iteration)
-            if replies.missing:
+            # Masks of the ring that is left cancel when all of it has answered, in one request.
+            if not replies.missing:
+                self._add(replies.answered, iteration)
+            else:
                 if pause > _LONGEST_PAUSE:
                     raise PartyAway(
                         f"party {min(replies.missing)} fell silent in iteration {iteration} with "

@@ -30,7 +30,8 @@ from weft.crypto.ciphers.block_format import (
 )
 from weft.crypto.ciphers.sum_masks import Contributed, Encrypt, SumMasks, carried_by
 from weft.crypto.mask_neighbours import Sharers
-from weft.crypto.pads.mask_ring import MaskRing
+from weft.crypto.pads.mask_ring import MaskRing, RingPlace
+from weft.crypto.pads.pad_loops import newest_of
 from weft.crypto.pads.pad_tails import Tails
 from weft.crypto.primitives.wide_integers import Limbs
 from weft.errors import ConfigError, ProtocolError
@@ -71,6 +72,8 @@ class Outgoing(NamedTuple):
     last
         The least pad id of the request in which the party contributed to this sum last; zero: of
         none.
+    alone
+        The sum is of this request alone, and of everyone.
     mends
         The contribution whose ring these integers, which are zeros, close again.
     """
@@ -82,6 +85,7 @@ class Outgoing(NamedTuple):
     tails: Tails | None = None
     last: int = 0
     mends: Contributed | None = None
+    alone: bool = False
 
 
 class Joined(NamedTuple):
@@ -112,6 +116,8 @@ class Incoming(NamedTuple):
         Pad ids that the totals carry are not below the first, and below the second.
     unit
         In which values come out.
+    whole
+        All slots of a cohort are of the same requests, as they were summed together.
     posts
         They are no sums: all of a cohort must come from one post of one holder.
     newest
@@ -129,6 +135,7 @@ class Incoming(NamedTuple):
     posts: bool = False
     newest: PadIds | None = None
     until: int = int(ID_BITS)
+    whole: bool = False
 
 
 class Masking(Protocol):
@@ -174,6 +181,8 @@ class Cipher(ABC):
         self._round = 0
         self._base = self.pad_id = 0
         self._phase, self._message = "", Message()
+        #: A hash of what the request asks alike; empty: not needed yet.
+        self._digest = b""
         self._turn: tuple[int, bytes | None] | None = None
         #: A hash of what all were told alike before, on which later answers depend.
         self._agreed = b""
@@ -195,7 +204,7 @@ class Cipher(ABC):
         """
         if self._clear is not None:
             self._clear.begin(message, phase)
-        self._phase, self._message, self._turn = phase, message, None
+        self._phase, self._message, self._turn, self._digest = phase, message, None, b""
         if not isinstance(message, SumRequest):
             self._base = self.pad_id = 0
             return
@@ -237,7 +246,7 @@ class Cipher(ABC):
         """What this request asks for in a field, by all that this party knows itself."""
         turn, asked = self._turn or (None, None)
         if asked is None:
-            asked = question_digest(self._message)
+            asked = self._digest = self._digest or question_digest(self._message)
         asked += self._agreed
         number = self._round if turn is None else turn
         return Question(self._phase, field, self.epoch, number, turn is not None, asked)
@@ -290,7 +299,7 @@ class Cipher(ABC):
         """
         if self.sum_masks is None:
             raise ProtocolError(f"a request wants masks taken off {WHAT[kind]} that were not sent")
-        last = self.sum_masks.reopen(kind, asked_in(pads))
+        last = self.sum_masks.reopen(kind, asked_in(pads), self._base)
         if last.tails is not None and pads.news is not None:
             self.learn(kind, last.tails, pads.news)
         values = np.zeros(last.shape, np.int64)
@@ -302,6 +311,10 @@ class Cipher(ABC):
         sets = self.knots(news.sets, kind)
         if not tails.learn(news.slots, news.lengths, news.marks, sets):
             raise ProtocolError(f"the news of pads under {WHAT[kind]} are malformed")
+
+    def mended(self, kind: str, request: int) -> int:
+        """The request in which a contribution's masks were taken off, if they were, or its own."""
+        return request if self.sum_masks is None else self.sum_masks.mended(kind, request)
 
     def repeats(self, kind: str, pads: PadLinks | None) -> bool:
         """Whether a request says that this party has contributed to its sum before."""
@@ -321,7 +334,10 @@ class Cipher(ABC):
             return Joined(minus, ((), ()))
         if (asked.torn is not None) != (sent.mends is not None):
             raise ProtocolError(f"a request for {WHAT[sent.kind]} wants masks taken off, or none")
-        place, mark = masks.place(sent.kind, asked), self.question(sent.kind).mark()
+        place = masks.place(sent.kind, asked)
+        mark = self.question(sent.kind).mark() + (asked.torn or 0).to_bytes(8, "big")
+        if sent.alone and (not place.asked.all() or minus_told(place, minus)):
+            raise ProtocolError(f"a request for {WHAT[sent.kind]} is not for a new sum of everyone")
         if sent.tails is None or chunks is not None:
             newest = self._newest_of(minus, sent)
             minus = carried_by(place, minus, self._base, newest, sent.last)
@@ -337,6 +353,8 @@ class Cipher(ABC):
         if sent.mends is not None:
             off = masks.taken_off(sent.kind, asked, sent.mends)
             every = [(ring, old) for ring, old in zip(rings, off, strict=True)]
+        if sent.mends is not None:
+            return Joined(minus, tuple(every))
         masks.keep(
             sent.kind,
             Contributed(
@@ -459,6 +477,11 @@ class Plain(Cipher):
         return np.multiply(words.view(np.int64), total.unit, dtype=np.float64)
 
 
+def minus_told(place: RingPlace, told: PadIds) -> bool:
+    """Whether something is said to be under a sum, where this party leads."""
+    return bool((told[place.before < 0] != 0).any())
+
+
 def asked_in(pads: PadLinks | None) -> Asked:
     """Who is asked for a sum; where a request does not say it, everyone, who are all new to it."""
     return Asked() if pads is None or pads.asked is None else pads.asked
@@ -472,11 +495,12 @@ def linked(minus: PadIds | None, kind: str, units: int) -> PadIds:
 
 
 def newest_in(knots: list[tuple[int, ...]], mark: int, kind: str) -> int:
-    """The newest pad id in the set that a mark stands for."""
+    """The newest pad id in the set that a mark stands for; 0: no total carries such a set."""
     number = mark & ~int(SIGN)
     if number >= len(knots):
         raise ProtocolError(f"a request names pads under the {WHAT[kind]} that it does not list")
-    return max((part & int(ID_BITS) for part in knots[number]), default=0)
+    listed = np.array(knots[number], np.uint64)
+    return int(newest_of(listed, 0, len(listed), True))
 
 
 def refuse_newer(kind: str) -> NoReturn:

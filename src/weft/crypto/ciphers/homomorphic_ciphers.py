@@ -214,7 +214,7 @@ class BfvCipher(Cipher):
     # ── receiving ─────────────────────────────────────────────────────────────────────────
 
     def _reveal(self, total: Incoming) -> Floats:
-        kind, slots, _, width, _, since, unit, _, last, until = total
+        kind, slots, _, width, _, since, unit, _, last, until, _ = total
         streams = self._axis(kind)
         block = self._read(total._replace(n_slots=len(streams.cohort_of)))
         where = self.where(kind)

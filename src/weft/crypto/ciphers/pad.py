@@ -75,6 +75,8 @@ class Pad(Cipher):
         carried, words, tags = self._words(total)
         if (total.posts or total.newest is not None) and not self._new_posts(total, carried):
             raise failed_check(self.where(kind))
+        if total.whole and not self._by_cohort(total, carried):
+            raise failed_check(self.where(kind))
         values = self._streams[kind].show(
             KIND_CODES[kind],
             slots,
@@ -87,6 +89,17 @@ class Pad(Cipher):
         )
         opened: Floats = np.multiply(values, total.unit, dtype=np.float64)
         return opened
+
+    def _by_cohort(self, total: Incoming, carried: Carried) -> bool:
+        """Whether all slots of a cohort are of the same requests."""
+        if carried.lengths is None:
+            return True
+        streams = self._streams[total.kind]
+        cohorts = streams.cohort_of if total.slots is None else streams.cohort_of[total.slots]
+        marks = carried.per_slot(len(cohorts), cohorts, self.where(total.kind))
+        of_cohort = np.zeros((len(marks), streams.cohorts), np.uint64)
+        of_cohort[:, cohorts] = marks
+        return bool((of_cohort[:, cohorts] == marks).all())
 
     def _new_posts(self, total: Incoming, carried: Carried) -> bool:
         """Whether every slot, or every cohort, is what one holder posted, and nothing older."""

@@ -15,10 +15,10 @@ from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import Asked, PadIds
 
+Encrypt = Callable[[Words], Words]
+
 #: So many contributions of a kind are remembered, should their masks be taken off again.
 _KEPT = 4
-
-Encrypt = Callable[[Words], Words]
 
 
 class Contributed(NamedTuple):
@@ -65,6 +65,10 @@ class SumMasks:
         self._secret = secret
         #: The last contributions, by kind and then by the id of their request.
         self._sent: dict[str, dict[int, Contributed]] = {}
+        #: Who was left of those asked in a request, where its ring was opened.
+        self._left: dict[tuple[str, int], bytes] = {}
+        #: In which request masks of which one were taken off, by kind.
+        self._mended: dict[str, tuple[int, int]] = {}
 
     def __reduce__(self) -> Any:
         raise TypeError("masks are not to be pickled: they hold keys")
@@ -77,7 +81,7 @@ class SumMasks:
         return self._holders(kind).place(asked)
 
     def ring(self, place: RingPlace, context: int, mark: bytes, encrypt: Encrypt) -> MaskRing:
-        """Masks of one request under one question."""
+        """Masks of one request under one question, which ``mark`` sets apart."""
         return place.ring.bound(context, mark + place.mark, encrypt)
 
     def check_ring(
@@ -97,24 +101,36 @@ class SumMasks:
         before = self._sent.setdefault(kind, {})
         before[contributed.context] = contributed
         while len(before) > _KEPT:
+            self._left.pop((kind, min(before)), None)
             del before[min(before)]
 
-    def reopen(self, kind: str, asked: Asked) -> Contributed:
-        """A contribution whose ring was left open, once: masks are taken off, and others put on."""
-        found = self._sent.get(kind, {}).pop(asked.torn or 0, None)
+    def mended(self, kind: str, context: int) -> int:
+        """The request in which masks of a contribution were taken off, or its own."""
+        of, at = self._mended.get(kind, (0, 0))
+        return at if of == context else context
+
+    def reopen(self, kind: str, asked: Asked, base: int) -> Contributed:
+        """A contribution whose ring was left open: masks are taken off, and others put on.
+
+        Whoever is left of those who were asked, is left for good: it may be asked again, if one
+        of them does not answer, but not among others.
+        """
+        found = self._sent.get(kind, {}).get(asked.torn or 0)
         if found is None:
             raise ProtocolError("a request wants masks taken off that were not put on")
-        holders = self._holders(kind)
-        silent = holders.flags(asked.silent, False)
-        still = holders.flags(asked.parties, True)
-        if not silent.any() or ((silent | still) & ~found.asked).any():
+        left = self._holders(kind).flags(asked.parties, True)
+        if (left & ~found.asked).any() or not (found.asked & ~left).any():
             raise malformed("asked", "is not of those who were asked before")
+        if self._left.setdefault((kind, found.context), left.tobytes()) != left.tobytes():
+            raise malformed("asked", "is not of those who were left before")
+        self._mended[kind] = found.context, base
         return found
 
     def taken_off(self, kind: str, asked: Asked, earlier: Contributed) -> Iterator[MaskRing]:
         """Masks of an earlier contribution with the other sign, where somebody was silent."""
         holders = self._holders(kind)
-        yield earlier.rings[0].turned(holders.with_any(holders.flags(asked.silent, False)))
+        silent = earlier.asked & ~holders.flags(asked.parties, True)
+        yield earlier.rings[0].turned(holders.with_any(silent))
         if len(earlier.rings) > 1:
             torn: PadIds | None = asked.checks_torn
             chunks = earlier.rings[1].signs.shape[1]

@@ -242,7 +242,7 @@ def pads_at_depth(
                     return -1
                 new = left and depth == 0 and counts.shape[0] > 0
                 if new:
-                    newest = _newest(pad_ids, at, at + many, chained)
+                    newest = newest_of(pad_ids, at, at + many, chained)
                     if newest < np.uint64(since) or newest >= np.uint64(until):
                         return -2
             left -= 1
@@ -258,7 +258,7 @@ def pads_at_depth(
 
 
 @numba.njit(cache=True)
-def _newest(pad_ids: Any, first: int, stop: int, chained: bool) -> Any:
+def newest_of(pad_ids: Any, first: int, stop: int, chained: bool) -> Any:
     """The newest of some pad ids; 0: there is none, or no total has such a record.
 
     Totals and their tags are linear, so that a coordinator could add and subtract totals of several
@@ -288,7 +288,7 @@ def _newest(pad_ids: Any, first: int, stop: int, chained: bool) -> Any:
 
 @numba.njit(cache=True)
 def newest_per_slot(pad_ids: Any, chained: bool) -> Any:
-    """The newest pad id of every column, as `_newest` has it; a row per pad, zero for none."""
+    """The newest pad id of every column, as `newest_of` has it; a row per pad, zero for none."""
     out = np.zeros(pad_ids.shape[1], np.uint64)
     record = np.empty(pad_ids.shape[0], np.uint64)
     for s in range(pad_ids.shape[1]):
@@ -297,7 +297,7 @@ def newest_per_slot(pad_ids: Any, chained: bool) -> Any:
             if pad_ids[depth, s] != 0:
                 record[count] = pad_ids[depth, s]
                 count += 1
-        out[s] = _newest(record, 0, count, chained)
+        out[s] = newest_of(record, 0, count, chained)
     return out
 
 

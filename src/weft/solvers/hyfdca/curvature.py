@@ -77,9 +77,9 @@ class CurvatureParty:
         # first u has entries of size one and ‖u‖ never grows: it is scaled by 1/N, then by the
         # estimates before and after, which approach ‖X̃‖² ≤ N from below. With ‖x̃_i‖ ≤ 1 that
         # bounds |v/N| by the root of mean u², and leaves room for z, up to √N, of single parties.
-        self._norm_wire = Wire("z", rows, 1.5 * view.row_holders, cipher, everyone=True)
-        self._z = Wire("z", rows, 64.0 * math.sqrt(n), cipher, everyone=True)
-        self._v = Wire("v", columns, 8.0, cipher, 1.0 / n)
+        self._norm_wire = Wire("z", rows, 1.5 * view.row_holders, cipher, everyone=True, some=True)
+        self._z = Wire("z", rows, 64.0 * math.sqrt(n), cipher, everyone=True, some=True)
+        self._v = Wire("v", columns, 8.0, cipher, 1.0 / n, some=True)
         self._u: Floats = np.zeros((view.n_rows, 1))
         self._private: Floats = self._u[view.n_shared_rows :]
         self._sum: Floats = np.zeros((view.n_columns, 1))

@@ -12,7 +12,8 @@ from weft.protocol.shared_fields import AcknowledgedRequest, Attending, PadLinks
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.messages import RowNormsReply, RowNormsRequest
 
-_WISH = record("what to do in this phase", common=True)
+_WISH = record("what to do in this phase", common=True, alike=True)
+_OWN_WISH = record("what to do in this phase", common=True)
 _SLOTS = record("which of its slots these are", "slots")
 _SPEAKS = record("which of its cohorts it speaks for", "cohorts")
 _STEP = numbers("constants of the step")
@@ -68,7 +69,7 @@ class WeightsRequest(AcknowledgedRequest):
     ahead: Annotated[int, _WISH]
     every: Annotated[bool, _WISH] = False
     measure: Annotated[bool, _WISH] = False
-    counted: Annotated[bool, _WISH] = False
+    counted: Annotated[bool, _OWN_WISH] = False
     v: Annotated[bytes | None, block("feature sums of its features")] = None
     z_pads: PadLinks | None = None
     attending: Attending = None
@@ -115,7 +116,7 @@ class FusedRequest(StepRequest, kw_only=True):
 
     ahead: Annotated[int, _WISH]
     every: Annotated[bool, _WISH] = False
-    counted: Annotated[bool, _WISH] = False
+    counted: Annotated[bool, _OWN_WISH] = False
     v: Annotated[bytes | None, block("feature sums of its features")] = None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Slots
 from weft.crypto.mask_neighbours import Sharers
+from weft.errors import ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks
@@ -149,6 +150,9 @@ class HyfdcaParty(HyfdcaState):
         if self.settings.coordinator_sees == "weights":
             reply.w = self.w[self.view.owned]
         if message.every:
+            if message.ack < self._told_from:
+                # Whoever has steps taken back at will would choose among totals, one by one.
+                raise ProtocolError("a request takes a step back and asks for norms of all")
             norms = self._norms(self.w)
             reply.norms = pack_scalars(self.cipher, "norms", *norms.tolist())
         if message.measure:

@@ -49,7 +49,7 @@ class HyfdcaState:
         self.v: Floats = np.zeros((view.n_columns, classes))
         self.w: Floats = np.zeros((view.n_columns, classes))
         rows, columns = view.n_shared_rows, view.n_shared_columns
-        self.z_sum = Contribution("z", rows, classes, bounds.z, cipher, windows=True)
+        self.z_sum = Contribution("z", rows, classes, bounds.z, cipher, windows=True, current=True)
         open_ = feature_cipher(cipher, settings)
         self.v_sum = Contribution("v", columns, classes, bounds.v, open_, 1.0 / view.n_samples)
         self.alpha_wire = Latest("alpha", rows, bounds.alpha, cipher)
@@ -63,6 +63,8 @@ class HyfdcaState:
             view, table, cipher, norms, settings.seed, among_some=among_some
         )
         self._sequence = 0
+        #: Which reply must have arrived before it tells scalars over all samples again.
+        self._told_from = 0
         #: Rows moved by the last reply, their α before (None rows: all), and when others told it.
         self._undo: tuple[Slots | None, Floats, PadIds] | None = None
         #: ‖w‖² as it was counted last, and as it was told last.
@@ -269,6 +271,7 @@ class HyfdcaState:
 
     def _take_back(self) -> None:
         self._sequence -= 1
+        self._told_from = self._sequence + 1
         self.z_sum.undo()
         self.v_sum.undo()
         if self._undo is not None:

@@ -16,13 +16,12 @@ from weft.protocol.field_visibility import (
     numbers,
     record,
     scalars,
-    texts,
 )
 from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.request_reply import Phase
 from weft.protocol.shared_fields import IterationRequest, PadLinks
 
-_WISH = record("what to do in this phase", common=True)
+_WISH = record("what to do in this phase", common=True, alike=True)
 _KEPT = record("which vectors to keep", "vectors", alike=True)
 _SLOTS = record("which of its slots these are", "slots")
 _SPEAKS = record("which of its cohorts it speaks for", "cohorts")
@@ -119,7 +118,7 @@ class MoveRequest(OrderedRequest, kw_only=True):
 
     moved: Annotated[Floats, coefficients("shares of point and target", "shares", "problems")]
     by_rows: Annotated[bool, _BY_ROWS]
-    of: Annotated[str | None, texts("what z belongs to: vectors, or a point")] = None
+    of: Annotated[str | None, record("what z belongs to: vectors, or a point", alike=True)] = None
     z: Annotated[bytes | None, block("Z of new vectors, or z of a point, of its samples")] = None
 
 

@@ -88,10 +88,10 @@ class SubspaceParty:
         self._turns: Counter[str] = Counter()
         #: What everyone was asked so far, and what all were asked who have labels.
         self._asked_all = self._asked_labelled = b""
-        #: What they were asked last.
-        self._question = b""
-        #: Whether a phase ended halfway.
-        self._broken = False
+        #: What they were asked last, and what this party was asked in the last phase.
+        self._question = self._alike = b""
+        #: Whether a phase ended halfway, and whether the run has ended where it stood.
+        self._broken = self._kept = False
         self._answers: dict[str, Answer] = {}
 
     def weights(self, model: int | None) -> Floats:
@@ -131,6 +131,8 @@ class SubspaceParty:
 
         def handle(message: Ordered) -> R:
             serial = message.serial
+            if self._kept:
+                raise ProtocolError("this party has formed its last model, and answers no more")
             if self._broken:
                 raise ProtocolError(
                     f"this party broke down in the middle of phase {self._serial + 1} and cannot "
@@ -140,12 +142,15 @@ class SubspaceParty:
                 self._broken = True
                 take(message)
                 self._serial, self._last, self._broken = serial, phase.name, False
+                self._alike = question_digest(message)
                 self._note_asked(phase, message)
             elif (serial, phase.name) != (self._serial, self._last):
                 raise ProtocolError(
                     f"phase {serial} of this run comes after phase {self._serial}: this party "
                     "missed something, or has lost its memory; start the run again"
                 )
+            elif question_digest(message) != self._alike:
+                raise ProtocolError(f"phase {serial} of this run is asked again in other words")
             asked = self._asked_all if phase in _FOR_ALL else self._asked_labelled
             if isinstance(message, FollowRequest):
                 asked = self._followed(message)
@@ -208,6 +213,9 @@ class SubspaceParty:
 
     def _keep(self, message: KeepRequest) -> Nothing:
         """Form w as it stands: the run stops here."""
+        if self._kept:
+            raise ProtocolError("this party has formed its last model, and answers no more")
+        self._kept = True
         self._drop(message.fold)
         self.features.keep(message)
         return Nothing()

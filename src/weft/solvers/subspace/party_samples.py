@@ -154,6 +154,8 @@ class SampleSide:
             raise ProtocolError("a message asks for losses again, and nothing was measured since")
         self._searches -= 1
         width, vectors = self._problems.width, self._rows.vectors
+        if target is not None and message.point is not None:
+            raise malformed("point", "comes with z of a point")
         if target is None:
             if message.point is None:
                 raise malformed("point", "is missing")
@@ -332,6 +334,9 @@ class SampleSide:
 
     def take_close(self, message: CloseRequest) -> None:
         """z of the finished model."""
+        if self._features.measured_last != "point":
+            raise ProtocolError("a message brings z that was not measured last, or brings it again")
+        self._features.measured_last = ""
         self._closing = self._opened(message.z, self._wires.point, self._problems.width)
 
     def tell_close(self, message: CloseRequest) -> CloseReply:
