@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import atheris
 
-with atheris.instrument_imports(include=["weft.crypto.keys.public_keys", "weft.crypto.identities"]):
-    from weft.crypto import identities
+with atheris.instrument_imports(
+    include=["weft.crypto.keys.public_keys", "weft.crypto.party_key_pairs"]
+):
+    from weft.crypto import party_key_pairs
     from weft.crypto.keys import public_keys as public
 
 from harness import search
 
-MINE = identities.Identity.new()
+MINE = party_key_pairs.Identity.new()
 
 
 def decode(data: bytes) -> None:
@@ -25,20 +27,20 @@ def decode(data: bytes) -> None:
             return
         assert public.PublicKeys.from_json(found.to_json()) == found
     elif what == 1:
-        identities.Identity.from_private(identities.Secret(content))
+        party_key_pairs.Identity.from_private(party_key_pairs.Secret(content))
     elif what == 2:
         MINE.open(content)
     elif what == 3:
         MINE.public.verify(content[64:], content[:64])
     else:
-        other = identities.PublicIdentity.from_bytes(content)
+        other = party_key_pairs.PublicIdentity.from_bytes(content)
         MINE.shared_with(other)
         other.seal(b"content")
 
 
 def seeds() -> list[bytes]:
-    members = {name: identities.Identity.new().public for name in ("north", "south")}
-    run = identities.Secret.random()
+    members = {name: party_key_pairs.Identity.new().public for name in ("north", "south")}
+    run = party_key_pairs.Secret.random()
     file = public.PublicKeys(members, public.print_of(run), "north").to_json()
     return [
         b"\0" + file,

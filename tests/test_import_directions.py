@@ -143,7 +143,14 @@ for argument in sys.argv[1:]:
 SECRET = {
     f"weft.crypto.{name}"
     for name in (
-        *("secret_bytes", "identities", "keyring", "participant_list", "scalar_masks", "letters"),
+        *(
+            "secret_bytes",
+            "party_key_pairs",
+            "keyring",
+            "participant_list",
+            "scalar_masks",
+            "letters",
+        ),
         *("pads.pad_streams", "opening_pads"),
         *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),
         *(
@@ -161,7 +168,7 @@ SECRET = {
 TORCH_FREE = (
     *("weft", "weft.cli", "weft.federation.local_federation", "weft.network.coordinator_run"),
     *("weft_neural.coordinator", "weft_neural.server", "weft_neural.weighted_means"),
-    *("weft_neural.history", "weft_neural.model", "weft_neural.neuron_matching"),
+    *("weft_neural.history", "weft_neural.trained_model", "weft_neural.neuron_matching"),
     *("weft_neural.settings", "weft_papers.hyfem.scenes"),
 )
 

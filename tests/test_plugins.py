@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from weft.cli.plugin_commands import add_plugin_commands
+from weft.cli.add_plugin_commands import add_plugin_commands
 from weft.data.named import DATA_SETS, DataSet
 from weft.errors import DataError
 from weft.plugins import Registry, installed

@@ -96,7 +96,7 @@ def run(
     blocks that all parties have, and, for a scene, on all data in one place.
     """
     from weft.protocol.recording import Head
-    from weft.report.recording_files import place, recording
+    from weft.report.recording_placement import place, recording
     from weft.storage.atomic_folder import building, refuse_existing
     from weft_neural.command_output import RoundLine, tell_neural
     from weft_neural.config import read_neural_config

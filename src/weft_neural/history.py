@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.protocol import Meter
-from weft_neural.model import NeuralModel
 from weft_neural.settings import NeuralSettings
+from weft_neural.trained_model import NeuralModel
 
 
 @dataclass(frozen=True)

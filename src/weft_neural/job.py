@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.crypto.replay_log import Memory
-    from weft.network.member_data_and_keys import SiteMember
+    from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
     from weft_neural.config import NeuralConfig
     from weft_neural.party import NeuralParty

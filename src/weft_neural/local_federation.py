@@ -13,9 +13,9 @@ from weft.protocol import Channel, LocalChannel, Sink
 from weft_neural.coordinator import Judge, coordinate_neural
 from weft_neural.device import Device
 from weft_neural.history import NeuralOutcome, Round
-from weft_neural.model import NeuralModel
 from weft_neural.party import NeuralParty, Source
 from weft_neural.settings import NeuralSettings
+from weft_neural.trained_model import NeuralModel
 
 
 @dataclass

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from weft_neural.device import received, sent
-from weft_neural.model import NeuralModel, Scale
 from weft_neural.network import Net
 from weft_neural.parameter_packing import layer_shapes, split_layers
 from weft_neural.settings import Block, NeuralSettings
+from weft_neural.trained_model import NeuralModel, Scale
 from weft_neural.training import Samples, Trainer, accuracy
 from weft_neural.weighted_means import LARGEST_WEIGHT, Vector, host
 

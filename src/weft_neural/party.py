@@ -41,10 +41,10 @@ from weft_neural.messages import (
     TrainReply,
     TrainRequest,
 )
-from weft_neural.model import NeuralModel
 from weft_neural.party_samples import Holdings
 from weft_neural.scaling import Scaling, scaled
 from weft_neural.settings import RUNS, Block, NeuralSettings
+from weft_neural.trained_model import NeuralModel
 from weft_neural.weighted_means import Vector, vector_of
 
 #: More than that is no loss of a network that learns.

@@ -11,9 +11,9 @@ import typer
 
 if TYPE_CHECKING:
     from weft.data.tile import Tile
-    from weft_neural.model import NeuralModel
     from weft_neural.settings import Block
     from weft_neural.table_blocks import Gathered
+    from weft_neural.trained_model import NeuralModel
 
 
 def predict(
@@ -40,9 +40,9 @@ def predict(
     server's model.
     """
     from weft.storage.files import replacing
-    from weft_neural.model import NeuralModel
     from weft_neural.table_blocks import gathered
     from weft_neural.torch_requirement import require_torch
+    from weft_neural.trained_model import NeuralModel
 
     require_torch()
     trained = NeuralModel.load(model)

@@ -19,7 +19,7 @@ from weft.report.history import write_history
 from weft.report.json_values import json_text
 from weft_neural.accuracy_plot import plot_accuracy
 from weft_neural.history import NeuralOutcome, Round
-from weft_neural.model import NeuralModel
+from weft_neural.trained_model import NeuralModel
 
 if TYPE_CHECKING:
     from weft_neural.baseline_runs import Rivals

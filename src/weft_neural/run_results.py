@@ -13,9 +13,9 @@ from weft.network.told_figures import Each, exact, own, rough, roughened, told_o
 from weft.report.json_values import finite
 from weft_neural.history import NeuralOutcome
 from weft_neural.job import MODEL
-from weft_neural.model import NeuralModel
 from weft_neural.results_folder import round_frame, summarise_neural
 from weft_neural.task import NeuralTask
+from weft_neural.trained_model import NeuralModel
 
 #: What a submitter gets of a summary; sizes of networks are no secret, so that bytes are exact.
 TOLD: Mapping[str, Any] = {

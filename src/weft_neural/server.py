@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
 from weft_neural.messages import TrainReply
-from weft_neural.model import NeuralModel, Scale, input_columns
 from weft_neural.neuron_matching import Matched, match_classifiers, pruned
 from weft_neural.parameter_packing import (
     first_layers,
@@ -27,6 +26,7 @@ from weft_neural.parameter_packing import (
     split_layers,
 )
 from weft_neural.settings import Block, NeuralSettings
+from weft_neural.trained_model import NeuralModel, Scale, input_columns
 from weft_neural.weighted_means import Vector, host, joined, mean, piece, vector_of
 
 

@@ -22,11 +22,11 @@ from weft.crypto import participant_list as participants_module
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.ciphers.cipher import Outgoing
-from weft.crypto.identities import ExchangeKey
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import read_participants
+from weft.crypto.party_key_pairs import ExchangeKey
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import Secret
 from weft.crypto.seed_letters import AxisLetters, Cohort, Dealt, read_dealt, read_seeds, write_seeds

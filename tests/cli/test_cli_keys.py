@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from weft.crypto.identities import Identity
 from weft.crypto.keys import (
     KeysError,
     describe_keys,
@@ -20,6 +19,7 @@ from weft.crypto.keys import (
     new_keys,
     read_public,
 )
+from weft.crypto.party_key_pairs import Identity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
 from weft.storage import files as storage

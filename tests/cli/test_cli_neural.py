@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from weft_neural.model import NeuralModel  # noqa: E402
+from weft_neural.trained_model import NeuralModel  # noqa: E402
 from weft_papers.hyfem.scenes import SCENES  # noqa: E402
 
 CONFIG = """

@@ -32,8 +32,8 @@ from weft.crypto.ciphers.block_format import (
 )
 from weft.crypto.ciphers.cipher import check_older, linked
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals
-from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.keys import KeysError, load_keys, new_keys, read_public
+from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
 from weft.protocol.message_bytes import pack, unpack

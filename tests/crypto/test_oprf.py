@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.identities import Identity
+from weft.crypto.party_key_pairs import Identity
 from weft.crypto.primitives import oprf, ristretto
 from weft.crypto.primitives.multiscalar import weighted_sum
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.keys import PartyKeys, ephemeral_keys
+from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 

@@ -13,7 +13,7 @@ from toys import Killed, Place
 from weft.crypto.keys import ephemeral_keys
 from weft.data import load
 from weft.guards import OPEN
-from weft.network.member_data_and_keys import SiteMember
+from weft.network.site_member import SiteMember
 from weft.network.site_models import ModelSavingParty
 from weft.privacy.agreement import SitePolicy
 from weft.privacy.ledger.run_booking import Ledger

@@ -13,21 +13,21 @@ from toys import MemoryTransport, Place, Toy, ToyRequest, toy
 
 from weft.cli.network import report_text
 from weft.config.read_config import OTHER_KINDS, read_any_config, read_config
-from weft.crypto.identities import Identity
 from weft.crypto.keys import ephemeral_keys
+from weft.crypto.party_key_pairs import Identity
 from weft.data import load
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import JOB_KINDS, job_kind_of, read_task
 from weft.network.job_kind import JobKind, WrittenBy
-from weft.network.member_data_and_keys import SiteMember
 from weft.network.network_channel import Timeouts
-from weft.network.returned_results import write_out
 from weft.network.run_description import Task
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
+from weft.network.site_member import SiteMember
 from weft.network.site_models import ModelSavingParty
+from weft.network.submitter_results import write_out
 from weft.network.task_from_config import task_of
 from weft.plugins import _Added
 from weft.privacy.agreement import Card, Limits, SitePolicy

@@ -22,11 +22,11 @@ from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
 from weft.network.join_settings import JoinSettings, exclusive_use, read_settings, write_settings
 from weft.network.kits.kit import Kit
-from weft.network.member_data_and_keys import load_member
 from weft.network.open_site import open_site
 from weft.network.run_description import LinearTask
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
+from weft.network.site_member import load_member
 from weft.network.site_models import ModelSavingParty
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.base import Record

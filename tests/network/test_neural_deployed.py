@@ -34,14 +34,14 @@ from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work
 from weft.network.installed_job_kinds import read_task
 from weft.network.presence_replay import Presence, ReplayedPresence
-from weft.network.returned_results import write_out
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
+from weft.network.submitter_results import write_out
 from weft.network.task_from_config import task_of
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.protocol import Failure
 from weft_neural.config import read_neural_config
-from weft_neural.model import NeuralModel
+from weft_neural.trained_model import NeuralModel
 
 RUN = "three-clinics-1"
 

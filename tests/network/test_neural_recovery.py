@@ -20,7 +20,7 @@ from weft.network.presence_replay import ReplayedPresence
 from weft.storage.journal import Journal
 from weft_neural import coordinator as coordination
 from weft_neural.coordinator import coordinate_neural
-from weft_neural.model import NeuralModel
+from weft_neural.trained_model import NeuralModel
 from weft_neural.training import Trainer
 
 RUN = "run-1"

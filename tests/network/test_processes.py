@@ -44,7 +44,7 @@ from weft.federation.model import load_model
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.presence_replay import Presence
 from weft_examples.open_sockets import look
-from weft_neural.model import NeuralModel
+from weft_neural.trained_model import NeuralModel
 
 #: In the middle of training: before it come about forty exchanges, after it more than a hundred.
 MIDDLE = 60

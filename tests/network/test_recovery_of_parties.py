@@ -12,8 +12,8 @@ import pytest
 from toys import FATES, Crashed, Killed, Place, UnreliableTransport
 
 from covering import before_release
-from weft.crypto.identities import Identity
 from weft.crypto.keys import ephemeral_keys
+from weft.crypto.party_key_pairs import Identity
 from weft.data import SPLITS, Table, load
 from weft.errors import ProtocolError
 from weft.federation import coordinator as coordination

@@ -12,10 +12,10 @@ from weft.config.read_config import read_config
 from weft.errors import ProtocolError
 from weft.network import run_results
 from weft.network.presence_replay import Presence
-from weft.network.returned_results import write_out
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, SUMMARY, write_run_results
+from weft.network.submitter_results import write_out
 from weft.network.told_figures import HISTORY as HISTORY_COLUMNS
 from weft.network.told_figures import LINEAR, PATH, told_of
 from weft.report.history import history_frame

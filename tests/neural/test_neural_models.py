@@ -21,8 +21,8 @@ from small_networks import HELD, WIDTHS, numbers, samples, tiny, trained
 from covering import examples
 from weft.errors import ConfigError, DataError
 from weft_neural.extractors import EXTRACTORS, register_extractor
-from weft_neural.model import NeuralModel
 from weft_neural.settings import Block
+from weft_neural.trained_model import NeuralModel
 
 
 @cache

@@ -21,8 +21,8 @@ from weft_papers.hyfdca.analysis import (
     smoothed,
 )
 from weft_papers.hyfdca.cases import SCALES, TITLES, Case, Plan, Shares, Target
-from weft_papers.hyfdca.costs import Costs
 from weft_papers.hyfdca.evaluation_points import Points, window_of
+from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.paper import WALL_SECONDS, data_sets
 from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.results_page import to_markdown

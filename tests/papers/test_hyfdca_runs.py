@@ -12,7 +12,7 @@ from weft.protocol.metering import Reading
 from weft_evaluation.reference_optimum import solve
 from weft_papers.hyfdca import setting_data as context
 from weft_papers.hyfdca.cases import TITLES, Case, Plan, Shares, Target
-from weft_papers.hyfdca.costs import CostMeter
+from weft_papers.hyfdca.measure_iteration_cost import CostMeter
 from weft_papers.hyfdca.parallel_runs import run_all
 from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import measure, run, settings_of

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.named_data_folder import DataFolder
+from weft.data.data_set_folder import DataFolder
 from weft.errors import DataError
 from weft_neural import scenes as library_scenes
 from weft_papers.data.originals import mnist_images

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from weft_papers.hyfdca.cases import SCALES, Plan
-from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import Curve, settings_of
 

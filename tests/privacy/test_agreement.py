@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.all_messages import declared_phases
-from weft.crypto.identities import Identity
 from weft.crypto.keys import PartyKeys
+from weft.crypto.party_key_pairs import Identity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, WeftError
 from weft.federation.joint_prediction import predict_scores

@@ -8,16 +8,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from weft.crypto.identities import Identity
 from weft.crypto.keys import ephemeral_keys
+from weft.crypto.party_key_pairs import Identity
 from weft.data import SPLITS, load
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.network.envelope import End, Hello, decode_reply, encode
-from weft.network.member_data_and_keys import SiteMember
 from weft.network.run_description import LinearTask
 from weft.network.site_endpoint import Site
+from weft.network.site_member import SiteMember
 from weft.network.site_run import OpenedParty
 from weft.privacy.agreement import Card, Consent, SitePolicy
 from weft.privacy.agreement.roster_files import draft_roster

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 import msgspec
 import pytest
 
-from weft.crypto.identities import Identity
+from weft.crypto.party_key_pairs import Identity
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
 from weft.privacy.agreement import Card, Consent, read_roster, write_roster

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft.crypto.identities import Identity
 from weft.crypto.keys import ephemeral_keys
+from weft.crypto.party_key_pairs import Identity
 from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.recording_audit import audit

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from weft import __version__
+from weft.cli.add_plugin_commands import add_plugin_commands
 from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
@@ -20,7 +21,6 @@ from weft.cli.keys import keys
 from weft.cli.kits import kits
 from weft.cli.ledger import ledger
 from weft.cli.network import join, serve, status, stop
-from weft.cli.plugin_commands import add_plugin_commands
 from weft.cli.predict import predict
 from weft.cli.report import report
 from weft.cli.split import data_list, split

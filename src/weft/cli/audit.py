@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.crypto.identities import PublicIdentity
+    from weft.crypto.party_key_pairs import PublicIdentity
     from weft.privacy.audit.recording_audit import Audit, Line
 
 _MOST_PARTIES = 40

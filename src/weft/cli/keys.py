@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from weft.crypto.identities import PublicIdentity
     from weft.crypto.keys import KeyFiles, PublicKeys
+    from weft.crypto.party_key_pairs import PublicIdentity
 
 _MOST_PARTIES = 40
 

@@ -59,7 +59,7 @@ def predict(
     With --joint the parties of a config add up their parts of every sample's score without
     showing them.
     """
-    from weft.config.prediction_samples import read_samples
+    from weft.config.read_prediction_samples import read_samples
     from weft.errors import ConfigError
     from weft.federation.model import load_model
 
@@ -87,11 +87,11 @@ def _joint_scores(
     model: Model, config: Path, keys: Path | None, record: Path | None, ledger: Path | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Ids and scores that the parties of a config find together."""
-    from weft.config.prediction_samples import read_joint_samples
     from weft.config.read_config import read_config
+    from weft.config.read_prediction_samples import read_joint_samples
     from weft.federation.joint_prediction import predict_scores
     from weft.protocol.recording import Head
-    from weft.report.recording_files import recorded_to
+    from weft.report.recording_placement import recorded_to
 
     plan = read_config(config)
     tiles = read_joint_samples(plan, model)

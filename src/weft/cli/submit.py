@@ -62,8 +62,8 @@ def submit(
     from weft.errors import ConfigError, ProtocolError
     from weft.network.installed_job_kinds import job_kind_of
     from weft.network.kits.kit import Kit
-    from weft.network.returned_results import write_out
     from weft.network.run_description import check_run
+    from weft.network.submitter_results import write_out
     from weft.network.task_from_config import new_run, task_of
     from weft.storage.atomic_folder import refuse_existing
 

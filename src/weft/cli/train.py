@@ -72,7 +72,7 @@ def train(
     from weft.privacy.ledger.exposure_text import exposure_remarks
     from weft.protocol.recording import Head
     from weft.report.holdings_groups import feature_sets
-    from weft.report.recording_files import place, recording
+    from weft.report.recording_placement import place, recording
     from weft.report.results_folder import write_results
     from weft.report.run_text import ending_text
     from weft.solvers.base import Checkpointing

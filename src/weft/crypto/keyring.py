@@ -21,13 +21,13 @@ from weft.crypto.ciphers.known_ciphers import new_cipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.ciphers.sum_masks import SumMasks
-from weft.crypto.identities import ExchangeKey, Identity
 from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan, signed_content
 from weft.crypto.opening_pads import OpeningPads
 from weft.crypto.pads.mask_ring import CohortHolders
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import ParticipantList, company_digest, read_participants
+from weft.crypto.party_key_pairs import ExchangeKey, Identity
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import KEY_BYTES, Secret

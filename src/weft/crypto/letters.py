@@ -15,7 +15,7 @@ from nacl.bindings import (
 )
 from nacl.exceptions import CryptoError
 
-from weft.crypto.identities import Identity, PublicIdentity
+from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
 
 _NONCE: int = crypto_aead_xchacha20poly1305_ietf_NPUBBYTES

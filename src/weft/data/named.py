@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from weft.data.named_data_folder import DataFolder, load_with
+from weft.data.data_set_folder import DataFolder, load_with
 from weft.data.tile import Names, Table, Task
 from weft.plugins import Registry
 

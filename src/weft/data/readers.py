@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.data.databases import Source, is_database, source_of
 from weft.data.findings import Finding, Findings, insist
-from weft.data.number_files import NUMBER_FILES, read_number_file
+from weft.data.libsvm_and_npz_files import NUMBER_FILES, read_number_file
 from weft.data.reading_options import AS_FOUND, ReadingOptions
 from weft.data.table_tile import tile_of_columns
 from weft.data.tables import (

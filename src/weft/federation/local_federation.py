@@ -11,8 +11,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
-from weft.crypto.identities import Identity
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
+from weft.crypto.party_key_pairs import Identity
 from weft.data.blank_cells import settle_missing
 from weft.data.tile import Tile
 from weft.errors import ConfigError

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
-from weft.crypto.identities import PublicIdentity
 from weft.crypto.keyring import Keyring, Keys
+from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.replay_log import Memory, RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, ProtocolError

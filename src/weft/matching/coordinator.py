@@ -15,6 +15,7 @@ from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
+from weft.matching.cohort_seed_delivery import add_tags, deliver, plan_seeds
 from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.messages import (
@@ -34,7 +35,6 @@ from weft.matching.messages import (
     ViewRequest,
 )
 from weft.matching.oprf_relay import tokens_through_holders
-from weft.matching.seed_delivery import add_tags, deliver, plan_seeds
 from weft.matching.two_spellings import SimilarNames
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Everyone

@@ -19,9 +19,9 @@ from typing import NoReturn, Protocol
 
 import msgspec
 
-from weft.crypto.identities import PublicIdentity
 from weft.crypto.keyring import Keys
 from weft.crypto.letters import LetterError, read_letter, write_letter
+from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import WIDTH, GroupError, scalars_of
 from weft.crypto.replay_log import RandomnessLog

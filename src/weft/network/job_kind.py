@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from weft.config.common_config import FederationConfig
     from weft.crypto.replay_log import Memory
-    from weft.network.member_data_and_keys import SiteMember
+    from weft.network.site_member import SiteMember
     from weft.network.site_models import SavingParty
     from weft.privacy.agreement import Consent
 

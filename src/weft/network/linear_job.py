@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.crypto.replay_log import Memory
     from weft.federation.model import Model
     from weft.federation.party import Party
-    from weft.network.member_data_and_keys import SiteMember
+    from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
 
 

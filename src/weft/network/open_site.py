@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from weft.config.reading_file import read_reading
+from weft.config.table_reading_options import read_reading
 from weft.data.databases import source_of
 from weft.data.reading_options import AS_FOUND
 from weft.network.join_settings import JoinSettings, roster_pins
 from weft.network.kits.kit import Kit
-from weft.network.member_data_and_keys import load_member
 from weft.network.site_endpoint import Site
+from weft.network.site_member import load_member
 from weft.network.site_models import ModelSavingParty
 from weft.network.site_run import OpenedParty, PartyRequest
 from weft.privacy.ledger.run_booking import Ledger

@@ -15,9 +15,9 @@ from weft.protocol import Channel, Failure, Phase, Replies, Request
 from weft.protocol.request_reply import R
 from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.common_messages import Constants
+from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.participation import Contributors, participation_of
 from weft.solvers.settings import Settings
-from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.gap_certificate import Certificate
 
 #: Iterations in a row in which nobody could take part, before a run gives up.

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from weft.data.data_set_folder import DataFolder
 from weft.data.named import pixel_names, row_ids
-from weft.data.named_data_folder import DataFolder
 from weft.data.readers import read_tile
 from weft.data.tile import Table, Tile
 from weft.errors import DataError

@@ -16,8 +16,8 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft_papers.hyfdca.cases import Case, Method, Plan
-from weft_papers.hyfdca.costs import Costs
 from weft_papers.hyfdca.evaluation_points import ALONG, window_of
+from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.paper import BASELINES, Baseline, data_sets
 from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import Curve

@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.storage.files import StorageError
 from weft_papers.hyfdca.cases import Case
-from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.run_case import Curve
 from weft_papers.run_files import read_file, write_file
 

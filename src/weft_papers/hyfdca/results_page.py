@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from weft.protocol.metering import LATENCIES
 from weft_papers.hyfdca.analysis import MODES, SERIES, Comparison, Findings, count
 from weft_papers.hyfdca.cases import TITLES, Method
-from weft_papers.hyfdca.costs import Costs
+from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.paper import (
     BASELINES,
     LATENCY,

@@ -28,8 +28,8 @@ from weft.solvers.checkpoints import checkpoint_iteration
 from weft.solvers.settings import Settings
 from weft_evaluation.model_tracking import Follower
 from weft_papers.hyfdca.cases import Case, Target
-from weft_papers.hyfdca.costs import CostMeter, Costs
 from weft_papers.hyfdca.evaluation_points import Points
+from weft_papers.hyfdca.measure_iteration_cost import CostMeter, Costs
 from weft_papers.hyfdca.setting_data import SettingData, setting_data
 from weft_papers.run_files import read_file
 

@@ -61,8 +61,8 @@ def hyfem(
 
     What lacks its data is left out and listed. Each run keeps a file in the folder: when the
     command is given again, what is done is not run again. Runs made elsewhere by python -m
-    weft_papers.hyfem.run are taken up. The folder gets a table (CSV) and a summary of all that
-    is done in it, and for each experiment its curves and a figure.
+    weft_papers.hyfem.run_without_cli are taken up. The folder gets a table (CSV) and a summary
+    of all that is done in it, and for each experiment its curves and a figure.
     """
     from weft.cli.console import say
     from weft.errors import ConfigError, DataError
@@ -121,7 +121,7 @@ class _Reporter:
     def __call__(self, plan: Plan, number: int, count: int) -> Progress:
         from rich.console import Console
 
-        from weft_papers.hyfem.run import progress_text
+        from weft_papers.hyfem.run_without_cli import progress_text
 
         self._lines.close()
         title = f"{plan.experiment}, {plan.label} (run {number} of {count}) · "

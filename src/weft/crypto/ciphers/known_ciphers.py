@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.crypto.ciphers.block_format import name_cipher
 from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
-from weft.crypto.ciphers.external_cipher_check import check_hiding
+from weft.crypto.ciphers.external_cipher_hiding_check import check_hiding
 from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.pads.pad_streams import Streams

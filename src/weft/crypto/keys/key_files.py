@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.keys.public_keys import KeysError, PublicKeys, read_public
+from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.storage.files import StorageError, replacing, write_private
 

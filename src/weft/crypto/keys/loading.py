@@ -10,7 +10,6 @@ from pathlib import Path
 from shlex import quote
 from typing import NoReturn
 
-from weft.crypto.identities import SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.crypto.keys.key_files import MAGIC, box_file, has_other_runs, identity_file, read_private
 from weft.crypto.keys.public_keys import (
     PUBLIC,
@@ -20,6 +19,7 @@ from weft.crypto.keys.public_keys import (
     read_public,
     what_is_signed,
 )
+from weft.crypto.party_key_pairs import SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 

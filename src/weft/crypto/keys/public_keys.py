@@ -13,7 +13,7 @@ from typing import Literal, Self
 
 import msgspec
 
-from weft.crypto.identities import PublicIdentity
+from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
 

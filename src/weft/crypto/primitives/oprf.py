@@ -14,7 +14,7 @@ from hashlib import sha512
 from hmac import compare_digest
 from typing import NoReturn, Self, SupportsIndex
 
-from weft.crypto.identities import Identity
+from weft.crypto.party_key_pairs import Identity
 from weft.crypto.primitives.multiscalar import weighted_sum
 from weft.crypto.primitives.ristretto import (
     ORDER,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.letters import LetterError, read_letter, write_letter
+from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model

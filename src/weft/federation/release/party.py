@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.keyring import Keyring
+from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from typing import NoReturn
 
-from weft.crypto.identities import PublicIdentity
+from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import OPEN, Matching, Terms

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from weft.crypto.identities import PublicIdentity
 from weft.crypto.keys.loading import read_identity
 from weft.crypto.keys.public_keys import check_names
+from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.primitives.oprf import matching_key
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, WeftError

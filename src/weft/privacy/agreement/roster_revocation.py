@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 import msgspec
 
-from weft.crypto.identities import Identity
+from weft.crypto.party_key_pairs import Identity
 from weft.errors import ConfigError, ProtocolError
 from weft.privacy.agreement.signed_roster import Hex, SignedRoster
 

@@ -20,8 +20,8 @@ from typing import Any, Literal, Self, get_args
 
 import msgspec
 
-from weft.crypto.identities import SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.crypto.keys.public_keys import check_names
+from weft.crypto.party_key_pairs import SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.crypto.primitives.oprf import matching_key
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, ProtocolError

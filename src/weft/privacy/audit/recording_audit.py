@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.crypto.ciphers.block_format import Block, party_of, read_block
 from weft.crypto.ciphers.cipher import WHAT
-from weft.crypto.identities import PublicIdentity
+from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ProtocolError
 from weft.privacy.audit.field_checks import Seats, Words, field_of, is_masked
 from weft.privacy.audit.signed_transcripts import SignatureAudit, Signed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from weft.crypto.identities import PublicIdentity
+from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ProtocolError
 from weft.protocol.recording import Entry
 from weft.protocol.transcript import Transcript, signed_bytes

@@ -15,10 +15,10 @@ from weft.protocol import Channel, Failure, Message, Phase, Replies, Request
 from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.solvers.coordinator_state import RunState
+from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.hyfdca.messages import AGAIN, FusedReply, StepReply, WeightsReply
 from weft.solvers.participation import CohortSpeakers, Cyclic
 from weft.solvers.settings import Settings
-from weft.solvers.visible_weights import VisibleWeights
 from weft.storage.files import part_of
 from weft.sums.gap_certificate import Certificate, FrozenPair
 from weft.sums.posted_values import LatestValues, Proposals
@@ -176,7 +176,7 @@ class NobodyLeft(Exception):
         self.example = example
 
 
-class IterationState:
+class IterationBase:
     """Who takes part in an iteration, and what it has added up so far."""
 
     def __init__(self, run: Run) -> None:

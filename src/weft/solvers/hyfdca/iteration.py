@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from weft.array_types import Flags
 from weft.errors import ProtocolError
 from weft.protocol import Replies
-from weft.solvers.hyfdca.coordinator_state import IterationState, NobodyLeft, Riders
+from weft.solvers.hyfdca.coordinator_state import IterationBase, NobodyLeft, Riders
 from weft.solvers.hyfdca.messages import (
     AGAIN,
     DUAL,
@@ -36,7 +36,7 @@ from weft.solvers.participation import Cyclic
 from weft.sums.posted_values import Proposals
 
 
-class Iteration(IterationState):
+class Iteration(IterationBase):
     """One outer iteration over the parties that take part in it."""
 
     def take(self, *, still: bool = False) -> None:

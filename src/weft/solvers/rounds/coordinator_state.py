@@ -13,10 +13,10 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
 from weft.solvers.common_messages import Constants
 from weft.solvers.coordinator_state import RunState
+from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.rounds.gap_certificate import FrozenPoint
 from weft.solvers.rounds.messages import StepPhase
 from weft.solvers.settings import Settings
-from weft.solvers.visible_weights import VisibleWeights
 from weft.storage.files import part_of
 from weft.sums.gap_certificate import Certificate
 from weft.sums.running_totals import RunningTotals

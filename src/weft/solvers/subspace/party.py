@@ -56,8 +56,8 @@ from weft.solvers.subspace.messages import (
     PointRequest,
     SpreadRequest,
 )
-from weft.solvers.subspace.party_fallback import FallbackParty, Fallbacks, renumbered
 from weft.solvers.subspace.party_features import FeatureSide
+from weft.solvers.subspace.party_hyfdca_fallback import FallbackParty, Fallbacks, renumbered
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_samples import SampleSide
 from weft.solvers.subspace.party_vectors import Wires, check_kept, padded, sized

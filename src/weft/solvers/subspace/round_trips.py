@@ -12,6 +12,7 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message
 from weft.protocol.common_question import question_digest
+from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.ask_until_answered import (
@@ -46,7 +47,6 @@ from weft.solvers.subspace.messages import (
 )
 from weft.solvers.subspace.product_rounding import rows_give_products
 from weft.solvers.subspace.rows_by_label_holder import counted, followed, labelled_rows
-from weft.solvers.visible_weights import VisibleWeights
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.posted_values import LatestValues
 from weft.sums.running_totals import RunningTotals

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.array_types import Ints
-from weft.data.named_data_folder import DataFolder
+from weft.data.data_set_folder import DataFolder
 from weft_papers.hyfem.scenes.cifar10 import CLASSES, read_cifar10
 from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
 from weft_papers.hyfem.scenes.image_folders import class_folders, list_images

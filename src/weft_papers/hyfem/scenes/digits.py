@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.data.named_data_folder import DataFolder
+from weft.data.data_set_folder import DataFolder
 from weft_papers.data.originals import mfeat as read_mfeat
 from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes.party_shares import quadrant_deal, view_deal

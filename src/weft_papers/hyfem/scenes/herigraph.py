@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.data.named_data_folder import DataFolder
+from weft.data.data_set_folder import DataFolder
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.image_files import subfolder
 from weft_papers.hyfem.scenes.party_shares import pair_deal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.data.named_data_folder import DataFolder
+from weft.data.data_set_folder import DataFolder
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.image_files import subfolder
 from weft_papers.hyfem.scenes.image_folders import class_folders, list_views

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, cast
 
-from weft.data.named_data_folder import DataFolder, load_with
+from weft.data.data_set_folder import DataFolder, load_with
 from weft_neural.scenes import SceneEntry
 from weft_papers.hyfem.scenes import colour_images, digits, herigraph, modelnet40
 from weft_papers.hyfem.scenes.scene import Scene

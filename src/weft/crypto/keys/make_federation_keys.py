@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from weft.crypto.identities import Identity, PublicIdentity
 from weft.crypto.keys.key_files import (
     box_file,
     forget_other_runs,
@@ -26,6 +25,7 @@ from weft.crypto.keys.public_keys import (
     read_public,
     what_is_signed,
 )
+from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 

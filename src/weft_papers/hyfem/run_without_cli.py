@@ -1,4 +1,4 @@
-"""``python -m weft_papers.hyfem.run``: runs of one experiment, one JSON file each.
+"""``python -m weft_papers.hyfem.run_without_cli``: runs of one experiment, one JSON file each.
 
 For machines that train but lack the command line's packages. ``weft reproduce hyfem --out`` takes
 up what lies in the folder, and draws it.
@@ -107,7 +107,9 @@ def progress_text(found: Round, left: float) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m weft_papers.hyfem.run", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m weft_papers.hyfem.run_without_cli", description=__doc__
+    )
     add = parser.add_argument
     add("experiment", help=f"one of {', '.join(experiments())}")
     add("--data-dir", help="folder with the original files; default: WEFT_DATA")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from weft.config.examined_files import absent_columns, with_findings
 from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import closest
-from weft.crypto.identities import PublicIdentity
 from weft.crypto.keys import PartyKeys, load_keys, read_public
+from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.replay_log import Memory
 from weft.data.blank_cells import settle_missing
 from weft.data.databases import Source
