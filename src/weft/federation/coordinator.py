@@ -13,7 +13,7 @@ from secrets import token_bytes
 import numpy as np
 
 from weft.crypto import Adder
-from weft.errors import ConfigError, ProtocolError
+from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.federation.announcements.coordinator import Announced, announce
 from weft.federation.messages import (
     RELEASE,
@@ -285,6 +285,11 @@ def _sealed(
         if channel.elapsed - began < settings.patience:
             channel.pause(_PAUSE)
             continue
+        if algorithm_of(settings.solver).shares:
+            raise PartyAway(
+                f"{', '.join(replies.missing)} did not answer for its share of the model, which is "
+                "worth nothing without it; bring all parties back, and resume the run"
+            )
         result.gone = tuple(p for p in channel.parties if p in {*result.gone, *replies.missing})
         # Others answer for its features now, as far as they hold them.
         answered.clear()

@@ -44,7 +44,7 @@ from weft.report.json_values import rounded
 from weft.storage.journal import Journal
 
 #: What phases that work on whole tables begin with: they get the long timeout.
-SETUP_PHASES = ("match.", "scale.")
+SETUP_PHASES = ("match.", "scale.", "sealed.begin", "sealed.tables", "sealed.first")
 #: Seconds to wait for a party's first hello, and between two.
 _FIRST_HELLO, _PAUSE = 2.0, 0.5
 

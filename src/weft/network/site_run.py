@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +62,9 @@ class RandomnessStore:
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
 
     def get(self, name: str) -> bytes | None:
         """The value of this name, or None."""

@@ -68,6 +68,8 @@ def join_slices(slices: Sequence[ModelSlice], head: Head, *, overlapping: bool =
 
     ``overlapping``: a party is gone, so that others answer for its features too.
     """
+    if overlapping and any(slice_.shares is not None for slice_ in slices):
+        raise malformed("shares", "are not there from every party")
     slices = [_with_weights(slice_, slices) for slice_ in slices]
     joined = {field: np.concatenate([getattr(s, field) for s in slices]) for field in _FIELDS}
     if overlapping:

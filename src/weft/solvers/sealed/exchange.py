@@ -117,7 +117,7 @@ class SealedExchange:
                 party, failure = next(iter(replies.missing.items()))
                 raise PartyAway(
                     f"{party} did not answer ({failure.reason}), and sealed training needs "
-                    "everyone; bring it back and start again"
+                    "everyone; bring it back, and resume the run or start again"
                 )
             self._channel.pause(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -152,6 +152,8 @@ class SealedExchange:
         totals = add_scalars(begun, "bounds", BOUNDS, holdings.parties)
         if totals is None or any(len(reply.seed) != SEED_BYTES for reply in begun.values()):
             raise ProtocolError("a party sent no seed for sealed training; the run stops")
+        if not all(0.0 <= total < np.inf for total in totals):
+            raise ProtocolError("the parties' bounds do not add up to any of a table; start again")
         bounds = table_bounds(totals, holdings, self._squared)
         widths = choose_widths(bounds, self._squared, self._table.n_columns)
         errors = Errors(bounds, widths, len(holdings.parties), self._table.n_columns)
