@@ -85,6 +85,7 @@ class Report:
         self._title = f"{title} (smoke run: the figures say nothing)" if self.smoke else title
         self._anchor = anchor
         self._rows: list[Row] = []
+        self._lacking: list[tuple[str, str]] = []
 
     def number(self, name: str) -> float:
         """What an option that is a number was set to."""
@@ -109,6 +110,11 @@ class Report:
         self._rows.append(Row(name, value, unit, anchor, bar, better))
         print(f"{name}: {value:.4g} {unit}", flush=True)
 
+    def lacks(self, name: str, peer: str) -> None:
+        """A figure that needs a peer which is not there."""
+        self._lacking.append((name, f"{peer} is not available"))
+        print(f"{name}: {peer} is not available", flush=True)
+
     def close(self) -> None:
         table = Table(title=self._title)
         for heading in ("", "Weft", "unit", self._anchor, "bar", "met"):
@@ -123,6 +129,8 @@ class Report:
                 "" if row.bar is None else f"{sign} {row.bar:g}",
                 {None: "", True: "yes", False: "NO"}[row.met],
             )
+        for name, why in self._lacking:
+            table.add_row(name, "", why, "", "", "")
         Console(width=110).print(table)
         if self._options.json is not None:
             rows = [{**asdict(row), "met": row.met} for row in self._rows]

@@ -46,7 +46,11 @@ class OpeningPads:
 
     def put_on(self, words: Words, label: str) -> Words:
         """Words of this party with their keyed sums, under its pad; ``label`` comes once."""
-        return self._summed(words) + self._pad(label, self._party, words.size)
+        flat = np.ascontiguousarray(words).reshape(-1)
+        padded = self._pad(label, self._party, flat.size)
+        padded[: flat.size] += flat
+        padded[flat.size :] += keyed_sums(flat, self._keys).reshape(-1)
+        return padded
 
     def take_off(self, total: Words, count: int, label: str) -> Words:
         """The sum of all parties' words, ``count`` of them."""
@@ -57,7 +61,8 @@ class OpeningPads:
 
     def read(self, padded: Words, count: int, label: str, party: int) -> Words:
         """The words of one party."""
-        return self._checked(self._sized(padded, count) - self._pad(label, party, count), count)
+        pad = self._pad(label, party, count)
+        return self._checked(np.subtract(self._sized(padded, count), pad, out=pad), count)
 
     @staticmethod
     def size(count: int) -> int:
@@ -66,10 +71,6 @@ class OpeningPads:
 
     def _pad(self, label: str, party: int, count: int) -> Words:
         return seeded_words(self._seed.reveal(), f"pad {party} {label}", self.size(count))
-
-    def _summed(self, words: Words) -> Words:
-        flat = np.ascontiguousarray(words).reshape(-1)
-        return np.concatenate([flat, keyed_sums(flat, self._keys).reshape(-1)])
 
     def _sized(self, total: Words, count: int) -> Words:
         if total.shape != (self.size(count),):

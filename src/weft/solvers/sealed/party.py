@@ -56,7 +56,13 @@ from weft.solvers.sealed.party_shares import (
     noise,
     product_share,
 )
-from weft.solvers.sealed.ring_products import add_products, encoded, transposed_products
+from weft.solvers.sealed.ring_products import (
+    add_products,
+    encoded,
+    mask_cells,
+    round_cells,
+    transposed_products,
+)
 from weft.solvers.sealed.shapes import Place, WholeTable, whole_table
 from weft.solvers.sealed.share_scalars import pack_shares
 from weft.solvers.sealed.sine_kernels import combine_dealt
@@ -211,7 +217,8 @@ class SealedParty:
             raise malformed("shapes", "are not those of this party's table")
         self._table = table
         labels = self._context.labels[view.counted_rows] if self._squared else None
-        bounds = own_bounds(block, self._context.table.squares, labels)
+        moved = round_cells(block, CELL_BITS)
+        bounds = own_bounds(block, moved, self._context.table.squares, labels)
         told = pack_scalars(self._cipher, "bounds", *bounds)
         return BeginReply(seed=self._seed, bounds=told)
 
@@ -220,11 +227,8 @@ class SealedParty:
         if block is None:
             raise ProtocolError("a phase of sealed training comes too early")
         self._widths = Widths(message.slope, message.dealt, message.cut)
-        cells = np.rint(block * 2.0**CELL_BITS).astype(np.int64)
-        small = cells.size == 0 or np.abs(cells).max() < 2**31
-        # Half as many bytes to read for every product.
-        self._cells = cells.astype(np.int32) if small else cells
-        masked = cells.view(np.uint64) - seeded_words(self._seed, "table", *cells.shape)
+        masked = seeded_words(self._seed, "table", *block.shape)
+        self._cells = mask_cells(block, CELL_BITS, masked)
         self._masked = [masked]
         self._tables_label = self._label()
         return TablesReply(table=self._pads.put_on(masked, self._tables_label))

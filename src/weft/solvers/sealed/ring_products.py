@@ -26,6 +26,25 @@ def signed(word: int, bits: int = 64) -> int:
     return (word + half) % (1 << bits) - half
 
 
+def round_cells(block: Floats, bits: int) -> NDArray[np.float32]:
+    """Round cells to so many binary digits, in place; returns by how many units each moved."""
+    moved = np.empty(block.shape, np.float32)
+    _round_cells(block, 2.0**bits, moved)
+    return moved
+
+
+def mask_cells(block: Floats, bits: int, masks: Words) -> NDArray[Any]:
+    """Replace masks by cells less masks; returns the rounded cells as whole numbers.
+
+    In 32 bits where they fit: half as many bytes to read for every product.
+    """
+    most = max(float(block.max(initial=0.0)), -float(block.min(initial=0.0)))
+    kind = np.int32 if most * 2.0**bits < 2.0**31 - 1 else np.int64
+    cells: NDArray[Any] = np.empty(block.shape, kind)
+    _mask_cells(block, 2.0**bits, masks, cells)
+    return cells
+
+
 def add_products(table: NDArray[Any], vectors: Words, rows: Ints, out: Words) -> None:
     """out[:, rows] += table · vectors, with the table's own columns in ``vectors``."""
     _add_products(table, np.ascontiguousarray(vectors), rows, out)
@@ -36,6 +55,25 @@ def transposed_products(table: NDArray[Any], vectors: Words, rows: Ints) -> Word
     out: Words = np.zeros((len(vectors), table.shape[1]), np.uint64)
     _transposed_products(table, vectors, rows, out)
     return out
+
+
+@numba.njit(cache=True)
+def _round_cells(block: Any, scale: float, moved: Any) -> None:
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            scaled = block[i, j] * scale
+            whole = np.rint(scaled)
+            moved[i, j] = whole - scaled
+            block[i, j] = whole / scale
+
+
+@numba.njit(cache=True)
+def _mask_cells(block: Any, scale: float, masks: Any, cells: Any) -> None:
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            cell = np.int64(block[i, j] * scale)
+            cells[i, j] = cell
+            masks[i, j] = np.uint64(cell) - masks[i, j]
 
 
 @numba.njit(cache=True)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.matching.holding_map import HoldingMap
@@ -18,20 +21,32 @@ from weft.solvers.sealed.widths import CELL_BITS, TableBounds
 BOUNDS = 7
 #: Shorter sides of a table up to which its largest singular value is computed.
 _SMALL_SIDE = 2048
+#: Rows that are multiplied at once: no second table of the same size is made.
+_BAND = 4096
 
 
-def own_bounds(block: Floats, squares: Floats, labels: Floats | None) -> list[float]:
-    """One party's part of the bounds; ``labels``: those it counts, for a squared loss."""
-    rounded = np.rint(block * 2.0**CELL_BITS) / 2.0**CELL_BITS
-    columns = np.abs(rounded).sum(axis=0)
-    norms = np.sqrt((rounded**2).sum(axis=0))
+def own_bounds(
+    block: Floats, moved: NDArray[np.float32], squares: Floats, labels: Floats | None
+) -> list[float]:
+    """One party's part of the bounds.
+
+    Parameters
+    ----------
+    block
+        Its rounded cells.
+    moved
+        By how many units each was rounded.
+    labels
+        Those it counts, for a squared loss.
+    """
+    columns, norms = column_totals(block)
     told = [
         float(columns.max(initial=0.0)),
         float(squares.max(initial=0.0)),
         float(squares.sum()),
-        largest_square(rounded),
-        largest_square(rounded - block),
-        float(norms.max(initial=0.0)),
+        largest_square(block),
+        largest_square(moved) * 4.0**-CELL_BITS,
+        math.sqrt(norms.max(initial=0.0)),
     ]
     square = 0.0 if labels is None else float((labels**2).sum())
     return [*(_rounded_up(value) for value in told), _rounded_off(square)]
@@ -62,15 +77,30 @@ def table_bounds(totals: Sequence[float], holdings: HoldingMap, squared: bool) -
     )
 
 
-def largest_square(block: Floats) -> float:
+def largest_square(block: NDArray[Any]) -> float:
     """Above the square of the largest singular value."""
     rows, columns = block.shape
     if not block.size:
         return 0.0
     if min(rows, columns) > _SMALL_SIDE:
-        return float((block**2).sum())
-    product = block.T @ block if columns <= rows else block @ block.T
+        return float((block**2).sum(dtype=float))
+    tall = block if columns <= rows else block.T
+    product = np.zeros((min(rows, columns),) * 2)
+    for begin in range(0, len(tall), _BAND):
+        band = tall[begin : begin + _BAND].astype(float)
+        product += band.T @ band
     return float(np.linalg.eigvalsh(product)[-1]) * (1 + 1e-9)
+
+
+@numba.njit(cache=True)
+def column_totals(block: Any) -> Any:
+    """Σ|x| and Σx² of every column."""
+    sums, squares = np.zeros(block.shape[1]), np.zeros(block.shape[1])
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            sums[j] += abs(block[i, j])
+            squares[j] += block[i, j] ** 2
+    return sums, squares
 
 
 def _rounded_up(value: float) -> float:
