@@ -26,7 +26,7 @@ __all__ = ["hospitals", "patchwork", "quick", "simulate", "table", "weft"]
 
 # Numba compiles on first use, so the first example of a test may take long.
 settings.register_profile("release", deadline=None, derandomize=True)
-settings.register_profile("change", settings.get_profile("release"), max_examples=20)
+settings.register_profile("change", settings.get_profile("release"), max_examples=12)
 
 # What is imported and collected is never garbage: looking through it took a tenth of all time.
 gc.disable()
@@ -43,6 +43,8 @@ def pytest_collection_finish() -> None:
     """From now on there is garbage, but not among what is there already."""
     gc.freeze()
     gc.enable()
+    # Runs leave few cycles: looking for them after every 700 objects took a tenth of all time.
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

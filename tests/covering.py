@@ -66,6 +66,11 @@ def before_release(*values: Any) -> list[Any]:
     return [pytest.param(value, marks=pytest.mark.release) for value in values]
 
 
+def some_of(values: Iterable[Any], *chosen: Any) -> list[Any]:
+    """Values of a parameter, of which ``make test`` has the chosen ones only."""
+    return [*chosen, *before_release(*(value for value in values if value not in chosen))]
+
+
 def examples(count: int, **how: Any) -> settings:
     """So many examples of a test before a release; with every change as many as are drawn there."""
     return settings(

@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scene import PAIRS, Diary, by_both, by_columns, by_rows, run, table_of, tile_of
+from scene import (
+    PAIRS,
+    Diary,
+    by_both,
+    by_columns,
+    by_rows,
+    in_the_clear,
+    run,
+    table_of,
+    tile_of,
+)
 from solving import best_errors, differences, rows_of_counts
 from without_rings import without_masks
 
@@ -76,11 +86,11 @@ def cuts(party, phase, message, opened):
 def rows_read(table) -> tuple[int, int]:
     """How many rows of others p1 reads when all are told that nobody sees sums of theirs."""
     diary, tiles = Diary(cuts), by_rows(table, 4)
-    how = Settings(lam=20.0, solver="cutting-planes", gap=1e-5, iterations=60)
+    how = Settings(lam=20.0, solver="cutting-planes", gap=1e-5, iterations=60, cipher="plain")
     found = run(
         tiles,
         how,
-        CAREFUL,
+        in_the_clear(CAREFUL),
         preprocessing=Preprocessing(intercept=True),
         diaries={"p1": diary},
         around=Liar(unexposed).around,

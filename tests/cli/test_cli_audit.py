@@ -1,6 +1,7 @@
 """``weft train --record`` and ``weft audit``: everything that crossed, and who could read it."""
 
 import json
+import shutil
 import stat
 import struct
 from typing import Annotated
@@ -27,14 +28,24 @@ def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", str(WIDE))
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Where the first of these tests leaves the results of its run for the others."""
+    return tmp_path_factory.mktemp("recorded") / "results"
+
+
 @pytest.fixture
-def run(weft, hospitals, tmp_path):
-    """The results folder of a short recorded run."""
+def run(weft, hospitals, tmp_path, kept):
+    """The results folder of a short recorded run, made once."""
     hospitals.change("gap = 1e-2", "gap = 5e-1")
-    outcome = weft("train", hospitals.write(), "--record", "--out", "results")
+    config, folder = hospitals.write(), tmp_path / "results"
+    if kept.exists():
+        return shutil.copytree(kept, folder)
+    outcome = weft("train", config, "--record", "--out", "results")
     assert outcome.code == 0, outcome.err
     assert "weft audit results" in outcome.out
-    return tmp_path / "results"
+    shutil.copytree(folder, kept)
+    return folder
 
 
 def sentence(outcome):

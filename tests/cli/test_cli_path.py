@@ -125,7 +125,7 @@ def test_check_says_which_solver_will_run_and_what_is_chosen(weft, searching):
     ],
 )
 def test_the_config_settles_the_solver(weft, hospitals, line, solver):
-    hospitals.change("gap = 1e-2", f"gap = 1e-1\n{line}")
+    hospitals.change("gap = 1e-2", f"gap = 5e-1\n{line}")
     config = hospitals.write()
     assert json.loads(weft("check", config, "--json").out)["solver"] == solver
     trained = weft("train", config, "--json")

@@ -249,8 +249,9 @@ def undisturbed(patchwork, quick, tmp_path_factory):
 @pytest.mark.parametrize(
     "full_at",
     [
-        *("a later party", "coordinator", "the first epoch, moved", "epoch, moved"),
+        *("a later party", "coordinator", "epoch, moved"),
         *before_release("a party", "a party, moved", "a later party, moved", "coordinator, moved"),
+        *before_release("the first epoch, moved"),
     ],
 )
 def test_a_full_disk_gives_one_sentence_and_leaves_the_older_checkpoint_usable(

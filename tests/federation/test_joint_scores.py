@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -63,11 +64,7 @@ def central_scores(model, tiles, overlap):
 
 @pytest.fixture(scope="module")
 def models(table, quick):
-    return {
-        (classes, scaling): trained_on(table, quick, classes, scaling)
-        for classes in (0, 2, 3)
-        for scaling in ("none", "standard", "minmax")
-    }
+    return cache(lambda classes, scaling: trained_on(table, quick, classes, scaling))
 
 
 @every_value(
@@ -80,7 +77,7 @@ def models(table, quick):
 def test_joint_scores_are_the_models_decision_on_the_pooled_table(
     table, models, classes, scaling, kind, overlap, form
 ):
-    model = models[classes, scaling]
+    model = models(classes, scaling)
     tiles = new_tiles(table, kind, classes, form)
     ids, scores = predict_scores(model, tiles, overlap=overlap)
     expected_ids, expected = central_scores(model, tiles, overlap)
@@ -127,7 +124,7 @@ def test_columns_that_the_model_does_not_know_are_ignored_and_a_tile_of_only_suc
 def test_joint_scores_do_not_depend_on_the_cipher(table, models, kind, cipher):
     tiles = new_tiles(table, kind, 3)
     plain, padded, other = (
-        predict_scores(models[3, "standard"], tiles, cipher=name)[1]
+        predict_scores(models(3, "standard"), tiles, cipher=name)[1]
         for name in ("plain", "pad", cipher)
     )
     assert np.array_equal(plain, padded)
@@ -140,7 +137,7 @@ def test_nobody_reads_a_score_in_the_messages_of_joint_prediction(table, models,
     words = []
     for _ in range(2):
         crossed = []
-        predict_scores(models[3, "standard"], tiles, record=crossed.append)
+        predict_scores(models(3, "standard"), tiles, record=crossed.append)
         found, blocks = [], 0
         for entry in crossed:
             for message in (entry.message, entry.reply):

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 
+from covering import every_value
 from weft.data import Tile
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -95,8 +96,7 @@ def test_drawn_numbers_are_normal_and_follow_from_the_seed_alone():
     assert abs(np.corrcoef(drawn.ravel(), gaussian(b"b" * 32, (200, 100)).ravel())[0, 1]) < 0.03
 
 
-@pytest.mark.parametrize("cut", ["rows", "columns"])
-@pytest.mark.parametrize("loss", ["logistic", "hinge", "smoothed_hinge"])
+@every_value(cut=["rows", "columns"], loss=["logistic", "hinge", "smoothed_hinge"])
 def test_no_pair_of_neighbours_moves_the_model_by_more_than_the_sensitivity(cut, loss):
     """One sample is replaced by one far out, with the other label: the worst that there is."""
     solver = "lbfgs" if loss != "hinge" else "cutting-planes"

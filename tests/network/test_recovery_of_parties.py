@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from toys import FATES, Crashed, Killed, Place, UnreliableTransport
 
-from covering import before_release
+from covering import before_release, some_of
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data import SPLITS, Table, load
@@ -164,7 +164,8 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("solver", RUNS)
+# HyFDCA alone: in processes of their own in test_processes.py.
+@pytest.mark.parametrize("solver", some_of(RUNS, "auto"))
 def test_a_run_with_every_fault_equals_one_process_with_its_presence(solver, tmp_path):
     held, (settings, by_chance) = tiles(), RUNS[solver]
     model, result, presence, transport, crashes = run_with_faults(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from itertools import product
 
@@ -35,11 +36,26 @@ def ledger(tmp_path):
     return Ledger(tmp_path / "ledger")
 
 
+@pytest.fixture(scope="module")
+def first_run(three, tmp_path_factory):
+    """The ledgers after a run on p2's first rows, made once."""
+    ledger = Ledger(tmp_path_factory.mktemp("first") / "ledger")
+    train(three(FIRST), ledger)
+    return ledger.folder
+
+
+@pytest.fixture
+def after_first(first_run, ledger):
+    """A copy of those ledgers."""
+    shutil.copytree(first_run, ledger.folder)
+    return ledger
+
+
 def tile(table, rows):
     return Tile.make(table.ids[rows], table.features, table.block[rows], table.labels[rows])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def three(table):
     """Three parties with all columns of some rows each; p2's rows, or its tile, are given."""
 
@@ -100,26 +116,24 @@ SOME = ("none", "one more", "ten more", "one fewer", "ten fewer", "one for anoth
 @pytest.mark.parametrize(
     "case", [*SOME, *before_release(*(case for case in CHANGES if case not in SOME))]
 )
-def test_a_few_samples_more_or_fewer_are_refused(case, three, ledger):
+def test_a_few_samples_more_or_fewer_are_refused(case, three, after_first):
     rows, words = CHANGES[case]
-    train(three(FIRST), ledger)
     if words is None:
-        train(three(rows), ledger)
-        assert len(Book(ledger.folder, "p2").read().runs) == 2
+        train(three(rows), after_first)
+        assert len(Book(after_first.folder, "p2").read().runs) == 2
         return
-    told = refused(three(rows), ledger)
+    told = refused(three(rows), after_first)
     assert words in told
     assert "let at least min_batch = 10 of a group come or go together, or none, or agree" in told
-    assert Book(ledger.folder, "p2").read().runs[0].began[:10] in told
+    assert Book(after_first.folder, "p2").read().runs[0].began[:10] in told
     # What was refused is not remembered, so that nothing else is refused for it.
-    train(three(FIRST), ledger)
+    train(three(FIRST), after_first)
 
 
 @pytest.mark.parametrize("corrected", [9, 10, *before_release(1)])
 @pytest.mark.parametrize("what", ["label", "cell"])
-def test_corrected_samples_count_too(what, corrected, table, three, ledger):
+def test_corrected_samples_count_too(what, corrected, table, three, after_first):
     """A label that changes sides shows the row twice, a cell its change."""
-    train(three(FIRST), ledger)
     before = tile(table, FIRST)
     labels, block = before.labels.copy(), before.block.copy()
     if what == "label":
@@ -128,15 +142,14 @@ def test_corrected_samples_count_too(what, corrected, table, three, ledger):
         block[:corrected, 3] += 1.0
     after = three(replace(before, labels=labels, block=block))
     if corrected < 10:
-        assert f"{corrected} got other cells or labels since" in refused(after, ledger)
+        assert f"{corrected} got other cells or labels since" in refused(after, after_first)
     else:
-        train(after, ledger)
+        train(after, after_first)
 
 
-def test_columns_in_another_order_are_the_same_samples(table, three, ledger):
-    train(three(FIRST), ledger)
+def test_columns_in_another_order_are_the_same_samples(table, three, after_first):
     held = tile(table, FIRST)
-    train(three(held.columns(np.arange(held.m)[::-1])), ledger)
+    train(three(held.columns(np.arange(held.m)[::-1])), after_first)
 
 
 def test_a_new_column_does_not_hide_a_new_sample(table, ledger):
@@ -153,37 +166,34 @@ def test_a_new_column_does_not_hide_a_new_sample(table, ledger):
     train(parties(21, FIRST), ledger)
 
 
-def test_terms_and_min_batch_decide(three, ledger):
-    train(three(FIRST), ledger)
+def test_terms_and_min_batch_decide(three, after_first):
     more = three(np.arange(100, 203))
-    assert "3 came" in refused(more, ledger)
-    train(more, ledger, allow_small_changes=True)
+    assert "3 came" in refused(more, after_first)
+    train(more, after_first, allow_small_changes=True)
     # These three are known now; nothing that shows no others is refused for their sake.
-    train(more, ledger)
-    train(three(FIRST), ledger)
-    train(three(np.arange(100, 223)), ledger)
+    train(more, after_first)
+    train(three(FIRST), after_first)
+    train(three(np.arange(100, 223)), after_first)
     # But two of the three without the third are new.
-    refused(three(np.arange(100, 202)), ledger)
-    refused(three(np.arange(100, 202)), ledger, min_batch=2)
-    train(three(np.arange(100, 202)), ledger, min_batch=1)
+    refused(three(np.arange(100, 202)), after_first)
+    refused(three(np.arange(100, 202)), after_first, min_batch=2)
+    train(three(np.arange(100, 202)), after_first, min_batch=1)
 
 
-def test_the_next_run_is_compared_with_several_before(three, ledger):
-    train(three(FIRST), ledger)
-    train(three(np.arange(100, 120)), ledger)
-    assert "1 went since" in refused(three(np.arange(100, 199)), ledger)
-    assert "1 came since" in refused(three(np.arange(100, 121)), ledger)
-    train(three(np.arange(100, 140)), ledger)
+def test_the_next_run_is_compared_with_several_before(three, after_first):
+    train(three(np.arange(100, 120)), after_first)
+    assert "1 went since" in refused(three(np.arange(100, 199)), after_first)
+    assert "1 came since" in refused(three(np.arange(100, 121)), after_first)
+    train(three(np.arange(100, 140)), after_first)
 
 
-def test_combinations_of_runs_count_like_differences(three, ledger):
+def test_combinations_of_runs_count_like_differences(three, after_first):
     """Each two differ by ten or more, but the fourth minus the second and third is one sample."""
     ten, others = np.arange(200, 210), np.arange(210, 220)
-    train(three(FIRST), ledger)
-    train(three([*FIRST, *ten]), ledger)
-    train(three([*FIRST, *others]), ledger)
-    assert "1 came" in refused(three([*FIRST, *ten, *others, 230]), ledger)
-    train(three([*FIRST, *ten, *others]), ledger)
+    train(three([*FIRST, *ten]), after_first)
+    train(three([*FIRST, *others]), after_first)
+    assert "1 came" in refused(three([*FIRST, *ten, *others, 230]), after_first)
+    train(three([*FIRST, *ten, *others]), after_first)
 
 
 def test_random_parts_of_the_samples_are_no_small_changes(three, ledger):
@@ -216,18 +226,16 @@ def test_equal_runs_take_one_place_and_the_oldest_is_forgotten(three, ledger, mo
 # ── who takes part ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_sample_that_others_hold_too_now_has_not_changed(table, three, ledger):
-    train(three(FIRST), ledger)
+def test_a_sample_that_others_hold_too_now_has_not_changed(table, three, after_first):
     tiles = three(FIRST)
     shared = (tile(table, np.r_[400:500, 100:110]),)
-    train({**tiles, "p3": shared}, ledger, allow_pairs=True)
+    train({**tiles, "p3": shared}, after_first, allow_pairs=True)
 
 
-def test_what_min_batch_leaves_out_takes_no_part(table, three, ledger):
+def test_what_min_batch_leaves_out_takes_no_part(table, three, after_first):
     """Three samples that p3 has got too are a group of their own, too small to train on."""
-    train(three(FIRST), ledger)
     tiles = {**three(FIRST), "p3": (tile(table, np.r_[400:500, 100:103]),)}
-    assert "3 went since" in refused(tiles, ledger, allow_pairs=True)
+    assert "3 went since" in refused(tiles, after_first, allow_pairs=True)
 
 
 def test_each_group_counts_for_itself(table, three, ledger):
@@ -345,22 +353,20 @@ def test_a_resumed_run_is_the_same_run(three, ledger, tmp_path):
         lambda arrays: arrays.update({"versions.sample": arrays["versions.sample"][::-1]}),
     ],
 )
-def test_an_older_or_damaged_ledger_is_one_sentence(damage, three, ledger):
-    train(three(FIRST), ledger)
-    path = Book(ledger.folder, "p2").path
+def test_an_older_or_damaged_ledger_is_one_sentence(damage, three, after_first):
+    path = Book(after_first.folder, "p2").path
     arrays = load_arrays(path)
     damage(arrays)
     save_arrays(path, arrays)
     with pytest.raises(WeftError, match="ledger of party p2 cannot be read") as told:
-        train(three(FIRST), ledger)
+        train(three(FIRST), after_first)
     assert "move that file away" in str(told.value)
     assert "\n" not in str(told.value)
 
 
-def test_no_id_stands_in_the_file(three, ledger, table):
-    train(three(FIRST), ledger)
-    whole = Book(ledger.folder, "p2").path.read_bytes()
-    first, second = (Book(ledger.folder, name).read() for name in ("p1", "p2"))
+def test_no_id_stands_in_the_file(three, after_first, table):
+    whole = Book(after_first.folder, "p2").path.read_bytes()
+    first, second = (Book(after_first.folder, name).read() for name in ("p1", "p2"))
     assert all(str(i).encode() not in whole for i in table.ids[FIRST] if len(str(i)) > 4)
     assert len(np.intersect1d(first.hashes(table.ids), second.hashes(table.ids))) == 0
 

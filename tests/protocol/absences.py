@@ -96,11 +96,14 @@ class Absences(Middle):
     ----------
     skipped
         Beginnings of names of phases that are left alone: a copy is a process, which takes a while.
+    alike
+        Whether all parties have labels: then one of them is asked, else the first and another.
     """
 
-    def __init__(self, skipped):
+    def __init__(self, skipped, *, alike):
         super().__init__()
         self.skipped = skipped
+        self.alike = alike
         self.tried = set()
         self.answered = {}
 
@@ -111,8 +114,7 @@ class Absences(Middle):
             name = f"{phase}.{field.name}"
             part = issubclass(field.kind, Part)
             left = {k: v for k, v in message.items() if not belongs(k, field.name, part=part)}
-            # The first party, and one of the others, which may lack labels: two copies a field.
-            whom = party == min(self.parties)
+            whom = self.alike or party == min(self.parties)
             early = name in LATER and message["iteration"] == 1
             absent = field.required or len(left) == len(message)
             if not (absent or early or name in MODES or (name, whom) in self.tried):
@@ -156,7 +158,7 @@ def follow(run):
     split, settings = RUNS[run]
     # 'theory' needs rows as they are, of norm one.
     scaling = "none" if settings.get("local") == "theory" else "standard"
-    absences = Absences(() if run in TRY_COMMON else COMMON)
+    absences = Absences(() if run in TRY_COMMON else COMMON, alike=split != "labels at first")
     with interpose(absences):
         train(cut(split), quick(**settings), Preprocessing(scaling=scaling))
     answered = {" ".join(where): said for where, said in absences.answered.items()}

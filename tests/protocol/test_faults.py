@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import product
 
 import numpy as np
 import pytest
@@ -81,11 +82,14 @@ def assert_certified_as_centrally(simulation):
     assert np.allclose(certificate.dual, dual, rtol=1e-8, atol=1e-10)
 
 
-@every_value(
-    phase=MOVING[:3],
-    local=["safe", "practical", "theory"],
-    unlabelled=[(), ("east",)],
-    fault=["dead", "lost"],
+@cover(
+    ("phase", "local", "unlabelled", "fault"),
+    [
+        (MOVING[0], "safe", ("east",), "dead"),
+        (MOVING[1], "practical", (), "lost"),
+        (MOVING[2], "theory", ("east",), "lost"),
+    ],
+    others=product(MOVING[:3], ["safe", "practical", "theory"], [(), ("east",)], ["dead", "lost"]),
 )
 def test_totals_stay_consistent_after_one_party_misses_a_phase_now_and_then(
     patchwork, simulate, quick, phase, local, unlabelled, fault
@@ -132,10 +136,12 @@ def test_totals_stay_consistent_under_random_faults(
     assert_certified_as_centrally(simulation)
 
 
-@every_value(
-    local=["safe", "practical", "theory"],
-    unlabelled=[(), ("east",)],
-    participation=["everyone", 0.75, {"cyclic": 2}],
+@cover(
+    ("local", "unlabelled", "participation"),
+    [("practical", ("east",), 0.75)],
+    others=product(
+        ["safe", "practical", "theory"], [(), ("east",)], ["everyone", 0.75, {"cyclic": 2}]
+    ),
 )
 def test_faults_have_the_same_consequences_under_encryption(
     patchwork, simulate, quick, local, unlabelled, participation
@@ -186,8 +192,7 @@ def test_totals_stay_consistent_when_the_stand_in_of_a_silent_sender_is_silent_t
     assert_certified_as_centrally(simulation)
 
 
-@pytest.mark.parametrize("local", ["safe", "practical"])
-@pytest.mark.parametrize("fault", ["dead", "lost"])
+@every_value(local=["safe", "practical"], fault=["dead", "lost"])
 def test_rows_only_federations_survive_faults_in_their_single_phase(
     table, simulate, quick, local, fault
 ):
@@ -206,7 +211,11 @@ def test_rows_only_federations_survive_faults_in_their_single_phase(
 # ── who is gone for good ──────────────────────────────────────────────────────────────────────
 
 
-@every_value(participation=["everyone", 0.75], local=["safe", "practical"])
+@cover(
+    ("participation", "local"),
+    [(0.75, "safe")],
+    others=product(["everyone", 0.75], ["safe", "practical"]),
+)
 def test_a_party_dead_forever_leaves_a_run_without_a_later_certificate_and_a_note_naming_it(
     patchwork, simulate, quick, local, participation
 ):
@@ -270,8 +279,7 @@ def test_the_certified_model_can_still_be_released_after_two_pairs_that_never_co
     assert primal <= result.certificate.primal[0]
 
 
-@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
-@pytest.mark.parametrize("phase", MOVING[:2])
+@every_value(local=["safe", "practical", "theory"], phase=MOVING[:2])
 def test_one_sentence_when_no_party_answers_any_more(patchwork, simulate, quick, local, phase):
     def plan(f, party, call):
         return "dead" if f == phase and call > 4 else None
@@ -305,8 +313,7 @@ def test_a_slow_single_party_does_not_end_a_run_in_which_few_take_part(patchwork
 # ── certificates from complete answers only ──────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("fault", ["dead", "lost"])
-@pytest.mark.parametrize("phase", ["hyfdca.weights", "hyfdca.step"])
+@every_value(fault=["dead", "lost"], phase=["hyfdca.weights", "hyfdca.step"])
 def test_no_certificate_is_issued_in_an_iteration_in_which_somebody_was_silent(
     patchwork, simulate, quick, phase, fault
 ):
@@ -445,7 +452,7 @@ def test_a_damaged_reply_stops_the_run_and_names_the_party(
 ):
     plan = at(f"hyfdca.{phase}", "east", 2, fault=damage)
     settings = quick(certify_every=5)
-    simulation = simulate(patchwork(), settings, PREPARATION, plan=plan)
+    simulation = simulate(patchwork(), settings, plan=plan)
     with pytest.raises(ProtocolError, match="east") as caught:
         simulation.go()
     assert "\n" not in str(caught.value)
@@ -523,7 +530,7 @@ def test_a_damaged_answer_about_a_frozen_pair_stops_the_run_and_names_the_party(
 ):
     plan = at(f"certify.{stage}", "east", 1, fault=damage)
     settings = quick(participation=0.75, certify_every=1, iterations=40)
-    simulation = simulate(patchwork(), settings, PREPARATION, plan=plan)
+    simulation = simulate(patchwork(), settings, plan=plan)
     with pytest.raises(ProtocolError, match="east"):
         simulation.go()
 

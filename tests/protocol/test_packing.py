@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from covering import every_value
+from covering import changing, every_value
 from weft.data import SPLITS, load
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -27,6 +27,7 @@ VALUES = st.one_of(
 )
 
 
+@settings(max_examples=8 if changing() else 100)
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=5))
 def test_every_message_comes_back_as_it_was(message):
     back = unpack(pack(message))

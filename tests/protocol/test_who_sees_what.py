@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
+from functools import cache
 from itertools import product
 
 import numpy as np
 import pytest
 
-from covering import every_value
+from covering import cover, every_value
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
@@ -78,13 +79,28 @@ def texts_in(value):
     return []
 
 
-@every_value(local=LOCALS, participation=["everyone", 0.5])
+@pytest.fixture(scope="module")
+def crossed(patchwork, quick):
+    """A federation in which east has no labels, and its recorded run; each is made once."""
+
+    @cache
+    def found(local, rule):
+        settings = quick(local=local, participation=RULES[rule])
+        federation = Federation(patchwork(unlabelled=("east",)), PREPARATION, record=True)
+        return federation, federation.train(settings)
+
+    return found
+
+
+every_rule = every_value(rule=RULES, local=LOCALS)
+
+
+@every_rule
 def test_no_message_carries_an_id_a_feature_name_or_the_labels_in_the_clear(
-    patchwork, quick, local, participation
+    patchwork, crossed, local, rule
 ):
     tiles = patchwork(unlabelled=("east",))
-    settings = quick(local=local, participation=participation, iterations=8)
-    trained = Federation(tiles, PREPARATION, record=True).train(settings)
+    _, trained = crossed(local, rule)
     names = {str(n) for held in tiles.values() for t in held for n in (*t.ids, *t.features)}
     vectors = []
     for (held,) in tiles.values():
@@ -139,14 +155,9 @@ def test_a_sample_and_a_feature_of_the_same_name_have_different_tokens():
     assert not set(rows.tolist()) & set(columns.tolist())
 
 
-@every_value(rule=RULES, local=LOCALS)
-def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
-    patchwork, quick, local, rule
-):
-    tiles = patchwork(unlabelled=("east",))
-    settings = quick(local=local, participation=RULES[rule], iterations=12)
-    federation = Federation(tiles, PREPARATION, record=True)
-    trained = federation.train(settings)
+@every_rule
+def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(crossed, local, rule):
+    federation, trained = crossed(local, rule)
     kinds, told = Counter(), 0
     for entry in trained.channel.transcript:
         party_view = federation.parties[entry.party].view
@@ -180,12 +191,10 @@ def test_no_party_sends_or_gets_a_slot_outside_its_own_rows_and_columns(
     assert told
 
 
-def test_inner_products_go_only_to_parties_that_compute_the_step(patchwork, quick):
+def test_inner_products_go_only_to_parties_that_compute_the_step(crossed):
     for local in LOCALS:
-        tiles = patchwork(unlabelled=("east",))
-        settings = quick(local=local, participation=0.75, iterations=12)
-        federation = Federation(tiles, PREPARATION, record=True)
-        transcript = federation.train(settings).channel.transcript
+        federation, trained = crossed(local, "half")
+        transcript = trained.channel.transcript
         assert any(e.phase == "hyfdca.weights" and e.party == "east" for e in transcript)
         assert not any(e.phase == "hyfdca.step" and e.party == "east" for e in transcript)
         losses = [e for e in transcript if e.phase == "certify.losses"]
@@ -197,7 +206,11 @@ def test_inner_products_go_only_to_parties_that_compute_the_step(patchwork, quic
             assert told == counted[:shared].sum()
 
 
-@every_value(local=LOCALS, participation=["everyone", 0.5])
+@cover(
+    ("local", "participation"),
+    [("safe", 0.5), ("theory", "everyone")],
+    others=product(LOCALS, ["everyone", 0.5]),
+)
 def test_a_party_that_shares_nothing_sends_and_gets_only_scalars(
     patchwork, quick, local, participation
 ):
@@ -207,7 +220,7 @@ def test_a_party_that_shares_nothing_sends_and_gets_only_scalars(
     )
     tiles = {**patchwork(), "island": (island,)}
     how = Preprocessing(confirm_separate_ids=True, scaling="standard", unit_rows=True)
-    settings = quick(local=local, participation=participation, iterations=10)
+    settings = quick(local=local, participation=participation, iterations=6)
     trained = Federation(tiles, how, record=True).train(settings)
     for direction, phase, party, field, value in both_ways(trained):
         if party != "island":
@@ -251,7 +264,11 @@ def same(one, other):
     return one == other
 
 
-@every_value(rule=RULES, local=LOCALS)
+@cover(
+    ("rule", "local"),
+    [("half", "safe"), ("by trace", "practical")],
+    others=product(RULES, LOCALS),
+)
 def test_a_coordinator_that_cannot_read_a_value_reaches_the_same_bits(
     patchwork, quick, local, rule
 ):
@@ -302,12 +319,9 @@ def test_a_coordinator_that_cannot_read_a_value_reaches_the_same_bits(
     assert compared["scalars"] > 100
 
 
-@every_value(local=LOCALS, rule=RULES)
-def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(
-    patchwork, quick, local, rule
-):
-    settings = quick(local=local, participation=RULES[rule], iterations=12)
-    trained = Federation(patchwork(), PREPARATION, record=True).train(settings)
+@every_rule
+def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(crossed, local, rule):
+    _, trained = crossed(local, rule)
     told, numbers = set(), set()
     for _, phase, party, field, value in both_ways(trained):
         if field in (*BLOCKS, *SCALARS):
@@ -345,7 +359,7 @@ def test_no_estimate_is_the_sum_of_a_single_party(patchwork, quick, local, rule,
 @pytest.fixture(scope="module")
 def long_run(patchwork, quick):
     """A run with enough words in it to look at them as a crowd."""
-    settings = quick(participation=0.75, iterations=120, iic=1.0)
+    settings = quick(participation=0.75, iterations=70, iic=1.0)
     return Federation(patchwork(), PREPARATION, record=True).train(settings)
 
 
@@ -390,7 +404,8 @@ def test_masked_scalars_look_like_noise_and_never_come_twice(long_run):
     assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(packs))
 
 
-@every_value(local=LOCALS, same_keys=[True, False])
+# With all ciphers in test_no_reuse.py.
+@cover(("local", "same_keys"), [("practical", True)], others=product(LOCALS, [True, False]))
 def test_the_same_seed_run_twice_gives_no_equal_block(patchwork, quick, local, same_keys):
     """The values are the same bit for bit; what crosses has nothing in common."""
     tiles = patchwork()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from covering import before_release, every_value
 from weft.data import SPLITS, Tile, pool
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -42,9 +43,9 @@ def breast(tables):
 # ── the optimum ───────────────────────────────────────────────────────────────────────────
 
 
-@labels_at
-@pytest.mark.parametrize("solver", ["fedsgd", "fedbcd"])
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@every_value(
+    labels=["all", "first"], solver=["fedsgd", "fedbcd"], loss=["logistic", "squared_hinge"]
+)
 def test_all_samples_in_a_batch_lead_to_the_optimum(breast, judge, solver, loss, labels):
     split = split_of(breast, labels)
     trained = train(split, settings_of(solver, loss=loss, iterations=900, gap=1e-5))
@@ -80,7 +81,7 @@ def halves(table):
     return replace(split_of(table), parties=parties)
 
 
-@pytest.mark.parametrize("solver", ["fedsgd", "fedbcd"])
+@pytest.mark.parametrize("solver", ["fedbcd", *before_release("fedsgd")])
 def test_labels_may_be_at_one_party_for_some_samples_and_at_another_for_others(
     breast, judge, solver
 ):
@@ -223,8 +224,7 @@ def test_several_classes_are_trained_side_by_side(tables, judge):
 BATCHES = {"fedsgd": {"batch": 17}, "fedbcd": {"batch": 17, "local_steps": 3}}
 
 
-@labels_at
-@pytest.mark.parametrize("solver", BATCHES)
+@every_value(labels=["all", "first"], solver=BATCHES)
 def test_ciphers_change_no_bit_of_minibatches(breast, solver, labels):
     split = split_of(breast, labels)
     runs = [

@@ -14,7 +14,7 @@ import scipy.optimize
 import scipy.sparse
 from scipy.special import expit
 
-from covering import cover
+from covering import before_release, cover, every_value
 from weft.data import SPLITS, Split, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation
@@ -84,7 +84,7 @@ def test_methods_on_rows_reach_the_optimum_and_prove_it(judge, tables, solver, l
     assert run.certificate.gap < bar
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["logistic", *before_release("squared_hinge")])
 def test_feddcd_reaches_the_optimum_while_parties_come_and_go(judge, tables, loss):
     split = SPLITS["rows"](tables.breast(300), parties=6)
     settings = settings_of("feddcd", loss=loss, iterations=100, participation=0.5)
@@ -300,8 +300,7 @@ def test_local_problems_are_solved_to_the_accuracy_asked_for(judge, tables, loss
 # ── faults ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("phase", ["rounds.local", "rounds.merge"])
-@pytest.mark.parametrize("answered", [True, False])
+@every_value(phase=["rounds.local", "rounds.merge"], answered=[True, False])
 def test_feddcd_keeps_its_dual_variables_at_sum_zero_when_somebody_falls_silent(
     judge, tables, monkeypatch, phase, answered
 ):

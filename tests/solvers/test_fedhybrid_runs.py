@@ -7,6 +7,7 @@ import pytest
 import scipy.optimize
 from scipy.special import expit
 
+from covering import every_value
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation
@@ -136,11 +137,11 @@ def two_sided():
     return [(x, np.where(y == 0, -1, 1)) for x, y in blocks()]
 
 
-@pytest.mark.parametrize("newton", ["all", ["p1", "p3"], "none"])
-@pytest.mark.parametrize(("share", "iterations"), [("everyone", 80), (0.5, 160)])
-def test_at_the_end_everybody_has_the_optimum_and_its_own_gradient_there(newton, iterations, share):
+@every_value(newton=["all", ["p1", "p3"], "none"], share=["everyone", 0.5])
+def test_at_the_end_everybody_has_the_optimum_and_its_own_gradient_there(newton, share):
     """x_i = x₀ = w*, λ_i = ∇f_i(w*): also where only half of the parties take part at a time."""
     data = two_sided()
+    iterations = 80 if share == "everyone" else 160
     federation, trained = run(
         tiles(data), "logistic", {"newton": newton}, iterations, participation=share
     )

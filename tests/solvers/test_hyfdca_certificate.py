@@ -66,12 +66,12 @@ def test_with_everyone_present_every_iteration_is_certified_exactly(
         local=local,
         iic=iic,
         gap=None,
-        iterations=30,
+        iterations=15,
         certify_every=1,
     )
     trained = federation.train(settings, progress=look)
     records.append(trained.result.history[-1])
-    assert [r.certified_at for r in records] == [*range(30), 30]
+    assert [r.certified_at for r in records] == [*range(15), 15]
     for record in records:
         alpha = expected[record.certified_at]
         primal, dual = problem.primal(problem.weights(alpha)), problem.dual(alpha)
@@ -85,10 +85,11 @@ def test_with_everyone_present_every_iteration_is_certified_exactly(
     ("local", "iic", "participation", "labels"),
     [
         ("safe", 0.1, 0.4, "all"),
-        ("theory", 1.0, 0.4, "first"),
-        ("practical", 0.02, 0.4, "all"),
+        ("practical", 0.02, 0.4, "first"),
     ],
     others=[
+        ("theory", 1.0, 0.4, "first"),
+        ("practical", 0.02, 0.4, "all"),
         ("safe", 1.0, 0.1, "all"),
         ("safe", 1.0, 0.4, "first"),
         ("safe", 0.1, 0.1, "first"),

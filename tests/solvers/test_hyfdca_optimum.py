@@ -83,7 +83,11 @@ def test_every_cutting_gives_the_central_optimum(
     assert_optimal(judge, train(split, loss), split, loss)
 
 
-@every_value(loss=LOSSES, cutting=["rows", "grid", "dealt", "overlapping"])
+@cover(
+    ("loss", "cutting"),
+    [("logistic", "grid"), ("hinge", "overlapping"), ("absolute", "rows"), ("squared", "dealt")],
+    others=product(LOSSES, ["rows", "grid", "dealt", "overlapping"]),
+)
 def test_drawing_a_part_of_the_samples_gives_the_central_optimum(
     judge: Any, tables: Any, loss: str, cutting: str
 ) -> None:
@@ -91,7 +95,11 @@ def test_drawing_a_part_of_the_samples_gives_the_central_optimum(
     assert_optimal(judge, train(split, loss, iic=0.3), split, loss)
 
 
-@every_value(loss=["hinge", "logistic"], iic=[0.2, 1.0], cutting=CUTTINGS)
+@cover(
+    ("loss", "iic", "cutting"),
+    [("hinge", 0.2, "grid"), ("logistic", 1.0, "overlapping")],
+    others=product(["hinge", "logistic"], [0.2, 1.0], CUTTINGS),
+)
 def test_norms_per_cohort_give_the_central_optimum(
     judge: Any, tables: Any, loss: str, cutting: str, iic: float
 ) -> None:
@@ -99,7 +107,11 @@ def test_norms_per_cohort_give_the_central_optimum(
     assert_optimal(judge, train(split, loss, iic=iic, norms="cohort"), split, loss)
 
 
-@every_value(loss=LOSSES, cutting=["columns", "grid", "overlapping"])
+@cover(
+    ("loss", "cutting"),
+    [("hinge", "columns"), ("logistic", "grid"), ("epsilon_insensitive", "overlapping")],
+    others=product(LOSSES, ["columns", "grid", "overlapping"]),
+)
 def test_labels_at_the_first_holder_only_give_the_central_optimum(
     judge: Any, tables: Any, loss: str, cutting: str
 ) -> None:
@@ -118,7 +130,11 @@ def test_parties_with_several_tiles_give_the_central_optimum(
     assert_optimal(judge, train(split, "hinge", iic=0.5), split, "hinge")
 
 
-@every_value(loss=["hinge", "logistic"], cutting=["rows", "columns", "grid", "overlapping"])
+@cover(
+    ("loss", "cutting"),
+    [("hinge", "grid"), ("logistic", "columns")],
+    others=product(["hinge", "logistic"], ["rows", "columns", "grid", "overlapping"]),
+)
 def test_unit_rows_solve_the_problem_of_the_table_divided_by_its_longest_row(
     judge: Any, loss: str, cutting: str
 ) -> None:
@@ -179,7 +195,11 @@ def test_different_duplicates_count_by_the_overlap_rule(
 # ── intercept and classes ─────────────────────────────────────────────────────────────────
 
 
-@every_value(cutting=["grid", "rows", "overlapping", "columns"], scaling=[1.0, 2.0])
+@cover(
+    ("cutting", "scaling"),
+    [("grid", 1.0), ("overlapping", 2.0)],
+    others=product(["grid", "rows", "overlapping", "columns"], [1.0, 2.0]),
+)
 def test_the_intercept_is_that_of_liblinear(tables: Any, cutting: str, scaling: float) -> None:
     split = cut(tables.digits(200), cutting, labels="first")
     table = pool(split)

@@ -46,7 +46,7 @@ def taking_part(trained: Trained) -> dict[int, list[str]]:
 
 @every_rule
 def test_the_record_counts_those_who_took_part(tables: Any, rule: str) -> None:
-    trained = train(grid(tables), rule, record=True, iterations=30, certify_every=100)
+    trained = train(grid(tables), rule, record=True, iterations=12, certify_every=100)
     seen = taking_part(trained)
     for record in trained.result.history:
         assert record.present == len(seen[record.iteration])

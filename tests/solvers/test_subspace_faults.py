@@ -276,7 +276,6 @@ def test_a_damaged_reply_stops_the_run_and_names_the_party(
     simulation = simulate(
         patchwork(unlabelled=unlabelled),
         settings_of(quick, "cutting planes"),
-        PREPARATION,
         plan=at(phase, party, call, fault=damage),
     )
     with pytest.raises(ProtocolError, match=f"party {party}") as caught:

@@ -53,7 +53,12 @@ def train(split, solver, loss, *, cipher="plain", **settings) -> tuple[Federatio
     return federation, federation.train(chosen)
 
 
-@cover(("solver", "loss", "after"), [(*s, after) for s in SOLVERS for after in ROUNDS])
+# Each phase of an iteration is lost in the test of the sums below.
+@cover(
+    ("solver", "loss", "after"),
+    [(*solver, 24 + 2 * number) for number, solver in enumerate(SOLVERS)],
+    others=[(*s, after) for s in SOLVERS for after in ROUNDS],
+)
 def test_the_run_stops_with_a_certificate_that_holds(solver, loss, after, tables, judge):
     split = SPLITS["grid"](tables.digits(300), k=3, q=3)
     # A Newton step takes many products.
@@ -86,7 +91,7 @@ def test_features_that_only_the_missing_party_holds_are_not_in_the_model(tables)
 
 @cover(
     ("solver", "loss", "cipher"),
-    [(*SOLVERS[0], "pad"), (*SOLVERS[2], "plain")],
+    [(*SOLVERS[1], "pad")],
     others=[(*s, cipher) for s in SOLVERS for cipher in ("pad", "plain")],
 )
 def test_hyfdca_goes_on_from_there_and_says_that_nothing_is_certified(solver, loss, cipher, tables):

@@ -139,7 +139,11 @@ def test_a_gap_of_one_in_a_million_is_reached(
     assert_certified(judge, trained, split, loss, gap=1e-6, lam=1e-3)
 
 
-@cover(("solver", "loss", "limit"), [(*some, limit) for some in SOME for limit in (1, 2, 4)])
+@cover(
+    ("solver", "loss", "limit"),
+    [(*SOME[0], 4), (*SOME[2], 1), (*SOME[4], 2)],
+    others=[(*some, limit) for some in SOME for limit in (1, 2, 4)],
+)
 def test_a_run_that_is_cut_short_is_certified_for_what_it_is(
     judge: Any, tables: Any, solver: str, loss: str, limit: int
 ) -> None:
@@ -211,7 +215,7 @@ def test_one_vs_rest_problems_are_all_certified(
         assert reached - best <= GAP * sum(certificate.primal)
 
 
-@cover(("solver", "loss"), SOME[::2], others=SOME)
+@cover(("solver", "loss"), [SOME[0], SOME[2]], others=SOME)
 def test_the_intercept_is_a_constant_column(
     judge: Any, tables: Any, solver: str, loss: str
 ) -> None:
@@ -231,7 +235,8 @@ def test_the_intercept_is_a_constant_column(
 
 @cover(
     ("solver", "loss", "cutting"),
-    [(*some, cutting) for some in SOME for cutting in ("columns", "grid", "overlapping")],
+    [(*SOME[0], "overlapping"), (*SOME[2], "columns"), (*SOME[4], "grid")],
+    others=[(*some, cutting) for some in SOME for cutting in ("columns", "grid", "overlapping")],
 )
 def test_labels_at_the_first_holder_only_give_the_central_optimum(
     judge: Any, tables: Any, solver: str, loss: str, cutting: str
@@ -318,8 +323,8 @@ def test_every_group_has_samples_of_every_cohort_and_all_holders_agree(
 
 
 def test_more_groups_than_samples_of_a_cohort_do_no_harm(judge: Any, tables: Any) -> None:
-    split = SPLITS["grid"](tables.digits(40), k=4, q=2)
-    trained = train(split, "cutting-planes", "hinge", groups=12)
+    split = SPLITS["grid"](tables.digits(24), k=3, q=2)
+    trained = train(split, "cutting-planes", "hinge", groups=9)
     assert_certified(judge, trained, split, "hinge")
 
 

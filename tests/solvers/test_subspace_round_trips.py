@@ -61,7 +61,7 @@ def test_groups_of_cuts_take_three(tables: Any, groups: int) -> None:
     assert sum(calls(trained).values()) == 3 * ITERATIONS + 3
 
 
-@pytest.mark.parametrize("cutting", ["columns", "overlapping", *before_release("grid")])
+@pytest.mark.parametrize("cutting", ["overlapping", *before_release("columns", "grid")])
 def test_holders_without_labels_add_one_for_every_sum_of_dual_vectors(
     tables: Any, cutting: str
 ) -> None:
@@ -102,7 +102,10 @@ def test_newtons_method_takes_two_for_a_product_with_the_hessian(tables: Any) ->
 
 @pytest.mark.parametrize(
     ("solver", "loss"),
-    [("cutting-planes", "hinge"), ("lbfgs", "logistic"), ("newton-cg", "logistic")],
+    [
+        ("cutting-planes", "hinge"),
+        *(pytest.param(s, "logistic", marks=pytest.mark.release) for s in ("lbfgs", "newton-cg")),
+    ],
 )
 def test_showing_the_weights_takes_no_trip_and_changes_nothing(
     tables: Any, solver: str, loss: str

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from covering import before_release, cover, every_value
+from covering import before_release, cover, every_value, some_of
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
@@ -41,6 +41,10 @@ RUNS = {
 }
 every_run = pytest.mark.parametrize(
     "run", [*list(RUNS)[:-1], *before_release("smooth path and folds")]
+)
+some_runs = pytest.mark.parametrize(
+    "run",
+    some_of(RUNS, "groups", "newton"),
 )
 #: Other tests have all runs with labels at some parties.
 every_case = cover(
@@ -98,7 +102,7 @@ def test_an_audit_knows_every_field_and_finds_nothing_readable(crossed, run, unl
     assert phases == {f"subspace.{name}" for name in expected}
 
 
-@every_run
+@some_runs
 def test_an_audit_says_so_where_weights_are_shown_by_agreement(table, quick, run):
     whole = table().to_tile()
     tiles = {
@@ -153,7 +157,7 @@ def test_what_goes_down_in_the_clear_is_the_same_for_everybody(crossed, run, unl
         assert all(np.array_equal(value, values[0]) for value in values[1:]), where
 
 
-@every_run
+@some_runs
 def test_a_coordinator_that_cannot_read_a_value_gets_the_same_messages_otherwise(crossed, run):
     _, plain, clear = crossed(run, ("east",), "plain")
     _, hidden, hiding = crossed(run, ("east",))
