@@ -298,8 +298,9 @@ class Contribution(Wire):
 
     @property
     def _early(self) -> bool:
-        # Before the first contribution, nothing is in the sum.
-        return False
+        # Before the first contribution nothing is in the sum, and that may be opened; but not
+        # where totals are opened as they stood when this party contributed.
+        return self._current and super()._early
 
     @property
     def _of_one_request(self) -> bool:

@@ -358,7 +358,13 @@ class Cipher(ABC):
         masks.keep(
             sent.kind,
             Contributed(
-                self._base, sent.slots, sent.values.shape, sent.tails, place.asked, tuple(rings)
+                self._base,
+                sent.slots,
+                sent.values.shape,
+                sent.tails,
+                place.asked,
+                tuple(rings),
+                sent.alone,
             ),
         )
         return Joined(minus, tuple(every))

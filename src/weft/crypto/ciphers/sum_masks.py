@@ -32,6 +32,8 @@ class Contributed(NamedTuple):
         Who was asked.
     rings
         The party's neighbours: in its cohorts, and in its chunks where there are any.
+    alone
+        Whether it went into a sum of everyone: then no sum of those who are left is to be had.
     """
 
     context: int
@@ -40,6 +42,7 @@ class Contributed(NamedTuple):
     tails: Tails | None
     asked: Flags
     rings: tuple[MaskRing, ...]
+    alone: bool
 
 
 class SumMasks:
@@ -118,6 +121,8 @@ class SumMasks:
         found = self._sent.get(kind, {}).get(asked.torn or 0)
         if found is None:
             raise ProtocolError("a request wants masks taken off that were not put on")
+        if found.alone:
+            raise ProtocolError("a request wants masks taken off under a sum of everyone")
         left = self._holders(kind).flags(asked.parties, True)
         if (left & ~found.asked).any() or not (found.asked & ~left).any():
             raise malformed("asked", "is not of those who were asked before")

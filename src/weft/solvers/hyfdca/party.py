@@ -141,7 +141,7 @@ class HyfdcaParty(HyfdcaState):
         if iteration % RESUM_EVERY == 0:
             self._resum()
         self._turn = self.drawing.turn(iteration, message.ahead, message.every)
-        self._iteration = iteration
+        self._iteration, self._turn_open = iteration, True
         return self._turn
 
     def _tell_norms(
@@ -160,6 +160,9 @@ class HyfdcaParty(HyfdcaState):
 
     def _on_step(self, message: StepRequest) -> StepReply:
         reply = StepReply()
+        if not self._turn_open:
+            # Losses at other totals, step after step, would tell of single samples.
+            raise ProtocolError("a request wants a step without products of its own turn")
         self._step(message, message.z, reply, over_labelled(self.cipher))
         return reply
 
@@ -171,6 +174,7 @@ class HyfdcaParty(HyfdcaState):
         ``over`` says over whom losses are summed; None: everyone.
         """
         turn = self._turn
+        self._turn_open = False
         if message.omega is not None and isinstance(self.method, Safe):
             self.method.set_omega(message.omega)
         z = self._opened(totals)

@@ -73,6 +73,8 @@ class HyfdcaState:
         self._bounded = bool(np.isfinite(self.loss.lipschitz))
         self._computing = view.computing[view.row_cohort][:, None].astype(np.float64)
         self._turn = self.drawing.turn(0, 1, False)
+        #: Whether products were sent in this turn and no step was taken yet.
+        self._turn_open = False
         self._iteration = 0
         guarded = view.guarded_cohort >= 0
         kind = common_kinds(view, labels, self.loss)
@@ -272,6 +274,7 @@ class HyfdcaState:
     def _take_back(self) -> None:
         self._sequence -= 1
         self._told_from = self._sequence + 1
+        self._turn_open = False
         self.z_sum.undo()
         self.v_sum.undo()
         if self._undo is not None:

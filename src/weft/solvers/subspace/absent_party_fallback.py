@@ -265,6 +265,8 @@ class FallbackRun:
         asked = run.contributors.joined(list(parties), company)
         nothing = {p: self._nothing(p) for p in asked if p not in rows}
         point = subspace.mixture / subspace.lam
+        fold = exchange.fold
+        dropped = None if fold is None else Dropped(number=exchange.folds + 1, keep=fold.keep)
         messages = {
             party: FallbackRequest(
                 round=round_,
@@ -275,7 +277,7 @@ class FallbackRun:
                 point=point,
                 rows=rows[party] if party in rows else nothing[party][0],
                 columns=columns[party] if party in columns else nothing[party][1],
-                dropped=self._dropped(exchange, party),
+                dropped=dropped,
             )
             for party in asked
         }
@@ -296,12 +298,6 @@ class FallbackRun:
         k = holdings.index[party]
         rows, columns = holdings.rows.cohorts[k], holdings.columns.cohorts[k]
         return np.zeros(len(rows), bool), np.zeros(len(columns), bool)
-
-    def _dropped(self, exchange: Exchange, party: str) -> Dropped | None:
-        if exchange.fold is None:
-            return None
-        serial = exchange.folds_at(party, self._missing.phase)
-        return Dropped(serial=serial, keep=exchange.fold.keep)
 
     def recalled(self) -> bool:
         """Whether all parties are back; those that were away take α of the others first."""

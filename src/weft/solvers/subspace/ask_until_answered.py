@@ -28,22 +28,16 @@ class PartyMissing(Exception):
 
     Attributes
     ----------
-    phase
-        The phase that was not completed.
     folded
-        Parties that have dropped vectors in it.
+        Parties that have dropped vectors in the phase that was not completed.
     """
 
     def __init__(
-        self,
-        missing: Mapping[str, Failure],
-        waited: float,
-        phase: Phase[Any, Any],
-        folded: frozenset[str],
+        self, missing: Mapping[str, Failure], waited: float, folded: frozenset[str]
     ) -> None:
         failure = next(iter(missing.values()))
         self.parties = tuple(missing)
-        self.phase, self.folded = phase, folded
+        self.folded = folded
         who = ", ".join(self.parties)
         super().__init__(f"{who} did not answer for {waited:.0f} s ({failure.reason})")
 
@@ -113,8 +107,8 @@ class RepeatedAsking:
 
     Attributes
     ----------
-    fold
-        Vectors that are dropped when everyone is asked next.
+    fold, folds
+        Vectors that are dropped when everyone is asked next, and how often that was done.
     fallback
         Goes on while a party is away, and returns when all are back; None: the run stops then.
     """
@@ -125,6 +119,7 @@ class RepeatedAsking:
         self.channel, self.holdings, self.settings, self.adder = channel, holdings, settings, adder
         self.iteration = 0
         self.fold: Fold | None = None
+        self.folds = 0
         self.notes: list[str] = []
         self.fallback: Callable[[PartyMissing], None] | None = None
         #: How many phases each party has been asked; holders without labels miss some.
@@ -152,14 +147,15 @@ class RepeatedAsking:
             waited = self.channel.elapsed - began
             if waited + pause > self.settings.patience:
                 folded = frozenset(heard if phase in _FOLDING else ())
-                self._fall_back(PartyMissing(missing, waited, phase, folded))
+                self._fall_back(PartyMissing(missing, waited, folded))
                 began, pause = self.channel.elapsed, _FIRST_PAUSE
                 continue
             self._note_missing(missing)
             self.channel.pause(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        if phase in _FOLDING:
+        if phase in _FOLDING and self.fold is not None:
             self.fold = None
+            self.folds += 1
         return answers
 
     def _ask_once(
@@ -191,10 +187,6 @@ class RepeatedAsking:
         if self.fallback is None:
             raise missing
         self.fallback(missing)
-
-    def folds_at(self, party: str, phase: Phase[Any, Any]) -> int:
-        """The number of the phase in which a party drops the vectors of ``fold``."""
-        return self._serial[party] + (phase not in _FOLDING)
 
     def _note_missing(self, missing: Mapping[str, Failure]) -> None:
         for party, failure in missing.items():

@@ -53,7 +53,7 @@ class Fold(Part):
 class FallbackAlpha(Part):
     """Which α of HyFDCA is meant: of which fallback, and after which reply of the party."""
 
-    number: Annotated[int, record("which fallback it came from")]
+    number: Annotated[int, record("which fallback it came from", alike=True)]
     ack: Annotated[int, record("number of its last reply that arrived", common=True)]
 
 
@@ -233,9 +233,12 @@ class KeepRequest(IterationRequest):
 
 
 class Dropped(Part):
-    """Vectors that a party has dropped if it has answered the phase of that number."""
+    """Vectors that are dropped now, in the phase that was not completed.
 
-    serial: Annotated[int, record("in which phase vectors were dropped")]
+    A party that has dropped vectors as often as ``number`` says has dropped these.
+    """
+
+    number: Annotated[int, record("how often vectors were dropped", alike=True)]
     keep: Annotated[Ints, _KEPT]
 
 

@@ -92,6 +92,8 @@ class SubspaceParty:
         self._question = self._alike = b""
         #: Whether a phase ended halfway, and whether the run has ended where it stood.
         self._broken = self._kept = False
+        #: How often vectors were dropped, and fallbacks whose α was taken over.
+        self._folds, self._inherited = 0, set[int]()
         self._answers: dict[str, Answer] = {}
 
     def weights(self, model: int | None) -> Floats:
@@ -185,6 +187,7 @@ class SubspaceParty:
         vectors = self.features.vectors
         sized(fold.coefficients, "fold.coefficients", len(vectors), self.problems.width)
         check_kept(fold.keep, "fold.keep", len(vectors))
+        self._folds += 1
         vectors.fold(fold.coefficients, fold.keep)
         self.rows.fold(fold.coefficients, fold.keep)
 
@@ -193,7 +196,7 @@ class SubspaceParty:
         self._drop(message.fold)
         wire: Wire = self._wires.vectors
         if message.inherit is not None:
-            half = self.fallbacks.settled(message.inherit)
+            half = self.fallbacks.settled(message.inherit).half
             self.samples.duals, self.samples.partial = half.alpha.copy(), half.v
             wire = half.v_sum
             self._end_fallbacks(message.inherit.number)
@@ -232,11 +235,11 @@ class SubspaceParty:
         newest = self.fallbacks.newest
         if newest is not None and newest.number == message.number:
             return newest.join(message)
-        fallback = FallbackParty(self._context, self.settings, message.lam, message.number)
+        fallback = FallbackParty(self._context, self.settings, message)
         if self.samples.guard is not None:
             fallback.half.earlier = self.samples.guard.batches
         vectors = self.features.vectors
-        point, weights = renumbered(message, self._serial, len(vectors), self.problems.width)
+        point, weights = renumbered(message, self._folds, len(vectors), self.problems.width)
         reply = fallback.begin(
             self.rows.mixed_alpha(weights),
             vectors.combine(padded(point, len(vectors))),
@@ -249,8 +252,12 @@ class SubspaceParty:
 
     def _take_inherited(self, message: InheritRequest) -> None:
         """α of HyFDCA becomes a dual vector."""
-        half = self.fallbacks.settled(message.inherit)
-        self.samples.take_alpha(message, half.alpha)
+        fallback = self.fallbacks.settled(message.inherit)
+        if fallback.number in self._inherited:
+            raise ProtocolError("a message wants α of HyFDCA that was taken over")
+        self._inherited.add(fallback.number)
+        self._asked_labelled += fallback.asked
+        self.samples.take_alpha(message, fallback.half.alpha)
 
     def _end_fallbacks(self, number: int) -> None:
         """Nothing of these fallbacks is asked any more."""

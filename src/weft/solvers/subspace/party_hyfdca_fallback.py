@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.errors import ProtocolError
+from weft.protocol.common_question import question_digest
 from weft.protocol.message import malformed
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.party_context import PartyContext
@@ -31,14 +32,25 @@ class FallbackParty:
 
     Parameters
     ----------
+    message
+        What the coordinator asked to begin with.
+
+    Attributes
+    ----------
     number
         Which of the run's fallbacks this is, from 1 on.
+    asked
+        A hash of what all parties were asked alike, on which its α depends.
     """
 
-    def __init__(self, context: PartyContext, settings: Settings, lam: float, number: int) -> None:
+    def __init__(self, context: PartyContext, settings: Settings, message: FallbackRequest) -> None:
         self._view = context.view
+        lam, number = message.lam, message.number
         self._lam = lam
         self.number = number
+        self.asked = question_digest(message)
+        #: The reply of HyFDCA up to which its α is taken over; None: not asked for yet.
+        self.taken_at: int | None = None
         # Setting up sums norms and products over those who are there. The next time they may be
         # others, and differences of the two would be single parties': so never again the norms of
         # single samples, nor products with the same random vector.
@@ -108,13 +120,21 @@ class Fallbacks:
         if inherits:
             self._waiting[fallback.number] = fallback
 
-    def settled(self, which: FallbackAlpha) -> HyfdcaParty:
-        """HyFDCA's half at the α that all parties have agreed on."""
+    def settled(self, which: FallbackAlpha) -> FallbackParty:
+        """The last fallback, with HyFDCA's half at the α that all parties have agreed on.
+
+        Of two, or of one whose last step is taken back in between, scalars would differ by what
+        single parties did.
+        """
         fallback = self._waiting.get(which.number)
-        if fallback is None:
+        if fallback is None or fallback is not self._last:
             raise ProtocolError("a message comes too early: there is no α that could be taken over")
-        fallback.half.settle(which.ack)
-        return fallback.half
+        if fallback.taken_at is None:
+            fallback.half.settle(which.ack)
+            fallback.taken_at = which.ack
+        elif which.ack != fallback.taken_at:
+            raise malformed("inherit.ack", "is not what it was")
+        return fallback
 
     def forget(self, number: int) -> None:
         """Drop a fallback and those before it: their α is taken over, or given up."""
@@ -124,18 +144,20 @@ class Fallbacks:
 
 
 def renumbered(
-    message: FallbackRequest, serial: int, held: int, width: int
+    message: FallbackRequest, folds: int, held: int, width: int
 ) -> tuple[Floats, Floats]:
     """Coefficients and weights of the mixture, in the numbers that vectors have at this party.
 
     Some parties have dropped vectors in the phase that was not completed, some have not: this one
-    has answered ``serial`` phases and holds ``held`` vectors.
+    has done so ``folds`` times, and holds ``held`` vectors.
     """
     point, weights, dropped = message.point, message.weights, message.dropped
     sized(point, "point", None, width)
     sized(weights, "weights", None, width)
-    if dropped is None or serial >= dropped.serial:
+    if dropped is None or folds == dropped.number:
         return point, weights
+    if folds != dropped.number - 1:
+        raise malformed("dropped.number", "is not of vectors that are dropped now")
     keep = dropped.keep
     check_kept(keep, "dropped.keep", held)
     if len(point) > len(keep) + 1 or len(weights) > len(keep):
