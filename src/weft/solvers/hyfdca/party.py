@@ -215,6 +215,7 @@ class HyfdcaParty(HyfdcaState):
             slots = _NO_SLOTS
             if message.delta_slots is not None or message.delta is not None:
                 slots = own_slots(message.delta_slots, "delta_slots", shared)
+            self._insist_on_proposed(slots)
             old = self.alpha.take(slots, axis=0)
             if len(slots):
                 new = old + self.delta_wire.open(message.delta, width, slots)
@@ -223,6 +224,21 @@ class HyfdcaParty(HyfdcaState):
             self._post(reply, slots, old, message.send, message.alpha_pads)
         reply.v = self._feature_sums(message.v_pads)
         return reply
+
+    def _insist_on_proposed(self, slots: Slots) -> None:
+        """Refuse changes that leave out samples for which this party proposed some.
+
+        Changes of single samples would show in the sum of all conjugates.
+        """
+        proposed, self._proposed = self._proposed, None
+        if proposed is None:
+            few = bool(self.view.labelled[self.view.row_cohort[slots]].any())
+        else:
+            named = np.zeros(self.view.n_shared_rows, bool)
+            named[slots] = True
+            few = not named[proposed].all()
+        if few:
+            raise malformed("delta_slots", "do not name all samples that were proposed")
 
     def _on_again(self, message: AgainRequest) -> AgainReply:
         """Post α of some cohorts that moved last: the one who should have fell silent."""
@@ -277,7 +293,7 @@ class HyfdcaParty(HyfdcaState):
             holders: Any = message.active
             if holders is None:
                 holders = self._computing.take(shared, axis=0)
-            reply.delta_slots = shared
+            reply.delta_slots = self._proposed = shared
             reply.delta = self.delta_wire.propose(
                 change[:count] / holders, shared, message.delta_pads
             )

@@ -65,6 +65,8 @@ class HyfdcaState:
         self._sequence = 0
         #: Which reply must have arrived before it tells scalars over all samples again.
         self._told_from = 0
+        #: Shared rows for which changes were proposed in this turn; None: none were.
+        self._proposed: Slots | None = None
         #: Rows moved by the last reply, their α before (None rows: all), and when others told it.
         self._undo: tuple[Slots | None, Floats, PadIds] | None = None
         #: ‖w‖² as it was counted last, and as it was told last.
@@ -201,6 +203,7 @@ class HyfdcaState:
 
         Whoever computed it kept to that; whoever carries it may have left something out.
         """
+        self._insist_on_draws(slots)
         if self._guard is None or self.aside is None:
             return
         alpha = self.alpha.copy()
@@ -208,6 +211,22 @@ class HyfdcaState:
         self.aside.insist_apart(alpha, self.alpha)
         if self._guard.hold_back(alpha, self.alpha).any():
             raise malformed("alpha", "is not all that others posted")
+
+    def _insist_on_draws(self, slots: Slots) -> None:
+        """Refuse α from others at some of the samples that were drawn.
+
+        Single ones would show in the sum of all conjugates, which the coordinator reads.
+        """
+        if self.settings.local == "safe":
+            # All holders of a cohort draw the same of it, and tell all that they drew.
+            cohorts = self.drawing.counts
+            named = np.bincount(self.view.row_cohort[slots], minlength=len(cohorts))
+            few = bool(((named > 0) & (named < cohorts)).any())
+        else:
+            here = self.settings.participation == "everyone"
+            few = here and 0 < len(slots) < self.view.min_batch
+        if few:
+            raise malformed("alpha_slots", "do not name all samples that were drawn")
 
     def note_frozen(self, alpha: Floats) -> None:
         """Sums of this α are sent beside those of the steps."""
@@ -274,7 +293,7 @@ class HyfdcaState:
     def _take_back(self) -> None:
         self._sequence -= 1
         self._told_from = self._sequence + 1
-        self._turn_open = False
+        self._turn_open, self._proposed = False, None
         self.z_sum.undo()
         self.v_sum.undo()
         if self._undo is not None:

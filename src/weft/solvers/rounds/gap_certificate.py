@@ -147,8 +147,13 @@ class PointParty:
             )
         return reply
 
+    def _insist_on_frozen(self, iteration: int) -> None:
+        if iteration != self._iteration:
+            raise malformed("iteration", "is not that of the point that was frozen")
+
     def losses(self, message: PointLossesRequest) -> PointLossesReply:
         """Losses and conjugates of the rows counted here; a, or its feature sums."""
+        self._insist_on_frozen(message.iteration)
         half, view = self._half, self._half.view
         rows = view.n_shared_rows
         if rows and view.labelled.any():
@@ -216,6 +221,7 @@ class PointParty:
 
     def spread(self, message: PointSpreadRequest) -> PointSpreadReply:
         """a of rows whose labels this party lacks; then the feature sums."""
+        self._insist_on_frozen(message.iteration)
         if message.alpha is not None:
             slots = own_slots(message.alpha_slots, "alpha_slots", self._half.view.n_shared_rows)
             width = self._alpha.shape[1]
@@ -234,6 +240,7 @@ class PointParty:
 
     def norms(self, message: PointNormsRequest) -> PointNormsReply:
         """This party's part of ‖Σ p_i a_i x_i‖²."""
+        self._insist_on_frozen(message.iteration)
         half, shared = self._half, self._half.view.n_shared_columns
         if shared:
             self._sum[:shared] = self._v_wire.open(message.v, self._sum.shape[1])

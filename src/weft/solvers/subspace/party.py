@@ -227,6 +227,8 @@ class SubspaceParty:
         """Let HyFDCA go on from a mixture of dual vectors; all that is here stays as it is."""
         if not self.settings.hands_over:
             raise ProtocolError("a message wants to go on without a party, which was not agreed on")
+        if self._kept:
+            raise ProtocolError("this party has formed its last model, and answers no more")
         if self._broken:
             raise ProtocolError(
                 "this party broke down in the middle of a phase and cannot go on; start the run "

@@ -121,13 +121,13 @@ class Fallbacks:
             self._waiting[fallback.number] = fallback
 
     def settled(self, which: FallbackAlpha) -> FallbackParty:
-        """The last fallback, with HyFDCA's half at the α that all parties have agreed on.
+        """A fallback, with HyFDCA's half at the α that all parties have agreed on.
 
-        Of two, or of one whose last step is taken back in between, scalars would differ by what
-        single parties did.
+        Scalars of one whose last step is taken back in between would differ by what a single
+        party did.
         """
         fallback = self._waiting.get(which.number)
-        if fallback is None or fallback is not self._last:
+        if fallback is None:
             raise ProtocolError("a message comes too early: there is no α that could be taken over")
         if fallback.taken_at is None:
             fallback.half.settle(which.ack)

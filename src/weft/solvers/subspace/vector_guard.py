@@ -50,18 +50,25 @@ class Guard:
 
     @classmethod
     def of(cls, context: PartyContext, settings: Settings, rows: Rows, grid: Wire) -> Self | None:
-        """The guard of a party; None: nobody else sees sums of its samples, or all may.
+        """The guard of a party; None: it has no samples that must change together.
+
+        Where no other party sees sums of a cohort, the coordinator has inner products of them all
+        the same. With a smooth loss all samples move a little at every step, and keeping vectors
+        apart there costs nothing; with kinks few do near the optimum, and it would end runs early.
 
         ``grid`` is what dual variables travel on.
         """
         view = context.view
         guarded = (view.guarded_cohort >= 0) & view.trained_rows
-        if not guarded.any():
-            return None
-        atom = view.row_cohort.astype(np.int64) * settings.groups + rows.group
-        atom = np.where(guarded, atom, -1)
+        every = view.row_cohort.astype(np.int64) * settings.groups + rows.group
+        atom = np.where(guarded, every, -1)
         kind = rows.kinds_of_samples()
         _refuse_rare(atom, kind, view.min_batch, settings.groups)
+        if np.isfinite(settings.make_loss().smoothness):
+            told = np.where(view.trained_rows & ~guarded, every, -1)
+            atom = np.maximum(atom, _large_enough(told, kind, view.min_batch))
+        if not (atom >= 0).any():
+            return None
         batches = SeenBatches(atom, view.min_batch, rows.width, kind)
         return cls(batches, context, settings, rows, grid)
 
@@ -129,6 +136,15 @@ class ToldVectors:
             if self._batches.hold_apart(column.copy(), np.zeros_like(column)).any():
                 raise ProtocolError("a message brings dual vectors that are too close to others")
             self._batches.note(column)
+
+
+def _large_enough(atom: Ints, kind: Ints, least: int) -> Ints:
+    """Atoms that have enough samples of every kind to change together; −1 for others."""
+    if least == 1 or not (atom >= 0).any():
+        return np.full_like(atom, -1)
+    pairs, count = np.unique(np.stack([atom, kind])[:, atom >= 0], axis=1, return_counts=True)
+    small = np.unique(pairs[0][count < least])
+    return np.where(np.isin(atom, small), -1, atom)
 
 
 def _refuse_rare(atom: Ints, kind: Ints, least: int, groups: int) -> None:
