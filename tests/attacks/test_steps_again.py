@@ -50,6 +50,13 @@ class Steps:
         half._take_weights = lambda v: None
         half._post = lambda *arguments: None
         half._feature_sums = lambda pads: None
+        take_back = half._take_back
+
+        def as_in_a_new_turn():
+            take_back()
+            half._turn_open = True
+
+        half._take_back = as_in_a_new_turn
 
     def take(self, changed=()):
         """α and feature sums after a step in which z of some samples is another one."""
