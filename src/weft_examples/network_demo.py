@@ -1,6 +1,7 @@
 """The network's demo: a federation of processes loses a party and its coordinator, and no bit.
 
-Its last act is the same run in one process, with the same parties away at the same exchanges.
+It does so twice: in sums, and sealed, on shares. Each run is then repeated in one process: the
+first with the same parties away at the same exchanges, the second with what its parties drew.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,15 +24,14 @@ from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Trained
 from weft.federation.model import load_model
 from weft.guards.terms import Terms
-from weft.network.engine.admin_session import Session
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.kit import Kit
 from weft.network.linear_job import LinearJob
 from weft.network.presence_replay import Missed, Moment, Presence, ReplayedPresence
 from weft.network.run_description import LinearTask
-from weft.network.run_progress import Report
 from weft.privacy.agreement import Consent, read_roster
-from weft.solvers.base import Record
+from weft_examples import network_demo_sealed as sealed
+from weft_examples.followed_run import LONG, followed
 from weft_examples.local_cluster import SUBMITTER, LocalCluster
 from weft_examples.network_demo_data import Example, breast_example
 from weft_examples.network_demo_results import Figures, figures_of, same
@@ -61,8 +61,6 @@ patience = 1.0             # seconds of waiting for it
 """
 #: Exchanges between which the party is away when the run is rehearsed, and how many there are.
 _REHEARSED, _MOST_EXCHANGES = (45, 80), 2000
-#: Seconds to wait for anything, which on a busy machine takes long, and between two questions.
-_LONG, _ASK = 90.0, 0.01
 
 Say = Callable[[str], None]
 
@@ -104,23 +102,27 @@ def run_network_demo(folder: Path, say: Say) -> Figures:
     seen = _Seen()
     with LocalCluster(folder, example.tiles, terms=TERMS, federation="demo") as cluster:
         say("provisioned: keys, a roster signed by all, certificates and kits")
-        config = _write_config(folder, cluster)
+        config = _write_config(folder / "config.toml", _CONFIG, cluster)
         for name in (COORDINATOR, *cluster.parties):
             cluster.start(name)
         say("processes start; the run is rehearsed in one meanwhile, to compile its loops once")
         _rehearse(config, example, cluster)
-        cluster.wait_connected(seconds=_LONG)
+        sealed_config = _write_config(folder / "sealed.toml", sealed.CONFIG, cluster)
+        sealed_task = _task(sealed_config, cluster)
+        _in_one_process(_soon_over(sealed_task), example, cluster)
+        cluster.wait_connected(seconds=LONG)
         say(f"started: a coordinator and {len(cluster.parties)} parties, connected by mutual TLS")
         seen.look(cluster)
         _check_closed_to_strangers(cluster)
         say("a caller without a certificate is turned away; no socket reaches beyond this machine")
         submitted = time.monotonic()
         away = _disturb(cluster, config, folder / "results", seen, say)
-        code = cluster.wait("submit", _LONG)
+        code = cluster.wait("submit", LONG)
         if code != 0:
             raise ProtocolError(f"the run did not come to its end: {cluster.log('submit')}")
         took = time.monotonic() - submitted
         say(f"the run went on after {_resumed_after(cluster)} exchanges that its journal had kept")
+        on_shares = sealed.play_sealed(cluster, sealed_config, sealed_task, example, VICTIM, say)
         seen.look(cluster)
     model = load_model(folder / "results" / "model.npz")
     presence = Presence.load(folder / "results" / "presence.json")
@@ -140,15 +142,15 @@ def run_network_demo(folder: Path, say: Say) -> Figures:
         away_iterations=away,
         missed=sum(VICTIM in moment.missing for moment in presence.moments),
         exchanges=len(presence.moments),
+        sealed=on_shares,
         seconds={"all": time.monotonic() - begun, "run": took, "one_process": alone},
         **asdict(seen),
     )
 
 
-def _write_config(folder: Path, cluster: LocalCluster) -> Path:
-    path = folder / "config.toml"
+def _write_config(path: Path, content: str, cluster: LocalCluster) -> Path:
     parties = "\n".join(f'[[party]]\nname = "{name}"' for name in cluster.parties)
-    path.write_text(_CONFIG + parties + "\n", encoding="utf-8")
+    path.write_text(content + parties + "\n", encoding="utf-8")
     return path
 
 
@@ -174,8 +176,7 @@ def _check_closed_to_strangers(cluster: LocalCluster) -> None:
 
 def _disturb(cluster: LocalCluster, config: Path, out: Path, seen: _Seen, say: Say) -> int:
     """Submit the run, kill and revive; returns how many iterations were done without the party."""
-    cluster.submit(config, out)
-    with _followed(cluster) as run:
+    with followed(cluster, lambda: cluster.submit(config, out), "submit") as run:
         run.until(lambda report: bool(report.records))
         say("matched by OPRF; trains with the solver that auto chose, encrypted")
         killed = run.until(lambda _: run.newest.iteration >= KILLED_AT)
@@ -199,7 +200,7 @@ def _disturb(cluster: LocalCluster, config: Path, out: Path, seen: _Seen, say: S
         )
     say("the coordinator is killed with the run's process (SIGKILL), and started again")
     cluster.start(COORDINATOR)
-    cluster.wait_connected(seconds=_LONG)
+    cluster.wait_connected(seconds=LONG)
     say("all parties are connected again; weft submit takes the run up where it was")
     return away
 
@@ -212,53 +213,6 @@ def _resumed_after(cluster: LocalCluster) -> int:
     return int(found[1])
 
 
-class _Run:
-    """A run that is going on, seen through a session of our own."""
-
-    def __init__(self, session: Session, cluster: LocalCluster) -> None:
-        self._session, self._cluster = session, cluster
-        self._job: str | None = None
-        self.records: list[Record] = []
-
-    @property
-    def newest(self) -> Record:
-        return self.records[-1]
-
-    @property
-    def without(self) -> int:
-        """Iterations in which a party was missing."""
-        every_party = len(self._cluster.parties)
-        return sum(record.present < every_party for record in self.records)
-
-    def until(self, reached: Callable[[Report], bool]) -> Record:
-        """Ask until something is so; returns the newest iteration."""
-        until = time.monotonic() + _LONG
-        while True:
-            report = self._ask()
-            over = report is not None and report.state not in ("starting", "running")
-            if report is not None and not over:
-                self.records += [Record(**record) for record in report.records]
-                if self.records and reached(report):
-                    return self.newest
-            if over or time.monotonic() > until or not self._cluster.is_running("submit"):
-                raise ProtocolError(
-                    "the run was over, or stuck, before the demo came to its next step: "
-                    + (self._cluster.log("submit").strip() or "it said nothing")
-                )
-            time.sleep(_ASK)
-
-    def _ask(self) -> Report | None:
-        if self._job is None:
-            self._job = next((run.job for run in self._session.runs()), None)
-        return None if self._job is None else self._session.progress(self._job, len(self.records))
-
-
-@contextmanager
-def _followed(cluster: LocalCluster) -> Iterator[_Run]:
-    with Session(Kit.open(cluster.kit(SUBMITTER), "submitter")) as session:
-        yield _Run(session, cluster)
-
-
 # ── in one process ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -267,9 +221,9 @@ def _task(config: Path, cluster: LocalCluster) -> LinearTask:
 
 
 def _in_one_process(
-    task: LinearTask, example: Example, cluster: LocalCluster, presence: Presence
+    task: LinearTask, example: Example, cluster: LocalCluster, presence: Presence | None = None
 ) -> Trained:
-    """A run in this process, from which the same parties are missing."""
+    """A run in this process, from which the same parties are missing; None: nobody is."""
     roster = read_roster(cluster.roster)
     federation = Federation(
         example.tiles,
@@ -278,6 +232,8 @@ def _in_one_process(
         consents={name: Consent(name, task.terms, roster=roster) for name in cluster.parties},
         packed=True,
     )
+    if presence is None:
+        return federation.train(task.settings)
     return federation.train(
         task.settings, through=lambda channel: ReplayedPresence(channel, presence)
     )
@@ -295,10 +251,13 @@ def _rehearse(config: Path, example: Example, cluster: LocalCluster) -> Trained:
     presence = Presence(
         [Moment(float(n), gone if first <= n < last else {}) for n in range(_MOST_EXCHANGES)]
     )
+    return _in_one_process(_soon_over(task), example, cluster, presence)
+
+
+def _soon_over(task: LinearTask) -> LinearTask:
+    """The same with a gap that takes a few iterations."""
     settings = msgspec.structs.replace(task.settings, gap=1e-2)
-    return _in_one_process(
-        msgspec.structs.replace(task, settings=settings), example, cluster, presence
-    )
+    return msgspec.structs.replace(task, settings=settings)
 
 
 def _timed(work: Callable[[], Trained]) -> tuple[Trained, float]:

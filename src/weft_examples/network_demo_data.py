@@ -1,4 +1,4 @@
-"""The example of the network's demo: FATE's two parties, and a third that is cut from them."""
+"""The example of the network's demo: two hospitals and a laboratory, from FATE's two parties."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ class Example:
     source
         Where the data is from, in words.
     tiles
-        ``guest`` (with labels) and ``host`` hold different columns of the same samples; ``clinic``
-        holds all columns and labels of other samples, and of some of theirs.
+        ``hospital`` (with labels, FATE's guest) and ``laboratory`` (FATE's host) hold different
+        columns of the same samples; ``clinic``, a second hospital, holds all columns and labels of
+        other samples, and of some of theirs.
     train, test
         Pooled tables.
     """
@@ -76,8 +77,8 @@ def cut(guest: Tile, host: Tile, source: str = "", seed: int = 0) -> Example:
     moved, kept = _parted(rest, _MOVED)
     shared, _ = _parted(kept, _SHARED)
     tiles: dict[str, tuple[Tile, ...]] = {
-        "guest": (guest.rows(np.sort(kept)),),
-        "host": (host.rows(np.sort(kept)),),
+        "hospital": (guest.rows(np.sort(kept)),),
+        "laboratory": (host.rows(np.sort(kept)),),
         "clinic": (pooled.rows(np.sort(np.concatenate([moved, shared]))).to_tile(),),
     }
     return Example(source, tiles, pooled.rows(np.sort(rest)), pooled.rows(np.sort(test)))

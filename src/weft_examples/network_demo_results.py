@@ -14,6 +14,26 @@ from weft_examples.network_demo_data import Example
 
 
 @dataclass(frozen=True)
+class SealedFigures:
+    """What the sealed leg showed.
+
+    Attributes
+    ----------
+    equal
+        Whether the model is that of one process which drew the same, to the last bit.
+    seconds
+        From its submission to its end.
+    """
+
+    equal: bool
+    gradients: int
+    round_trips: int
+    certified_gap: float
+    seconds: float
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Figures:
     """What the demo showed.
 
@@ -32,6 +52,8 @@ class Figures:
         On the samples of all parties; the central one is liblinear's on the pooled table.
     accuracy, accuracy_central
         On held-out samples.
+    sealed
+        Of the run on shares.
     seconds
         Of the whole demo; of the run, from its submission to its end; of the run in one process.
     """
@@ -60,6 +82,7 @@ class Figures:
     accuracy_central: float
     seconds: dict[str, float]
     notes: tuple[str, ...]
+    sealed: SealedFigures
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -28,6 +28,7 @@ SEEN = {
     "missed": 0,
     "away_iterations": 0,
     "seconds": {},
+    "sealed": None,
 }
 
 
@@ -53,13 +54,15 @@ def features(example, party):
 
 
 def test_the_third_party_shares_samples_and_features_with_both_and_has_others(example):
-    assert ids(example, "guest") == ids(example, "host")
-    shared = ids(example, "clinic") & ids(example, "guest")
+    assert ids(example, "hospital") == ids(example, "laboratory")
+    shared = ids(example, "clinic") & ids(example, "hospital")
     assert min(len(shared), len(ids(example, "clinic") - shared)) > 50
-    assert features(example, "clinic") == features(example, "guest") | features(example, "host")
-    assert not features(example, "guest") & features(example, "host")
+    assert features(example, "clinic") == features(example, "hospital") | features(
+        example, "laboratory"
+    )
+    assert not features(example, "hospital") & features(example, "laboratory")
     assert [name for name, (tile,) in example.tiles.items() if tile.labels is not None] == [
-        "guest",
+        "hospital",
         "clinic",
     ]
 
