@@ -61,6 +61,9 @@ ATTACKS = {
     "44": ("a party's own feature sums, asked for alone", "coordinator"),
     "45": ("single cells, by masks that are taken off at will", "coordinator"),
     "41": ("one party's part of ‖u‖² in HyFDCA's power iteration", "coordinator"),
+    "50": ("labels, columns and rows from a sealed run's records", "parties that collude; dealer"),
+    "51": ("gradients from exact inner products, by a lattice", "coordinator, the dealer"),
+    "52": ("cells, weights and scores from masked words", "dealer; all parties but one"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

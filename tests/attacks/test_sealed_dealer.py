@@ -63,16 +63,37 @@ def hits(found, federation):
     return float(np.mean(np.concatenate([part.ravel() for part in close])))
 
 
-def test_the_dealer_gets_every_cell_without_pads_and_none_with_them(tiles, monkeypatch):
+def test_the_dealer_gets_every_cell_without_pads_and_none_with_them(tiles, monkeypatch, record):
     federation, trained = recorded(tiles)
     assert hits(cells_by_the_dealer(trained, federation), federation) == 0.0
+    record("52", "guarded", "dealer: no cell")
     none = staticmethod(lambda label, party, count: np.zeros(OpeningPads.size(count), np.uint64))
     monkeypatch.setattr(OpeningPads, "_pad", none)
     federation, trained = recorded(tiles)
     assert hits(cells_by_the_dealer(trained, federation), federation) == 1.0
+    record("52", "unguarded", "dealer, without pads: every cell")
 
 
-def test_all_parties_but_one_know_no_weight_and_with_its_share_all(tiles):
+def test_masked_tables_that_all_hold_are_cells_to_who_has_the_owners_seed_alone(tiles, record):
+    federation, _ = recorded(tiles)
+    halves = {name: party._half for name, party in federation.parties.items()}
+
+    def guessed(owner, known):
+        """A party's cells, by the tables that the others keep and the seeds that they know."""
+        number = list(halves).index(owner)
+        words = next(iter(halves.values()))._masked[number]
+        for name in known:
+            words = words + seeded_words(halves[name]._seed, "table", *words.shape)
+        return words.view(np.int64) * 2.0**-18
+
+    others = {name: tuple(n for n in halves if n != name) for name in halves}
+    for known in (lambda name: others[name], lambda name: (others[name][0],)):
+        assert hits({name: guessed(name, known(name)) for name in halves}, federation) == 0.0
+    assert hits({name: guessed(name, (name,)) for name in halves}, federation) == 1.0
+    record("52", "guarded", "all parties but one: no cell of its table")
+
+
+def test_all_parties_but_one_know_no_weight_and_with_its_share_all(tiles, record):
     federation, trained = recorded(tiles)
     model = trained.result.model_iteration
     shares = {n: p._half.model_share(model).words for n, p in federation.parties.items()}
@@ -83,6 +104,7 @@ def test_all_parties_but_one_know_no_weight_and_with_its_share_all(tiles):
         assert not (np.abs(guess - w) < 1.0).any()
     total = sum(shares.values(), np.zeros((1, COLUMNS), np.uint64))
     assert np.sort(total.view(np.int64)[0] * 2.0**-28) == pytest.approx(np.sort(w), abs=1e-7)
+    record("52", "guarded", "nor a weight, nor a score")
 
 
 def test_two_colluding_parties_cannot_unmask_scores_but_with_the_third_seed_they_could(tiles):
