@@ -29,7 +29,7 @@ from rich.table import Table as Grid
 from harness import Report
 from harness.matched import MatchedParties
 from harness.splits import DataSets
-from weft.crypto.ciphers.cipher import Incoming, Outgoing
+from weft.crypto.ciphers.sum_blocks import Incoming, Outgoing
 from weft.data import Split, Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.protocol.metering import EncryptionCost

@@ -21,7 +21,7 @@ from weft.crypto import keyring as keyring_module
 from weft.crypto import participant_list as participants_module
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import read_block, words_of
-from weft.crypto.ciphers.cipher import Outgoing
+from weft.crypto.ciphers.sum_blocks import Outgoing
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pair_secrets import PairSecrets

@@ -17,8 +17,9 @@ from masked_parties import masks_of
 from sum_messages import SumsReply, new_request
 from weft.crypto import Adder, FixedPoint
 from weft.crypto.ciphers.block_format import pack_block, read_block, tag_bytes, words_of
-from weft.crypto.ciphers.cipher import WHAT, Incoming, Plain
+from weft.crypto.ciphers.cipher import Plain
 from weft.crypto.ciphers.pad import Pad
+from weft.crypto.ciphers.sum_blocks import WHAT, Incoming
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys

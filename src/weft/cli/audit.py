@@ -167,7 +167,7 @@ def _parties(found: Audit) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from weft.crypto.ciphers.cipher import WHAT
+    from weft.crypto.ciphers.sum_blocks import WHAT
 
     kinds = [kind for kind in WHAT if any(kind in v.opened for v in found.parties.values())]
     grid = Table(

@@ -65,9 +65,9 @@ from weft.solvers.common_messages import (
 )
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
-from weft.sums.contribution import SumCounter
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.messages import MEND, MendReply, MendRequest
+from weft.sums.sum_counter import SumCounter
 
 #: Bytes that the noise in a model follows from.
 SEED_BYTES = 32

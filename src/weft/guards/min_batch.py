@@ -21,24 +21,24 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
+from weft.guards.min_batch_kernels import (
+    Digests,
+    Singles,
+    admit,
+    find_lacking,
+    fits,
+    too_close,
+    write,
+)
 
-Singles = NDArray[np.float32]
-Digests = NDArray[np.uint64]
 _T = TypeVar("_T", bound=np.generic)
 
-_FAST = {"reassoc", "contract", "nsz"}
 #: Rounding of the two sums.
 _SLACK = 1.0 + 1e-9
-#: Samples that are compared at a time: without a branch in between, many at once.
-_BLOCK = 128
-#: What is kept of a vector per atom: its largest entry; Σ|e| and √Σe² of what single precision
-#: takes from its entries.
-_LARGEST, _LOST, _LOST_NORM = range(3)
 
 
 class MinBatch:
@@ -84,7 +84,7 @@ class MinBatch:
         apart = np.zeros((len(self.atoms), new.shape[1]), np.int64)
         # What was admitted is kept as the last vector, and the old ones are not ours to change.
         last, values = self._values(old).copy(), self._values(new)
-        _admit(values, self.start, last, *nothing, 0, self.least, *self._kinds.parts, apart, held)
+        admit(values, self.start, last, *nothing, 0, self.least, *self._kinds.parts, apart, held)
         if held.any():
             self._put_back(new, values)
         return held
@@ -169,7 +169,7 @@ class SeenBatches(MinBatch):
         apart = np.zeros(out.shape, np.int64)
         values, seen = self._values(vectors), (*self._seen, self._count)
         kinds = self._kinds.parts
-        _find_lacking(values, self.start, self._last, *seen, self.least, *kinds, out, apart)
+        find_lacking(values, self.start, self._last, *seen, self.least, *kinds, out, apart)
         return out, apart
 
     def fits(self, atom: int, column: int, values: Floats) -> bool:
@@ -177,7 +177,7 @@ class SeenBatches(MinBatch):
         self._reserve(0)
         before = self._last[column % len(self._last)]
         seen, kinds = (*self._seen, self._count), self._kinds.parts
-        return bool(_fits(values, self.start, before, *seen, self.least, *kinds, atom))
+        return bool(fits(values, self.start, before, *seen, self.least, *kinds, atom))
 
     @property
     def _seen(self) -> tuple[Singles, Digests, Floats]:
@@ -214,7 +214,7 @@ class SeenBatches(MinBatch):
         values = self._values(vectors)
         last = self._last if dual else self._last_other
         seen, kinds = (*self._seen, self._count), self._kinds.parts
-        _admit(values, self.start, last, *seen, self.least, *kinds, apart, held)
+        admit(values, self.start, last, *seen, self.least, *kinds, apart, held)
         if held.any():
             self._put_back(vectors, values)
         self._count += new
@@ -227,7 +227,7 @@ class SeenBatches(MinBatch):
         apart = np.zeros((len(self.atoms), vectors.shape[1]), np.int64)
         values, last = self._values(vectors), self._last.copy()
         seen, kinds = (*self._seen, self._count), self._kinds.parts
-        _admit(values, self.start, last, *seen, self.least, *kinds, apart, held)
+        admit(values, self.start, last, *seen, self.least, *kinds, apart, held)
         if held.any():
             self._put_back(vectors, values)
         return held
@@ -246,8 +246,8 @@ class SeenBatches(MinBatch):
             for mine, last in zip(values[:, part], before[:, part], strict=True):
                 if held[atom] or not (mine != last).any():
                     continue
-                _write(*self._seen, scratch, atom, self.start, mine)
-                held[atom] = _too_close(
+                write(*self._seen, scratch, atom, self.start, mine)
+                held[atom] = too_close(
                     mine, *self._seen, scratch, 0, self._count, atom, self.start, self.least
                 )
             if held[atom]:
@@ -262,7 +262,7 @@ class SeenBatches(MinBatch):
         for column, values in enumerate(self._values(vectors)):
             for atom in range(len(self.atoms)):
                 mine = values[self.start[atom] : self.start[atom + 1]]
-                _write(*self._seen, self._count, atom, self.start, mine)
+                write(*self._seen, self._count, atom, self.start, mine)
             self._last[column % len(self._last)] = values
             self._count += 1
 
@@ -272,273 +272,3 @@ def _longer(kept: NDArray[_T], room: int, count: int) -> NDArray[_T]:
     longer = np.zeros((room, *kept.shape[1:]), kept.dtype)
     longer[:count] = kept[:count]
     return longer
-
-
-@numba.njit(cache=True)
-def _admit(
-    values: Floats,
-    start: Ints,
-    last: Floats,
-    kept: Singles,
-    digests: Digests,
-    sizes: Floats,
-    count: int,
-    least: int,
-    kind: NDArray[np.int32],
-    some: Ints,
-    some_start: Ints,
-    apart: Ints,
-    held: NDArray[np.bool_],
-) -> None:
-    """Columns of ``values``, one after the other, each a row here."""
-    usual = np.zeros(len(some_start) - 1)
-    for column in range(len(values)):
-        at, problem = count + column, column % len(last)
-        _find_usual(values[column], some, some_start, usual)
-        for atom in range(len(start) - 1):
-            new = values[column, start[atom] : start[atom + 1]]
-            before = last[problem, start[atom] : start[atom + 1]]
-            kinds = kind[start[atom] : start[atom + 1]]
-            known = apart[atom, column]
-            changed = _judge(
-                new, before, kinds, usual, kept, digests, sizes, at, known, at, atom, start, least
-            )
-            # Loops: over an assignment of slices the compiler takes seconds.
-            if changed == 1:
-                for i in range(len(new)):
-                    before[i] = new[i]
-                continue
-            if changed < 0:
-                held[atom] = True
-                for i in range(len(new)):
-                    new[i] = before[i]
-            if len(kept):
-                _write(kept, digests, sizes, at, atom, start, before)
-
-
-@numba.njit(cache=True)
-def _find_lacking(
-    values: Floats,
-    start: Ints,
-    last: Floats,
-    kept: Singles,
-    digests: Digests,
-    sizes: Floats,
-    count: int,
-    least: int,
-    kind: NDArray[np.int32],
-    some: Ints,
-    some_start: Ints,
-    out: NDArray[np.bool_],
-    apart: Ints,
-) -> None:
-    """The same question for every column by itself; it is left where it belongs."""
-    usual = np.zeros(len(some_start) - 1)
-    for column in range(len(values)):
-        at, problem = count + column, column % len(last)
-        _find_usual(values[column], some, some_start, usual)
-        for atom in range(len(start) - 1):
-            new = values[column, start[atom] : start[atom + 1]]
-            before = last[problem, start[atom] : start[atom + 1]]
-            kinds = kind[start[atom] : start[atom + 1]]
-            changed = _judge(
-                new, before, kinds, usual, kept, digests, sizes, at, 0, count, atom, start, least
-            )
-            if changed == 1:
-                apart[atom, column] = count
-            out[atom, column] = changed < 0
-
-
-@numba.njit(cache=True)
-def _fits(
-    values: Floats,
-    start: Ints,
-    before: Floats,
-    kept: Singles,
-    digests: Digests,
-    sizes: Floats,
-    count: int,
-    least: int,
-    kind: NDArray[np.int32],
-    some: Ints,
-    some_start: Ints,
-    atom: int,
-) -> bool:
-    mine = before[start[atom] : start[atom + 1]]
-    kinds = kind[start[atom] : start[atom + 1]]
-    whole = np.zeros(start[-1])
-    whole[start[atom] : start[atom + 1]] = values
-    usual = np.zeros(len(some_start) - 1)
-    _find_usual(whole, some, some_start, usual)
-    at = len(kept) - 1
-    changed = _judge(
-        values, mine, kinds, usual, kept, digests, sizes, at, 0, count, atom, start, least
-    )
-    return changed >= 0
-
-
-@numba.njit(cache=True)
-def _find_usual(values: Floats, some: Ints, some_start: Ints, usual: Floats) -> None:
-    """The value that most samples of each kind have, if most have the same."""
-    for number in range(len(usual)):
-        begin, end = some_start[number], some_start[number + 1]
-        few = np.empty(end - begin)
-        for i in range(begin, end):
-            few[i - begin] = values[some[i]]
-        few.sort()
-        usual[number] = few[(end - begin) // 2]
-
-
-@numba.njit(cache=True)
-def _judge(
-    new: Floats,
-    before: Floats,
-    kinds: NDArray[np.int32],
-    usual: Floats,
-    kept: Singles,
-    digests: Digests,
-    sizes: Floats,
-    at: int,
-    known: int,
-    stop: int,
-    atom: int,
-    start: Ints,
-    least: int,
-) -> int:
-    """1: an atom may change so; 0: it does not change; −1: too few samples would differ.
-
-    It is written down at ``at``, unless it is known to be apart from the first ``known`` vectors
-    seen: then it is there already. It is compared with those from there to ``stop``.
-    """
-    changed = _enough(new, before, least)
-    if changed == 1 and not _apart_from_usual(new, kinds, usual, least):
-        return -1
-    if changed == 1 and len(kept):
-        if not known:
-            _write(kept, digests, sizes, at, atom, start, new)
-        if _too_close(new, kept, digests, sizes, at, known, stop, atom, start, least):
-            return -1
-    return changed
-
-
-@numba.njit(cache=True, fastmath=_FAST)
-def _enough(new: Floats, before: Floats, least: int) -> int:
-    """1: enough samples changed, and enough are there at all; 0: none changed; −1: too few."""
-    size = square = moved = moved_square = 0.0
-    for i in range(len(new)):
-        value = new[i]
-        change = value - before[i]
-        size += abs(value)
-        square += value * value
-        moved += abs(change)
-        moved_square += change * change
-    if moved == 0.0:
-        return 0
-    if moved * moved * _SLACK < least * moved_square or size * size * _SLACK < least * square:
-        return -1
-    return 1
-
-
-@numba.njit(cache=True, fastmath=_FAST)
-def _apart_from_usual(new: Floats, kinds: NDArray[np.int32], usual: Floats, least: int) -> bool:
-    """Whether what differs from the usual values of all kinds is enough, or nothing at all."""
-    moved = moved_square = 0.0
-    for i in range(len(new)):
-        change = new[i] - usual[kinds[i]]
-        moved += abs(change)
-        moved_square += change * change
-    return moved == 0.0 or moved * moved * _SLACK >= least * moved_square
-
-
-@numba.njit(cache=True)
-def _too_close(
-    mine: Floats,
-    kept: Singles,
-    digests: Digests,
-    sizes: Floats,
-    new: int,
-    first: int,
-    stop: int,
-    atom: int,
-    start: Ints,
-    least: int,
-) -> bool:
-    """Whether a vector from ``first`` to ``stop`` differs in an atom, but in too little."""
-    for old in range(first, stop):
-        if digests[old, atom] == digests[new, atom]:
-            continue
-        other = kept[old, start[atom] : start[atom + 1]]
-        lost = sizes[old, atom, _LOST]
-        # (Σ|d|)² ≥ n Σd² wherever Σ|d| ≥ n · max|d|: most often that shows after some samples.
-        plenty = least * (sizes[old, atom, _LARGEST] + sizes[new, atom, _LARGEST]) + lost
-        moved = moved_square = 0.0
-        for begin in range(0, len(mine), _BLOCK):
-            end = min(begin + _BLOCK, len(mine))
-            some, squared = _differences(mine[begin:end], other[begin:end])
-            moved += some
-            moved_square += squared
-            if moved * _SLACK >= plenty:
-                break
-        if moved * _SLACK >= plenty:
-            continue
-        moved -= lost
-        length = np.sqrt(moved_square) + sizes[old, atom, _LOST_NORM]
-        if moved <= 0.0 or moved * moved * _SLACK < least * length * length:
-            return True
-    return False
-
-
-@numba.njit(cache=True, fastmath=_FAST)
-def _differences(some: Floats, others: Singles) -> tuple[float, float]:
-    moved = square = 0.0
-    for i in range(len(some)):
-        change = some[i] - others[i]
-        moved += abs(change)
-        square += change * change
-    return moved, square
-
-
-@numba.njit(cache=True)
-def _write(
-    kept: Singles,
-    digests: Digests,
-    sizes: Floats,
-    vector: int,
-    atom: int,
-    start: Ints,
-    values: Floats,
-) -> None:
-    """Keep the values of an atom, one number for all of them, and how large they are."""
-    mine = kept[vector, start[atom] : start[atom + 1]]
-    digest = np.uint64(0)
-    for place in range(len(values)):
-        mine[place] = values[place]
-        # Each step can be undone: where one value differs, its term does, and so the sum. The
-        # place makes terms of equal values different ones. A sum can be taken many at a time.
-        term = (_mixed(values[place]) ^ np.uint64(place)) * np.uint64(0x9E3779B97F4A7C15)
-        digest += term ^ (term >> np.uint64(32))
-    digests[vector, atom] = digest
-    largest, lost, square = _sizes_of(values, mine)
-    sizes[vector, atom, _LARGEST] = largest
-    sizes[vector, atom, _LOST] = lost
-    sizes[vector, atom, _LOST_NORM] = np.sqrt(square)
-
-
-@numba.njit(cache=True, fastmath=_FAST)
-def _sizes_of(values: Floats, kept: Singles) -> tuple[float, float, float]:
-    largest = lost = square = 0.0
-    for i in range(len(values)):
-        size = abs(values[i])
-        largest = size if size > largest else largest
-        error = values[i] - kept[i]
-        lost += abs(error)
-        square += error * error
-    return largest, lost, square
-
-
-@numba.njit(cache=True)
-def _mixed(value: float) -> np.uint64:
-    """The bits of a number, mixed well; different ones for different numbers."""
-    x = np.float64(value + 0.0).view(np.uint64)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    return (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -24,7 +24,7 @@ from weft.crypto.ciphers.block_format import (
     pad_id_of,
     read_block,
 )
-from weft.crypto.ciphers.cipher import WHAT
+from weft.crypto.ciphers.sum_blocks import WHAT
 from weft.errors import PartyAway, ProtocolError
 from weft.protocol.message import Message
 from weft.sums.messages import MEND, MendRequest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from hashlib import blake2b
 from time import perf_counter
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Floats, Slots
 from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
-    ID_BITS,
     SIGN,
     Block,
     WordBlock,
@@ -28,10 +27,21 @@ from weft.crypto.ciphers.block_format import (
     read_knots,
     word_block,
 )
+from weft.crypto.ciphers.sum_blocks import (
+    WHAT,
+    Incoming,
+    Integers,
+    Joined,
+    Outgoing,
+    asked_in,
+    check_older,
+    linked,
+    minus_told,
+    newest_in,
+)
 from weft.crypto.ciphers.sum_masks import Contributed, Encrypt, SumMasks, carried_by
 from weft.crypto.mask_neighbours import Sharers
-from weft.crypto.pads.mask_ring import MaskRing, RingPlace
-from weft.crypto.pads.pad_loops import newest_of
+from weft.crypto.pads.mask_ring import MaskRing
 from weft.crypto.pads.pad_tails import Tails
 from weft.crypto.primitives.wide_integers import Limbs
 from weft.errors import ConfigError, ProtocolError
@@ -39,103 +49,12 @@ from weft.protocol.common_question import Question, question_digest
 from weft.protocol.message import Message
 from weft.protocol.metering import EncryptionCost
 from weft.protocol.shared_fields import (
-    Asked,
     IterationRequest,
     PadIds,
     PadLinks,
     PadNews,
     SumRequest,
 )
-
-Integers = NDArray[np.int64]
-
-#: What the kinds of sums are called in messages to people.
-WHAT = {
-    "z": "inner products",
-    "v": "feature sums",
-    "alpha": "dual variables",
-    "delta": "changes of dual variables",
-}
-
-
-class Outgoing(NamedTuple):
-    """A party's integers on their way into a sum.
-
-    Attributes
-    ----------
-    slots
-        Where they belong; None: all shared slots.
-    pads
-        Which pads to take off, and who else contributes.
-    tails
-        What the party knows of pads under single slots.
-    last
-        The least pad id of the request in which the party contributed to this sum last; zero: of
-        none.
-    alone
-        The sum is of this request alone, and of everyone.
-    mends
-        The contribution whose ring these integers, which are zeros, close again.
-    """
-
-    kind: str
-    slots: Slots | None
-    values: Integers
-    pads: PadLinks | None
-    tails: Tails | None = None
-    last: int = 0
-    mends: Contributed | None = None
-    alone: bool = False
-
-
-class Joined(NamedTuple):
-    """How a contribution is joined to those of others.
-
-    Attributes
-    ----------
-    minus
-        Per cohort, the id of the pad to take off, or the number of a set of ids.
-    rings
-        Masks in the cohorts, and in the chunks where there are any.
-    """
-
-    minus: PadIds
-    rings: tuple[tuple[MaskRing, ...], ...]
-
-
-class Incoming(NamedTuple):
-    """Totals that a party opens.
-
-    Attributes
-    ----------
-    slots, n_slots
-        Where they belong (None: all shared slots), and how many there must be.
-    packed
-        The block as it came.
-    since, until
-        Pad ids that the totals carry are not below the first, and below the second.
-    unit
-        In which values come out.
-    whole
-        All slots of a cohort are of the same requests, as they were summed together.
-    posts
-        They are no sums: all of a cohort must come from one post of one holder.
-    newest
-        Per shared slot, the newest pad id under what was opened there, which must not be older
-        now; None: they need not be. It is brought up to date.
-    """
-
-    kind: str
-    slots: Slots | None
-    n_slots: int
-    width: int
-    packed: Any
-    since: int = 0
-    unit: float = 1.0
-    posts: bool = False
-    newest: PadIds | None = None
-    until: int = int(ID_BITS)
-    whole: bool = False
 
 
 class Masking(Protocol):
@@ -481,50 +400,6 @@ class Plain(Cipher):
     def _reveal(self, total: Incoming) -> Floats:
         words = self._words(total).words
         return np.multiply(words.view(np.int64), total.unit, dtype=np.float64)
-
-
-def minus_told(place: RingPlace, told: PadIds) -> bool:
-    """Whether something is said to be under a sum, where this party leads."""
-    return bool((told[place.before < 0] != 0).any())
-
-
-def asked_in(pads: PadLinks | None) -> Asked:
-    """Who is asked for a sum; where a request does not say it, everyone, who are all new to it."""
-    return Asked() if pads is None or pads.asked is None else pads.asked
-
-
-def linked(minus: PadIds | None, kind: str, units: int) -> PadIds:
-    """What a request says is to be taken off, per cohort or chunk."""
-    if minus is None or minus.shape != (units,):
-        raise ProtocolError(f"a request for {WHAT[kind]} does not say which pads to take off")
-    return minus
-
-
-def newest_in(knots: list[tuple[int, ...]], mark: int, kind: str) -> int:
-    """The newest pad id in the set that a mark stands for; 0: no total carries such a set."""
-    number = mark & ~int(SIGN)
-    if number >= len(knots):
-        raise ProtocolError(f"a request names pads under the {WHAT[kind]} that it does not list")
-    listed = np.array(knots[number], np.uint64)
-    return int(newest_of(listed, 0, len(listed), True))
-
-
-def refuse_newer(kind: str) -> NoReturn:
-    """A chain that points forwards could cancel the pads of two contributions."""
-    raise ProtocolError(
-        f"a request for {WHAT[kind]} wants a pad taken off that is not older than this contribution"
-    )
-
-
-def check_older(marks: PadIds, knots: list[tuple[int, ...]], pad_id: int, kind: str) -> None:
-    """All pad ids that are to be taken off must be older than ``pad_id``, and listed."""
-    several = (marks & SIGN) != 0
-    newest = int(marks[~several].max(initial=0))
-    for pad_ids in knots:
-        newest = max(newest, *(part & ~int(SIGN) for part in pad_ids), 0)
-    listed = not several.any() or int((marks[several] & ~SIGN).max()) < len(knots)
-    if newest >= pad_id or not listed:
-        refuse_newer(kind)
 
 
 #: Weft's own.

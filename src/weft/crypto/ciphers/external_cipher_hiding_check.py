@@ -17,8 +17,8 @@ from weft.crypto.ciphers.block_format import (
     read_block,
     words_of,
 )
-from weft.crypto.ciphers.cipher import Incoming, Integers, Outgoing
 from weft.crypto.ciphers.pad import Pad
+from weft.crypto.ciphers.sum_blocks import Incoming, Integers, Outgoing
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.shared_fields import PadIds, PadLinks, SumRequest

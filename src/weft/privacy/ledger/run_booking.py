@@ -36,7 +36,7 @@ from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.expected_exposure import sums_too_many
 from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Kind, Pages, Run
 from weft.storage.files import StorageError
-from weft.sums.contribution import SumCounter
+from weft.sums.sum_counter import SumCounter
 
 #: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.
 Objection = Callable[[Callable[[int], Change | None]], None]
