@@ -180,13 +180,13 @@ class _Run:
             safe = self._squared or trial.reach <= self._guard.series.reach
             bounds.append(trial.reach if safe else self._guard.bound(alarm, reach, period))
         if None in bounds:
-            if self._guard.widen():
+            if self._guard.widen(max(alarms.tolist()), period):
                 return None
             self._alarms += 1
-        again = False
+        again, series = False, None if self._squared else self._guard.series
         for at, number in enumerate(active.tolist()):
             problem = self._problems[number]
-            share = 0.5 if bounds[at] is None else problem.refused(float(losses[at]))
+            share = 0.5 if bounds[at] is None else problem.refused(float(losses[at]), series)
             if share:
                 trials[at], again = problem.shorten(share), True
         return None if again else np.array([b for b in bounds if b is not None])
@@ -207,8 +207,8 @@ class _Run:
     def _certificate(self) -> Certificate:
         return Certificate(
             self._iteration,
-            tuple(problem.primal for problem in self._problems),
-            tuple(problem.dual for problem in self._problems),
+            tuple(problem.proof[0] for problem in self._problems),
+            tuple(problem.proof[1] for problem in self._problems),
         )
 
     def _record(self, lam: float) -> None:

@@ -91,7 +91,7 @@ class Dealer:
     def series(self, serial: int, series: Series, period: int, widths: Widths) -> Words:
         """Cosines and sines of the scores' masks, and those of an alarm: the share sent."""
         rows = self._table.n_rows
-        parts = self._waves(serial, "wave", series.words, widths.dealt)
+        parts = self._waves(serial, "wave", series.words, widths.dealt(series))
         slow = loss_digits(rows, series).dealt
         parts += self._waves(serial, "loss", series.words[:LOSS_TERMS], slow)
         if period:

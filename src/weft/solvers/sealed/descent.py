@@ -24,11 +24,12 @@ from weft.solvers.sealed.widths import (
     Errors,
     largest_noise,
     product_noise,
+    slope_size,
 )
 from weft.solvers.subspace.bundle_qp import Master
 
 #: Pairs of steps and changes of the gradient that a direction comes from.
-_MEMORY = 20
+_MEMORY = 60
 #: A step must bring this share of what the slope promises.
 _ARMIJO = 1e-4
 #: Share of P that noise may hide.
@@ -80,6 +81,8 @@ class Descent:
     ----------
     primal, dual
         Above P at the point, and below P*.
+    proof
+        P and D as they are certified, at the point with the smallest gap.
     """
 
     errors: Errors
@@ -87,6 +90,7 @@ class Descent:
     lam: float
     primal: float = math.inf
     dual: float = 0.0
+    proof: tuple[float, float] = (math.inf, 0.0)
     _gram: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     _gram_error: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     _cuts: list[_Cut] = field(default_factory=list)
@@ -96,6 +100,7 @@ class Descent:
     _scores: float = 0.0
     _trial: Trial | None = None
     _longest: float = 1.0
+    _model: int = 0
 
     # ── algebra ───────────────────────────────────────────────────────────────────────────
 
@@ -223,17 +228,18 @@ class Descent:
 
     # ── taking it ─────────────────────────────────────────────────────────────────────────
 
-    def refused(self, loss: float) -> float:
+    def refused(self, loss: float, series: Series | None) -> float:
         """What share of the step to take instead of a point that is no better; zero: it is."""
         trial = self._trial
         assert trial is not None
-        if not trial.moved or self.squared:
+        if not trial.moved or series is None:
             return 0.0
         start = self._padded(self._point)
         slope = self._dot(self._gradient, self._padded(trial.point) - start)
         now = self._objective(loss, trial)
         before = self._value + 0.5 * self.lam * self._dot(start, start)
-        doubt = 2 * self._value_error(trial.point, trial.norm, None) + _LOSS_DOUBT * before
+        doubt = _LOSS_DOUBT * before + self.errors.loss_noise(series)
+        doubt += 2 * self._dot_error(trial.point, np.eye(1, len(self._gram))[0])
         if now <= before + _ARMIJO * slope + doubt:
             return 0.0
         return 0.5 * -slope / max(now - before - slope, 1e-300)
@@ -251,13 +257,15 @@ class Descent:
     def _value(self) -> float:
         return self._cuts[self._gradient_vector].value
 
-    def _value_error(self, point: Floats, norm: float, series: Series | None) -> float:
+    def _value_error(
+        self, point: Floats, norm: float, series: Series | None, value: float
+    ) -> float:
         """How far R may be off, for products and rounding of the model."""
         errors = self.errors
         first = np.eye(1, len(self._gram))[0]
         products = self._dot_error(point, first)
         length = self._longest_norm(first) + self.lam * norm
-        told = errors.loss(series, norm) if series is not None or self.squared else 0.0
+        told = errors.loss(series, norm, value)
         return told + products + length * errors.weights
 
     def begin(self, square: float, bits: Ints) -> None:
@@ -266,7 +274,7 @@ class Descent:
         start = 0.5 * self.errors.bounds.label_square if self.squared else math.log(2.0)
         size = math.sqrt(self.errors.bounds.label_square)
         delta = self.errors.vector(None, size, 0.0)
-        error = self.errors.loss(None, 0.0) if self.squared else 0.0
+        error = self.errors.loss(None, 0.0, start) if self.squared else 0.0
         self._point = np.zeros(1)
         self._cuts.append(_Cut(start, error, np.zeros(1), 0.0, delta))
         self._prove()
@@ -290,16 +298,18 @@ class Descent:
         self._take(row, bits)
         count = len(self._gram)
         newest = np.eye(1, count, count - 1)[0]
-        error = self._value_error(trial.point, trial.norm, series)
         if self.squared:
             # R is quadratic: its value follows from the gradients at 0 and here.
             first = np.eye(1, count)[0]
             half = 0.5 * self._dot(trial.point, first + newest)
             value = self._cuts[0].value + half
+            error = self._value_error(trial.point, trial.norm, series, value)
             error += 0.5 * self._dot_error(trial.point, first + newest)
+            size = math.sqrt(2 * max(value + error, 0.0))
         else:
             value = self._tilted(loss, trial.point)
-        size = math.sqrt(2 * max(value + error, 0.0)) if self.squared else 1.0
+            error = self._value_error(trial.point, trial.norm, series, value)
+            size = slope_size(value + error)
         delta = self.errors.vector(series, size, trial.norm)
         self._cuts.append(_Cut(value, error, trial.point, trial.norm, delta))
         step = self._padded(trial.point) - self._padded(self._point)
@@ -324,18 +334,17 @@ class Descent:
     @property
     def model(self) -> int:
         """The number of the vector whose point is the model."""
-        return self._gradient_vector
+        return self._model
 
     @property
     def gap(self) -> float:
         """(P − D)/P, from above."""
-        if self.primal <= 0:
-            return 0.0
-        return max(0.0, self.primal - self.dual) / self.primal
+        primal, dual = self.proof
+        return max(0.0, primal - dual) / primal if primal > 0 else 0.0
 
     def turn(self, lam: float) -> None:
         """Go on with another λ: all cuts hold, bounds begin anew."""
-        self.lam, self.dual = lam, 0.0
+        self.lam, self.dual, self.proof = lam, 0.0, (math.inf, 0.0)
         self._pairs.clear()
         self._prove()
 
@@ -350,7 +359,12 @@ class Descent:
         slope = self._longest_norm(self._gradient) + cut.vector_error
         slope += self.lam * self.errors.weights
         # P is λ-strongly convex: P − P* ≤ ‖∇P‖²/(2λ).
-        self.dual = max(self.dual, value - doubt - slope**2 / (2 * self.lam), self._bundle())
+        most = slope**2 / (2 * self.lam)
+        self.dual = max(self.dual, value - doubt - most, self._bundle())
+        # That bound holds whatever P is: beside the least that P can be, its doubt counts once.
+        for proof in ((self.primal, self.dual), (value - doubt, value - doubt - most)):
+            if _relative_gap(proof) <= _relative_gap(self.proof):
+                self.proof, self._model = proof, self._gradient_vector
 
     def _bundle(self) -> float:
         """The minimum of the greatest of all cuts, and λ/2 ‖w‖².
@@ -378,6 +392,11 @@ class Descent:
         weights /= max(1.0, weights.sum())
         square = self._dot(weights, weights) + self._dot_error(weights, weights)
         return float(weights @ np.array(heights) - square / (2 * self.lam))
+
+
+def _relative_gap(proof: tuple[float, float]) -> float:
+    primal, dual = proof
+    return (primal - dual) / primal if 0 < primal < math.inf else math.inf
 
 
 def factors_of(trials: list[Trial], vectors: int) -> NDArray[np.int64]:

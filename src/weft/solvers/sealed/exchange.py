@@ -169,7 +169,6 @@ class SealedExchange:
                 round=n,
                 serial=self._serial,
                 slope=widths.slope,
-                dealt=widths.dealt,
                 cut=widths.cut,
             ),
         )

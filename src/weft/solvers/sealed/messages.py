@@ -54,7 +54,6 @@ class TablesRequest(SealedRequest, kw_only=True):
     """Says how many digits everything has; asks for the table under its mask."""
 
     slope: Annotated[int, _WIDTH]
-    dealt: Annotated[int, _WIDTH]
     cut: Annotated[int, _WIDTH]
 
 

@@ -120,7 +120,7 @@ class SealedParty:
         #: The phase that was answered last, all that it said, and the answer.
         self._done: tuple[str, Fields, Any] | None = None
         self._table: WholeTable | None = None
-        self._widths = Widths(0, 0, 0)
+        self._widths = Widths(0, 0)
         self._cells: NDArray[Any] = np.zeros((0, 0), np.int32)
         self._masked: list[Words] = []
         self._opening: _Opening | None = None
@@ -226,7 +226,7 @@ class SealedParty:
         block, self._block = self._block, None
         if block is None:
             raise ProtocolError("a phase of sealed training comes too early")
-        self._widths = Widths(message.slope, message.dealt, message.cut)
+        self._widths = Widths(message.slope, message.cut)
         masked = seeded_words(self._seed, "table", *block.shape)
         self._cells = mask_cells(block, CELL_BITS, masked)
         self._masked = [masked]
@@ -320,7 +320,10 @@ class SealedParty:
             opened,
             series.words,
             "wave",
-            (series.odd * 2.0**widths.public, fast * 2.0 ** (digits.total - widths.dealt)),
+            (
+                series.odd * 2.0 ** widths.public(series),
+                fast * 2.0 ** (digits.total - widths.dealt(series)),
+            ),
             dealt,
         )
         factors = np.zeros(LOSS_TERMS), slow * 2.0 ** (digits.total - digits.dealt)

@@ -59,9 +59,12 @@ class ScoreGuard:
             return None
         return min(reach, period / math.pi * math.asin(most**0.125))
 
-    def widen(self) -> bool:
-        """Take the next series; false: there is none."""
+    def widen(self, alarm: float, period: int) -> bool:
+        """Take the next series, or the one after it if an alarm says so; false: there is none."""
         if self.level + 1 == len(SERIES):
             return False
         self.level += 1
+        # Many small scores tell as much as a large one: more than one further may be too many.
+        if self.level + 1 < len(SERIES) and alarm >= alarm_threshold(self.series.reach, period):
+            self.level += 1
         return True

@@ -23,6 +23,8 @@ BOUNDS = 7
 _SMALL_SIDE = 2048
 #: Rows that are multiplied at once: no second table of the same size is made.
 _BAND = 4096
+#: Squares of columns' sums and norms are told in units of 2^32.
+_UNIT = 2.0**-16
 
 
 def own_bounds(
@@ -41,12 +43,12 @@ def own_bounds(
     """
     columns, norms = column_totals(block)
     told = [
-        float(columns.max(initial=0.0)),
+        _square(float(columns.max(initial=0.0))),
         float(squares.max(initial=0.0)),
         float(squares.sum()),
         largest_square(block),
         largest_square(moved) * 4.0**-CELL_BITS,
-        math.sqrt(norms.max(initial=0.0)),
+        _square(math.sqrt(norms.max(initial=0.0))),
     ]
     square = 0.0 if labels is None else float((labels**2).sum())
     return [*(_rounded_up(value) for value in told), _rounded_off(square)]
@@ -57,23 +59,25 @@ def table_bounds(totals: Sequence[float], holdings: HoldingMap, squared: bool) -
 
     X is the sum of the parties' tables, each with zeros where it holds nothing. By Cauchy's
     inequality ‖Xw‖² ≤ Σ‖X_q‖² · Σ‖w_q‖², and no weight counts more often in the last sum than a
-    column has holders; the same for rows.
+    column has holders; the same for rows. What h parties hold of a column adds up to √(h Σ m²) at
+    most, if party q holds no more than m_q of any: less than Σ m where columns lie apart.
     """
-    column_sum, row, squares, blocks, roundings, column_norm, labels = totals
+    column_sums, row, squares, blocks, roundings, column_norms, labels = totals
     samples = holdings.n_samples
     holders = min(holdings.row_holders, holdings.column_holders)
     mean_square = squares / samples
+    apart = math.sqrt(holdings.column_holders)
     rounding = 2.0**-CELL_BITS * math.sqrt(holdings.columns.n_slots)
     return TableBounds(
         samples=samples,
         rows=holdings.rows.n_slots,
-        column_sum=column_sum,
+        column_sum=apart * math.sqrt(column_sums) / _UNIT,
         row_norm=math.sqrt(row) * (1 + 1e-6) + rounding,
         mean_square=mean_square,
         spread=math.sqrt(min(mean_square, holders * blocks / samples)),
         cell_rounding=math.sqrt(holders * roundings / samples),
         label_square=labels / samples if squared else 1.0,
-        column_norm=column_norm,
+        column_norm=apart * math.sqrt(column_norms) / _UNIT,
     )
 
 
@@ -101,6 +105,11 @@ def column_totals(block: Any) -> Any:
             sums[j] += abs(block[i, j])
             squares[j] += block[i, j] ** 2
     return sums, squares
+
+
+def _square(value: float) -> float:
+    """In larger units: squares of what no table should hold must still be told, to be refused."""
+    return (_UNIT * value) ** 2
 
 
 def _rounded_up(value: float) -> float:

@@ -84,20 +84,24 @@ class Widths:
     ----------
     slope
         Of the slope α.
-    dealt
-        Of dealt sines and cosines; the parties' factors have the rest of ``slope``.
     cut
         Digits of a vector that are cut off before products are formed.
     """
 
     slope: int
-    dealt: int
     cut: int
 
-    @property
-    def public(self) -> int:
+    def dealt(self, series: Series) -> int:
+        """Of dealt sines and cosines; factors from opened words have the rest of ``slope``.
+
+        Rounding the former adds ‖b‖² 4^−dealt to the slope's variance, the latter K 4^−rest.
+        """
+        apart = math.log2(series.terms / float(series.odd @ series.odd)) / 2
+        return round((self.slope - apart) / 2)
+
+    def public(self, series: Series) -> int:
         """Of the factors that parties compute from opened words."""
-        return self.slope - self.dealt
+        return self.slope - self.dealt(series)
 
     @property
     def vector(self) -> int:
@@ -121,7 +125,7 @@ def choose_widths(bounds: TableBounds, squared: bool, columns: int) -> Widths:
     log_columns = math.ceil(math.log2(columns + 1))
     # Products of two vectors stay below 2^126.
     cut = max(1, (log_columns - 3) // 2)
-    return Widths(slope, (slope - 3) // 2, cut)
+    return Widths(slope, cut)
 
 
 def largest_noise(widths: Widths, columns: int) -> int:
@@ -196,6 +200,11 @@ def alarm_error(rows: int, reach: float, period: float, parties: int) -> float:
     return rounding + both + noise * 2.0 ** -(dealt + public)
 
 
+def slope_size(value: float) -> float:
+    """Above √(1/N Σα²) where the mean of logistic losses is ``value`` at most."""
+    return math.sqrt(min(1.0, max(value, 0.0)))
+
+
 @dataclass(frozen=True)
 class Errors:
     """How far what the coordinator computes may be from what is true.
@@ -244,8 +253,8 @@ class Errors:
         else:
             slope = series.slope_error + 2 * series.terms * 2.0**-widths.slope
             smooth = 0.25
-            dealt = float(series.odd @ series.odd) * 4.0**-widths.dealt
-            variance = (dealt + series.terms * 4.0**-widths.public) / 4
+            dealt = float(series.odd @ series.odd) * 4.0 ** -widths.dealt(series)
+            variance = (dealt + series.terms * 4.0 ** -widths.public(series)) / 4
         tail = math.log(1 / CHANCE)
         square = of.spread**2
         shaken = of.mean_square + 2 * math.sqrt(square * of.mean_square * tail) + 2 * square * tail
@@ -258,27 +267,30 @@ class Errors:
             + smooth * square * self.weights
         )
 
-    def loss(self, series: Series | None, norm: float) -> float:
-        """Of the mean loss at a point, without what products add to it."""
+    def loss(self, series: Series | None, norm: float, value: float) -> float:
+        """Of the mean loss at a point, which is ``value``, without what products add to it.
+
+        Slopes are at most one, and their squares at most the loss: |l'| = 1 − exp(−l).
+        """
         of = self.bounds
         if series is None:
             # P is told by products alone, but for that at w = 0.
             return 2.0**-20 * of.label_square
+        told = series.loss_error * of.rows / of.samples + self.loss_noise(series)
+        # ŵ and X̂ are off by little; on the way to w and X the loss is below that of either end.
+        moved = of.spread * self.weights + of.cell_rounding * norm
+        return told + moved * slope_size(value + told + moved)
+
+    def loss_noise(self, series: Series) -> float:
+        """Of a mean loss, what differs from point to point: dithered rounding, and noise."""
+        of, dealt = self.bounds, self.widths.dealt(series)
         digits = loss_digits(of.rows, series)
         slow, fast = series.even[:LOSS_TERMS], series.even[LOSS_TERMS:]
-        variance = float(fast @ fast) * 4.0**-self.widths.dealt
-        variance += series.terms * 4.0 ** (self.widths.dealt - digits.total)
+        variance = float(fast @ fast) * 4.0**-dealt
+        variance += series.terms * 4.0 ** (dealt - digits.total)
         variance += float(slow @ slow) * 4.0**-digits.dealt
         variance += LOSS_TERMS * 4.0 ** (digits.dealt - digits.total)
-        unit = 2.0**-digits.total
         noise = self.parties * 2.0 ** (digits.noise - 1)
         tail = 0.5 * math.log(1 / CHANCE)
-        rounding = math.sqrt(tail * variance * of.rows) / of.samples
-        # The slope of the loss is at most one; ŵ and X̂ are off by little.
-        moved = of.spread * self.weights + of.cell_rounding * norm
-        return (
-            series.loss_error * of.rows / of.samples
-            + rounding
-            + (2 * series.terms * of.rows + noise) * unit / of.samples
-            + moved
-        )
+        whole = (2 * series.terms * of.rows + noise) * 2.0**-digits.total
+        return (math.sqrt(tail * variance * of.rows) + whole) / of.samples
