@@ -44,9 +44,8 @@ def totals(party, phase, message, opened):
 def stolen(table, cipher):
     """The last block for the holder, what is in it (as integers), and the thief with its keys."""
     diary, thief = Diary(totals), Diary(totals)
-    found = run(
-        by_both(table, 2, 2), settings(cipher), PAIRS, diaries={HOLDER: diary, THIEF: thief}
-    )
+    diaries = {HOLDER: diary, THIEF: thief}
+    found = run(by_both(table, 2, 2), settings(cipher), PAIRS, diaries=diaries, encrypted=True)
     half = found.party(HOLDER)._half
     unit = FixedPoint(half.bounds.v, "v").unit
     truth = np.rint(diary.all("v")[-1] / unit).astype(np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scene import PAIRS, Diary, Run, by_rows, in_the_clear, run, table_of
+from scene import PAIRS, Diary, Run, by_rows, run, table_of
 from solving import (
     SAFE,
     best_angles,
@@ -146,12 +146,11 @@ def thirty_two(table, terms=OPEN, norms="sample", iterations=3000):
     """Two parties of 150 samples, of which 32 are drawn an iteration."""
     diary, truth = Diary(feature_sums), Diary(own_alpha)
     how = Settings(
-        lam=10.0, iic=32 / 150, gap=None, iterations=iterations, certify_every=100, norms=norms,
-        cipher="plain",
-    )  # fmt: skip
-    judges = {"p1": diary, "p2": truth}
-    terms = in_the_clear(terms)
-    found = run(by_rows(table, 2), how, terms, preprocessing=CONSTANT, diaries=judges)
+        lam=10.0, iic=32 / 150, gap=None, iterations=iterations, certify_every=100, norms=norms
+    )
+    found = run(
+        by_rows(table, 2), how, terms, preprocessing=CONSTANT, diaries={"p1": diary, "p2": truth}
+    )
     moved = (np.diff(np.stack(truth.all("alpha")), axis=0) != 0).sum(axis=1)
     return found, diary, moved
 
@@ -202,11 +201,7 @@ def test_a_guard_that_counts_changed_samples_does_not(more_digits, record, itera
 def smooth_run(table, terms, iic):
     """All α move a little in every iteration, at a speed that hardly changes."""
     diary = Diary(feature_sums)
-    how = Settings(
-        lam=10.0, iic=iic, gap=None, iterations=400, certify_every=100, norms="cohort",
-        cipher="plain",
-    )  # fmt: skip
-    terms = in_the_clear(terms)
+    how = Settings(lam=10.0, iic=iic, gap=None, iterations=400, certify_every=100, norms="cohort")
     found = run(by_rows(table, 2), how, terms, preprocessing=CONSTANT, diaries={"p1": diary})
     return others(found, "p1", table), foreign_sums(diary), diary.all("constant")[0]
 

@@ -146,13 +146,14 @@ def test_forged_words_do_not_pass_the_tag_not_even_with_the_factor(monkeypatch, 
     forged = np.repeat(body[None], len(changes), axis=0)
     with np.errstate(over="ignore"):
         forged[:, 0] += changes
-    fixed = sum(opens(cipher, row, monkeypatch) is not None for row in forged)
+    some = forged[: 1 << 14]
+    fixed = sum(opens(cipher, row, monkeypatch) is not None for row in some)
     assert fixed == 0
     assert opens(cipher, shifted, monkeypatch) is None
     monkeypatch.setattr(Streams, "_fit", lambda *_: True)
     before = sum(opens(cipher, row, monkeypatch) is not None for row in forged)
     assert 0 < before < 20
     assert opens(cipher, shifted, monkeypatch) == 123456790
-    tried = f"of {len(changes):,} forged words pass"
-    record("29", "unguarded", f"without tags {before} {tried}, and any shift by the factor")
-    record("29", "guarded", f"{fixed} {tried}, nor a shift by the factor")
+    passed = f"{before} of {len(forged):,} forged words pass"
+    record("29", "unguarded", f"without tags {passed}, and any shift by the factor")
+    record("29", "guarded", f"{fixed} of {len(some):,}, and no shift by the factor")

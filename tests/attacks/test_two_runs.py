@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scene import Diary, by_rows, in_the_clear, run, table_of
+from scene import Diary, by_rows, run, table_of
 from solving import best_errors, rows_of_counts
 
 from weft.data import Tile
@@ -43,10 +43,7 @@ def vectors(party, phase, message, opened):
 def sums_of(tiles, table, terms, solver, loss, lam=20.0, ledger=None):
     """What p1 sees in a run: a vector per row, columns as in the table, the constant last."""
     diary = Diary(vectors)
-    how = Settings(
-        lam=lam, solver=solver, loss=loss, gap=1e-3, iterations=60, norms="cohort", cipher="plain"
-    )
-    terms = in_the_clear(terms)
+    how = Settings(lam=lam, solver=solver, loss=loss, gap=1e-3, iterations=60, norms="cohort")
     found = run(tiles, how, terms, preprocessing=CONSTANT, diaries={"p1": diary}, ledger=ledger)
     columns = found.columns_of("p1", table)
     order = np.argsort(np.where(columns < 0, table.m, columns))

@@ -112,23 +112,27 @@ def test_check_says_which_solver_will_run_and_what_is_chosen(weft, searching):
     assert json.loads(weft("check", config, "--json").out)["solver"] == "cutting-planes"
 
 
-@pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize(
-    ("line", "solver"),
-    [
-        ('name = "hyfdca"', "hyfdca"),
-        ('name = "cutting-planes"\ngroups = 2', "cutting-planes"),
-        ("participation = 0.5", "hyfdca"),
-        ("iic = 0.5", "hyfdca"),
-        ("checkpoint_every = 5", "hyfdca"),
-        ('patience = 5\nwhen_missing = "hyfdca"', "cutting-planes"),
-    ],
-)
+SETTLED = [
+    ('name = "hyfdca"', "hyfdca"),
+    ('name = "cutting-planes"\ngroups = 2', "cutting-planes"),
+    ("participation = 0.5", "hyfdca"),
+    ("iic = 0.5", "hyfdca"),
+    ("checkpoint_every = 5", "hyfdca"),
+    ('patience = 5\nwhen_missing = "hyfdca"', "cutting-planes"),
+]
+
+
+@pytest.mark.parametrize(("line", "solver"), SETTLED)
 def test_the_config_settles_the_solver(weft, hospitals, line, solver):
     hospitals.change("gap = 1e-2", f"gap = 5e-1\n{line}")
-    config = hospitals.write()
-    assert json.loads(weft("check", config, "--json").out)["solver"] == solver
-    trained = weft("train", config, "--json")
+    assert json.loads(weft("check", hospitals.write(), "--json").out)["solver"] == solver
+
+
+@pytest.mark.usefixtures("no_pictures")
+@cover(("line", "solver"), [SETTLED[3], SETTLED[5]], others=SETTLED)
+def test_training_takes_the_solver_that_the_config_settles(weft, hospitals, line, solver):
+    hospitals.change("gap = 1e-2", f"gap = 5e-1\n{line}")
+    trained = weft("train", hospitals.write(), "--json")
     assert trained.code == 0, trained.err
     assert json.loads(trained.out)["solver"] == solver
 

@@ -109,6 +109,8 @@ def test_a_resumed_run_has_the_same_bits_as_one_that_was_never_interrupted(
     assert_same_run(whole, resumed, *(() if participation == "everyone" else OF_PAIRS))
 
 
+# With every change epochs of several resumptions are in test_no_reuse.py.
+@pytest.mark.release
 def test_a_run_resumed_twice_has_the_same_bits_too(patchwork, quick, tmp_path):
     settings = quick(participation=0.5, iterations=20, certify_every=2)
     plain = train(patchwork(), settings)

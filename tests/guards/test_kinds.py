@@ -37,11 +37,17 @@ def test_newton_bounds_the_optimum_where_a_guard_restrains_it(loss):
     how = Preprocessing(scaling="standard", unit_rows=True, intercept=True)
 
     def certificate(solver, terms, gap):
-        settings = Settings(lam=1e-4, loss=loss, solver=solver, gap=gap, iterations=60)
+        settings = Settings(
+            lam=1e-4, loss=loss, solver=solver, gap=gap, iterations=60, cipher="plain"
+        )
         return Federation(split.parties, how, terms=terms).train(settings).result
 
-    free = certificate("lbfgs", Terms(min_batch=1, allow_sample_norms=True), 1e-7)
-    bound = certificate("newton-cg", Terms(min_batch=8, allow_sample_norms=True), 1e-6)
+    free = certificate(
+        "lbfgs", Terms(min_batch=1, allow_sample_norms=True, ciphers=("plain",)), 1e-7
+    )
+    bound = certificate(
+        "newton-cg", Terms(min_batch=8, allow_sample_norms=True, ciphers=("plain",)), 1e-6
+    )
     # Norms of samples are allowed, so that both have the same scaling and the same optimum.
     optimum = free.certificate
     assert max(record.dual for record in bound.history) <= optimum.primal[0] * (1 + 1e-9)

@@ -33,7 +33,7 @@ from weft.solvers.settings import Settings
 
 N, M = 60, 4
 NOISE = ModelNoise(epsilon=1.0, delta=1e-5, row_norm=1.0)
-SETTINGS = Settings(lam=0.1, loss="logistic", gap=1e-9, solver="lbfgs", noise=NOISE)
+SETTINGS = Settings(lam=0.1, loss="logistic", gap=1e-9, solver="lbfgs", noise=NOISE, cipher="plain")
 RAW = Preprocessing(intercept=True, scaling="none")
 
 

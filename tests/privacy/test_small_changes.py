@@ -22,7 +22,7 @@ from weft.solvers.base import Checkpointing
 from weft.solvers.settings import Settings
 from weft.storage.files import load_arrays, save_arrays
 
-QUICK = Settings(lam=1e-1, gap=0.5, solver="cutting-planes")
+QUICK = Settings(lam=1e-1, gap=0.5, solver="cutting-planes", cipher="plain")
 REFUSED = "party p2 refuses to train, because so few of its samples changed"
 
 
@@ -70,9 +70,14 @@ def three(table):
     return make
 
 
+def careful(**changes):
+    """Careful terms, but for encryption, which takes time and changes nothing here."""
+    return Terms(ciphers=("plain", "pad"), **changes)
+
+
 def train(tiles, ledger, settings=QUICK, preprocessing=None, **terms):
     preprocessing = preprocessing or Preprocessing(scaling="standard")
-    return Federation(tiles, preprocessing, terms=Terms(**terms), ledger=ledger).train(settings)
+    return Federation(tiles, preprocessing, terms=careful(**terms), ledger=ledger).train(settings)
 
 
 def refused(tiles, ledger, **terms):
@@ -80,7 +85,7 @@ def refused(tiles, ledger, **terms):
     federation = Federation(
         tiles,
         Preprocessing(scaling="standard"),
-        terms=Terms(**terms),
+        terms=careful(**terms),
         ledger=ledger,
         record=True,
     )
@@ -110,7 +115,7 @@ CHANGES = {
 
 
 #: One on either side of the limit for all that can happen.
-SOME = ("none", "one more", "ten more", "one fewer", "ten fewer", "one for another", "all others")
+SOME = ("none", "one more", "ten more", "one fewer", "one for another")
 
 
 @pytest.mark.parametrize(

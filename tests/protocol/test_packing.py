@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from covering import changing, every_value
+from covering import changing, cover
 from weft.data import SPLITS, load
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -62,7 +63,12 @@ def test_objects_do_not_travel():
         pack({"ids": np.array(["a", None], dtype=object)})
 
 
-@every_value(participation=["everyone", 0.5], local=["safe", "practical", "theory"])
+# Every family of solvers has such a test of its own.
+@cover(
+    ("participation", "local"),
+    [(0.5, "practical")],
+    others=product(["everyone", 0.5], ["safe", "practical", "theory"]),
+)
 def test_a_run_over_bytes_gives_the_same_bits(local, participation):
     table = load("digits")
     table = replace(table, ids=table.ids[:120], block=table.block[:120], labels=table.labels[:120])

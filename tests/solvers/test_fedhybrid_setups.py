@@ -81,6 +81,8 @@ def test_an_unknown_set_up_is_refused():
         fedhybrid_setup("iris")
 
 
+# With every change `weft reproduce fedhybrid --quick` compares the same methods.
+@pytest.mark.release
 def test_more_newton_parties_need_fewer_iterations_on_boston(data_dir):
     setup = fedhybrid_setup("boston", 0, data_dir)
     workbench = Workbench(setup.split, setup.loss, setup.lam, "samples")
