@@ -388,6 +388,7 @@ BEYOND = [
         {"most_problems": 8},
         "9 problems (3 λ × 3)",
     ),
+    ({"iterations": 50}, None, {"most_iterations": 49}, "iterations = 50"),
 ]
 STRICT = {
     "coordinator_sees": "nothing",
@@ -618,6 +619,7 @@ def test_every_limit_is_shown_to_those_who_sign():
         losses=("hinge",),
         solvers=("hyfdca",),
         most_problems=3,
+        most_iterations=300,
         most_epsilon=1.0,
         most_delta=1e-6,
         most_rho=0.5,

@@ -7,6 +7,7 @@
     losses = ["hinge", "logistic"]       # and limits on what is computed
     solvers = ["cutting-planes", "lbfgs"]
     most_problems = 30                   # values of lambda × (1 + folds)
+    most_iterations = 300                # fast solvers take far fewer
     allow_exposure = true                # others may get as many sums as they lack columns
     columns = ["age", "dose"]            # over a network: columns offered, all others left out
     most_runs = 20                       # over a network: runs to take part in, all in all

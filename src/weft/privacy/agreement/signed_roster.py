@@ -381,6 +381,7 @@ _LIMITS: dict[str, Callable[[Any], str]] = {
     "most_delta": lambda most: f"released models have noise, with δ of at most {most:g} in all",
     "most_rho": lambda most: f"feature sums have noise, with ρ of at most {most:g} in all",
     "most_problems": lambda most: f"a run trains at most {most} problems (λ × (1 + folds))",
+    "most_iterations": lambda most: f"a run has at most {most} iterations",
 }
 
 

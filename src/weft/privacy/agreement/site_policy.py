@@ -32,6 +32,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     most_problems
         Problems that one run may train: values of λ, times one more than the folds. Each shows
         sums of its own.
+    most_iterations
+        Iterations that one run may ask for: parties tell no more sums than these can need.
     most_epsilon, most_delta
         What all released models of a ledger may tell of one sample, added up: a model without
         noise is refused then.
@@ -44,6 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     losses: tuple[str, ...] | None = None
     solvers: tuple[str, ...] | None = None
     most_problems: int | None = None
+    most_iterations: int | None = None
     most_epsilon: float | None = None
     most_delta: float | None = None
     most_rho: float | None = None
@@ -65,8 +68,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             most = getattr(self, name)
             if most is not None and not most > 0:
                 raise ConfigError(f"{name} is {most:g}; give a number above 0")
-        if self.most_problems is not None and self.most_problems < 1:
-            raise ConfigError(f"most_problems is {self.most_problems}; give a whole number above 0")
+        for name in ("most_problems", "most_iterations"):
+            most = getattr(self, name)
+            if most is not None and most < 1:
+                raise ConfigError(f"{name} is {most}; give a whole number above 0")
 
     @property
     def has_budget(self) -> bool:
@@ -103,6 +108,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 "feature sums without noise",
                 "most_rho is set, so that they have noise",
                 "ask for it with multiplier in [sum_noise]",
+            )
+        asked, most = settings.iterations, self.most_iterations
+        if most is not None and (asked is None or asked > most):
+            yield (
+                f"iterations = {'any number' if asked is None else asked}",
+                f"a run has at most {most}",
+                f"set iterations = {most} in [solver], or fewer",
             )
         problems = len(settings.lambdas) * (settings.folds + 1)
         if self.most_problems is not None and problems > self.most_problems:

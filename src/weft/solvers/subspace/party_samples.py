@@ -13,6 +13,7 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.loss_table_limit import MOST_STEPS, most_steps
+from weft.solvers.subspace.measurement_limit import MeasurementLimit
 from weft.solvers.subspace.messages import (
     CloseReply,
     CloseRequest,
@@ -81,6 +82,7 @@ class SampleSide:
         self._cut_off: NDArray[np.bool_] = np.zeros((0, problems.width), bool)
         #: Tables of losses that may be asked for until something is measured again.
         self._searches = 0
+        self._limit = MeasurementLimit.of(settings)
         self._closing: Floats = np.zeros((0, 0))
 
     # ── z, and the step that was chosen ───────────────────────────────────────────────────
@@ -153,6 +155,7 @@ class SampleSide:
             # Many tables along one line would show where the loss of every sample has its kink.
             raise ProtocolError("a message asks for losses again, and nothing was measured since")
         self._searches -= 1
+        self._limit.tell_table()
         width, vectors = self._problems.width, self._rows.vectors
         if target is not None and message.point is not None:
             raise malformed("point", "comes with z of a point")
@@ -243,6 +246,7 @@ class SampleSide:
         # Other holders of a row may only learn the vector as it travels.
         self.duals = duals if exact else self._wires.duals.on_grid(duals)
         if duals.shape[1]:
+            self._limit.tell_vectors(duals.shape[1] // self._problems.width)
             if self.guard is not None:
                 self.guard.keep(self.duals, shares)
             self.partial = self._told_sums = self._rows.feature_sums(self.duals)

@@ -1,0 +1,54 @@
+"""How many tables of losses and dual vectors a party tells in a run of so many iterations.
+
+Each says a little about single samples; a coordinator that asks on and on learns them. A party
+tells what the iterations that were agreed on can need, and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from weft.errors import ProtocolError
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
+
+#: Tables in an iteration, at most: of the search, and of one after a party was away.
+_TABLES = 2
+#: Dual vectors in an iteration, at most, besides those for products with the Hessian.
+_VECTORS = 4
+
+
+class MeasurementLimit:
+    """What is left to tell.
+
+    Parameters
+    ----------
+    tables, vectors
+        How many of each may be asked for.
+    """
+
+    def __init__(self, tables: float, vectors: float) -> None:
+        self._tables, self._vectors = tables, vectors
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """For a run with these settings; without a number of iterations there is no limit."""
+        iterations = math.inf if settings.iterations is None else settings.iterations + 1
+        steps = iterations * len(settings.lambdas)
+        products = MOST_PRODUCTS if settings.solver == "newton-cg" else 0
+        return cls(_TABLES * steps, (_VECTORS + products) * steps)
+
+    def tell_table(self) -> None:
+        """A table of losses is asked for."""
+        self._tables -= 1
+        self._check()
+
+    def tell_vectors(self, count: int) -> None:
+        """So many dual vectors are asked for."""
+        self._vectors -= count
+        self._check()
+
+    def _check(self) -> None:
+        if self._tables < 0 or self._vectors < 0:
+            raise ProtocolError("a message asks for more than the iterations of this run can need")
