@@ -8,8 +8,6 @@ from sealed_runs import COLUMNS, CUTS, cut, held, optimum, table, train, weights
 
 from weft.errors import ConfigError
 from weft.estimators import HybridClassifier
-from weft.solvers.algorithm_choice import in_mode
-from weft.solvers.settings import Settings
 
 
 def judged(trained, block, targets, lam, loss):
@@ -134,18 +132,6 @@ def test_an_estimator_trains_sealed_and_names_what_it_cannot():
             HybridClassifier(lam=1e-2, privacy="sealed", **wrong).fit(tiles)
     with pytest.raises(ConfigError, match="privacy is 'open'"):
         HybridClassifier(privacy="open").fit(tiles)
-
-
-def test_auto_takes_sealed_training_wherever_it_can_and_says_why_not():
-    smooth, kinked = (
-        Settings(lam=1.0, loss="logistic", solver="auto"),
-        Settings(lam=1.0, solver="auto"),
-    )
-    assert in_mode(smooth, "auto")[0].solver == "sealed"
-    chosen, reason = in_mode(kinked, "auto")
-    assert chosen == kinked
-    assert "label holders see scores" in reason
-    assert in_mode(smooth, "sums") == (smooth, "")
 
 
 def test_a_table_that_64_bits_cannot_hold_is_refused_before_a_cell_is_sent():

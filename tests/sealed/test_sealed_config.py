@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from sealed_runs import CUTS, cut, table
 
 from weft.config.read_config import read_config
 from weft.errors import ConfigError
+from weft.federation.local_federation import Federation, Preprocessing
+from weft.solvers.algorithm_choice import resolve
+from weft.solvers.sealed import entry, shapes
+from weft.solvers.settings import Settings
 
 CONFIG = """
 [data]
@@ -30,13 +36,13 @@ def config(folder, **words):
     [
         ("sealed", "logistic", "sealed"),
         ("auto", "logistic", "sealed"),
-        ("auto", "hinge", "auto"),
-        ("sums", "logistic", "auto"),
+        ("auto", "hinge", "cutting-planes"),
+        ("sums", "logistic", "lbfgs"),
     ],
 )
 def test_the_mode_chooses_the_solver_and_terms_stay(tmp_path, mode, loss, solver):
     read = config(tmp_path, mode=mode, loss=loss)
-    assert read.settings.solver == solver
+    assert resolve(read.settings)[0].solver == solver
     assert read.terms.min_batch == 12
 
 
@@ -44,3 +50,41 @@ def test_the_mode_chooses_the_solver_and_terms_stay(tmp_path, mode, loss, solver
 def test_what_cannot_be_sealed_is_refused_before_anything_is_sent(tmp_path, mode, loss):
     with pytest.raises(ConfigError, match=r"config\.toml"):
         config(tmp_path, mode=mode, loss=loss)
+
+
+def test_auto_takes_sealed_training_wherever_it_can_and_says_why_not():
+    smooth, kinked = (
+        Settings(lam=1.0, loss="logistic", solver="auto", mode="auto"),
+        Settings(lam=1.0, solver="auto", mode="auto"),
+    )
+    chosen, reason = resolve(smooth)
+    assert chosen.solver == "sealed"
+    assert "five round trips" in reason
+    for settings, changes, why in (
+        (kinked, {}, "for loss 'hinge'"),
+        (smooth, {"saves": True}, "keeps no checkpoints"),
+        (smooth, {"warm": True}, "starts from no model"),
+    ):
+        chosen, reason = resolve(settings, **changes)
+        assert chosen.solver != "sealed"
+        assert why in reason
+        assert "label holders see scores" in reason
+    chosen, reason = resolve(msgspec.structs.replace(smooth, mode="sums"))
+    assert chosen.solver == "lbfgs"
+    assert "mode" not in reason
+
+
+def test_auto_trains_in_sums_where_tables_are_too_large_and_sealed_refuses_them(monkeypatch):
+    block, labels = table()
+    tiles = cut(block, labels, CUTS["overlapping"])
+    for module in (entry, shapes):
+        monkeypatch.setattr(module, "MOST_CELLS", 100)
+    how = Preprocessing(intercept=False)
+    asked = Settings(lam=1e-2, loss="logistic", solver="auto", mode="auto")
+    trained = Federation(tiles, how).train(asked)
+    assert trained.settings.solver == "lbfgs"
+    assert trained.result.notes[0].startswith("mode: sums, since the tables have")
+    federation = Federation(tiles, how, record=True)
+    with pytest.raises(ConfigError, match="keeps a mask for every cell"):
+        federation.train(msgspec.structs.replace(asked, mode="sealed"))
+    assert all(party._half._serial == 0 for party in federation.parties.values())

@@ -39,8 +39,9 @@ def audit(
     """Show what each side saw of a recorded run, and check that it was hidden.
 
     The first table lists all that came to the coordinator: hidden is what it cannot read
-    (encrypted sums, masked scalars, tokens, sealed boxes), public what everybody may know, READABLE
-    what it should not have been able to read. The second says how many values each party could
+    (encrypted sums, masked scalars, tokens, sealed boxes), public what everybody may know, dealer's
+    what it shares with one party as the dealer of sealed training, READABLE what it should not have
+    been able to read. The second says how many values each party could
     open. With --party the table is that party's: what it was told, and what it opens.
 
     Every block is parsed and looked at, not only counted: words that look like plain numbers,
@@ -239,7 +240,13 @@ def _verdict(found: Audit) -> str:
         shown = "what is public, and the totals of scalars over all who were asked"
         if head.sees == "weights":
             shown += ", and the weights, as coordinator_sees = 'weights' says"
-        return f"Sound: the coordinator could read {shown}; no party got a slot of others."
+        said = f"Sound: the coordinator could read {shown}; no party got a slot of others."
+        if any(line.verdict(coordinator=True) == "dealer's" for line in found.coordinator):
+            said += (
+                " It dealt the masks of sealed training: with a party's secrets, this recording "
+                "shows all cells."
+            )
+        return said
     if set(found.findings) - {"hidden", "masked"}:
         return "UNSOUND: this run did not go as the protocol says; see the lines with ✗."
     if head.cipher == "plain":

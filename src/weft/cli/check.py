@@ -58,7 +58,7 @@ def check(
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.exposure_text import item, paragraphs
     from weft.report.holdings_counts import describe_holdings
-    from weft.solvers.algorithm_choice import check_cut, settled
+    from weft.solvers.algorithm_choice import check_cut, in_sums, settled
 
     plan = read_config(config)
     try:
@@ -74,6 +74,7 @@ def check(
         problem.tiles, problem.preprocessing, keys=own, terms=_without_refusals(terms)
     )
     _, roster, _, classes = federation.assemble(settings)
+    settings, reason = in_sums(settings, roster) or (settings, reason)
     check_cut(settings, roster)
     holdings = describe_holdings(roster, problem.tiles, classes)
     squares = sum(float(party.data.table.squares.sum()) for party in federation.parties.values())

@@ -34,9 +34,9 @@ from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.matching.holding_map import Overlap
 from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.algorithm_choice import Mode, in_mode, keep_going, settled
+from weft.solvers.algorithm_choice import keep_going, settled
 from weft.solvers.participation import participation_of
-from weft.solvers.settings import Settings, SolverSettings
+from weft.solvers.settings import Mode, Settings, SolverSettings
 
 #: The key of ``[privacy]`` that is no term: whether sums are shown, or all is on shares.
 _MODE = "mode"
@@ -234,15 +234,20 @@ def _settings(file: LinearFile, folder: Path) -> Settings:
         loss_parameters=model.loss_parameters,
         lam=lambdas[-1],
         path=tuple(lambdas[:-1]),
+        mode=_mode(file),
         noise=file.noise,
         sum_noise=file.sum_noise,
     )
+    settled(settings, saves=solver.checkpoint_every is not None)
+    return settings
+
+
+def _mode(file: LinearFile) -> Mode:
     mode = file.privacy.get(_MODE, "sums")
     if mode not in get_args(Mode):
         raise ConfigError(f"[privacy] mode is {mode!r}; choose one of {', '.join(get_args(Mode))}")
-    settings, _ = in_mode(settings, mode)
-    settled(settings, saves=solver.checkpoint_every is not None)
-    return settings
+    chosen: Mode = mode
+    return chosen
 
 
 def _lambdas(given: float | list[float], folds: int) -> list[float]:

@@ -25,9 +25,9 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.report.history import history_frame
 from weft.report.lambda_path import path_frame
-from weft.solvers.algorithm_choice import AUTO, Mode, in_mode, settled
+from weft.solvers.algorithm_choice import AUTO, settled
 from weft.solvers.base import Record, Result
-from weft.solvers.settings import DEFAULTS, Settings
+from weft.solvers.settings import DEFAULTS, Mode, Settings
 
 Tiles = Mapping[str, Sequence[Tile]]
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 _TABLES = Preprocessing()
 #: Settings that an estimator has under another name.
-_CALLED = {"iterations": "max_iter", "options": "solver_options"}
+_CALLED = {"iterations": "max_iter", "options": "solver_options", "mode": "privacy"}
 #: Settings of simulations alone.
 _FIXED = ("latency",)
 
@@ -184,15 +184,14 @@ class Hybrid(BaseEstimator):
         for name in ("noise", "sum_noise"):
             if told[name] is not None:
                 told[name] = dict(told[name])
-        asked = self._checked(Settings, **told)
-        if asked.make_loss().task != self._task:
-            other = "Regressor" if self._task == "classification" else "Classifier"
-            raise ConfigError(f"loss '{self.loss}' is not for {self._task}; use Hybrid{other}")
         if self.privacy not in get_args(Mode):
             raise ConfigError(
                 f"privacy is {self.privacy!r}; choose one of {', '.join(get_args(Mode))}"
             )
-        asked, _ = in_mode(asked, self.privacy)  # type: ignore[arg-type]
+        asked = self._checked(Settings, **told)
+        if asked.make_loss().task != self._task:
+            other = "Regressor" if self._task == "classification" else "Classifier"
+            raise ConfigError(f"loss '{self.loss}' is not for {self._task}; use Hybrid{other}")
         # Said before the first fit, not only when a second one has a model to start from.
         settled(asked, warm=self.warm_start)
         return asked

@@ -33,7 +33,7 @@ from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter
 from weft.protocol.shared_fields import Boxes
-from weft.solvers.algorithm_choice import algorithm_of, check_cut, resolve
+from weft.solvers.algorithm_choice import algorithm_of, check_cut, in_sums, resolve
 from weft.solvers.base import Checkpointing, Record, Result
 from weft.solvers.settings import Settings
 from weft.sums.feature_scaling import agree_on_scaling
@@ -165,6 +165,10 @@ def coordinate(
     announced = announce_for(channel, preprocessing, settings, run)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
     holdings = assemble(channel, preprocessing, settings, announced, run, adder)
+    other = in_sums(settings, holdings, saves=saves, warm=warm)
+    if other is not None:
+        settings, reason = other
+        settings, _ = settle(settings, announced.terms, saves=saves, warm=warm)
     check_cut(settings, holdings)
     unit, label = units_above(channel, adder, SIZE, 2).tolist()
     told = StartRequest(

@@ -19,6 +19,7 @@ from weft.report.holdings_counts import kind_of
 from weft.report.holdings_groups import cohorts_of
 from weft.report.json_values import finite
 from weft.report.lambda_path import choice_sentence, has_path, path_frame
+from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.settings import Settings
 
 
@@ -66,7 +67,11 @@ def summarise(
         "iterations": len(result.history),
         "certificate": _certificate(trained),
         "estimate": _estimate(trained),
-        "exposed": exposure_sentence(trained.exposed, trained.settings.coordinator_sees),
+        "exposed": exposure_sentence(
+            trained.exposed,
+            trained.settings.coordinator_sees,
+            sealed=algorithm_of(trained.settings.solver).shares,
+        ),
         "cost": _cost(trained),
         "phases": trained.meter.to_dict(),
         "encryption": _encryption(trained, encryption),
@@ -225,7 +230,7 @@ def certificate_sentence(summary: dict[str, Any]) -> str:
     return "the loss is not known, because not every party answered for the last model"
 
 
-def exposure_sentence(exposed: Sequence[str] | None, coordinator_sees: str) -> str:
+def exposure_sentence(exposed: Sequence[str] | None, coordinator_sees: str, *, sealed: bool) -> str:
     """What a whole run has exposed, for everybody: no size and no holder of a group is in it.
 
     Parameters
@@ -233,7 +238,11 @@ def exposure_sentence(exposed: Sequence[str] | None, coordinator_sees: str) -> s
     exposed
         Parties that showed another as many sums about samples as it lacks columns; None: nobody
         counted.
+    sealed
+        Whether it was trained on shares.
     """
+    if sealed and exposed == ():
+        return "sizes, scalars of the whole run and the model: sealed, no sum over a sample is open"
     if exposed is None:
         told = "sums in the clear, which nobody counted"
     elif exposed:

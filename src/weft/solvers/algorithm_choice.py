@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Literal
 
 import msgspec
 
@@ -25,7 +24,7 @@ from weft.solvers.fedhybrid.method import FEDHYBRID
 from weft.solvers.hyfdca.entries import HYFDCA
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
-from weft.solvers.sealed.entry import SEALED, why_not_sealed
+from weft.solvers.sealed.entry import SEALED, why_not_sealed, why_too_large
 from weft.solvers.settings import DEFAULTS, Settings
 from weft.solvers.subspace.entries import SUBSPACE
 from weft.solvers.subspace.settings import GO_ON
@@ -45,6 +44,20 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 #: Lets loss and participation choose.
 AUTO = "auto"
+#: What ``mode = "auto"`` says when it trains on shares, with the price.
+SEALED_CHOSEN = (
+    "mode: sealed, since the loss is smooth and everyone takes part: nobody sees a score, a slope "
+    "or a weight on the way; the price is five round trips a gradient, a word for every cell at "
+    "every party, and a coordinator that must neither lie nor collude with a party"
+)
+
+
+def sums_instead(why: str) -> str:
+    """What ``mode = "auto"`` says when it does not, with the price."""
+    return (
+        f"mode: sums, since {why}; the price is that label holders see scores, holders of samples "
+        "their slopes and so labels, and holders of columns weights"
+    )
 
 
 def algorithm_of(name: str) -> Algorithm:
@@ -84,10 +97,11 @@ def resolve(settings: Settings, *, saves: bool = False, warm: bool = False) -> t
     settings, reason
         The reason is empty where the settings name a solver themselves.
     """
-    reason = ""
+    settings, reason = _in_mode(settings, saves, warm)
     if settings.solver == AUTO:
-        name, reason = _choice(settings, saves)
+        name, why = _choice(settings, saves)
         settings = msgspec.structs.replace(settings, solver=name)
+        reason = f"{reason}. {why}" if reason else why
     _check(algorithm_of(settings.solver), settings, saves, warm)
     return settings, reason
 
@@ -109,36 +123,47 @@ def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> t
     return chosen, reason
 
 
-#: How a run hides what it is about: in sums, on shares, or on shares wherever that is possible.
-Mode = Literal["sums", "sealed", "auto"]
-
-
-def in_mode(settings: Settings, mode: Mode) -> tuple[Settings, str]:
-    """Settings of a run in a mode of privacy, and why it is another one than might be expected.
-
-    ``auto`` takes sealed training wherever it can do what is asked for.
-    """
-    if mode == "sealed":
+def _in_mode(settings: Settings, saves: bool, warm: bool) -> tuple[Settings, str]:
+    """Settings with the solver of their mode, and why ``auto`` chose it."""
+    if settings.mode == "sealed":
         if settings.solver not in (AUTO, SEALED.name):
             raise ConfigError(
                 f"mode = 'sealed' has a solver of its own, but solver is '{settings.solver}'; "
                 "leave it out"
             )
         return msgspec.structs.replace(settings, solver=SEALED.name), ""
-    if mode == "sums" or settings.solver != AUTO:
+    if settings.mode == "sums" or settings.solver != AUTO:
         return settings, ""
     reason = why_not_sealed(settings)
     if not _complete(settings):
         reason = reason or "it needs everyone in every iteration"
-    if settings.sum_noise is not None:
-        reason = reason or "it has no sums to add noise to"
+    if saves:
+        reason = reason or "it keeps no checkpoints"
+    if warm:
+        reason = reason or "it starts from no model"
     if reason:
-        return settings, (
-            f"mode: sums, since sealed training does not do this: {reason}; label holders see "
-            "scores, holders of samples their slopes, and holders of columns weights"
-        )
-    sealed = msgspec.structs.replace(settings, solver=SEALED.name)
-    return sealed, "mode: sealed, since the loss is smooth and everyone takes part"
+        return settings, sums_instead(f"sealed training does not do this: {reason}")
+    return msgspec.structs.replace(settings, solver=SEALED.name), SEALED_CHOSEN
+
+
+def in_sums(
+    settings: Settings, holdings: HoldingMap, *, saves: bool = False, warm: bool = False
+) -> tuple[Settings, str] | None:
+    """The same in sums where ``auto`` chose sealed training and the tables are too large for it.
+
+    Returns
+    -------
+    settings, reason
+        With a solver for sums, and why; None: nothing is to be changed.
+    """
+    if settings.mode != "auto" or settings.solver != SEALED.name:
+        return None
+    why = why_too_large(holdings)
+    if not why:
+        return None
+    asked = msgspec.structs.replace(settings, solver=AUTO, mode="sums")
+    chosen, reason = resolve(asked, saves=saves, warm=warm)
+    return chosen, f"{sums_instead(why)}. {reason}"
 
 
 def keep_going(settings: Settings) -> Settings:

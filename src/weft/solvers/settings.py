@@ -15,6 +15,9 @@ from weft.solvers.subspace.settings import SubspaceSettings
 
 MOST_FOLDS = 20
 
+#: How a run hides what it is about: in sums, on shares, or on shares wherever that is possible.
+Mode = Literal["sums", "sealed", "auto"]
+
 Options = TypeVar("Options", bound=msgspec.Struct)
 
 
@@ -103,6 +106,9 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         is λ/2 ‖w‖² plus the mean over parties of their mean loss; for methods on rows.
     solver
         Name of the algorithm.
+    mode
+        ``sealed`` trains on shares. ``auto`` does so wherever it can do what is asked for, and
+        else in sums, where the solver is left to Weft.
     latency
         Seconds of a round trip, where ``seconds`` shall not be those of the clock but modelled
         ones: the slowest party's computing and so much for every round trip.
@@ -119,6 +125,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     loss_parameters: dict[str, float] = msgspec.field(default_factory=dict)
     weigh: Literal["samples", "parties"] = "samples"
     solver: str = "hyfdca"
+    mode: Mode = "sums"
     latency: float | None = None
     path: tuple[float, ...] = ()
     noise: ModelNoise | None = None

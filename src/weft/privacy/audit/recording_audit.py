@@ -98,6 +98,10 @@ class Line:
             return "READABLE"
         if self.meaning.form in _SHOWN:
             return "agreed"
+        if self.meaning.form is Form.DEALT and coordinator:
+            return "dealer's"
+        if self.meaning.form is Form.MASKED and not coordinator:
+            return "uniform"
         if not self.meaning.form.hides:
             return "public" if coordinator else "told"
         return "hidden" if coordinator else "opens"

@@ -54,11 +54,13 @@ def alternatives(settings: Settings) -> list[tuple[str, Settings]]:
         found.append((what, changed))
 
     for solver, algorithm in ALGORITHMS.items():
-        # What only serves comparison is no advice.
-        if not algorithm.ours:
+        if solver == settings.solver:
             continue
-        if solver != settings.solver:
-            offer(f'name = "{solver}" in [solver]', solver=solver)
+        if algorithm.shares:
+            offer('mode = "sealed" in [privacy]', solver=solver, mode="sealed")
+        elif algorithm.ours:
+            # What only serves comparison is no advice.
+            offer(f'name = "{solver}" in [solver]', solver=solver, mode="sums")
     if settings.folds:
         # Without folds nothing chooses among several values of λ.
         offer("one lambda and no folds", path=(), folds=0)
@@ -180,6 +182,8 @@ class Outlook:
 
     Attributes
     ----------
+    sealed
+        Whether it trains on shares, so that nobody opens a sum over samples.
     exposures
         Who gets sums over samples with columns that are foreign to it.
     pairs
@@ -209,6 +213,7 @@ class Outlook:
 
     parties: tuple[str, ...]
     solver: str
+    sealed: bool
     terms: Terms
     coordinator_sees: str
     samples: int
@@ -232,6 +237,7 @@ class Outlook:
         """As plain values, for JSON."""
         return {
             "terms": {name: getattr(self.terms, name) for name in self.terms.__struct_fields__},
+            "sealed": self.sealed,
             "coordinator_sees": self.coordinator_sees,
             "left_out_by_min_batch": self.left_out,
             "rare_classes_left_out": self.rare,
@@ -298,6 +304,7 @@ def outlook(
         return forecast(of, classes=classes, mean_square=mean_square, unit_rows=unit_rows)
 
     views, now = views_of(holdings), ahead(settings)
+    sealed = algorithm_of(settings.solver).shares
     exposures = _exposures(holdings, views, now, spent or {})
     ways = [Way.of(f"as planned ({settings.solver})", settings.solver, now, exposures)]
     for what, changed in alternatives(settings):
@@ -307,6 +314,7 @@ def outlook(
     return Outlook(
         parties=holdings.parties,
         solver=settings.solver,
+        sealed=sealed,
         terms=terms,
         coordinator_sees=settings.coordinator_sees,
         samples=holdings.n_samples,
@@ -315,10 +323,10 @@ def outlook(
         rare_cells=holdings.rare_cells,
         forecast=now,
         exposures=exposures,
-        pairs=_pairs(holdings, now),
-        learners=_learners(holdings),
+        pairs=() if sealed else _pairs(holdings, now),
+        learners={} if sealed else _learners(holdings),
         shared_columns=_shared_columns(holdings),
-        crossed=int(holdings.rows.sizes[holdings.crossed].sum()),
+        crossed=0 if sealed else int(holdings.rows.sizes[holdings.crossed].sum()),
         label_holders=tuple(p for p in holdings.parties if p in holdings.label_parties),
         groups=len(holdings.rows.sizes),
         released=classes,

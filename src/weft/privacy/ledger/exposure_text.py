@@ -27,6 +27,10 @@ _HOW = (
     "are such columns it knows them all, but for the mixing; and if it knows as many of these "
     "samples from elsewhere, it can undo the mixing and read the columns of all the others."
 )
+_SEALED = (
+    "nothing beyond the model, also if all of them but one put together what they have: training "
+    "is sealed, so that all a party reads on the way is random words, and it opens no sum"
+)
 
 
 def paragraphs(look: Outlook, refusals: Sequence[tuple[str, str]] = ()) -> list[str]:
@@ -43,8 +47,11 @@ def paragraphs(look: Outlook, refusals: Sequence[tuple[str, str]] = ()) -> list[
 
     exposed = bool(look.exposures)
     section("What parties can work out about samples", _samples(look), _HOW if exposed else "")
-    section("What else parties learn", _rest(look))
-    section("What the coordinator learns", _coordinator(look))
+    section("What else parties learn", _rest_sealed() if look.sealed else _rest(look))
+    section(
+        "What the coordinator learns",
+        _coordinator_sealed(look) if look.sealed else _coordinator(look),
+    )
     section("What would change these numbers", _ways(look))
     section("What the rules of this run say", [*_rules(look), *_refused(refusals)])
     return lines
@@ -124,9 +131,10 @@ def _kinds(look: Outlook) -> list[list[_Kind]]:
 
 
 def _samples(look: Outlook) -> list[str]:
-    if not look.exposures:
+    if not look.exposures and not look.sealed:
         return ["no party gets a sum over columns that it does not hold itself"]
-    said = [_kind(kinds) for kinds in _kinds(look)]
+    said = [_SEALED] if look.sealed else []
+    said += [_kind(kinds) for kinds in _kinds(look)]
     said += _exactly(look)
     if look.pairs:
         said.append(_pairs(look))
@@ -269,12 +277,38 @@ def _rest(look: Outlook) -> list[str]:
     return said
 
 
-def _coordinator(look: Outlook) -> list[str]:
-    said = [
+def _rest_sealed() -> list[str]:
+    return [
+        "the shapes of all tables: how many samples and columns each party has, and which groups "
+        "of them it shares with whom",
+        "what scaling takes, before training: means and deviations of a column, to its holders",
+        "the model, where they get it",
+    ]
+
+
+def _coordinator_sealed(look: Outlook) -> list[str]:
+    return [
+        _who_holds(look),
+        "bounds of the whole table (the largest norm of a row and sum of a column, norms of all), "
+        "rounded up",
+        "the mean loss at every point that is tried and inner products of gradients, with noise: "
+        "how good the model is, and how much columns vary together, but no gradient",
+        "no weight of the model, no sum over samples or columns",
+        "it deals the masks: TOGETHER WITH A PARTY, or by dealing falsely, it could compute all "
+        "cells, so whoever runs it must do neither",
+    ]
+
+
+def _who_holds(look: Outlook) -> str:
+    return (
         f"who holds how many samples and columns in common ({_count(look.groups, 'group')} of "
         "samples), the names of the classes, the settings, which samples a message is about, all "
         "under pseudonyms"
-    ]
+    )
+
+
+def _coordinator(look: Outlook) -> list[str]:
+    said = [_who_holds(look)]
     if len(look.label_holders) == 1:
         said.append(
             f"the losses of {look.label_holders[0]}, which alone has labels, and how good the "
@@ -341,7 +375,7 @@ def _rules(look: Outlook) -> list[str]:
             "allow_small_changes = true lets the difference of two runs show a few samples: "
             f"{shown}; without it: refused"
         )
-    if len(look.label_holders) == 1 and terms.allow_lone_labels:
+    if len(look.label_holders) == 1 and terms.allow_lone_labels and not look.sealed:
         said.append(
             "allow_lone_labels = true shows the coordinator the losses of one party; without it: "
             "refused"

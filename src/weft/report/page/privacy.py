@@ -14,6 +14,7 @@ from weft.protocol.recording import Direction
 from weft.report.number_format import capital, count, heading, size
 from weft.report.page.html_elements import Html, el, items, section, table
 from weft.report.page.results_data import Source
+from weft.solvers.algorithm_choice import ALGORITHMS
 
 _SEES = {
     "nothing": "It saw no weight of the model and no sum over samples or features; what it could "
@@ -22,6 +23,14 @@ _SEES = {
     "papers": "By agreement (coordinator_sees = 'papers') it saw every party's feature sums in the "
     "clear, from which rows can be computed: for simulation only.",
 }
+_ON_SHARES = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.shares)
+_SEALED = (
+    "Training was sealed: parties computed on shares, and all that they opened on the way were "
+    "uniform words. Nobody saw a score, a slope, a gradient or a weight before the model went to "
+    "its readers. The coordinator saw sizes of tables, bounds of their norms, and mean losses and "
+    "inner products of gradients with noise. It dealt the masks: together with one party, or by "
+    "dealing falsely, it could compute all cells, so that it must do neither."
+)
 #: Terms, and what it means that one is in force or not.
 _TERMS = {
     "min_batch": "samples of a group that change together between two feature sums, or none does",
@@ -61,7 +70,10 @@ def _sentences(source: Source) -> list[str]:
             f"runs it. Every algorithm ran under the cipher {settings['cipher']} and the terms "
             "below, so that its cost is that of a real run. No party's ledger counts it."
         ]
-    said = [_hidden(settings["cipher"], settings["coordinator_sees"])]
+    if source.summary.get("solver") in _ON_SHARES:
+        said = [_SEALED]
+    else:
+        said = [_hidden(settings["cipher"], settings["coordinator_sees"])]
     readers = source.summary["federation"].get("recipients")
     if readers:
         said.append(f"By the roster the model goes to {', '.join(readers)} and to nobody else.")
@@ -176,6 +188,10 @@ def _verdict(form: Form, way: Direction, cipher: str) -> Html:
         # Scalars are under Weft's own masks, whatever cipher the blocks are under.
         known = cipher in HIDING_CIPHERS or form is Form.SCALARS
         return _word("hidden" if known else "hidden, as its author says")
+    if form is Form.MASKED and way == "down":
+        return _word("uniform")
+    if form is Form.DEALT and way == "up":
+        return _word("dealer's")
     if form.hides:
         return _word("hidden" if way == "up" else "opens its own")
     if form in (Form.CLEAR, Form.WEIGHTS):

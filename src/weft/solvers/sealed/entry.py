@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.errors import ConfigError
+from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.sealed.coordinator import SealedCoordinator
 from weft.solvers.sealed.party import SealedParty
+from weft.solvers.sealed.shapes import MOST_CELLS
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import Forecast
 
@@ -28,6 +32,17 @@ def why_not_sealed(settings: Settings) -> str:
     if settings.weigh != "samples":
         return "all samples weigh the same"
     return ""
+
+
+def why_too_large(holdings: HoldingMap) -> str:
+    """Why tables of this size cannot be trained sealed; empty: they can."""
+    cells = 0
+    for party in range(len(holdings.parties)):
+        axes = holdings.rows, holdings.columns
+        cells += prod(int(axis.sizes[axis.cohorts[party]].sum()) for axis in axes)
+    if cells <= MOST_CELLS:
+        return ""
+    return f"the tables have {cells:.1e} cells, where sealed training holds {MOST_CELLS:.0e}"
 
 
 def _check(settings: Settings) -> None:

@@ -1,0 +1,83 @@
+"""A sealed run on the command line: what each command says of it before, during and after."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from weft.cli import main
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+CONFIG = """
+name = "sealed"
+[data]
+dataset = "breast_cancer"
+split = {{ name = "columns", parties = 3 }}
+[model]
+loss = "{loss}"
+lambda = 1e-2
+[solver]
+gap = 0.2
+[privacy]
+mode = "{mode}"
+allow_exposure = true
+"""
+
+
+@pytest.fixture
+def told(tmp_path, capsys, monkeypatch):
+    """Runs a command on a config with these words; what it says, in one line."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*command, mode="auto", loss="logistic"):
+        (tmp_path / "config.toml").write_text(CONFIG.format(mode=mode, loss=loss))
+        with pytest.raises(SystemExit) as ended:
+            main(list(command))
+        assert ended.value.code == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    return run
+
+
+SEEN_IN_SUMS = ("LIKELY REACHED", "MAY BE REACHED", "labels are visible", "each get about")
+
+
+def test_check_says_that_nothing_but_sizes_scalars_and_the_model_is_seen(told):
+    sealed = told("check", "config.toml", mode="sealed")
+    assert "nothing beyond the model" in sealed
+    assert "the shapes of all tables" in sealed
+    assert "inner products of gradients, with noise" in sealed
+    assert "TOGETHER WITH A PARTY, or by dealing falsely, it could compute all" in sealed
+    assert not any(words in sealed for words in SEEN_IN_SUMS)
+    sums = told("check", "config.toml", mode="sums")
+    assert any(words in sums for words in SEEN_IN_SUMS)
+    assert 'mode = "sealed" in [privacy]: about 0 sums, enough for nobody' in sums
+
+
+def test_auto_names_its_choice_its_reason_and_its_price(told):
+    smooth = told("check", "config.toml")
+    assert "mode: sealed, since the loss is smooth and everyone takes part" in smooth
+    assert "the price is five round trips a gradient" in smooth
+    kinks = told("check", "config.toml", loss="hinge")
+    assert "mode: sums, since sealed training does not do this" in kinks
+    assert "the price is that label holders see scores" in kinks
+    assert any(words in kinks for words in SEEN_IN_SUMS)
+
+
+def test_train_ledger_audit_and_report_say_what_was_seen(told, tmp_path):
+    done = told("train", "config.toml", "--record")
+    assert "mode: sealed, since" in done
+    assert "sizes, scalars of the whole run and the model" in done
+    folder = tmp_path / "results" / "sealed"
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["solver"] == "sealed"
+    assert "Training was sealed" in (folder / "report.html").read_text()
+    # Nothing was opened that a ledger would have to count.
+    assert not (tmp_path / "ledger").exists()
+    audit = told("audit", str(folder))
+    assert "It dealt the masks of sealed training" in audit
+    assert "READABLE" not in audit
+    of_party = told("audit", str(folder), "--party", "p1")
+    assert "uniform" in of_party
