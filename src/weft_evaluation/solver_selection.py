@@ -89,6 +89,6 @@ def settings_for(name: str, settings: Settings, told: Mapping[str, Any]) -> Sett
     strange = {key: DEFAULTS[key] for key in shared_by_some if key not in algorithm.reads}
     options, shared = divided(algorithm, told)
     given = settings.options if settings.solver == name else {}
-    return msgspec.structs.replace(
-        settings, **{**strange, **shared, "solver": name, "options": {**given, **options}}
-    )
+    # Named here, it does not follow from the mode.
+    named = {"solver": name, "mode": "sums", "options": {**given, **options}}
+    return msgspec.structs.replace(settings, **{**strange, **shared, **named})

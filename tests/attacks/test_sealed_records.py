@@ -149,6 +149,17 @@ def columns_from_scores(scene, run_, seen):
     return float((off[len(KNOWN) :] < 0.01).mean())
 
 
+def scores_of_the_model(scene, run_, seen):
+    """Scores of the finished model lie in the span of all z that were seen: R² (2b, 21)."""
+    table, rows = scene.table, run_.rows_of("some", scene.table)
+    model = run_.trained.model
+    place = [table.features.tolist().index(name) for name in model.features.tolist()]
+    truth = table.block[rows][:, place] @ model.coef[0]
+    z = seen["z"][:, :12]
+    found = z @ np.linalg.lstsq(z, truth, rcond=None)[0]
+    return float(1.0 - ((truth - found) ** 2).sum() / (truth**2).sum())
+
+
 def lone_row_from_first_vector(scene, run_, seen):
     """The first vector, and that columns sum to zero, give the only row of a class (18, 20)."""
     table, party = scene.table, run_.party("all")
@@ -175,6 +186,7 @@ def cell_of_a_rare_column(scene, run_, seen):
 ATTACKS = {
     "labels from α": ("balanced", "rest", labels_from_slopes, 0.5),
     "columns from z": ("balanced", "some", columns_from_scores, 0.0),
+    "scores of the model": ("balanced", "some", scores_of_the_model, 0.6),
     "cell of a rare column": ("balanced", "all", cell_of_a_rare_column, 0.0),
     "row of a rare class": ("lopsided", "all", lone_row_from_first_vector, 0.0),
 }
@@ -209,4 +221,4 @@ def test_what_sums_tell_no_record_of_a_sealed_run_does(attack, request, record):
     assert len(found) == 7
     assert max(found.values()) <= chance, found
     record("50", "unguarded", f"in sums, {attack}: {in_sums:.0%} right")
-    record("50", "guarded", f"{attack}: {'as a coin' if chance else 'nothing'}")
+    record("50", "guarded", f"{attack}: {'as by chance' if chance else 'nothing'}")

@@ -9,9 +9,10 @@ from sealed_runs import CUTS, cut, table
 from weft.config.read_config import read_config
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.algorithm_choice import resolve
+from weft.solvers.algorithm_choice import resolve, settled
 from weft.solvers.sealed import entry, shapes
 from weft.solvers.settings import Settings
+from weft_evaluation.solver_selection import settings_for
 
 CONFIG = """
 [data]
@@ -72,6 +73,12 @@ def test_auto_takes_sealed_training_wherever_it_can_and_says_why_not():
     chosen, reason = resolve(msgspec.structs.replace(smooth, mode="sums"))
     assert chosen.solver == "lbfgs"
     assert "mode" not in reason
+
+
+def test_a_comparison_names_solvers_whatever_the_mode():
+    asked = Settings(lam=1.0, loss="logistic", solver="auto", mode="sealed")
+    for name in ("lbfgs", "sealed"):
+        assert settled(settings_for(name, asked, {}))[0].solver == name
 
 
 def test_auto_trains_in_sums_where_tables_are_too_large_and_sealed_refuses_them(monkeypatch):
