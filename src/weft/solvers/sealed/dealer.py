@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.array_types import Ints
 from weft.crypto.primitives.seeded_words import Words, seeded_words
+from weft.solvers.sealed.moment_kernels import cross_products
 from weft.solvers.sealed.ring_products import add_products, transposed_products
 from weft.solvers.sealed.shapes import WholeTable
 from weft.solvers.sealed.sine_kernels import add_dealt
@@ -70,6 +71,7 @@ class Dealer:
         self._slopes: Words = np.zeros((0, 0), np.uint64)
         self._problems: Ints = np.zeros(0, np.int64)
         self._rounding: Words = np.zeros((0, 0), np.uint64)
+        self._spread: Words = np.zeros((0, 0), np.uint64)
 
     # ── what one gradient takes, in order ─────────────────────────────────────────────────
 
@@ -136,6 +138,43 @@ class Dealer:
             ):
                 sent.append(self._wide_sent(f"{serial} {name} {number}", value))
         return np.concatenate([part.reshape(-1) for part in sent])
+
+    # ── second moments ────────────────────────────────────────────────────────────────────
+
+    def gram(self, serial: int) -> Words:
+        """AᵀA: the share sent."""
+        masks = self._all_cells()
+        return self._sent(f"{serial} gram", cross_products(masks, masks))
+
+    def bends(self, serial: int, series: Series, digits: int) -> Words:
+        """Cosines and sines of the masks of one problem's scores: the share sent."""
+        parts = self._waves(serial, "bend", series.words, digits)
+        self._slopes = self._mask(f"{serial} bends", 1, self._table.n_rows)
+        return np.concatenate([part.reshape(-1) for part in parts])
+
+    def weights(self, serial: int, cut: int) -> Words:
+        """The mask of σ', cut, and its highest bit: the shares sent."""
+        low, top = (self._slopes & _LOW63) >> np.uint64(cut), self._slopes >> _U63
+        sent = self._sent(f"{serial} low", low), self._sent(f"{serial} top", top)
+        self._slopes = self._mask(f"{serial} weights", 1, self._table.n_rows)
+        return np.concatenate([part.reshape(-1) for part in sent])
+
+    def cells(self, serial: int) -> Words:
+        """The mask of σ' times A, row by row: the share sent."""
+        sent = self._sent(f"{serial} cells", self._slopes[0][:, None] * self._all_cells())
+        self._spread = self._mask(f"{serial} spread", *sent.shape)
+        return sent
+
+    def hessian(self, serial: int) -> Words:
+        """A times the mask of what was opened last: the share sent."""
+        return self._sent(f"{serial} hessian", cross_products(self._all_cells(), self._spread))
+
+    def _all_cells(self) -> Words:
+        """A as one table: cells that several parties hold have the sum of their masks."""
+        total = np.zeros((self._table.n_rows, self._table.n_columns), np.uint64)
+        for place, table in zip(self._table.places, self._tables, strict=True):
+            total[np.ix_(place.rows, place.columns)] += table
+        return total
 
     # ── masks and shares ──────────────────────────────────────────────────────────────────
 

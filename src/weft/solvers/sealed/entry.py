@@ -8,7 +8,7 @@ from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.sealed.coordinator import SealedCoordinator
-from weft.solvers.sealed.party import SealedParty
+from weft.solvers.sealed.party_moments import SealedMomentsParty
 from weft.solvers.sealed.shapes import MOST_CELLS
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import Forecast
@@ -59,7 +59,7 @@ def _forecast(settings: Settings, classes: int, mean_square: float) -> Forecast:
 SEALED = Algorithm(
     "sealed",
     SealedCoordinator,
-    SealedParty,
+    SealedMomentsParty,
     about="quasi-Newton on shares: nobody sees a score, a slope, a gradient or a weight",
     reads=("patience",),
     losses="smooth",

@@ -133,6 +133,54 @@ class SlopesRequest(SealedRequest, kw_only=True):
     dealt: Annotated[Words | None, dealt("share of sines and cosines of masks", "words")] = None
 
 
+class GramRequest(SealedRequest, kw_only=True):
+    """Asks for shares of XᵀX, which parties keep for who gets the model."""
+
+    dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
+
+
+class BendsRequest(SealedRequest, kw_only=True):
+    """Brings scores under masks; asks for σ'(z) of one problem under masks."""
+
+    scores: Annotated[Words, masked("scores and masks", "words")]
+    series: Annotated[int, record("which series the slope is", alike=True)]
+    width: Annotated[int, _WIDTH]
+    dealt: Annotated[Words | None, dealt("share of sines and cosines of masks", "words")] = None
+
+
+class BendsReply(Message):
+    bends: Annotated[Words, masked("its shares of σ'(z) and its masks", "words")]
+
+
+class WeightsRequest(SealedRequest, kw_only=True):
+    """Brings σ'(z) under masks; asks for it once it is cut, under other masks."""
+
+    bends: Annotated[Words, masked("σ'(z) and masks", "words")]
+    dealt: Annotated[Words | None, dealt("shares of masks, cut", "words")] = None
+
+
+class WeightsReply(Message):
+    weights: Annotated[Words, masked("its shares of σ'(z) less its masks", "words")]
+
+
+class CellsRequest(SealedRequest, kw_only=True):
+    """Brings σ'(z) less masks; asks for σ'(z) times cells, under masks."""
+
+    weights: Annotated[Words, masked("σ'(z) less masks", "words")]
+    dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
+
+
+class CellsReply(Message):
+    cells: Annotated[Words, masked("its shares of σ'(z) times cells less its masks", "words")]
+
+
+class HessianRequest(SealedRequest, kw_only=True):
+    """Brings σ'(z) times cells less masks; asks for shares of Xᵀ diag(σ'(z)) X, to be kept."""
+
+    cells: Annotated[Words, masked("σ'(z) times cells less masks", "words")]
+    dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
+
+
 class KeepRequest(SealedRequest, kw_only=True):
     """Says which points are a model."""
 
@@ -149,3 +197,8 @@ POINT = Phase("sealed.point", PointRequest, PointReply)
 SCORES = Phase("sealed.scores", ScoresRequest, ScoresReply)
 SLOPES = Phase("sealed.slopes", SlopesRequest, SlopesReply)
 KEEP = Phase("sealed.keep", KeepRequest, Nothing)
+GRAM = Phase("sealed.gram", GramRequest, Nothing)
+BENDS = Phase("sealed.bends", BendsRequest, BendsReply)
+WEIGHTS = Phase("sealed.weights", WeightsRequest, WeightsReply)
+CELLS = Phase("sealed.cells", CellsRequest, CellsReply)
+HESSIAN = Phase("sealed.hessian", HessianRequest, Nothing)

@@ -55,7 +55,7 @@ def sine_cosine(phase: Any) -> Any:
 
 
 @numba.njit(cache=True, inline="always")
-def _mixed(number: Any) -> Any:
+def mixed(number: Any) -> Any:
     """64 bits that look random (splitmix64): four dithers of 16 bits."""
     x = number * _GOLDEN
     x = (x ^ (x >> _S30)) * _MIX1
@@ -64,7 +64,8 @@ def _mixed(number: Any) -> Any:
 
 
 @numba.njit(cache=True, inline="always")
-def _rounded(value: Any, dither: Any) -> Any:
+def dithered(value: Any, dither: Any) -> Any:
+    """A whole number that is right on average, modulo 2^64."""
     return np.uint64(np.int64(np.floor(value + np.float64(dither & _DITHER_MASK) * _DITHER)))
 
 
@@ -75,9 +76,9 @@ def add_dealt(masks: Any, multiples: Any, bits: int, seed: Any, cosines: Any, si
     for i in range(len(masks)):
         for k in range(terms):
             s, c = sine_cosine(masks[i] * multiples[k])
-            dither = _mixed(seed + np.uint64(i * terms + k))
-            cosines[i, k] += _rounded(c * scale, dither)
-            sines[i, k] += _rounded(s * scale, dither >> _S16)
+            dither = mixed(seed + np.uint64(i * terms + k))
+            cosines[i, k] += dithered(c * scale, dither)
+            sines[i, k] += dithered(s * scale, dither >> _S16)
 
 
 @numba.njit(cache=True)
@@ -93,11 +94,11 @@ def combine_dealt(
         share = np.uint64(0)
         for k in range(terms):
             s, c = sine_cosine(opened[i] * multiples[k])
-            dither = _mixed(seed + np.uint64(i * terms + k))
+            dither = mixed(seed + np.uint64(i * terms + k))
             a, b = cosines[i, k], sines[i, k]
-            share += _rounded(odd[k] * s, dither) * a
-            share -= _rounded(odd[k] * c, dither >> _S16) * b
-            total += _rounded(even[k] * c, dither >> _S32) * a
-            total += _rounded(even[k] * s, dither >> _S48) * b
+            share += dithered(odd[k] * s, dither) * a
+            share -= dithered(odd[k] * c, dither >> _S16) * b
+            total += dithered(even[k] * c, dither >> _S32) * a
+            total += dithered(even[k] * s, dither >> _S48) * b
         out[i] += share
     return total

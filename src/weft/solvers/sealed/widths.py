@@ -34,6 +34,8 @@ _LOSS_NOISE = 1e-7
 #: Chance that a sum of dithered roundings is further off than allowed for.
 CHANCE = 1e-9
 _FEWEST_BITS = 16
+#: Binary digits that curvatures must have at least, and rows by column that moments must.
+FEWEST_BENDS, ROWS_PER_COLUMN = 8, 10
 #: Periods that the alarm may take, as powers of two of what it guards.
 MOST_ALARM_RATIO = 8.0
 #: sin⁸x = 35/128 + Σ_k of these times cos 2kx.
@@ -126,6 +128,41 @@ def choose_widths(bounds: TableBounds, squared: bool, columns: int) -> Widths:
     # Products of two vectors stay below 2^126.
     cut = max(1, (log_columns - 3) // 2)
     return Widths(slope, cut)
+
+
+def gram_error(bounds: TableBounds) -> float:
+    """How far an entry of XᵀX may be off; tables whose products wrap are refused."""
+    if bounds.column_norm**2 >= 2.0 ** (62 - 2 * CELL_BITS):
+        raise ConfigError("products of columns are too large for sealed training in 64 bits")
+    off = math.sqrt(bounds.rows) * 2.0 ** -(CELL_BITS + 1)
+    return 2 * bounds.column_norm * off + off**2
+
+
+def bend_width(bounds: TableBounds, widths: Widths) -> int:
+    """Binary digits of curvatures with which Xᵀ diag(σ') X does not wrap."""
+    largest = 0.26 * bounds.column_norm**2 + 1.0
+    width = min(widths.slope - 1, 61 - 2 * CELL_BITS - math.ceil(math.log2(largest)))
+    if width < FEWEST_BENDS:
+        raise ConfigError("products of columns are too large for sealed training in 64 bits")
+    return width
+
+
+def hessian_error(
+    bounds: TableBounds, widths: Widths, series: Series, columns: int, norm: float
+) -> float:
+    """How far an entry of Xᵀ diag(σ'(z)) X may be off at a point of that norm.
+
+    What is cut off counts for every row, and rounding as in slopes; σ' bends by 0.1 at most.
+    """
+    bends, terms = float(series.bends @ series.bends), series.terms
+    variance = (bends * 4.0 ** -widths.dealt(series) + terms * 4.0 ** -widths.public(series)) / 4
+    shaken = math.sqrt(2 * math.log(2 * bounds.rows / CHANCE) * variance)
+    cut = 1.5 * 2.0 ** -bend_width(bounds, widths)
+    # No row of X̂ − X, and no weight, is off by more than half a unit in any entry.
+    moved = math.sqrt(columns) * 2.0 ** -(CELL_BITS + 1) * norm
+    moved += bounds.row_norm * math.sqrt(columns) * 2.0**-WEIGHT_BITS
+    each = series.bend_error + 2 * terms * 2.0**-widths.slope + shaken + cut + 0.1 * moved
+    return each * bounds.column_norm**2 + 0.25 * gram_error(bounds)
 
 
 def largest_noise(widths: Widths, columns: int) -> int:
