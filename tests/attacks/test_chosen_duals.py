@@ -128,6 +128,34 @@ def test_vectors_that_are_told_keep_apart(record):
     record("35", "guarded", "vectors that differ in one sample are refused")
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_which_samples_are_left_out_is_not_told_as_dual_variables(fixed, monkeypatch):
+    """Both are posts of one kind: a vector of the samples left out would be their rows."""
+    tiles = by_both(table_of("breast_cancer", 180), 3, 3)
+    (tile,) = tiles["r1c3"]
+    tiles["r1c3"] = (Tile.make(tile.ids, tile.features, tile.block, None),)
+    seen, told = [], []
+
+    def around(name, handler):
+        def answer(phase, message):
+            if name == "r1c3" and message.get("alpha") is not None:
+                seen.append({**message})
+                if phase == "subspace.follow" and not told:
+                    told.append(handler)
+                    message = older(seen[0], message)
+            return handler(phase, message)
+
+        return answer
+
+    if not fixed:
+        monkeypatch.setattr(Posts, "begin", lambda posts: posts)
+        run(tiles, SETTINGS, Terms(allow_pairs=True), around=around)
+        assert told
+        return
+    with pytest.raises(WeftError, match="older than this party's own"):
+        run(tiles, SETTINGS, Terms(allow_pairs=True), around=around)
+
+
 # ── HyFDCA, whose α is told as it changes ─────────────────────────────────────────────────────
 
 HYFDCA = Settings(lam=0.1, loss="hinge", solver="hyfdca", gap=1e-9, iterations=4)

@@ -7,7 +7,7 @@ Sums over samples that a party opens are counted, and those in which its own pro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,6 +219,11 @@ class Posts(Wire):
     must be there, of each cohort what one holder told in one request, and none that was told
     before the last ones were opened.
     """
+
+    def begin(self) -> Self:
+        """Open nothing that was told up to now: other values of this kind, for other ends."""
+        self._mine = self._cipher.next_request
+        return self
 
     def take(self, packed: Any, width: int, slots: Slots, lacking: Flags) -> Floats:
         """Open posts at some slots, of which those ``lacking`` here must be some."""

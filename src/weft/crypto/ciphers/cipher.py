@@ -206,6 +206,11 @@ class Cipher(ABC):
         """The least pad id of the current request."""
         return self._base
 
+    @property
+    def next_request(self) -> int:
+        """The least pad id of any request to come."""
+        return pad_id_of(self.epoch, self._round + 1, 0)
+
     def contribute(self, sent: Outgoing) -> bytes:
         """Hide an increment of a linked sum."""
         start = perf_counter()

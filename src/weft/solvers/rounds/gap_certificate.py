@@ -101,7 +101,7 @@ class PointParty:
         rows, columns = view.n_shared_rows, view.n_shared_columns
         self._z_wire = Gathering("z", rows, reach, cipher)
         self._v_wire = Gathering("v", columns, bounds.v, cipher)
-        self._alpha_wire = Posts("alpha", rows, bounds.alpha, cipher)
+        self._alpha_wire = Posts("alpha", rows, bounds.alpha, cipher).begin()
         #: Shared rows whose labels others have.
         self._lacking = ~view.labelled[view.row_cohort[:rows]]
         classes = half.labels.shape[1]

@@ -172,5 +172,5 @@ class Wires:
             Wire("v", view.n_shared_columns, bounds.v, cipher, 1.0 / view.n_samples),
             Wire("z", rows, bounds.products, cipher),
             Wire("z", rows, bounds.point, cipher),
-            Posts("alpha", rows, bounds.alpha, cipher),
+            Posts("alpha", rows, bounds.alpha, cipher).begin(),
         )

@@ -139,12 +139,13 @@ class ToldVectors:
 
 
 def _large_enough(atom: Ints, kind: Ints, least: int) -> Ints:
-    """Atoms that have enough samples of every kind to change together; −1 for others."""
+    """Atoms of samples of whose kind enough are in theirs to change together; −1 for others."""
     if least == 1 or not (atom >= 0).any():
         return np.full_like(atom, -1)
-    pairs, count = np.unique(np.stack([atom, kind])[:, atom >= 0], axis=1, return_counts=True)
-    small = np.unique(pairs[0][count < least])
-    return np.where(np.isin(atom, small), -1, atom)
+    _, inverse, count = np.unique(
+        np.stack([atom, kind]), axis=1, return_inverse=True, return_counts=True
+    )
+    return np.where(count[inverse.reshape(-1)] < least, -1, atom)
 
 
 def _refuse_rare(atom: Ints, kind: Ints, least: int, groups: int) -> None:
