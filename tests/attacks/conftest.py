@@ -61,9 +61,20 @@ ATTACKS = {
     "44": ("a party's own feature sums, asked for alone", "coordinator"),
     "45": ("single cells, by masks that are taken off at will", "coordinator"),
     "41": ("one party's part of ‖u‖² in HyFDCA's power iteration", "coordinator"),
+    "46": ("inner products of single samples, by steps and turns that are chosen", "coordinator"),
+    "47": ("margins of samples, by a first contribution that is taken back", "coordinator"),
+    "48": ("dual variables of samples, told or changed one at a time", "coordinator"),
+    "49": (
+        "a party's own feature sums, by masks taken off under a sum of all",
+        "coordinator and a party",
+    ),
     "50": ("labels, columns and rows from a sealed run's records", "parties that collude; dealer"),
     "51": ("gradients from exact inner products, by a lattice", "coordinator, the dealer"),
     "52": ("cells, weights and scores from masked words", "dealer; all parties but one"),
+    "54": ("one party's scalars, by α of HyFDCA that only it takes over", "coordinator"),
+    "55": ("one party's change of losses, by points frozen at different times", "coordinator"),
+    "56": ("scores of samples, by losses at points that are very far off", "coordinator"),
+    "57": ("cells in sealed training, by wrong numbers that are dealt", "coordinator"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 
