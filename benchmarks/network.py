@@ -52,7 +52,7 @@ from weft.guards.terms import OPEN
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
 from weft.network.join_settings import JoinSettings
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.open_site import open_site
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, RESULTS

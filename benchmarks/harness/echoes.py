@@ -26,7 +26,7 @@ from nvflare.private.aux_runner import AuxMsgTarget
 from weft.network.credentials import Credential
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.nvflare_transport import NvflareTransport, content_of, reply_with
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.network_channel import NetworkChannel
 from weft.network.secure_session import SecureSite, SecureTransport
 from weft.network.site_endpoint import Site

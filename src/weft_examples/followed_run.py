@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from weft.errors import ProtocolError
 from weft.network.engine.admin_session import Session
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.solvers.base import Record
 from weft_examples.local_cluster import SUBMITTER, LocalCluster

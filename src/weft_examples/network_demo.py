@@ -25,7 +25,7 @@ from weft.federation.local_federation import Federation, Trained
 from weft.federation.model import load_model
 from weft.guards.terms import Terms
 from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.linear_job import LinearJob
 from weft.network.presence_replay import Missed, Moment, Presence, ReplayedPresence
 from weft.network.run_description import LinearTask

@@ -33,8 +33,8 @@ from weft.crypto.seed_letters import AxisLetters, Cohort, Dealt, read_dealt, rea
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
+from weft.matching.confirm_cohort_sheets import Confirmation
 from weft.matching.confirmed_count import CountCheck
-from weft.matching.sheet_tags import Confirmation
 from weft.protocol.common_question import Question
 from weft.protocol.shared_fields import CARD, PadLinks, Participants, SumRequest
 from weft.solvers.settings import Settings

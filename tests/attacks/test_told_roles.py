@@ -22,9 +22,9 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.matching import coordinator, slot_order
+from weft.matching.confirm_cohort_sheets import Confirmation
 from weft.matching.confirmed_count import CountCheck
 from weft.matching.confirmed_facts import facts_of
-from weft.matching.sheet_tags import Confirmation
 from weft.privacy.agreement import consent
 from weft.solvers.settings import Settings
 

@@ -14,7 +14,7 @@ from nvflare.app_common.job_schedulers.job_scheduler import SCHEDULE_RESULT_OK
 
 from weft.network.engine.server_only_jobs import RunScheduler
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 
 
 class Context:

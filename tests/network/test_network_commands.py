@@ -21,7 +21,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
 from weft.network.join_settings import JoinSettings, exclusive_use, read_settings, write_settings
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.open_site import open_site
 from weft.network.run_description import LinearTask
 from weft.network.run_index import RunIndex

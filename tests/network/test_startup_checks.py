@@ -18,7 +18,7 @@ from weft.network.engine.startup_checks import (
     wait_for_coordinator,
 )
 from weft.network.kits.federation_plan import read_plan
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.kits.provisioning import provision
 
 

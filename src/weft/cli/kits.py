@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
     from weft.network.kits.federation_plan import FederationPlan
-    from weft.network.kits.kit import Kit
+    from weft.network.kits.open_kit import Kit
     from weft.network.kits.provisioning import IssuedKit, Provisioned
 
 kits = typer.Typer(rich_markup_mode="markdown")
@@ -142,7 +142,7 @@ def kit(
 ) -> None:
     """Say what a kit is: whose, of which federation, and until when."""
     from weft.cli.console import say, say_json
-    from weft.network.kits.kit import Kit
+    from weft.network.kits.open_kit import Kit
 
     found = Kit.inspect(path)
     if not json:

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from weft.network.engine.admin_session import RunInfo, Session
     from weft.network.join_settings import JoinSettings
-    from weft.network.kits.kit import Kit
+    from weft.network.kits.open_kit import Kit
     from weft.network.run_progress import Report
 
 KitFolder = Annotated[
@@ -29,7 +29,7 @@ def serve(kit: KitFolder) -> None:
     What runs need to go on after a crash lies in KIT/weft/runs.
     """
     from weft.network.engine import require_engine
-    from weft.network.kits.kit import Kit
+    from weft.network.kits.open_kit import Kit
 
     require_engine()
     opened = Kit.open(kit, "coordinator")
@@ -112,7 +112,7 @@ def join(
     from weft.cli.data_problems import refuse_files
     from weft.data.findings import FoundProblems
     from weft.network.engine import require_engine
-    from weft.network.kits.kit import Kit
+    from weft.network.kits.open_kit import Kit
 
     require_engine()
     opened = Kit.open(kit, "site")
@@ -226,7 +226,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
     With a site's kit, the runs that the site takes or took part in; nothing is asked then.
     """
     from weft.cli.console import say, say_json
-    from weft.network.kits.kit import Kit
+    from weft.network.kits.open_kit import Kit
 
     if Kit.inspect(kit).kind == "site":
         _say_own(Kit.open(kit), json)
@@ -342,7 +342,7 @@ def _goes_on(session: Session, run: RunInfo) -> bool:
 
 def _session(kit: Path) -> Session:
     from weft.network.engine import require_engine
-    from weft.network.kits.kit import Kit
+    from weft.network.kits.open_kit import Kit
 
     require_engine()
     opened = Kit.open(kit, "submitter")

@@ -61,7 +61,7 @@ def submit(
     from weft.config.read_config import read_any_config
     from weft.errors import ConfigError, ProtocolError
     from weft.network.installed_job_kinds import job_kind_of
-    from weft.network.kits.kit import Kit
+    from weft.network.kits.open_kit import Kit
     from weft.network.run_description import check_run
     from weft.network.submitter_results import write_out
     from weft.network.task_from_config import new_run, task_of

@@ -4,9 +4,9 @@ Whether others see sums of a cohort, how many hold it, what another holder lacks
 lied about these would switch guards off. One that said who counts a loss, a weight or a cell would
 make a total one party's own. So a party works all of that out from the sheets of its cohorts
 (:mod:`weft.matching.cohort_sheets`), and every holder of a cohort confirms the sheet to the others
-(:mod:`weft.matching.sheet_tags`). A holder confirms only what it finds right: its own columns and
-labels, who gets the seed from it, and that a cohort counts as exposed or crossed where its own
-cells are. All of them together so stand for the whole sheet.
+(:mod:`weft.matching.confirm_cohort_sheets`). A holder confirms only what it finds right: its own
+columns and labels, who gets the seed from it, and that a cohort counts as exposed or crossed where
+its own cells are. All of them together so stand for the whole sheet.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.agreed_classes import AgreedClasses
+from weft.matching.confirm_cohort_sheets import Confirmation, confirm
 from weft.matching.confirmed_count import CountCheck
 from weft.matching.confirmed_facts import LyingView, by_slot, check_gifts, check_labelled
 from weft.matching.id_normalization import (
@@ -55,7 +56,6 @@ from weft.matching.messages import (
 )
 from weft.matching.oprf_party import Known, Oblivious
 from weft.matching.party_view import PartyView
-from weft.matching.sheet_tags import Confirmation, confirm
 from weft.matching.slot_order import take_places
 from weft.matching.tokens import Tokens, label_tokens, tokens_of
 from weft.protocol import Answer, Nothing, answer, answers

@@ -21,7 +21,7 @@ from weft.network.kits.certificates import (
     read_certificate,
     read_key,
 )
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 
 _HASH = hashes.SHA256()
 _PADDING = padding.PSS(padding.MGF1(_HASH), padding.PSS.DIGEST_LENGTH)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from weft.errors import ConfigError
-from weft.network.kits.kit import Kit, packed_json
+from weft.network.kits.open_kit import Kit, packed_json
 from weft.privacy.agreement.roster_files import read_revocation, read_roster
 from weft.privacy.agreement.roster_pins import RosterPins
 from weft.storage.files import StorageError, write_private

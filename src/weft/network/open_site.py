@@ -9,7 +9,7 @@ from weft.config.table_reading_options import read_reading
 from weft.data.databases import source_of
 from weft.data.reading_options import AS_FOUND
 from weft.network.join_settings import JoinSettings, roster_pins
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.site_endpoint import Site
 from weft.network.site_member import load_member
 from weft.network.site_models import ModelSavingParty

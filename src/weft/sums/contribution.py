@@ -17,7 +17,7 @@ from weft.crypto.ciphers.block_format import MOST_PARTIES
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.ciphers.sum_blocks import WHAT, Incoming, Outgoing
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
-from weft.crypto.pads.pad_tails import Tails
+from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks

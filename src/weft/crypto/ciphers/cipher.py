@@ -41,8 +41,8 @@ from weft.crypto.ciphers.sum_blocks import (
 )
 from weft.crypto.ciphers.sum_masks import Contributed, Encrypt, SumMasks, carried_by
 from weft.crypto.mask_neighbours import Sharers
+from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.crypto.pads.mask_ring import MaskRing
-from weft.crypto.pads.pad_tails import Tails
 from weft.crypto.primitives.wide_integers import Limbs
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.common_question import Question, question_digest

@@ -32,7 +32,7 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine.startup_checks import Unreachable, check_coordinator
 from weft.network.engine.write_job import ENDING, FORGETS, OUTCOME, PROGRESS, write_job
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from weft.network.engine.nvflare_transport import NvflareTransport
 from weft.network.engine.process_log import start_event_log
 from weft.network.engine.write_job import OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.installed_job_kinds import job_kind_of, read_task
-from weft.network.kits.kit import Kit, packed_json
+from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.run_description import check_run
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS

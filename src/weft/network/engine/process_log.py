@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from threading import Event, Thread
 
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 
 #: Loggers below this one are for people to read.
 _ROOT = "weft"

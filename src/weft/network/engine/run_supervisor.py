@@ -11,7 +11,7 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine.admin_session import NoCoordinator, Session, is_over
 from weft.network.engine.startup_checks import Unreachable, wait_for_coordinator
 from weft.network.installed_job_kinds import job_kind_of
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.run_description import Task
 from weft.network.run_progress import Report
 

@@ -23,7 +23,7 @@ from weft.network.credentials import Credential
 from weft.network.engine.process_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
 from weft.network.kits.engine_settings import HEARTBEAT
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.secure_session import SecureSite
 from weft.network.site_endpoint import Site
 

@@ -28,7 +28,7 @@ from nvflare.app_common.job_schedulers.job_scheduler import (
 from nvflare.private.defs import ClientType
 
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 
 log = logging.getLogger("weft.server")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from weft.errors import ConfigError
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 
 #: Seconds for one try to reach the coordinator, and between two tries.
 _TRY, _PAUSE = 5.0, 1.0

@@ -21,7 +21,7 @@ from weft.network.kits.certificates import (
     read_key,
 )
 from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.kits.kit import Kit
+from weft.network.kits.open_kit import Kit
 from weft.network.kits.provisioning import read_archive, write_kit
 from weft.storage.files import StorageError
 

@@ -9,8 +9,8 @@ from weft_papers.data.originals import mfeat as read_mfeat
 from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes.party_shares import quadrant_deal, view_deal
 from weft_papers.hyfem.scenes.quadrants_and_subsets import QUADRANTS, part, quadrants, thin
-from weft_papers.hyfem.scenes.scaling import standardised
 from weft_papers.hyfem.scenes.scene import Scene
+from weft_papers.hyfem.scenes.standardise_vectors import standardised
 
 _DIGITS = tuple("0123456789")
 #: Of sets whose authors publish no test part.

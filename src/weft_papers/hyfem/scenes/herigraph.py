@@ -14,8 +14,8 @@ from weft.errors import DataError
 from weft_papers.hyfem.scenes.image_files import subfolder
 from weft_papers.hyfem.scenes.party_shares import pair_deal
 from weft_papers.hyfem.scenes.quadrants_and_subsets import part, thin
-from weft_papers.hyfem.scenes.scaling import standardised
 from weft_papers.hyfem.scenes.scene import Scene
+from weft_papers.hyfem.scenes.standardise_vectors import standardised
 
 Values = NDArray[np.float64]
 
