@@ -128,15 +128,15 @@ class Dealer:
         new = _VectorMask(self._problems, low, top)
         self._vectors.append(new)
         sent = [self._wide_sent(f"{serial} low", low), self._wide_sent(f"{serial} top", top)]
-        for number, old in enumerate(self._vectors):
-            old_low, old_top = old.of(new.problems)
-            for name, value in (
-                ("ll", inner(low, old_low)),
-                ("lt", times(low, old_top)),
-                ("tl", times(top, old_low)),
-                ("tt", times(top, old_top)),
-            ):
-                sent.append(self._wide_sent(f"{serial} {name} {number}", value))
+        before = [old.of(new.problems) for old in self._vectors]
+        lows, tops = (np.stack(parts) for parts in zip(*before, strict=True))
+        for name, value in (
+            ("ll", inner(low, lows)),
+            ("lt", times(low, tops)),
+            ("tl", times(top, lows)),
+            ("tt", times(top, tops)),
+        ):
+            sent.append(self._wide_sent(f"{serial} {name}", value))
         return np.concatenate([part.reshape(-1) for part in sent])
 
     # ── second moments ────────────────────────────────────────────────────────────────────

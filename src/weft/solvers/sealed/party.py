@@ -55,6 +55,7 @@ from weft.solvers.sealed.party_shares import (
     cut_vector,
     noise,
     product_share,
+    stacked,
 )
 from weft.solvers.sealed.ring_products import (
     add_products,
@@ -422,18 +423,19 @@ class SealedParty:
         shares = dealt.take(f"{serial} low", *shape), dealt.take(f"{serial} top", *shape)
         new = cut_vector(opened, problems, shares, widths.cut)
         self._vectors.append(new)
+        many = len(bits), *shape
+        parts = (
+            dealt.take(f"{serial} ll", len(bits), len(problems), 2),
+            dealt.take(f"{serial} lt", *many),
+            dealt.take(f"{serial} tl", *many),
+            dealt.take(f"{serial} tt", *many),
+        )
+        dealt.end()
+        products = product_share(new, stacked(self._vectors, problems), parts, self._first)
         found: list[int] = []
-        for number, (old, size) in enumerate(zip(self._vectors, bits, strict=True)):
-            parts = (
-                dealt.take(f"{serial} ll {number}", len(problems), 2),
-                dealt.take(f"{serial} lt {number}", *shape),
-                dealt.take(f"{serial} tl {number}", *shape),
-                dealt.take(f"{serial} tt {number}", *shape),
-            )
-            share = product_share(new, old.of(problems), parts, self._first)
+        for number, (share, size) in enumerate(zip(products, bits, strict=True)):
             label = f"{serial} product {number}"
             found += numbers_of(plus(share, noise(self._own_seed, label, size, len(problems))))
-        dealt.end()
         return ProductsReply(products=pack_shares(self._cipher, "products", found, _WIDE))
 
     def _known(self, problems: Ints) -> Ints:

@@ -75,6 +75,15 @@ class SharedVector:
         return minus(self.public if first else np.zeros_like(self.public), self.mask)
 
 
+def stacked(vectors: list[SharedVector], problems: Ints) -> SharedVector:
+    """Some problems of many vectors at once: (vectors × problems × columns)."""
+    parts = [vector.of(problems) for vector in vectors]
+    fields = ("public", "sign", "low", "top")
+    return SharedVector(
+        problems, *(np.stack([getattr(part, field) for part in parts]) for field in fields)
+    )
+
+
 def cut_vector(opened: Words, problems: Ints, shares: tuple[Wide, Wide], cut: int) -> SharedVector:
     """A vector from C = Xᵀα + ρ modulo 2^64, cut, and lifted to modulo 2^128.
 
@@ -96,7 +105,10 @@ def cut_vector(opened: Words, problems: Ints, shares: tuple[Wide, Wide], cut: in
 def product_share(
     new: SharedVector, old: SharedVector, dealt: tuple[Wide, Wide, Wide, Wide], first: bool
 ) -> Wide:
-    """A share of new·old, per problem, from shares of products of their masks' parts."""
+    """A share of new·old, per problem, from shares of products of their masks' parts.
+
+    ``old`` may be many vectors at once.
+    """
     ll, lt, tl, tt = dealt
     masks = minus(ll, plus(inner(old.sign, lt), inner(new.sign, tl)))
     masks = plus(masks, inner(times(new.sign, old.sign), tt))

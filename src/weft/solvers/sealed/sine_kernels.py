@@ -20,7 +20,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S16, _S27, _S30, _S31, _S32, _S48 = (np.uint64(n) for n in (16, 27, 30, 31, 32, 48))
 _DITHER_MASK, _DITHER = np.uint64(0xFFFF), 2.0**-16
-_THREE = np.uint64(3)
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 @numba.njit(cache=True, inline="always")
@@ -44,13 +44,11 @@ def sine_cosine(phase: Any) -> Any:
     c = c * y + 1.0 / 24.0
     c = c * y - 0.5
     c = 1.0 + y * c
-    quarter &= _THREE
-    swap = quarter & np.uint64(1) != 0
-    sine, cosine = (c, s) if swap else (s, c)
-    if quarter >= np.uint64(2):
-        sine = -sine
-    if quarter == np.uint64(1) or quarter == np.uint64(2):
-        cosine = -cosine
+    # Without branches, so that several are computed at once.
+    swap = quarter & _ONE != 0
+    sine, cosine = c if swap else s, s if swap else c
+    sine *= 1.0 - np.float64(np.int64(quarter & _TWO))
+    cosine *= 1.0 - np.float64(np.int64((quarter + _ONE) & _TWO))
     return sine, cosine
 
 
@@ -66,7 +64,9 @@ def mixed(number: Any) -> Any:
 @numba.njit(cache=True, inline="always")
 def dithered(value: Any, dither: Any) -> Any:
     """A whole number that is right on average, modulo 2^64."""
-    return np.uint64(np.int64(np.floor(value + np.float64(dither & _DITHER_MASK) * _DITHER)))
+    return np.uint64(
+        np.int64(np.floor(value + np.float64(np.int64(dither & _DITHER_MASK)) * _DITHER))
+    )
 
 
 @numba.njit(cache=True)
@@ -90,11 +90,14 @@ def combine_dealt(
     ``odd`` and ``even`` are in fixed point already; returns the share of ΣΣ even_k cos(κ_k z).
     """
     total, terms = np.uint64(0), len(multiples)
+    sine, cosine = np.empty(terms), np.empty(terms)
     for i in range(len(opened)):
-        share = np.uint64(0)
+        # Apart from the rest, several at once.
         for k in range(terms):
-            s, c = sine_cosine(opened[i] * multiples[k])
-            dither = mixed(seed + np.uint64(i * terms + k))
+            sine[k], cosine[k] = sine_cosine(opened[i] * multiples[k])
+        share, first = np.uint64(0), seed + np.uint64(i * terms)
+        for k in range(terms):
+            s, c, dither = sine[k], cosine[k], mixed(first + np.uint64(k))
             a, b = cosines[i, k], sines[i, k]
             share += dithered(odd[k] * s, dither) * a
             share -= dithered(odd[k] * c, dither >> _S16) * b

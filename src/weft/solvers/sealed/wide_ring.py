@@ -70,9 +70,9 @@ def shifted_down(wide: Wide, bits: int) -> Words:
 
 def times(a: Wide, b: Wide) -> Wide:
     """a · b, entry by entry."""
-    a, b = np.broadcast_arrays(a, b)
-    flat = np.ascontiguousarray(a).reshape(-1, 2), np.ascontiguousarray(b).reshape(-1, 2)
-    return np.asarray(_times(*flat)).reshape(a.shape)
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    flat = [np.ascontiguousarray(np.broadcast_to(x, shape)).reshape(-1, 2) for x in (a, b)]
+    return np.asarray(_times(*flat)).reshape(shape)
 
 
 def inner(a: Wide, b: Wide) -> Wide:
