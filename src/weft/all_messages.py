@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from types import ModuleType
 
+import weft.federation.column_messages
 import weft.federation.messages
 import weft.matching.messages
 import weft.solvers.common_messages
@@ -18,6 +19,7 @@ from weft.protocol.request_reply import declared_phases
 
 _OWN = (
     weft.federation.messages,
+    weft.federation.column_messages,
     weft.matching.messages,
     weft.solvers.hyfdca.messages,
     weft.solvers.common_messages,

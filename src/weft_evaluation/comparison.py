@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.crypto.keys import PartyKeys
-from weft.data.blank_cells import settle_missing
+from weft.data.columns.agreement import settled_together
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Trained
@@ -119,10 +119,8 @@ class Arena:
         keys: Mapping[str, PartyKeys] | None = None,
         test_share: float | None = None,
     ) -> None:
-        self._tiles = {
-            name: tuple(settle_missing(tile, preprocessing.missing, name) for tile in held)
-            for name, held in tiles.items()
-        }
+        least = {name: consents[name].terms.min_batch for name in tiles}
+        self._tiles = settled_together(tiles, least, preprocessing.missing)
         self._preparation = preprocessing
         self._consents, self._keys = consents, keys
         self._settings = settings

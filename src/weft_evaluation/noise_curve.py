@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from weft.array_types import Floats
+from weft.data.columns.agreement import settled_together
 from weft.data.pooled_table import pool
 from weft.data.splits import Split
 from weft.data.tile import Tile, block_columns, block_rows
@@ -74,7 +75,8 @@ def noise_curve(
     noise = settings.noise
     if noise is None:
         raise ConfigError("the config has no [noise]; say epsilon, delta and row_norm there")
-    train, test = hold_out(dict(tiles), test_share, settings.seed)
+    settled = settled_together(tiles, dict.fromkeys(tiles, 1), preprocessing.missing)
+    train, test = hold_out(settled, test_share, settings.seed)
     hardly = msgspec.structs.replace(noise, epsilon=_HARDLY_ANY)
     quiet = msgspec.structs.replace(settings, noise=hardly)
     trained = Federation(train, preprocessing).train(quiet)

@@ -51,6 +51,7 @@ from weft.config.common_config import (
 )
 from weft.config.strict_reading import checked, closest, known_keys, naming
 from weft.data.blank_cells import settle_missing
+from weft.data.columns.agreement import insist_on_plain
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.guards import OPEN
@@ -135,6 +136,8 @@ class NeuralConfig(FederationConfig):
             party: tuple(settle_missing(tile, self.data.missing, party) for tile in held)
             for party, held in self.read_tiles(self.data).items()
         }
+        for party, held in tiles.items():
+            insist_on_plain(held, party, "networks")
         settings = self.settings
         _check_patterns(settings.blocks, tiles)
         sources = {party: TableSource(party, held) for party, held in tiles.items()}

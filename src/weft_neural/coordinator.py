@@ -77,7 +77,9 @@ def coordinate_neural(
     run = token_bytes(16) if run is None else run
     hides = settings.cipher != "plain"
     # Configs of networks have nothing to confirm with: classes count as they are written.
-    announced = announce(channel, run, sorts=True, hides=hides, classes=classes, confirmed=True)
+    announced = announce(
+        channel, run, sorts=True, hides=hides, classes=classes, confirmed=("labels",)
+    )
     assert announced.agreed is not None
     _check_company(settings, channel.parties, announced.terms)
     adder = Adder(settings.cipher)

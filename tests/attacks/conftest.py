@@ -60,6 +60,7 @@ ATTACKS = {
     "40": ("a party's part of joint predictions, by a unit of the coordinator's", "coordinator"),
     "44": ("a party's own feature sums, asked for alone", "coordinator"),
     "45": ("single cells, by masks that are taken off at will", "coordinator"),
+    "60": ("which levels two parties share, by lists that are joined alone", "coordinator"),
     "41": ("one party's part of ‖u‖² in HyFDCA's power iteration", "coordinator"),
     "46": ("inner products of single samples, by steps and turns that are chosen", "coordinator"),
     "47": ("margins of samples, by a first contribution that is taken back", "coordinator"),

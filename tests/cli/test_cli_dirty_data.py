@@ -54,7 +54,8 @@ def test_problems_are_there_as_json_too(weft, hospitals):
     assert [one["severity"] for one in told["problems"]] == ["error"] * 6
     ward = next(one for one in told["problems"] if one["column"] == "ward")
     assert (ward["party"], ward["file"], ward["count"]) == ("north", "north.csv", 40)
-    assert (ward["section"], ward["line"]) == ("[[party]] north", 'drop = ["ward"]')
+    line = 'columns = { "ward" = { "kind" = "category" } }'
+    assert (ward["section"], ward["line"]) == ("[[party]] north", line)
     assert told["mend"]["[data]"] == ['missing = "mean"']
 
 

@@ -7,9 +7,9 @@ import pytest
 
 
 def test_a_drafted_config_mends_what_a_line_can_mend(weft, hospitals, tmp_path):
+    hospitals.north["ward"] = ["A", "B"] * 20
     hospitals.south = hospitals.north.copy()
     hospitals.south["patient"] = [f"s{number:03d}" for number in range(40)]
-    hospitals.north["ward"] = ["A", "B"] * 20
     hospitals.south = hospitals.south.rename(columns={"age": "AGE"})
     hospitals.south["outcome"] = hospitals.south["outcome"].map({"ill": "Ill", "well": "Well"})
     hospitals.south.loc[3, "weight"] = None
@@ -22,7 +22,7 @@ def test_a_drafted_config_mends_what_a_line_can_mend(weft, hospitals, tmp_path):
     assert "ids in 'patient', labels in 'outcome'" in outcome.out
     written = (folder / "config.toml").read_text()
     for line in (
-        'drop = ["ward"]',
+        'columns = { "ward" = { "kind" = "category" } }',
         'rename = { "AGE" = "age" }',
         'classes = { "Ill" = "ill", "Well" = "well" }',
         'missing = "mean"',
@@ -33,7 +33,7 @@ def test_a_drafted_config_mends_what_a_line_can_mend(weft, hospitals, tmp_path):
     assert "# column 'ward' is not numeric" in written
     checked = weft("check", folder / "config.toml")
     # Nothing is wrong with the files any more; what the parties agree to is not for a draft.
-    assert "horizontal, 2 parties, 80 samples × 2 features, 2 classes" in checked.out
+    assert "horizontal, 2 parties, 80 samples × 4 features, 2 classes" in checked.out
     again = weft("init", *files, "--out", folder / "config.toml")
     assert (again.code, again.out) == (2, "")
     assert "config.toml exists" in again.err

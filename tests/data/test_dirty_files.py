@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pytest
 
+from weft.config.strict_reading import checked
 from weft.data import ReadingOptions, read_tile
 from weft.data.findings import FoundProblems, merged_settings
 from weft.data.readers import examine
@@ -269,7 +270,8 @@ def test_all_problems_of_a_file_come_at_once_with_counts_and_mends(tmp_path):
         assert sentence.startswith("party 'north', table.csv: ")
     assert len(errors) == 6
     mended = merged_settings(examined.findings)
-    assert mended == {"[[party]] north": ['drop = ["town", "day"]', 'duplicates = "first"']}
+    day = 'columns = { "day" = { "kind" = "date", "since" = "2000-01-01" } }'
+    assert mended == {"[[party]] north": ['drop = ["town"]', day, 'duplicates = "first"']}
     with pytest.raises(FoundProblems, match="5 more problems") as caught:
         read_tile(path)
     assert "Bonn" not in caught.value.told
@@ -278,7 +280,10 @@ def test_all_problems_of_a_file_come_at_once_with_counts_and_mends(tmp_path):
 def test_what_was_found_mends_what_was_found(tmp_path):
     path = written(tmp_path, "id,town,x\na,Bonn,1\na,Bonn,2\n")
     settings = dict(one.setting for one in examine(path).findings)
-    assert read_tile(path, options=ReadingOptions(**settings)).block.tolist() == [[1]]
+    options = checked(ReadingOptions, settings, "the file")
+    tile = read_tile(path, options=options)
+    assert tile.block.tolist() == [[1]]
+    assert tile.declared.cells["town"].texts == ("Bonn",)
 
 
 def test_ids_that_a_program_made_fractions_of_are_whole_again(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -58,7 +59,8 @@ def central_scores(model, tiles, overlap):
     column = {feature: j for j, feature in enumerate(table.features)}
     for _, tile in split.tiles():
         held[np.ix_([row[i] for i in tile.ids], [column[f] for f in tile.features])] = True
-    block = np.where(held, block, np.nan)
+    place = [model.features.tolist().index(feature) for feature in table.features]
+    block = np.where(held, block, model.scaling[0][place])
     return table.ids, model.decision(model.aligned(table.features, block))
 
 
@@ -95,11 +97,27 @@ def test_a_feature_that_nobody_holds_counts_as_its_centre(table, quick):
     filled = np.hstack([fresh.block[:, :4], np.tile(model.scaling[0][4:], (10, 1))])
     _, scores = predict_scores(model, tiles)
     assert np.allclose(scores, model.decision(filled), atol=1e-9)
+
+
+def test_a_blank_cell_counts_as_it_did_in_training(table, quick):
+    model = trained_on(table, quick, 2)
+    fresh = table(n=10, seed=3)
     blank = fresh.block.copy()
     blank[:, 4:] = np.nan
-    _, from_blanks = predict_scores(model, {"a": (Tile.make(fresh.ids, fresh.features, blank),)})
-    assert np.allclose(from_blanks, scores, atol=1e-9)
-    assert np.allclose(model.decision(blank), scores, atol=1e-9)
+    tiles = {"a": (Tile.make(fresh.ids, fresh.features, blank),)}
+    for missing, stands in (("mean", model.scaling[0][4:]), ("zero", np.zeros(3))):
+        told = replace(model, missing=missing)
+        filled = np.hstack([fresh.block[:, :4], np.tile(stands, (10, 1))])
+        expected = told.decision(filled)
+        assert np.allclose(told.decision(blank), expected, atol=1e-9)
+        assert np.allclose(predict_scores(told, tiles)[1], expected, atol=1e-9)
+        alone = told.partial(told.features, blank) + told.centre_score
+        assert np.allclose(alone, expected, atol=1e-9)
+    for ask in (model.decision, lambda x: model.partial(model.features, x)):
+        with pytest.raises(DataError, match=r"30 cell\(s\) are blank, .* missing = 'error'"):
+            ask(blank)
+    with pytest.raises(DataError, match="are blank"):
+        predict_scores(model, tiles)
 
 
 def test_columns_that_the_model_does_not_know_are_ignored_and_a_tile_of_only_such_is_refused(
@@ -156,6 +174,7 @@ def test_nobody_reads_a_score_in_the_messages_of_joint_prediction(table, models,
 
 PREDICT = """
 import sys
+from dataclasses import replace
 import numpy as np
 from weft.federation.model import load_model
 model = load_model(sys.argv[1])

@@ -76,9 +76,10 @@ def check(
     _, roster, _, classes = federation.assemble(settings)
     settings, reason = in_sums(settings, roster) or (settings, reason)
     check_cut(settings, roster)
-    holdings = describe_holdings(roster, problem.tiles, classes)
+    tiles = {name: party.tiles for name, party in federation.parties.items()}
+    holdings = describe_holdings(roster, tiles, classes)
     squares = sum(float(party.data.table.squares.sum()) for party in federation.parties.values())
-    changes = _changes(problem, federation, plan.ledger(ledger))
+    changes = _changes(federation, plan.ledger(ledger))
     small = {name: change_of(terms.min_batch) for name, change_of in changes.items()}
     look = outlook(
         roster,
@@ -108,8 +109,12 @@ def check(
     )
     _show(holdings)
     notes = [note.sentence() for note in problem.notes]
+    columns = [
+        f"{name}: {said}" for name, party in federation.parties.items() for said in party.remarks
+    ]
     remarks = [
         *notes,
+        *columns,
         *holdings.remarks(),
         reason or f"solver: {settings.solver}",
         *_plan(settings),
@@ -193,22 +198,17 @@ def _refusals(
     return found
 
 
-def _changes(
-    problem: Problem, federation: Federation, ledger: Ledger
-) -> dict[str, Callable[[int], Change | None]]:
+def _changes(federation: Federation, ledger: Ledger) -> dict[str, Callable[[int], Change | None]]:
     """Party to what its ledger says of a run over these samples after the earlier ones."""
     from functools import partial
 
-    from weft.data.blank_cells import settle_missing
     from weft.privacy.ledger.earlier_samples import attendance
 
     found: dict[str, Callable[[int], Change | None]] = {}
-    missing = problem.preprocessing.missing
     for name, party in federation.parties.items():
         pages = ledger.book(name).read()
         if pages is not None:
-            tiles = [settle_missing(tile, missing, name) for tile in problem.tiles[name]]
-            who = attendance(party.view, tiles)
+            who = attendance(party.view, party.tiles)
             if who is not None:
                 found[name] = partial(pages.change, who)
     return found

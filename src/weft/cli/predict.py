@@ -54,10 +54,10 @@ def predict(
 ) -> None:
     """Predict for new samples: a CSV with id and prediction.
 
-    A file that has all features needs nothing else; columns are found by name, and a blank cell
-    counts as the feature's centre. With --partial one party predicts from its own columns alone.
-    With --joint the parties of a config add up their parts of every sample's score without
-    showing them.
+    A file that has all features needs nothing else; columns are found by name and become features
+    as they did in training, and a blank cell counts as it did there. With --partial one party
+    predicts from its own columns alone. With --joint the parties of a config add up their parts of
+    every sample's score without showing them.
     """
     from weft.config.read_prediction_samples import read_samples
     from weft.errors import ConfigError
@@ -74,7 +74,9 @@ def predict(
     if joint is not None:
         frames.append(_frame(trained, *_joint_scores(trained, joint, keys, record, ledger), scores))
     for path in files or []:
-        tile = read_samples(path, trained, id_column=id)
+        samples = read_samples(path, trained, id_column=id)
+        _say(samples.remarks, path.name)
+        tile = samples.tile
         if partial:
             found = trained.partial(tile.features, tile.block) + trained.centre_score
         else:
@@ -94,7 +96,10 @@ def _joint_scores(
     from weft.report.recording_placement import recorded_to
 
     plan = read_config(config)
-    tiles = read_joint_samples(plan, model)
+    samples = read_joint_samples(plan, model)
+    tiles = {name: tuple(one.tile for one in held) for name, held in samples.items()}
+    for name, held in samples.items():
+        _say([said for one in held for said in one.remarks], name)
     own = plan.load_keys(tiles, keys)
     cipher = plan.settings.cipher
     with recorded_to(record, Head(plan.name, list(tiles), cipher)) as recorder:
@@ -110,6 +115,11 @@ def _joint_scores(
             matching=plan.terms.matching,
             ledger=plan.ledger(ledger),
         )
+
+
+def _say(remarks: list[str], where: str) -> None:
+    for said in remarks:
+        print(f"weft: {where}: {said}", file=sys.stderr)
 
 
 def _remark_on_missing(model: Model, tiles: Mapping[str, Sequence[Tile]]) -> None:

@@ -111,6 +111,7 @@ def train(
         )
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(settings, progress=line, checkpointing=saving)
+        tiles = {name: party.tiles for name, party in federation.parties.items()}
         book = plan.ledger(ledger)
         lies = book.folder.resolve()
         known = exposure_remarks(book, list(problem.tiles))
@@ -124,7 +125,7 @@ def train(
                 settings,
                 name=plan.name,
                 config=config,
-                feature_sets=feature_sets(problem.tiles, trained.holdings.parties, trained.model),
+                feature_sets=feature_sets(tiles, trained.holdings.parties, trained.model),
                 # The report may be handed on: where the ledger lies is nobody's business.
                 remarks=[
                     said.replace(f"weft ledger {book.folder}", f"weft ledger {lies.name}")

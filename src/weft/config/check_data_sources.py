@@ -102,7 +102,11 @@ def check_left_to_sites(config: FederationConfig, said: Mapping[str, bool]) -> N
                 f"{where}: party '{party.name}' has {told[0]}, but over a network its own site "
                 "says that ('weft join'); leave all but its name out"
             )
-    others = {"[keys]": config.keys is not None, "[federation]": config.roster is not None}
+    others = {
+        "[keys]": config.keys is not None,
+        "[federation]": config.roster is not None,
+        "[columns]": bool(config.file.columns),
+    }
     for name, given in {**said, **others}.items():
         if given:
             raise ConfigError(

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from weft.config.examined_files import FileColumns, examine_party
+from weft.config.examined_files import FileColumns, examine_party, with_findings
 from weft.config.schema import FederationFile, NetworkSection, PartySection
 from weft.config.site_policy_file import read_policy
-from weft.config.strict_reading import checked, read_toml
+from weft.config.strict_reading import checked, closest, read_toml
 from weft.crypto.keys import PartyKeys, load_all
 from weft.data.databases import Source, source_of
 from weft.data.findings import Finding, insist
@@ -100,9 +100,43 @@ class FederationConfig(ABC):
 
     def examine(self, data: FileColumns) -> dict[str, tuple[Examined, ...]]:
         """Every party's files, with all that was found in them."""
-        return {
-            party.name: examine_party(party, self.sources_of(party), data) for party in self.parties
+        found = {
+            party.name: examine_party(
+                self.with_columns(party), self.sources_of(party), data, self.file.columns
+            )
+            for party in self.parties
         }
+        for name, files in found.items():
+            absent = self._declared_for_nobody(found)
+            if files and absent:
+                found[name] = (with_findings(files[0], absent), *files[1:])
+                break
+        return found
+
+    def _declared_for_nobody(self, examined: Mapping[str, Sequence[Examined]]) -> list[Finding]:
+        """Columns of ``[columns.NAME]`` that no party has."""
+        named = {party.name: party.named for party in self.parties}
+        held = {
+            named[party](name)
+            for party, files in examined.items()
+            for file in files
+            for name in file.header
+        }
+        return [
+            Finding(
+                "error",
+                f"[columns.{name}] is about a column that no party has{closest(name, held)}",
+                "correct the name, or leave it out",
+                column=name,
+            )
+            for name in self.file.columns
+            if name not in held
+        ]
+
+    def with_columns(self, party: PartySection) -> PartySection:
+        """A party with what is declared about columns for all parties."""
+        declared = {**self.file.columns, **(party.columns or {})}
+        return msgspec.structs.replace(party, columns=declared or None)
 
     def read_tiles(self, data: FileColumns) -> dict[str, tuple[Tile, ...]]:
         """Every party's tiles, from its files.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -33,9 +33,15 @@ class FileColumns(Protocol):
 
 
 def examine_party(
-    party: PartySection, sources: Sequence[Source], data: FileColumns
+    party: PartySection,
+    sources: Sequence[Source],
+    data: FileColumns,
+    for_all: Container[str] = (),
 ) -> tuple[Examined, ...]:
-    """Look at all files of a party; nothing is raised."""
+    """Look at all files of a party; nothing is raised.
+
+    ``for_all`` are columns that are declared for all parties, and need not be at this one.
+    """
     label = data.label if party.label is None else party.label
     examined = []
     for source in sources:
@@ -54,7 +60,8 @@ def examine_party(
             file = with_findings(file, find_blanks(file.tile, party.name))
         examined.append(file)
     if examined:
-        examined[0] = with_findings(examined[0], absent_columns(party, examined, party.name))
+        absent = absent_columns(party, examined, party.name, for_all)
+        examined[0] = with_findings(examined[0], absent)
     return tuple(examined)
 
 
@@ -64,9 +71,12 @@ def with_findings(file: Examined, more: Iterable[Finding]) -> Examined:
 
 
 def absent_columns(
-    options: ReadingOptions, examined: Sequence[Examined], party: str
+    options: ReadingOptions,
+    examined: Sequence[Examined],
+    party: str,
+    for_all: Container[str] = (),
 ) -> list[Finding]:
-    """Columns that are renamed or dropped though no file has them."""
+    """Columns that are renamed, dropped or declared though no file has them."""
     held = [name for file in examined for name in file.header]
     if not held:
         return []
@@ -75,8 +85,12 @@ def absent_columns(
         "rename": list(options.rename or ()),
         "drop": list(options.drop or ()),
         "scale": list(options.scale or ()),
+        "columns": [name for name in options.columns or () if name not in for_all],
+        "interactions": list(
+            dict.fromkeys(name for pair in options.interactions or () for name in pair)
+        ),
     }
-    return [
+    found = [
         Finding(
             "error",
             f"{key} names the column {name!r}, which is not there{closest(name, named)}",
@@ -89,3 +103,17 @@ def absent_columns(
         for name in names
         if name not in (held if key == "rename" else named)
     ]
+    files = [{options.named(name) for name in file.header} for file in examined]
+    for left, right in options.interactions or ():
+        if {left, right} <= named and not any({left, right} <= names for names in files):
+            found.append(
+                Finding(
+                    "error",
+                    f"interactions names {left!r} and {right!r}, which are in no file together",
+                    "put both into one file, or leave the pair out",
+                    party=party,
+                    file=examined[0].file,
+                    column=left,
+                )
+            )
+    return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from weft.config.read_config import Config
+from weft.data.columns.frames import raw_columns_of, reading_of
 from weft.data.databases import Source
 from weft.data.readers import read_tile
 from weft.data.reading_options import AS_FOUND, ReadingOptions
@@ -17,6 +19,14 @@ from weft.federation.model import Model
 from weft.matching.id_normalization import loose_features, normal_features
 
 
+@dataclass(frozen=True)
+class Samples:
+    """New samples, and what became of cells that training did not foresee, a sentence each."""
+
+    tile: Tile
+    remarks: list[str]
+
+
 def read_samples(
     path: Source,
     model: Model,
@@ -24,21 +34,25 @@ def read_samples(
     id_column: str = "id",
     party: str = "",
     options: ReadingOptions = AS_FOUND,
-) -> Tile:
-    """The columns of a file that are features of the model; all others are not looked at."""
-    wanted, held = None, table_columns(path, options)
+) -> Samples:
+    """The features of the model that columns of a file become; others are not looked at."""
+    made, wanted, held = model.columns(), None, table_columns(path, options)
     if held is not None:
-        _refuse_other_spellings(held, model, path, party)
+        columns = raw_columns_of(made, model.features)
+        _refuse_other_spellings(held, columns, path, party)
         there = set(held)
-        wanted = [name for name in model.features.tolist() if name in there]
+        wanted = [name for name in columns if name in there]
         _insist(bool(wanted), path, party)
+        options = reading_of(made, wanted, options)
     tile = read_tile(path, id_column=id_column, features=wanted, party=party, options=options)
+    applied = made.apply(tile)
+    tile = applied.insist(party)
     known = np.isin(tile.features.astype(str), model.features.astype(str))
     _insist(bool(known.any()), path, party)
-    return tile.columns(np.flatnonzero(known))
+    return Samples(tile.columns(np.flatnonzero(known)), applied.remarks())
 
 
-def read_joint_samples(config: Config, model: Model) -> dict[str, tuple[Tile, ...]]:
+def read_joint_samples(config: Config, model: Model) -> dict[str, tuple[Samples, ...]]:
     """New samples of every party of a config, each from its own files."""
     if config.data.dataset is not None:
         raise DataError(
@@ -52,7 +66,7 @@ def read_joint_samples(config: Config, model: Model) -> dict[str, tuple[Tile, ..
                 model,
                 id_column=party.id or config.data.id,
                 party=party.name,
-                options=party,
+                options=config.with_columns(party),
             )
             for path in config.sources_of(party)
         )
@@ -60,10 +74,12 @@ def read_joint_samples(config: Config, model: Model) -> dict[str, tuple[Tile, ..
     }
 
 
-def _refuse_other_spellings(held: Sequence[str], model: Model, path: Source, party: str) -> None:
+def _refuse_other_spellings(
+    held: Sequence[str], known: Sequence[str], path: Source, party: str
+) -> None:
     """A feature under another spelling would count as its centre, and nobody would know."""
     columns = normal_features(np.array(held, dtype=object))
-    features = normal_features(np.array(model.features.tolist(), dtype=object))
+    features = normal_features(np.array(known, dtype=object))
     there = set(columns.tolist())
     spelt = dict(zip(loose_features(columns).tolist(), columns.tolist(), strict=True))
     for name, form in zip(features.tolist(), loose_features(features).tolist(), strict=True):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from weft.data.columns.rules import ColumnRule
 from weft.data.databases import Database
 from weft.data.reading_options import ReadingOptions
 from weft.errors import ConfigError
@@ -69,7 +70,8 @@ class FederationFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What every config of a federation has, whatever it trains.
 
     ``[privacy]`` stays as it is written: what counts for terms that it leaves out depends on the
-    roster.
+    roster. ``[columns.NAME]`` says what becomes of a column at all parties that have it; what a
+    party says itself comes first.
     """
 
     name: Annotated[str, Meta(pattern=r"\S", examples=["three hospitals"])] | None = None
@@ -77,6 +79,7 @@ class FederationFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     keys: KeysSection | None = None
     federation: FederationSection | None = None
     network: NetworkSection = NetworkSection()
+    columns: dict[str, ColumnRule] = msgspec.field(default_factory=dict)
     party: tuple[PartySection, ...] = ()
 
 

@@ -15,21 +15,29 @@ from weft.errors import DataError
 def find_blanks(tile: Tile, party: str = "") -> list[Finding]:
     """A finding about all blank cells, column by column; none, if there are none."""
     row, column = _blank_places(tile.block)
-    if not len(row):
+    first = [(int(row[0]), str(tile.features[column[0]]))] if len(row) else []
+    counts = dict(zip(tile.features.tolist(), np.bincount(column, minlength=tile.m), strict=True))
+    for name, blank in _blank_declared(tile).items():
+        first.append((int(blank[0]), name))
+        counts[name] = len(blank)
+    if not first:
         return []
-    counts = np.bincount(column, minlength=tile.m)
-    worst = np.argsort(-counts, kind="stable")[: min(MOST_EXAMPLES, int((counts > 0).sum()))]
-    listed = tuple(f"{tile.features[place]!r}: {counts[place]}" for place in worst.tolist())
-    more = ", …" if (counts > 0).sum() > len(worst) else ""
+    worst = sorted(
+        (name for name, count in counts.items() if count), key=lambda name: -counts[name]
+    )
+    listed = tuple(f"{name!r}: {counts[name]}" for name in worst[:MOST_EXAMPLES])
+    more = ", …" if len(worst) > len(listed) else ""
+    total = int(sum(counts.values()))
     return [
         Finding(
             "error",
-            f"column {tile.features[column[0]]!r} has no value for sample {tile.ids[row[0]]!r} "
-            f"({len(row)} missing cells in all; {', '.join(listed)}{more})",
-            "fill the blanks in, or choose the missing-cell policy 'zero' or 'mean'",
+            f"column {first[0][1]!r} has no value for sample {tile.ids[first[0][0]]!r} "
+            f"({total} missing cells in all; {', '.join(listed)}{more})",
+            "fill the blanks in, or choose the missing-cell policy 'zero' or 'mean', or declare "
+            "blank for a column",
             party=party,
             file=tile.source or "the tile",
-            count=len(row),
+            count=total,
             examples=listed,
             setting=("missing", "mean"),
             for_all=True,
@@ -45,6 +53,18 @@ def _blank_places(block: Block) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     blank = np.flatnonzero(np.isnan(block.data))
     rows = np.searchsorted(block.indptr, blank, side="right") - 1
     return np.asarray(rows, np.intp), np.asarray(block.indices[blank], np.intp)
+
+
+def _blank_declared(tile: Tile) -> dict[str, NDArray[np.intp]]:
+    """Rows with blank cells of declared columns that do not say what stands for them."""
+    if tile.declared is None:
+        return {}
+    blank = {
+        name: np.flatnonzero(cells.blank)
+        for name, cells in tile.declared.cells.items()
+        if tile.declared.rules[name].blank is None
+    }
+    return {name: rows for name, rows in blank.items() if len(rows)}
 
 
 def settle_missing(tile: Tile, policy: MissingPolicy = "error", party: str = "") -> Tile:
@@ -67,9 +87,7 @@ def settle_missing(tile: Tile, policy: MissingPolicy = "error", party: str = "")
         )
     values = tile.block if isinstance(tile.block, np.ndarray) else tile.block.data
     gaps = np.isnan(values) if policy != "mean" else np.zeros(0, dtype=bool)
-    if not gaps.any():
-        return tile
-    if policy == "error":
+    if policy == "error" and (gaps.any() or _blank_declared(tile)):
         (found,) = find_blanks(tile, party)
         raise DataError(
             f"{found.sentence()}.",
@@ -77,6 +95,8 @@ def settle_missing(tile: Tile, policy: MissingPolicy = "error", party: str = "")
             told="a party has blank cells, and this run has no rule for them; set missing = "
             '"zero" or missing = "mean" in [data], or let the party fill them in',
         )
+    if not gaps.any():
+        return tile
     filled = np.where(gaps, 0.0, values)
     if isinstance(tile.block, np.ndarray):
         return replace(tile, block=filled)

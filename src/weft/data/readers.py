@@ -160,6 +160,7 @@ def _read_table(
     names = names_in_federation(table.header, options, where)
     features = _features(columns, names, where)
     texts = [name for name in (columns.id, columns.label) if name is not None]
+    texts += [name for name in features if options.rule_of(name).kind != "number"]
     wanted = list(dict.fromkeys([columns.id, *features, *texts]))
     raw = read_table(table, names, wanted, texts, found)
     tile = tile_of_columns(raw, columns.id, columns.label, features, options, found)
@@ -241,7 +242,7 @@ def _scaled(tile: Tile, options: ReadingOptions) -> Tile:
 def _insist_on_content(tile: Tile, source: Source) -> None:
     if not tile.n:
         raise DataError(f"{source.name}: the file has no rows; export it again with its data.")
-    if not tile.m:
+    if not tile.m and tile.declared is None:
         raise DataError(
             f"{source.name}: no feature columns are left besides ids and labels; add at least "
             "one or check 'features'."

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from weft.data.columns.rules import PLAIN, ColumnRule
 from weft.errors import ConfigError
 
 _Sign = Annotated[str, Meta(min_length=1, max_length=1)]
@@ -42,6 +43,10 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         What ids begin with here, and nowhere else: it is taken off.
     duplicates
         Which of several rows with the same id counts; nothing said: none.
+    columns
+        Column, by its name in the federation, to what becomes of its cells.
+    interactions
+        Pairs of columns whose products are columns too.
     """
 
     separator: Annotated[str, Meta(min_length=1, max_length=1, examples=[";"])] | None = None
@@ -58,6 +63,8 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     id_width: Annotated[int, Meta(ge=1, le=64)] | None = None
     id_prefix: Annotated[str, Meta(min_length=1)] | None = None
     duplicates: Literal["first", "last"] | None = None
+    columns: dict[str, ColumnRule] | None = None
+    interactions: list[tuple[str, str]] | None = None
 
     def __post_init__(self) -> None:
         if self.thousands is not None and self.thousands not in THOUSANDS:
@@ -76,10 +83,17 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if len(set(renamed)) < len(renamed):
             twice = next(name for name in renamed if renamed.count(name) > 1)
             raise ConfigError(f"renames two columns to '{twice}'; leave one of them as it is")
+        for pair in self.interactions or ():
+            if pair[0] == pair[1]:
+                raise ConfigError(f"lets '{pair[0]}' interact with itself; name two columns")
 
     def named(self, column: str) -> str:
         """The name in the federation of a column of the file."""
         return (self.rename or {}).get(column, column)
+
+    def rule_of(self, column: str) -> ColumnRule:
+        """What becomes of a column, by its name in the federation."""
+        return (self.columns or {}).get(column, PLAIN)
 
 
 AS_FOUND = ReadingOptions()

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from weft.data.findings import MOST_EXAMPLES, Findings, shown
+from weft.data.columns.cells import Cells, DeclaredColumns, NumberCells
+from weft.data.columns.column_numbers import SettledColumn
+from weft.data.columns.read_cells import category_cells, date_cells
+from weft.data.columns.rules import ColumnRule
+from weft.data.findings import MOST_EXAMPLES, Findings, Setting, shown
 from weft.data.number_texts import BLANKS, ReadNumbers, Signs, number, read_numbers
 from weft.data.raw_columns import RawColumns, is_text
 from weft.data.reading_options import ReadingOptions
@@ -19,6 +24,8 @@ from weft.data.tile import Labels, Names, Tile, as_labels
 from weft.errors import DataError
 
 Rows = NDArray[np.int64]
+#: A column with more different texts than these is hardly a category.
+MOST_LEVELS = 50
 
 
 def tile_of_columns(
@@ -31,10 +38,12 @@ def tile_of_columns(
 ) -> Tile:
     """A tile of what can be used; findings say what cannot."""
     ids = _ids(raw.columns[id_column], options, found)
-    block = np.empty((len(ids), len(features)))
-    for position, feature in enumerate(features):
+    plain = [feature for feature in features if feature not in (options.columns or ())]
+    block = np.empty((len(ids), len(plain)))
+    for position, feature in enumerate(plain):
         column = raw.columns[feature]
         block[:, position] = _numbers(column, feature, ids, raw.signs, options, found)
+    declared = _declared(raw, features, ids, options, found)
     labels = None
     if label_column is not None:
         labels = _labels(raw.columns[label_column], raw.signs, options, found)
@@ -42,7 +51,8 @@ def tile_of_columns(
     if len(kept) < len(ids):
         ids, block = ids[kept], np.ascontiguousarray(block[kept])
         labels = None if labels is None else labels[kept]
-    return Tile(ids, np.array(features, dtype=object), block, labels, found.file)
+        declared = None if declared is None else declared.rows(kept)
+    return Tile(ids, np.array(plain, dtype=object), block, labels, found.file, declared)
 
 
 # ── ids ───────────────────────────────────────────────────────────────────────────────────────
@@ -178,12 +188,21 @@ def _tell(
         "error",
         f"column {name!r} {what}, its first such value is {texts[0]!r} for sample "
         f"{ids[read.bad[0]]!r} ({many})",
-        f"leave the column out with 'features' or drop = [\"{name}\"], or encode it as numbers",
+        f'leave the column out with drop = ["{name}"], or declare what becomes of it with columns',
         column=name,
         count=len(texts),
         examples=tuple(different[:MOST_EXAMPLES]),
-        setting=("drop", [name]),
+        setting=_proposed(name, read, len(column), len(different)),
     )
+
+
+def _proposed(name: str, read: ReadNumbers, cells: int, different: int) -> Setting:
+    """What probably becomes of a column that is no numbers: texts that come again are levels."""
+    if read.kind == "dates":
+        return "columns", {name: {"kind": "date", "since": "2000-01-01"}}
+    if different <= MOST_LEVELS and 2 * different <= len(read.bad) and 2 * len(read.bad) > cells:
+        return "columns", {name: {"kind": "category"}}
+    return "drop", [name]
 
 
 def _finite(
@@ -205,6 +224,59 @@ def _finite(
     values = values.copy()
     values[infinite] = 0.0
     return values
+
+
+# ── declared columns ──────────────────────────────────────────────────────────────────────────
+
+
+def _declared(
+    raw: RawColumns, features: Sequence[str], ids: Names, options: ReadingOptions, found: Findings
+) -> DeclaredColumns | None:
+    """Cells of the columns that rules are declared for; None: there are none."""
+    rules = {name: options.rule_of(name) for name in features if name in (options.columns or ())}
+    pairs = [
+        (min(pair), max(pair))
+        for pair in options.interactions or ()
+        if pair[0] in features and pair[1] in features
+    ]
+    if not rules and not pairs:
+        return None
+    cells: dict[str, Cells] = {}
+    for name, rule in rules.items():
+        column, blanks = raw.columns[name], options.blanks or ()
+        if rule.kind == "category":
+            cells[name] = category_cells(column, rule, blanks)
+        elif rule.kind == "date":
+            cells[name] = date_cells(column, name, rule, blanks, ids, found)
+        else:
+            values = _numbers(column, name, ids, raw.signs, options, found)
+            cells[name] = NumberCells(values * (options.scale or {}).get(name, 1.0))
+            _tell_outside(name, rule, cells[name], ids, found)
+    return DeclaredColumns(rules, cells, tuple(dict.fromkeys(pairs)))
+
+
+def _tell_outside(name: str, rule: ColumnRule, cells: Cells, ids: Names, found: Findings) -> None:
+    """Numbers that have no place by what is declared, wherever curves bend."""
+    bare = msgspec.structs.replace(rule, bins=None, spline=None)
+    _, misfits = SettledColumn(name=name, rule=bare).numbers(cells)
+    if len(misfits.outside):
+        samples = tuple(str(ids[row]) for row in misfits.outside[:MOST_EXAMPLES])
+        found.add(
+            "error",
+            f"column {name!r} has {len(misfits.outside)} number(s) outside of what is declared, "
+            f"the first for sample {samples[0]!r}",
+            'correct them or widen the range, or set outside = "clip", or clip, for this column',
+            column=name,
+            count=len(misfits.outside),
+            examples=samples,
+        )
+    elif misfits.clipped:
+        found.add(
+            "note",
+            f"column {name!r}: {misfits.clipped} number(s) outside of its range count as its ends",
+            column=name,
+            count=misfits.clipped,
+        )
 
 
 # ── labels ────────────────────────────────────────────────────────────────────────────────────

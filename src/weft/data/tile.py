@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from weft.errors import DataError
+
+if TYPE_CHECKING:
+    from weft.data.columns.cells import DeclaredColumns
 
 Names: TypeAlias = NDArray[np.object_]
 Labels: TypeAlias = NDArray[Any]
@@ -68,6 +71,8 @@ class Tile(_Cells):
         Labels of the samples. NaN, None or "" marks an unlabelled sample.
     source : str
         File or data set the tile came from, for error messages.
+    declared : DeclaredColumns, optional
+        Columns that become numbers by rules; they are in the block once they are.
     """
 
     ids: Names
@@ -75,6 +80,7 @@ class Tile(_Cells):
     block: Block
     labels: Labels | None = None
     source: str = ""
+    declared: DeclaredColumns | None = None
 
     def __post_init__(self) -> None:
         _check(self.ids, self.features, self.block, self.labels, self.source or "the tile")
@@ -113,8 +119,13 @@ class Tile(_Cells):
     def rows(self, index: Index) -> Tile:
         """Sub-tile of some samples; a slice of a dense block is a view, not a copy."""
         labels = None if self.labels is None else self.labels[index]
+        declared = None if self.declared is None else self.declared.rows(index)
         return replace(
-            self, ids=self.ids[index], block=block_rows(self.block, index), labels=labels
+            self,
+            ids=self.ids[index],
+            block=block_rows(self.block, index),
+            labels=labels,
+            declared=declared,
         )
 
     def columns(self, index: Index) -> Tile:

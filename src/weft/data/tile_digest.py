@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.data.columns.cells import CategoryCells, DeclaredColumns
+from weft.data.columns.rules import rule_bytes
 from weft.data.tile import Tile
 
 
@@ -18,3 +20,15 @@ def add_tile(update: Callable[[bytes], None], tile: Tile) -> None:
     parts = (block,) if not tile.is_sparse else (block.data, block.indices, block.indptr)
     for part in parts:
         update(np.ascontiguousarray(part).tobytes())
+    if tile.declared is not None:
+        _add_declared(update, tile.declared)
+
+
+def _add_declared(update: Callable[[bytes], None], declared: DeclaredColumns) -> None:
+    update(repr(sorted(declared.interactions)).encode())
+    for name, cells in declared.cells.items():
+        update(name.encode() + b"\x00" + rule_bytes(declared.rules[name]))
+        if isinstance(cells, CategoryCells):
+            update("\x00".join(cells.texts).encode() + cells.codes.tobytes())
+        else:
+            update(np.ascontiguousarray(cells.values).tobytes())

@@ -89,7 +89,7 @@ def announce_for(
         sorts=sorts,
         hides=hides,
         classes=known,
-        confirmed="labels" in preprocessing.confirmed,
+        confirmed=preprocessing.confirmed,
     )
 
 

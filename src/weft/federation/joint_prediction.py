@@ -82,6 +82,7 @@ class JointParty:
                 )
             self._tiles.append(tile.columns(np.flatnonzero(known)))
             self._places.append(np.array(found)[known])
+            model.check_blanks(self._tiles[-1].block, self._places[-1])
         self._keyring = Keyring(keys, cipher, self._consent.terms)
         self._cipher = self._keyring.cipher
         roster = self._consent.roster
@@ -156,7 +157,7 @@ class JointParty:
         blocks: list[Block] = []
         for tile, places, columns in zip(self._tiles, self._places, view.tile_columns, strict=True):
             coef[columns] = self._model.coef[:, places].T
-            blocks.append(_centred(tile.block, self._model.scaling[0][places]))
+            blocks.append(self._model.centred(tile.block, places))
         return build_table(view, blocks, None).products(None, coef)
 
     def _partial(self, message: PartialScoresRequest) -> PartialScoresReply:
@@ -287,9 +288,3 @@ def predict_scores(
     ids = np.array([written for written, _ in found.values()], dtype=object)
     scores = np.array([score for _, score in found.values()])
     return ids, scores.reshape(len(ids), len(model.coef))
-
-
-def _centred(block: Block, centre: Floats) -> Block:
-    if isinstance(block, np.ndarray):
-        return np.nan_to_num(block - centre)
-    return block if not centre.any() else np.nan_to_num(block.toarray() - centre)

@@ -14,6 +14,7 @@ from weft.crypto import Adder
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.blank_cells import settle_missing
+from weft.data.columns.transformation import Transformation
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate
@@ -141,6 +142,7 @@ class Federation:
                 readers={_HERE: self._reader.public},
                 # Without a recording there is nothing to compare a hash with: simulations.
                 signs_transcript=self._record is not False,
+                missing=self.preprocessing.missing,
             )
             for name, held in self._tiles.items()
         }
@@ -194,6 +196,12 @@ class Federation:
             start_lam=None if start is None else start.lam,
             adder=self._adder,
         )
+        if any(party.remarks for party in self.parties.values()):
+            # Which levels are rare, and how rare, is nothing for a report that is handed on.
+            outcome.result.notes.append(
+                "some cells of declared columns have levels without a column of their own, or lie "
+                "outside of their range, and count as declared; 'weft check' names them"
+            )
         return Trained(
             **vars(outcome),
             model=self._join(outcome),
@@ -207,7 +215,10 @@ class Federation:
             open_slice(letter, party, self._reader, self._identities[party], outcome.run)
             for party, letter in outcome.letters[_HERE].items()
         ]
-        return join_slices(slices, outcome.head, overlapping=bool(outcome.result.gone))
+        model = join_slices(slices, outcome.head, overlapping=bool(outcome.result.gone))
+        # Whoever runs all parties here has all of their columns.
+        made = Transformation.joined(party.transformation for party in self.parties.values())
+        return replace(model, transformation=made.to_json())
 
     def encryption_costs(self) -> tuple[dict[str, EncryptionCost], EncryptionCost]:
         """What encryption has cost each party and the coordinator in the newest run, up to now.

@@ -42,6 +42,7 @@ class AnnounceRequest(Message):
 class AnnounceReply(Message):
     keys: RunKeys
     terms: Annotated[str, texts(_AGREED)]
+    declares: Annotated[bool, record("whether it declares columns")]
     roster: Annotated[str | None, texts(_AGREED)] = None
     recipients: Annotated[Names | None, texts(_AGREED, "names")] = None
     holders: Annotated[Names | None, texts(_AGREED, "names")] = None
@@ -210,6 +211,7 @@ class ModelSlice(Message):
     factor: Annotated[Floats, numbers("scaling of its features", "features")]
     constant: Annotated[Flags, record("which is the constant column", "features")]
     row_factor: Annotated[float, numbers("factor of all rows")]
+    missing: Annotated[str, texts("what becomes of blank cells")]
     bias_value: Annotated[float | None, numbers("value of the constant column")] = None
     shares: WeightShares | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,14 @@ from weft.array_types import Floats
 from weft.errors import DataError
 from weft.storage.files import StorageError, load_arrays, save_arrays
 
-FORMAT = 1
+if TYPE_CHECKING:
+    # Loading a model and predicting for numbers need no table and no reader.
+    from weft.data.columns.transformation import Transformation
+    from weft.data.tile import MissingPolicy
+
+FORMAT = 2
+#: Models from before columns could be declared: blank cells count as the centre.
+_WITHOUT_COLUMNS = 1
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,12 @@ class Model:
         ``primal``, ``dual`` (per class) and ``gap`` of these weights; empty if there is none.
     info
         Anything else worth keeping: solver, parties, round trips.
+    missing
+        What a blank cell counts as, as in training: ``zero``, the centre (``mean``), or nothing
+        (``error``).
+    transformation
+        How declared columns become features, as `Transformation.to_json` has it; of a party's
+        model, those of its own columns. Empty: none is declared.
     """
 
     features: NDArray[np.object_]
@@ -54,24 +67,81 @@ class Model:
     lam: float
     certificate: Mapping[str, Any]
     info: Mapping[str, Any] = field(default_factory=dict)
+    missing: MissingPolicy = "mean"
+    transformation: str = ""
 
     def decision(self, table: Any) -> Floats:
-        """x·w + b, per class; NaN counts as the centre.
+        """x·w + b, per class; a blank cell counts as it did in training.
 
-        Columns of a data frame are found by name, those of an array stand in the order of
-        ``features``.
+        Columns of a data frame are found by name, and become features as they did in training;
+        those of an array stand in the order of ``features``.
         """
         if hasattr(table, "columns"):
-            names = np.array([str(name) for name in table.columns], dtype=object)
-            table = self.aligned(names, table.to_numpy())
-            table = np.asarray(table, np.float64)
+            names, block = self.features_of(table)
+            table = np.asarray(self.aligned(names, block), np.float64)
         if table.shape[1] != len(self.features):
             raise DataError(
                 f"the table has {table.shape[1]} columns, but the model was trained on "
                 f"{len(self.features)} features; pass them in the order of model.features"
             )
-        filled = _filled(table, self.scaling[0])
+        filled = self._filled(table, np.arange(len(self.features)))
         return _scores(filled, self.coef) + self.intercept
+
+    def features_of(self, frame: Any) -> tuple[NDArray[np.object_], Any]:
+        """Names and numbers of the features that the columns of a data frame become."""
+        names = np.array([str(name) for name in frame.columns], dtype=object)
+        if not self.transformation:
+            return names, frame.to_numpy()
+        from weft.data.columns.frames import raw_columns_of, tile_of_frame
+
+        there, made = set(names.tolist()), self.columns()
+        wanted = [name for name in raw_columns_of(made, self.features) if name in there]
+        tile = tile_of_frame(frame.set_axis(names, axis=1), wanted, made)
+        return tile.features, tile.block
+
+    def columns(self) -> Transformation:
+        """How declared columns become features."""
+        from weft.data.columns.transformation import Transformation
+
+        if not self.transformation:
+            return Transformation()
+        return Transformation.from_json(self.transformation)
+
+    def _filled(self, table: Any, place: NDArray[np.integer[Any]]) -> Any:
+        """Features at these places, with what counts for blank cells; sparse tables have none."""
+        if sp.issparse(table):
+            return table
+        x = np.asarray(table, np.float64)
+        gaps = np.isnan(x)
+        if not gaps.any():
+            return x
+        self._refuse_blanks(gaps, place)
+        return np.where(gaps, self.scaling[0][place] if self.missing == "mean" else 0.0, x)
+
+    def check_blanks(self, table: Any, place: NDArray[np.integer[Any]]) -> None:
+        """Refuse blank cells of features at these places, if training did."""
+        if not sp.issparse(table):
+            self._refuse_blanks(np.isnan(np.asarray(table, np.float64)), place)
+
+    def _refuse_blanks(self, gaps: NDArray[np.bool_], place: NDArray[np.integer[Any]]) -> None:
+        if self.missing == "error" and gaps.any():
+            column = int(gaps.any(axis=0).argmax())
+            raise DataError(
+                f"{int(gaps.sum())} cell(s) are blank, the first in '"
+                f"{self.features[place[column]]}', but the model was trained with missing = "
+                "'error'; fill them in, or train with missing = 'zero' or 'mean', or with blank "
+                "declared for the column",
+                told="a party has blank cells, which the model was trained without; its log names "
+                "the column",
+            )
+
+    def centred(self, table: Any, place: NDArray[np.integer[Any]]) -> Any:
+        """Features at these places, relative to their centres."""
+        centre = self.scaling[0][place]
+        if sp.issparse(table):
+            dense: Any = table
+            return table if not centre.any() else np.nan_to_num(dense.toarray() - centre)
+        return self._filled(table, place) - centre
 
     def predict(self, table: Any) -> NDArray[Any]:
         """Class values, or responses."""
@@ -110,7 +180,7 @@ class Model:
         mine = np.array([j for j, _ in known], dtype=int)
         place = np.array([p for _, p in known], dtype=int)
         centre: Floats = self.coef[:, place] @ self.scaling[0][place]
-        filled = _filled(block[:, mine], self.scaling[0][place])
+        filled = self._filled(block[:, mine], place)
         return _scores(filled, self.coef[:, place]) - centre
 
     def trained_weights(self, names: NDArray[np.object_]) -> Floats:
@@ -159,6 +229,8 @@ class Model:
             "lam": self.lam,
             "certificate": dict(self.certificate),
             "info": dict(self.info),
+            "missing": self.missing,
+            "transformation": self.transformation,
         }
         arrays: dict[str, NDArray[Any]] = {
             "head": np.array(json.dumps(head)),
@@ -174,15 +246,6 @@ class Model:
         save_arrays(Path(path), arrays)
 
 
-def _filled(table: Any, centre: Floats) -> Any:
-    """Blank cells at the centre of their column; sparse tables have none."""
-    if sp.issparse(table):
-        return table
-    x = np.asarray(table, np.float64)
-    gaps = np.isnan(x)
-    return np.where(gaps, centre, x) if gaps.any() else x
-
-
 def _scores(table: Any, coef: Floats) -> Floats:
     scores: Floats = np.asarray(table @ coef.T)
     return scores
@@ -196,7 +259,7 @@ def load_model(path: str | Path) -> Model:
     try:
         arrays = load_arrays(path)
         head = json.loads(str(arrays["head"]))
-        if head["format"] != FORMAT:
+        if head["format"] not in (_WITHOUT_COLUMNS, FORMAT):
             raise DataError(
                 f"{path} has model format {head['format']}, this Weft reads {FORMAT}; "
                 "install the Weft that wrote it"
@@ -214,4 +277,6 @@ def load_model(path: str | Path) -> Model:
         lam=head["lam"],
         certificate=head["certificate"],
         info=head["info"],
+        missing=head.get("missing", "mean"),
+        transformation=head.get("transformation", ""),
     )

@@ -14,9 +14,11 @@ from weft.array_types import Floats
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.replay_log import Memory, RandomnessLog
-from weft.data.tile import Tile
+from weft.data.columns.transformation import Transformation
+from weft.data.tile import MissingPolicy, Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
+from weft.federation.columns.party import ColumnsParty, Settled
 from weft.federation.messages import (
     LEAVE_OUT,
     RARE,
@@ -107,11 +109,19 @@ class Party:
         is brought to the same state by the same messages. By default it forgets.
     signs_transcript
         Whether it signs the hash of all that it saw, at the end of a run.
+    missing
+        What becomes of blank cells; those of ``tiles`` are settled, but for declared columns.
 
     Attributes
     ----------
     data
         What it trains on.
+    tiles
+        What it holds, with declared columns as numbers once levels are agreed on.
+    transformation
+        How they became numbers.
+    remarks
+        What became of cells that no rule foresaw, for its owner.
     sum_counter
         The sums over samples that it has opened and shown in this run.
     model
@@ -137,6 +147,7 @@ class Party:
         readers: Mapping[str, PublicIdentity] | None = None,
         memory: Memory | None = None,
         signs_transcript: bool = True,
+        missing: MissingPolicy = "error",
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
@@ -164,6 +175,18 @@ class Party:
             self._cipher,
             lambda: self._settled_view,
             sample_norms=self._terms.allow_sample_norms,
+            missing=missing,
+        )
+        self.tiles, self.transformation = tuple(tiles), Transformation()
+        self.remarks: tuple[str, ...] = ()
+        self._columns = ColumnsParty(
+            name,
+            tiles,
+            self._keyring,
+            draws,
+            least=self._terms.min_batch,
+            missing=missing,
+            settle=self._take_columns,
         )
         self._checkpoints = PartyCheckpoints(name, store)
         self._account = (
@@ -181,7 +204,12 @@ class Party:
         self.sum_counter = SumCounter(np.zeros(0, bool))
         self._model = start
         self._announcing = AnnouncingParty(
-            name, self._consent, self._keyring, draws, labels=self.data.known_labels
+            name,
+            self._consent,
+            self._keyring,
+            draws,
+            labels=self.data.known_labels,
+            declares=self._columns.declares,
         )
         roster = self._consent.roster
         self._release = ReleaseParty(self._consent, self._keyring, keys.identity, members, readers)
@@ -194,6 +222,7 @@ class Party:
             accept=self._consent.check_matching,
             known=None if roster is None else roster.members,
             draws=draws,
+            later=self._columns.declares,
         )
         self._transcript = Transcript() if signs_transcript else None
         self._noise: NoisyRelease | None = None
@@ -212,6 +241,7 @@ class Party:
         self._trains = False
         self._phases: dict[str, Answer] = {
             **self._announcing.answers(),
+            **self._columns.answers(),
             **self._matching.answers(),
             **self.data.answers(),
             **answers(
@@ -280,6 +310,13 @@ class Party:
         return self._cipher.cost
 
     # ── matching ──────────────────────────────────────────────────────────────────────────
+
+    def _take_columns(self, settled: Settled) -> None:
+        """Go on with tables of numbers."""
+        self.tiles, self.transformation = settled.tiles, settled.transformation
+        self.remarks = settled.remarks
+        self.data.tiles = list(settled.tiles)
+        self._matching.know_columns(settled.tiles, settled.bindings)
 
     def _take_view(self, message: ViewRequest) -> ViewReply:
         if self._matching.seated:
@@ -455,7 +492,8 @@ class Party:
         if self._settings is None:
             raise ProtocolError(f"party {self.name} has not trained; it takes no model")
         whole = None if message.everything else self.view.n_parties
-        self._release.take(message, self._settings, self.data.classes, whole)
+        own = self.transformation
+        self._release.take(message, self._settings, self.data.classes, whole, own)
         return Nothing()
 
     def _slice(self, message: ReleaseRequest) -> ModelSlice:

@@ -12,7 +12,7 @@ from weft.matching.holding_map import Overlap
 from weft.sums.feature_scaling import Rule
 
 #: What two parties may do differently without meaning to.
-Slip: TypeAlias = Literal["names", "ids", "labels", "units"]
+Slip: TypeAlias = Literal["names", "ids", "labels", "units", "levels"]
 
 
 class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +30,8 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Parties with different features whose ids never meet are meant to be so.
     confirmed
         What looks like a slip between parties and is meant: ``names`` or ``ids`` that differ in
-        their writing only, vocabularies of ``labels``, columns in other ``units``.
+        their writing only, vocabularies of ``labels``, columns in other ``units``, ``levels`` of a
+        category that differ in their writing only.
     """
 
     intercept_scaling: float = 1.0

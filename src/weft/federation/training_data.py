@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.crypto import Cipher
 from weft.data.apply_scaling import ColumnScaling
-from weft.data.tile import Tile
+from weft.data.tile import MissingPolicy, Tile
 from weft.data.tile_digest import add_tile
 from weft.errors import ConfigError
 from weft.federation.messages import ModelSlice, WeightShares
@@ -69,6 +69,8 @@ class TrainingData:
         Gives its view of the holdings; an error before it has one.
     sample_norms
         Whether it shows norms of single rows.
+    missing
+        What becomes of blank cells, for the model to do the same.
 
     Attributes
     ----------
@@ -90,8 +92,10 @@ class TrainingData:
         view: Callable[[], PartyView],
         *,
         sample_norms: bool,
+        missing: MissingPolicy = "error",
     ) -> None:
         self._party = party
+        self._missing = missing
         self._view = view
         self._cipher = cipher
         self._sample_norms = sample_norms
@@ -365,6 +369,7 @@ class TrainingData:
             factor=factor[columns],
             row_factor=float(scaler.row_factor) if scaler is not None else 1.0,
             constant=columns == view.bias_slot,
+            missing=self._missing,
             bias_value=None if self.bias is None else float(self.bias),
         )
 

@@ -107,10 +107,12 @@ class MatchingParty:
         What a signed roster says of all members; None: there is none.
     draws
         Makes and remembers what is random; None: remembers it as long as it lives.
+    later
+        Its columns are only known once levels are agreed on (`know_columns`).
 
     Attributes
     ----------
-    ids, features
+    ids
         Per tile, in the form in which they are compared.
     """
 
@@ -125,6 +127,7 @@ class MatchingParty:
         accept: Callable[[Matching], None] | None = None,
         known: Mapping[str, Known] | None = None,
         draws: RandomnessLog | None = None,
+        later: bool = False,
     ) -> None:
         self._name, self._keys, self._keyring = name, keys, keyring
         self._draws = RandomnessLog() if draws is None else draws
@@ -137,13 +140,15 @@ class MatchingParty:
         self._asked = False
         self._sources = [tile.source or "its tile" for tile in tiles]
         self.ids = [normal_ids(tile.ids) for tile in tiles]
-        self.features = [normal_features(tile.features) for tile in tiles]
-        for tile, ids, features in zip(tiles, self.ids, self.features, strict=True):
+        for tile, ids in zip(tiles, self.ids, strict=True):
             where = f"party {name}, {tile.source or 'a tile'}"
             check_apart(ids, "row", where)
             check_lengths(ids, where)
-            if features is not tile.features:
-                check_apart(features, "column", where)
+        self._features: list[Names] | None = None
+        #: What else tokens of columns depend on.
+        self._bindings: dict[str, bytes] = {}
+        if not later:
+            self.know_columns(tiles, {})
         self._oblivious: Oblivious | None = None
         self._sent: _Sent | None = None
         self._complained = False
@@ -161,6 +166,40 @@ class MatchingParty:
             answer(SIMILAR, self._name_columns),
             answer(KEYS, self._take_keys),
         )
+
+    def know_columns(self, tiles: Sequence[Held], bindings: Mapping[str, bytes]) -> None:
+        """Take the names of its columns.
+
+        ``bindings`` has, for some names, what else their tokens depend on: a column of the same
+        name at a party with another binding is another column.
+        """
+        found = [normal_features(tile.features) for tile in tiles]
+        for tile, features in zip(tiles, found, strict=True):
+            if features is not tile.features:
+                check_apart(features, "column", f"party {self._name}, {tile.source or 'a tile'}")
+            for name, normal in zip(tile.features.tolist(), features.tolist(), strict=True):
+                if bindings.get(name):
+                    self._bindings[normal] = bindings[name]
+        self._features = found
+
+    @property
+    def features(self) -> list[Names]:
+        """Per tile, in the form in which they are compared."""
+        if self._features is None:
+            raise ProtocolError(
+                f"party {self._name} does not know its columns yet: levels are agreed on first"
+            )
+        return self._features
+
+    def _bound(self, names: Names, of: Names) -> list[bytes]:
+        """What stands for columns where they are compared: names ``of`` columns, and bindings."""
+        if not self._bindings:
+            return _encoded(names)
+        bound = [self._bindings.get(name, b"") for name in of.tolist()]
+        return [
+            name + (b"\x00" + more if more else b"")
+            for name, more in zip(_encoded(names), bound, strict=True)
+        ]
 
     @property
     def seated(self) -> bool:
@@ -225,11 +264,13 @@ class MatchingParty:
             _TileTokens.of(ids, None if targets is None else targets[t], outputs, secret, names)
             for t, ids in enumerate(self.ids)
         ]
-        columns = [tokens_of(_encoded(names), secret, "columns") for names in self.features]
+        columns = [
+            tokens_of(self._bound(names, names), secret, "columns") for names in self.features
+        ]
         column_orders = [np.argsort(part, kind="stable") for part in columns]
         # Of every column, whether its name has such a form of its own or not: which do is hidden.
         similar = [
-            tokens_of(_encoded(loose_features(names)), secret, "similar columns")
+            tokens_of(self._bound(loose_features(names), names), secret, "similar columns")
             for names in self.features
         ]
         self._sent = _Sent(

@@ -125,6 +125,7 @@ class LinearJob(JobKind[LinearTask, "Config"]):
             ledger=member.ledger,
             members=member.members,
             memory=memory,
+            missing=task.preprocessing.missing,
         )
 
 

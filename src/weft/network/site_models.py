@@ -54,6 +54,11 @@ class ModelSavingParty:
         self.close = party.close
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """What became of cells that no rule foresaw, a sentence each, for its owner."""
+        return tuple(getattr(self._party, "remarks", ()))
+
+    @property
     def exposure(self) -> str:
         """What the run has exposed, in one line; empty: this kind of party does not say."""
         return str(getattr(self._party, "exposure", ""))

@@ -278,9 +278,11 @@ class SiteRun:
         return self._opened
 
     def close(self, heard: int) -> None:
-        """The party's run is over; the site's log says what it has exposed."""
+        """The party's run is over; the site's log says what it has exposed, and what else."""
         member = self.rebuild(heard).member
         exposed: str = getattr(member, "exposure", "")
+        for said in getattr(member, "remarks", ()):
+            log.info("run %s: %s", self.run, said)
         member.close()
         if exposed:
             log.info("run %s: exposed: %s", self.run, exposed)

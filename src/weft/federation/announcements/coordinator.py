@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.crypto.key_messages import RunKeys
 from weft.errors import DataError, ProtocolError
+from weft.federation.columns.coordinator import agree_on_columns
 from weft.federation.messages import (
     ANNOUNCE,
     JOIN_CLASSES,
@@ -76,9 +77,9 @@ def announce(
     sorts: bool,
     hides: bool,
     classes: Sequence[Any] | None = None,
-    confirmed: bool = False,
+    confirmed: Collection[str] = (),
 ) -> Announced:
-    """Let every party say on which terms it takes part, and agree on the classes.
+    """Let every party say on which terms it takes part, and agree on classes and columns.
 
     Parameters
     ----------
@@ -91,22 +92,23 @@ def announce(
     classes
         The class values, where the config names them.
     confirmed
-        Whether labels that look like the same in other words are meant to be different.
+        What looks like the same in other words and is meant to be different: "labels", "levels".
     """
     asked = AnnounceRequest(run=run, parties=len(channel.parties), classes=sorts)
     replies = channel.ask(ANNOUNCE, dict.fromkeys(channel.parties, asked)).insist("starting")
     check_secrets({party: reply.keys.mark for party, reply in replies.items()})
     _check_rosters(replies)
     terms = [_terms(party, reply) for party, reply in replies.items()]
-    agreed = None
+    agreed = company = None
+    if hides:
+        cards = [replies[party].keys.card(party) for party in channel.parties]
+        company = Everyone(keys=b"".join(cards))
     if sorts:
-        company = None
-        if hides:
-            cards = [replies[party].keys.card(party) for party in channel.parties]
-            company = Everyone(keys=b"".join(cards))
         named = None if classes is None else np.array(classes)
-        agreed = _collected(channel, company, named, confirmed)
+        agreed = _collected(channel, company, named, "labels" in confirmed)
         _check_classes(agreed.values)
+    if any(reply.declares for reply in replies.values()):
+        agree_on_columns(channel, company, confirmed="levels" in confirmed)
     return Announced(
         terms=reduce(Terms.stricter, terms),
         recipients=_common([reply.recipients for reply in replies.values()]),

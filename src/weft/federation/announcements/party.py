@@ -45,6 +45,8 @@ class AnnouncingParty:
     ----------
     labels
         All labels that it has.
+    declares
+        Whether it has columns that are not numbers yet.
     """
 
     def __init__(
@@ -55,12 +57,14 @@ class AnnouncingParty:
         draws: RandomnessLog,
         *,
         labels: Callable[[], Sequence[NDArray[Any]]],
+        declares: bool = False,
     ) -> None:
         self._name = name
         self._consent = consent
         self._keyring = keyring
         self._draws = draws
         self._labels = labels
+        self._declares = declares
         #: How many take part, as it was told.
         self._parties = 0
         #: Whether labels are classes.
@@ -93,6 +97,7 @@ class AnnouncingParty:
         reply = AnnounceReply(
             keys=self._keyring.announce(name),
             terms=msgspec.json.encode(consent.terms).decode(),
+            declares=self._declares,
             roster=None if roster is None else roster.fingerprint,
             recipients=_names(consent.recipients),
             holders=_names(consent.key_holders),

@@ -7,12 +7,14 @@ neither read it nor put another in its place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast, get_args
 
 import numpy as np
 from msgspec.structs import replace
 
 from weft.crypto.letters import LetterError, read_letter, write_letter
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
+from weft.data.tile import MissingPolicy
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
@@ -75,6 +77,8 @@ def join_slices(slices: Sequence[ModelSlice], head: Head, *, overlapping: bool =
     if overlapping:
         _, once = np.unique(joined["names"], return_index=True)
         joined = {field: values[np.sort(once)] for field, values in joined.items()}
+    if len(np.unique(joined["names"])) < len(joined["names"]):
+        raise malformed("names", "name a feature twice: its holders were not told the same of it")
     constant, weights = joined["constant"], joined["weights"]
     row_factor, bias = slices[0].row_factor, slices[0].bias_value
     intercept = np.zeros(weights.shape[1])
@@ -96,4 +100,14 @@ def join_slices(slices: Sequence[ModelSlice], head: Head, *, overlapping: bool =
         lam=head.lam,
         certificate=head.certificate,
         info=head.info,
+        missing=_rule_for_blanks(slices),
     )
+
+
+def _rule_for_blanks(slices: Sequence[ModelSlice]) -> MissingPolicy:
+    """What all parties did with blank cells."""
+    rules = {slice_.missing for slice_ in slices}
+    for known in get_args(MissingPolicy):
+        if rules == {known}:
+            return cast("MissingPolicy", known)
+    raise malformed("missing", "is not one rule for blank cells, the same at all parties")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from weft.crypto.keyring import Keyring
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
+from weft.data.columns.transformation import Transformation
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model
@@ -86,6 +88,7 @@ class ReleaseParty:
         settings: Settings,
         classes: NDArray[Any] | None,
         whole: int | None,
+        transformation: Transformation,
     ) -> None:
         """Join the slices that the others wrote to this party.
 
@@ -95,6 +98,8 @@ class ReleaseParty:
             Of the run, as this party was told them before: the model must be of the same problem.
         whole
             How many parties there are; None: some are gone.
+        transformation
+            How its own columns became numbers; those of others it never learns.
         """
         writers, letters = message.writers.tolist(), message.boxes.cut()
         slices = []
@@ -113,4 +118,5 @@ class ReleaseParty:
             )
         head = Head.from_json(message.head)
         head.insist_on(settings, classes)
-        self.model = join_slices(slices, head, overlapping=whole is None)
+        model = join_slices(slices, head, overlapping=whole is None)
+        self.model = replace(model, transformation=transformation.to_json())

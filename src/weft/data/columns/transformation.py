@@ -1,0 +1,204 @@
+"""How declared columns become columns of numbers: made once, stored, and applied again.
+
+Training and prediction both go through :meth:`Transformation.apply`, so that the same cells become
+the same bits in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from weft.data.columns.cells import Floats, Pair
+from weft.data.columns.column_numbers import Misfits, SettledColumn
+from weft.data.columns.rules import OTHER, ColumnRule
+from weft.errors import DataError
+
+if TYPE_CHECKING:
+    from weft.data.tile import Tile
+
+VERSION = 1
+#: Levels that a sentence names.
+_NAMED = 3
+
+
+class Transformation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a party's declared columns become.
+
+    Attributes
+    ----------
+    version
+        Of these rules: another version of Weft that means something else by them has another.
+    interactions
+        Pairs of columns whose products are columns too.
+    """
+
+    columns: tuple[SettledColumn, ...] = ()
+    interactions: tuple[Pair, ...] = ()
+    version: int = VERSION
+
+    def __bool__(self) -> bool:
+        return bool(self.columns or self.interactions)
+
+    @property
+    def rules(self) -> dict[str, ColumnRule]:
+        """By column."""
+        return {column.name: column.rule for column in self.columns}
+
+    def to_json(self) -> str:
+        """Plain text, empty where nothing is declared; numbers survive the round trip exactly."""
+        return msgspec.json.encode(self).decode() if self else ""
+
+    @classmethod
+    def from_json(cls, text: str) -> Transformation:
+        """What `to_json` gave."""
+        try:
+            version = msgspec.json.decode(text).get("version")
+            if version != VERSION:
+                raise DataError(
+                    f"the columns are transformed by version {version} of the rules, this Weft has "
+                    f"{VERSION}; install the Weft that wrote it"
+                )
+            return msgspec.json.decode(text, type=cls)
+        except (AttributeError, msgspec.MsgspecError) as error:
+            raise DataError(f"the stored transformation cannot be read ({error})") from None
+
+    def apply(self, tile: Tile) -> Applied:
+        """A tile whose declared columns are numbers, and what of its cells did not fit."""
+        declared = tile.declared
+        if declared is None:
+            return Applied(tile, {}, {})
+        own = {c.name: c for c in self.columns if c.name in declared.cells}
+        blocks, misfits = {}, {}
+        for name, cells in declared.cells.items():
+            column = own.get(name)
+            if column is None:
+                raise DataError(
+                    f"{tile.source or 'the tile'}: nothing is known about column '{name}', which "
+                    "is declared; train with it, or leave it out"
+                )
+            blocks[name], misfits[name] = column.numbers(cells)
+        names = {name: own[name].features() for name in blocks}
+        origins: dict[str, tuple[str, ...]] = {
+            feature: (name,) for name, part in names.items() for feature in part
+        }
+        for left, right in declared.interactions:
+            both = f"{left}*{right}"
+            names[both], blocks[both] = _products(
+                _part(tile, names, blocks, left), _part(tile, names, blocks, right)
+            )
+            origins |= dict.fromkeys(names[both], (left, right))
+        if tile.is_sparse:
+            raise DataError(
+                f"{tile.source or 'the tile'}: columns of a sparse table cannot be declared; keep "
+                "them in a table of their own"
+            )
+        features = [*tile.features.tolist(), *(f for part in names.values() for f in part)]
+        _check_names(features, tile)
+        block = np.hstack([np.asarray(tile.block), *blocks.values()])
+        whole = replace(
+            tile,
+            features=np.array(features, dtype=object),
+            block=np.ascontiguousarray(block),
+            declared=None,
+        )
+        return Applied(whole, misfits, origins)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Transformation]) -> Transformation:
+        """Those of several parties, which agree where they hold the same columns."""
+        columns: dict[str, SettledColumn] = {}
+        pairs: dict[Pair, None] = {}
+        for part in parts:
+            for column in part.columns:
+                columns.setdefault(column.name, column)
+            pairs.update(dict.fromkeys(part.interactions))
+        return cls(columns=tuple(columns.values()), interactions=tuple(pairs))
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A tile of numbers.
+
+    Attributes
+    ----------
+    misfits
+        Per declared column, what did not fit.
+    origins
+        The columns that each new one was made of.
+    """
+
+    tile: Tile
+    misfits: Mapping[str, Misfits]
+    origins: Mapping[str, tuple[str, ...]]
+
+    def insist(self, party: str = "") -> Tile:
+        """The tile, unless a number has no place in its column's rule."""
+        for name, found in self.misfits.items():
+            if len(found.outside):
+                who = ", ".join(p for p in (f"party {party!r}" if party else "", _where(self)) if p)
+                raise DataError(
+                    f"{who}: column '{name}' has {len(found.outside)} number(s) outside of what is "
+                    "declared for it; correct them, or widen range, or set outside or clip",
+                    told="a party has numbers outside of what is declared for their column; its "
+                    "log names it",
+                )
+        return self.tile
+
+    def remarks(self) -> list[str]:
+        """What was done with cells that did not fit, a sentence each, for their owner."""
+        said = []
+        for name, found in self.misfits.items():
+            if found.clipped:
+                said.append(
+                    f"column '{name}': {found.clipped} number(s) outside of its range count as its "
+                    "ends"
+                )
+            if found.other:
+                kinds = ", ".join(repr(level) for level in found.levels[:_NAMED])
+                more = ", …" if len(found.levels) > _NAMED else ""
+                has = any(str(f) == f"{name}={OTHER}" for f in self.tile.features.tolist())
+                meant = f"'{OTHER}'" if has else "none of its levels"
+                said.append(
+                    f"column '{name}': {found.other} cell(s) of {len(found.levels)} level(s) "
+                    f"without a column of their own ({kinds}{more}) count as {meant}"
+                )
+        return said
+
+
+def _where(applied: Applied) -> str:
+    return applied.tile.source or "the tile"
+
+
+def _part(
+    tile: Tile, names: Mapping[str, list[str]], blocks: Mapping[str, Floats], column: str
+) -> tuple[list[str], Floats]:
+    """Names and numbers of what a column became; of a plain one, it itself."""
+    if column in names:
+        return names[column], blocks[column]
+    (place,) = np.flatnonzero(tile.features == column).tolist()
+    return [column], np.asarray(tile.block)[:, [place]]
+
+
+def _products(
+    left: tuple[list[str], Floats], right: tuple[list[str], Floats]
+) -> tuple[list[str], Floats]:
+    """All products of a feature of one column with one of the other."""
+    names = [f"{a}*{b}" for a in left[0] for b in right[0]]
+    products = left[1][:, :, None] * right[1][:, None, :]
+    return names, products.reshape(len(products), len(names))
+
+
+def _check_names(features: Sequence[str], tile: Tile) -> None:
+    seen: set[Any] = set()
+    for name in features:
+        if name in seen:
+            raise DataError(
+                f"{tile.source or 'the tile'}: a declared column becomes one called '{name}', "
+                "which is there already; rename one of them"
+            )
+        seen.add(name)

@@ -1,0 +1,1 @@
+"""Before matching: holders of a column declare it alike, and agree on the levels of categories."""
