@@ -90,7 +90,9 @@ def objects(replies: dict[str, dict]) -> dict[str, SimpleNamespace]:
 def caught(tiles, solver: str, phase: str, number: int = 3) -> Again:
     """A run of careful parties, stopped after so many of such requests and one more."""
     again = Again(phase, number)
-    how = Settings(lam=0.01, solver=solver, gap=None, iterations=6, norms="cohort", certify_every=1)
+    how = Settings(
+        lam=0.01, solver=solver, gap=None, iterations=999, norms="cohort", certify_every=1
+    )
     with pytest.raises(Done):
         run(tiles, how, Terms(min_batch=5), around=again.around)
     return again

@@ -109,7 +109,8 @@ def pytest_sessionfinish() -> None:
         return
     lines = [_HEAD]
     for number, (what, who) in ATTACKS.items():
-        sides = ("; ".join(_found[number][side]) or "–" for side in ("unguarded", "guarded"))
+        found = (dict.fromkeys(_found[number][side]) for side in ("unguarded", "guarded"))
+        sides = ("; ".join(results) or "–" for results in found)
         lines.append(f"| {number} | {what} | {who} | {' | '.join(sides)} |")
     page = Path(path)
     before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)

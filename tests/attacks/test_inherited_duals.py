@@ -85,7 +85,7 @@ def test_own_scalars_follow_where_parties_take_over_from_other_fallbacks(monkeyp
     error = np.abs(found - true).max()
     assert error < 1e-12
     record(
-        "50", "unguarded", f"p1's own conjugates and {len(true) - 1} products, error {error:.0e}"
+        "54", "unguarded", f"p1's own conjugates and {len(true) - 1} products, error {error:.0e}"
     )
 
 
