@@ -24,6 +24,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.protocol.message import SCALAR_BYTES, Message
 from weft.protocol.request_reply import phase_named
 from weft.protocol.shared_fields import CARD
+from weft.solvers.hyfdca.party import HyfdcaParty
 
 SIGN = np.uint64(1 << 63)
 SETTINGS = {"local": "practical", "participation": 0.75, "iterations": 4}
@@ -201,10 +202,15 @@ def test_slots_of_changes_that_are_none_are_refused(cipher, value):
 
 
 @pytest.mark.parametrize("shift", [1, -1])
-def test_changes_of_other_slots_are_noise(shift):
+def test_changes_of_other_slots_are_noise(shift, monkeypatch):
     """They are for samples of the same cohort, but every slot has pads of its own."""
     rows = 20  # of a party
-    answer = answer_to({"delta_slots": lambda old: (old + np.int32(shift)) % np.int32(rows)})
+    changes = {"delta_slots": lambda old: (old + np.int32(shift)) % np.int32(rows)}
+    answer = answer_to(changes)
+    assert_refused(answer)
+    assert "samples that were proposed" in str(answer)
+    monkeypatch.setattr(HyfdcaParty, "_insist_on_proposed", lambda party, slots: None)
+    answer = answer_to(changes)
     assert_refused(answer)
     assert "changes of dual variables" in str(answer)
 

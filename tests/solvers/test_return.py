@@ -24,6 +24,7 @@ from weft.solvers.hyfdca.messages import STEP
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
 from weft.solvers.subspace.messages import INHERIT
+from weft.solvers.subspace.party import SubspaceParty
 from weft.sums.messages import MEND
 
 #: Hard enough to take twenty iterations and more.
@@ -156,6 +157,25 @@ def test_the_run_ends_certified_in_whichever_phase_the_party_fell_silent(
     assert any("going on with HyFDCA without it" in note for note in trained.result.notes)
     # HyFDCA has gone on meanwhile.
     assert any(record.present == 3 for record in trained.result.history)
+
+
+@pytest.mark.parametrize("cipher", ["plain", "pad"])
+def test_whose_first_reply_is_lost_when_it_is_back_puts_its_totals_in_again(cipher, grid, judge):
+    fall_back, told = SubspaceParty._fall_back, []
+
+    def lost(party, message):
+        reply = fall_back(party, message)
+        if party._context.view.party == 1:
+            told.append(message)
+            if len(told) == 1:
+                raise RuntimeError("its reply is lost")
+        return reply
+
+    with patch.object(SubspaceParty, "_fall_back", lost):
+        trained = train(grid, "lbfgs", Away("r1c2", 34, 70), cipher=cipher, iterations=400)
+    assert len(told) == 2
+    assert told[0].number == told[1].number
+    check(trained, grid, judge, times=1, loss="logistic")
 
 
 @pytest.mark.parametrize("solver", ["cutting-planes", *before_release("lbfgs")])

@@ -113,6 +113,11 @@ class HyfdcaState:
             self.z_sum.start(mine, z, z_pads) if rows else None,
         )
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether it has answered in an iteration."""
+        return self._sequence > 0
+
     def go_on_from(self, before: HyfdcaState) -> None:
         """Keep apart from what this party sent when it began the same before."""
         if before.aside is not None:

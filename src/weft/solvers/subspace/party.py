@@ -235,7 +235,8 @@ class SubspaceParty:
                 "again"
             )
         newest = self.fallbacks.newest
-        if newest is not None and newest.number == message.number:
+        # Whose first reply was lost begins anew.
+        if newest is not None and newest.has_put_in(message):
             return newest.join(message)
         fallback = FallbackParty(self._context, self.settings, message)
         if self.samples.guard is not None:

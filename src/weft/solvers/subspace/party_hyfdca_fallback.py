@@ -83,6 +83,22 @@ class FallbackParty:
         )
         return FallbackReply(v=told_v, z=told_z)
 
+    def has_put_in(self, message: FallbackRequest) -> bool:
+        """Whether a request is of this fallback, and this party's totals are in its sums.
+
+        Where the request says that they are not, its reply was lost.
+        """
+        view, half = self._view, self.half
+        if message.number != self.number:
+            return False
+        if half.has_moved:
+            return True
+        if half.cipher.sum_masks is None:
+            return not (message.rows.any() or message.columns.any())
+        if view.n_shared_columns:
+            return half.cipher.repeats("v", message.v_pads)
+        return half.cipher.repeats("z", message.z_pads)
+
     def join(self, message: FallbackRequest) -> FallbackReply:
         """Put nothing more in: whoever comes back must not be alone in the sums."""
         view, half = self._view, self.half
