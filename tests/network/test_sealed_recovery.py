@@ -35,7 +35,13 @@ from weft_examples.repeated_run import Drawn, repeat_run
 HOW = Preprocessing(intercept=True, scaling="none")
 RUN = bytes(range(16))
 SETTINGS = Settings(solver="sealed", loss="logistic", lam=0.05, gap=3e-2, patience=30.0)
-PHASES = {phase.name for phase in vars(messages).values() if isinstance(phase, messages.Phase)}
+#: Those of XᵀX and the Hessian no training asks for.
+MATRICES = (messages.GRAM, messages.BENDS, messages.WEIGHTS, messages.CELLS, messages.HESSIAN)
+PHASES = {
+    phase.name
+    for phase in vars(messages).values()
+    if isinstance(phase, messages.Phase) and phase not in MATRICES
+}
 #: What becomes of the first letters of a phase: a party dies in the middle of its work, and the
 #: coordinator before or after one is worked on. Something else besides, in some phase.
 ALWAYS = (("killed within", "crash before"), ("killed within", "crash after"))

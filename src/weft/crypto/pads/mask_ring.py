@@ -75,11 +75,14 @@ class MaskRing:
     def bound(self, context: int, mark: bytes, encrypt: Callable[[Words], Words]) -> MaskRing:
         """The same neighbours with secrets of one question, which ``mark`` sets apart.
 
-        The pair's secret is the key of an Even–Mansour cipher whose block is a hash of the mark.
+        The pair's secret is the key of an Even–Mansour cipher whose block is half of a hash of the
+        mark, and what comes out is the key for the other half: two questions whose hashes agree in
+        256 bits are not to be found, as such of 128 bits might be.
         """
-        drawn = blake2b(mark, digest_size=16, person=b"weft ring").digest()
-        blocks = (self.seeds ^ np.frombuffer(drawn, np.uint64)).reshape(-1, 2)
-        seeds = encrypt(blocks).reshape(self.seeds.shape) ^ self.seeds
+        drawn = blake2b(mark, digest_size=32, person=b"weft ring").digest()
+        seeds = self.seeds
+        for half in np.frombuffer(drawn, np.uint64).reshape(2, 2):
+            seeds = encrypt((seeds ^ half).reshape(-1, 2)).reshape(seeds.shape) ^ seeds
         return MaskRing(context, seeds, self.signs)
 
     def turned(self, cohorts: Flags) -> MaskRing:

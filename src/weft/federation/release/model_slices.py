@@ -77,7 +77,8 @@ def join_slices(slices: Sequence[ModelSlice], head: Head, *, overlapping: bool =
     if overlapping:
         _, once = np.unique(joined["names"], return_index=True)
         joined = {field: values[np.sort(once)] for field, values in joined.items()}
-    if len(np.unique(joined["names"])) < len(joined["names"]):
+    named = joined["names"][~joined["constant"]]
+    if len(np.unique(named)) < len(named):
         raise malformed("names", "name a feature twice: its holders were not told the same of it")
     constant, weights = joined["constant"], joined["weights"]
     row_factor, bias = slices[0].row_factor, slices[0].bias_value
