@@ -1,10 +1,15 @@
 """What two parties write in two ways stops a run, whoever coordinates it, from tokens alone."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.errors import DataError, WeftError
+from weft.federation import label_vocabularies
 from weft.federation.label_vocabularies import all_coded, check_vocabularies, mapping_between
 from weft.matching.id_normalization import loose_features
 from weft.matching.messages import SIMILAR, SimilarRequest
@@ -130,6 +135,36 @@ def test_labels_in_other_words_are_found(one, other, found):
 
 def test_numbers_of_three_classes_are_no_other_coding():
     check_vocabularies([np.array([0, 1]), np.array([1, 2]), np.array([0, 2])])
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(["0", "1", "2", "no", "No", "a", "b", "A"]), min_size=1, unique=True
+        ),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_lists_that_are_compared_are_all_that_matter(lists):
+    found = [np.array(one) for one in lists]
+    coded = all_coded(found)
+    pairs = combinations(found, 2)
+    if any(mapping_between(one, other, coded=coded) is not None for one, other in pairs):
+        with pytest.raises(DataError, match="same classes in other words"):
+            check_vocabularies(found)
+    else:
+        check_vocabularies(found)
+
+
+def test_thousands_of_lists_take_no_comparison_in_pairs(monkeypatch):
+    compared = []
+    monkeypatch.setattr(label_vocabularies, "mapping_between", lambda *_, **__: compared.append(1))
+    some = np.random.default_rng(0)
+    lists = [np.sort(some.choice(10, size=5, replace=False)) for _ in range(3000)]
+    check_vocabularies([*lists, np.array([0, 1]), np.array([1, 2])])
+    check_vocabularies([np.array([f"class {i}" for i in one]) for one in lists])
+    assert len(compared) == 1
 
 
 def test_labels_in_other_words_stop_a_run_unless_confirmed():

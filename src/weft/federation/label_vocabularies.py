@@ -19,8 +19,12 @@ def check_vocabularies(lists: Sequence[Classes]) -> None:
 
     ``lists`` are those of all parties that have labels.
     """
-    coded = all_coded(lists)
-    for one, other in combinations(lists, 2):
+    distinct = list({tuple(_spelt(classes)): classes for classes in lists}.values())
+    coded = all_coded(distinct)
+    if _written_alike(distinct):
+        # Else thousands of parties with a few of many classes each would be compared in pairs.
+        distinct = [classes for classes in distinct if len(classes) == 2]
+    for one, other in combinations(distinct, 2):
         if mapping_between(one, other, coded=coded) is not None:
             raise DataError(
                 f"one party has the labels {_listed(one)} and another {_listed(other)}, which look "
@@ -37,6 +41,17 @@ def all_coded(lists: Sequence[Classes]) -> bool:
     """Whether all lists have two numbers as people give them to two classes."""
     numbers = [_numbers(_spelt(classes)) for classes in lists]
     return all(found is not None and set(found) in _CODINGS for found in numbers)
+
+
+def _written_alike(lists: Sequence[Classes]) -> bool:
+    """Whether every label is written in one way, and all are numbers or none of a list is.
+
+    Then only lists of two classes can look like one list in several words.
+    """
+    spelt = [_spelt(classes) for classes in lists]
+    texts = {text for one in spelt for text in one}
+    kinds = {_numbers(one) is None for one in spelt}
+    return len(kinds) < 2 and len({_plain(text) for text in texts}) == len(texts)
 
 
 def mapping_between(one: Classes, other: Classes, *, coded: bool) -> dict[str, str] | None:
