@@ -333,7 +333,7 @@ def bits_part(bench: Bench) -> None:
     """Whether encryption changes any bit; this also compiles what the other parts time."""
     report = bench.report
     # Ten groups of every class hold min_batch samples at least: guards are on.
-    rows, groups, most = (120, SMOKE_GROUPS, 20) if report.smoke else (1500, 10, None)
+    rows, groups, most = (120, SMOKE_GROUPS, 20) if report.smoke else (4500, 10, None)
     split = SPLITS["grid"](synthetic(rows, 30, classes=3), k=3, q=3)
     kinds: dict[str, dict[str, Any]] = {
         "cutting planes": {"solver": "cutting-planes"},
@@ -350,7 +350,7 @@ def bits_part(bench: Bench) -> None:
             getattr(plain, part).tobytes() == getattr(padded, part).tobytes()
             for part in ("coef", "intercept")
         )
-        name = f"bits, 1500×30, 3×3, {kind}: plain and pad alike"
+        name = f"bits, 4500×30, 3×3, {kind}: plain and pad alike"
         if report.wants(name):
             report.add(name, float(same), "1: yes", bar=1, better="higher")
         assert same, f"{name}: encryption changed the model"
