@@ -76,7 +76,7 @@ class LyingDealer(Stage):
         dealer.scores(self.serial)
         waves = {"dealt": self._waves(row, int(dealer._scores[0, row]))}
         scores = sum(reply["scores"] for reply in told.values())
-        told = self._ask("slopes", waves, scores=scores, series=0, period=0)
+        told = self._ask("slopes", waves, scores=scores, series=0, period=0, held=False)
         total = add_shares(objects(told), "losses", 1, 64)[0]
         digits, series = loss_digits(self.table.n_rows, SERIES[0]), SERIES[0]
         sine = total / (WAVE * series.even[0] * 2.0 ** (digits.total - digits.dealt))

@@ -34,7 +34,7 @@ from weft_examples.repeated_run import Drawn, repeat_run
 
 HOW = Preprocessing(intercept=True, scaling="none")
 RUN = bytes(range(16))
-SETTINGS = Settings(solver="sealed", loss="logistic", lam=0.05, gap=3e-2, patience=30.0)
+SETTINGS = Settings(solver="sealed", loss="logistic", lam=0.05, gap=3e-2, folds=2, patience=30.0)
 #: Those of XᵀX and the Hessian no training asks for.
 MATRICES = (messages.GRAM, messages.BENDS, messages.WEIGHTS, messages.CELLS, messages.HESSIAN)
 PHASES = {

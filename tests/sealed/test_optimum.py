@@ -125,7 +125,6 @@ def test_an_estimator_trains_sealed_and_names_what_it_cannot():
     for wrong in (
         {"loss": "hinge"},
         {"loss": "logistic", "cipher": "plain"},
-        {"loss": "logistic", "folds": 3},
         {"loss": "logistic", "solver": "hyfdca"},
     ):
         with pytest.raises(ConfigError):

@@ -74,7 +74,10 @@ def check(
         problem.tiles, problem.preprocessing, keys=own, terms=_without_refusals(terms)
     )
     _, roster, _, classes = federation.assemble(settings)
-    settings, reason = in_sums(settings, roster) or (settings, reason)
+    other = in_sums(settings, roster)
+    if other is not None:
+        settings, reason = other
+        _, roster, _, classes = federation.assemble(settings)
     check_cut(settings, roster)
     tiles = {name: party.tiles for name, party in federation.parties.items()}
     holdings = describe_holdings(roster, tiles, classes)
@@ -171,15 +174,19 @@ def _refusals(
 ) -> list[tuple[str, str]]:
     """The first objection of each party."""
     from weft.errors import ConfigError
+    from weft.solvers.algorithm_choice import algorithm_of
 
-    found = []
+    found, how = [], problem.preprocessing
+    sealed = algorithm_of(settings.solver).shares and not how.unit_rows
     for name, consent in consents.items():
         party_view, tiles = federation.parties[name].view, problem.tiles[name]
         labels = any(tile.labelled.any() for tile in tiles)
         try:
             consent.check_own(keys[name].identity.public, sum(t.n for t in tiles), labels=labels)
             consent.check_matching(problem.preprocessing.matching)
-            consent.check_seat(party_view)
+            consent.check_seat(party_view, sealed=sealed)
+            if sealed and how.scaling != "none" and party_view.shares_columns:
+                consent.check_scaling(party_view)
             if name in changes:
                 consent.check_change(changes[name])
             consent.check(settings, party_view)

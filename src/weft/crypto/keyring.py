@@ -114,6 +114,7 @@ class Keyring:
         self._keys = keys
         self._draws = RandomnessLog() if draws is None else draws
         self._terms = terms
+        self._few_scalars = False
         self.cipher = new_cipher(cipher)
         self.cipher.party_name = keys.name
         self._run_id = self._nonce = b""
@@ -256,6 +257,13 @@ class Keyring:
         self._participants = found
         self._pairs = PairSecrets(self._keys.run, self._exchange, found, place.number)
         self.cipher.masks = Masks(self._pairs, found, place.number, self._terms, alone=alone)
+        self.few_scalars(self._few_scalars)
+
+    def few_scalars(self, few: bool) -> None:
+        """Whether sums of scalars may go over fewer parties than terms ask for."""
+        self._few_scalars, masks = few, self.cipher.masks
+        if isinstance(masks, Masks):
+            masks.allow_few(few)
 
     def know_holders(self, rows: tuple[Ints, Ints], columns: tuple[Ints, Ints]) -> None:
         """Take who holds each shared cohort: how many, and their numbers one after the other.

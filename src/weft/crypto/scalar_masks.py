@@ -62,6 +62,7 @@ class Masks:
         self._party = party
         self._terms = terms
         self._alone = alone
+        self._few = False
         self._keys: dict[int, Secret] = {}
         #: The same for masks under sums.
         self._seeds: dict[int, Secret] = {}
@@ -73,6 +74,10 @@ class Masks:
     def fewest(self) -> int:
         """So many holders of a cohort must contribute to a sum together, unless it has fewer."""
         return 1 if self._alone or self._terms.allow_pairs else self._terms.min_contributors
+
+    def allow_few(self, few: bool) -> None:
+        """Whether sums of scalars may go over fewer parties than terms ask for."""
+        self._few = few
 
     def everyone(self) -> Sharers:
         """For sums over all parties."""
@@ -99,7 +104,8 @@ class Masks:
         neighbours = over.neighbours(self._party)
         if neighbours is None:
             return None
-        if not self._alone and not self._terms.allows_scalars(len(over.numbers)):
+        enough = self._alone or self._few or self._terms.allows_scalars(len(over.numbers))
+        if not enough:
             self._refuse(question.field, len(over.numbers))
         if not neighbours:
             return np.zeros((count, 3), np.int64)

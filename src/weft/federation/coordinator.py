@@ -29,6 +29,7 @@ from weft.federation.rare_samples import leave_out_rare, remarks
 from weft.federation.release.model_header import Head
 from weft.federation.release.noised_weights import NoiseSize
 from weft.guards.terms import Terms
+from weft.matching.build_holdings import Guards
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter
@@ -77,9 +78,9 @@ class Outcome:
 
 
 def announce_for(
-    channel: Channel, preprocessing: Preprocessing, settings: Settings, run: bytes
+    channel: Channel, preprocessing: Preprocessing, settings: Settings, run: bytes, *, shares: bool
 ) -> Announced:
-    """Announcements of a run with these settings, which may say the classes."""
+    """Announcements of a run with these settings, on shares or not, which may say the classes."""
     sorts = settings.make_loss().task != "regression"
     known = preprocessing.classes if sorts else None
     hides = settings.cipher != "plain"
@@ -88,6 +89,7 @@ def announce_for(
         run,
         sorts=sorts,
         hides=hides,
+        shares=shares,
         classes=known,
         confirmed=preprocessing.confirmed,
     )
@@ -110,10 +112,27 @@ def assemble(
     adder: Adder,
 ) -> HoldingMap:
     """Match the parties' samples and features, leave out what is rare, agree on scaling."""
+    holdings = match(channel, preprocessing, settings, announced, run, adder)
+    return prepare(channel, preprocessing, holdings, adder)
+
+
+def match(
+    channel: Channel,
+    preprocessing: Preprocessing,
+    settings: Settings,
+    announced: Announced,
+    run: bytes,
+    adder: Adder,
+) -> HoldingMap:
+    """Match the parties' samples and features."""
     holders = announced.holders
     if holders is not None:
         holders = tuple(name for name in holders if name in channel.parties)[:_HOLDERS]
-    holdings = meet(
+    algorithm = algorithm_of(settings.solver)
+    guards: Guards = "always"
+    if algorithm.shares and not preprocessing.unit_rows:
+        guards = "never" if preprocessing.scaling == "none" else "shared columns"
+    return meet(
         channel,
         adder,
         classes=announced.agreed,
@@ -121,14 +140,22 @@ def assemble(
         bias=preprocessing.intercept_scaling if preprocessing.intercept else None,
         confirm_separate_ids=preprocessing.confirm_separate_ids,
         confirmed=preprocessing.confirmed,
-        follow_draws=algorithm_of(settings.solver).follows_draws(settings),
+        follow_draws=algorithm.follows_draws(settings),
         terms=announced.terms,
+        guards=guards,
         matching=preprocessing.matching,
         holders=holders,
         run=run,
         keys=announced.keys,
     )
-    holdings = leave_out_rare(channel, holdings, adder)
+
+
+def prepare(
+    channel: Channel, preprocessing: Preprocessing, holdings: HoldingMap, adder: Adder
+) -> HoldingMap:
+    """Leave out what is rare, and agree on scaling."""
+    if holdings.guarded:
+        holdings = leave_out_rare(channel, holdings, adder)
     agree_on_scaling(channel, holdings, preprocessing.scaling, preprocessing.unit_rows, adder)
     return holdings
 
@@ -161,14 +188,17 @@ def coordinate(
     run = token_bytes(16) if run is None else run
     warm, saves = start_lam is not None, checkpointing is not None
     # What no algorithm can do is refused before anybody is asked for anything.
-    resolve(settings, saves=saves, warm=warm)
-    announced = announce_for(channel, preprocessing, settings, run)
+    chosen, _ = resolve(settings, saves=saves, warm=warm)
+    shares = algorithm_of(chosen.solver).shares
+    announced = announce_for(channel, preprocessing, settings, run, shares=shares)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
-    holdings = assemble(channel, preprocessing, settings, announced, run, adder)
+    holdings = match(channel, preprocessing, settings, announced, run, adder)
     other = in_sums(settings, holdings, saves=saves, warm=warm)
     if other is not None:
         settings, reason = other
         settings, _ = settle(settings, announced.terms, saves=saves, warm=warm)
+        holdings = holdings.with_guards()
+    holdings = prepare(channel, preprocessing, holdings, adder)
     check_cut(settings, holdings)
     unit, label = units_above(channel, adder, SIZE, 2).tolist()
     told = StartRequest(

@@ -28,6 +28,7 @@ from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Channel, LocalChannel, Sink
 from weft.protocol.metering import EncryptionCost, Spent
+from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import Checkpointing, Record
 from weft.solvers.settings import Settings
 
@@ -119,7 +120,8 @@ class Federation:
     ) -> tuple[LocalChannel, HoldingMap, Adder, NDArray[Any] | None]:
         """Make the parties, match their samples and features, agree on scaling."""
         channel, run = self._open(settings), token_bytes(16)
-        announced = announce_for(channel, self.preprocessing, settings, run)
+        shares = algorithm_of(settings.solver).shares
+        announced = announce_for(channel, self.preprocessing, settings, run, shares=shares)
         holdings = assemble(channel, self.preprocessing, settings, announced, run, self._adder)
         return channel, holdings, self._adder, announced.classes
 

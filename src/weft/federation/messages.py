@@ -37,6 +37,7 @@ class AnnounceRequest(Message):
     run: Annotated[bytes, keys("random name of the run")]
     parties: Annotated[int, record("how many take part")]
     classes: Annotated[bool, record("whether labels are classes")] = False
+    shares: Annotated[bool, record("whether training is on shares alone")] = False
 
 
 class AnnounceReply(Message):

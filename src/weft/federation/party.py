@@ -39,6 +39,7 @@ from weft.federation.rare_samples import RareParty
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.party import ReleaseParty
 from weft.federation.resume_fingerprint import insist_on_origin
+from weft.federation.sealed_seat import SealedSeat
 from weft.federation.training_data import TrainingData
 from weft.guards import Terms
 from weft.guards.model_noise import row_bound
@@ -203,12 +204,14 @@ class Party:
         )
         self.sum_counter = SumCounter(np.zeros(0, bool))
         self._model = start
+        self._seat = SealedSeat(self._consent, self._keyring)
         self._announcing = AnnouncingParty(
             name,
             self._consent,
             self._keyring,
             draws,
             labels=self.data.known_labels,
+            on_shares=self._seat.take,
             declares=self._columns.declares,
         )
         roster = self._consent.roster
@@ -269,6 +272,7 @@ class Party:
             self._draws.hear(phase.name, pack(fields_of(message)))
         self._consent.check_company(message)
         self._cipher.begin(message, phase.name)
+        self._seat.before(phase, lambda: self.view)
         reply = found.handle(message)
         self._trains |= phase.name in self._answers
         if self._transcript is not None:
@@ -325,7 +329,7 @@ class Party:
         self.data.bias = message.bias_value
         view = self._matching.sit(message)
         self._announcing.check_parties(view.n_parties)
-        self._consent.check_seat(view)
+        self._seat.check_view(view)
         reply = self._matching.make_seeds(message, alone=self._consent.alone(view.n_parties))
         # Without a ledger, sums that nothing hides need no counting: simulations of thousands.
         if self._account is not None or self._cipher.name != "plain":
@@ -369,7 +373,8 @@ class Party:
     @property
     def _settled_view(self) -> PartyView:
         """Its view, once everything rare is left out."""
-        if self._trimmed is None and self._guarded(self.view):
+        sums = self._seat.opens or not self._seat.announced
+        if sums and self._trimmed is None and self._guarded(self.view):
             raise ProtocolError(
                 f"party {self.name} was not asked what is too rare to be trained on; that comes "
                 "before sums"
@@ -381,8 +386,14 @@ class Party:
     def _start(self, message: StartRequest) -> Nothing:
         if self._half is not None:
             raise ProtocolError(f"party {self.name} has started in this run already")
-        settings, view = Settings.from_json(message.settings), self._settled_view
+        settings = Settings.from_json(message.settings)
+        algorithm = algorithm_of(settings.solver)
+        if self._seat.announced and not algorithm.shares:
+            self._seat.leave(self.view)
+        view = self._settled_view
         self._consent.check(settings, view)
+        if self._trimmed is None and self._guarded(view):
+            self._attend(view)
         if (settings.make_loss().task != "regression") != (self.data.classes is not None):
             raise ProtocolError(
                 f"party {self.name} is to train with a loss that does not fit its labels as it was "
@@ -393,7 +404,6 @@ class Party:
         sigma = self._prepare_sum_noise(settings)
         data, unit, label = self.data, message.unit, message.label
         loss, smallest_lam = settings.make_loss(), message.smallest_lam
-        algorithm = algorithm_of(settings.solver)
         context = PartyContext(
             view,
             data.table,
@@ -401,7 +411,8 @@ class Party:
             self._cipher,
             Bounds.of(loss, smallest_lam, view.row_holders, unit, label),
             contributors=1 if self._terms.allow_pairs else self._terms.min_contributors,
-            folds=self._folds(settings),
+            # On shares, folds are of row numbers, and nobody opens a sum without one.
+            folds=None if algorithm.shares else self._folds(settings),
             start=None if self._model is None else data.weights_of(self._model),
             draws=self._draws,
             sum_sigma=sigma,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from weft.matching.two_spellings import check_ids, check_names
 
 #: Token of the constant column; real tokens meet it with probability 2^-64.
 BIAS_TOKEN = np.array([0xB1A5], np.uint64)
+#: Where sums are opened: in every run, before training on shares, or nowhere.
+Guards = Literal["always", "shared columns", "never"]
 #: What a submitter, who chooses min_batch, is told in place of a party's name or a size.
 _TOO_FEW = (
     "min_batch leaves a party without samples; lower it, or bring more samples (the coordinator's "
@@ -50,10 +53,12 @@ def build_holdings(
     confirm_separate_ids: bool = False,
     confirmed: Collection[str] = (),
     terms: Terms = OPEN,
+    guards: Guards = "always",
 ) -> HoldingMap:
     """Match the parties' tokens into cohorts and hand out the roles.
 
-    Samples of exposed cohorts that are smaller than the terms' ``min_batch`` are left out.
+    Samples of exposed cohorts that are smaller than the terms' ``min_batch`` are left out, where
+    ``guards`` says that sums are opened: where several parties share a column, or never.
 
     Raises
     ------
@@ -113,12 +118,23 @@ def build_holdings(
         # It lies in tiles of its own, and so is a cohort of its own.
         bias_slot=int(axis.start[axis.tile_cohorts[-1][0]]) if bias else -1,
         terms=terms,
+        guarded=guards == "always" or (guards == "shared columns" and _shares_columns(axis, bias)),
         mismatches=mismatches,
     )
+    if not holding_map.guarded:
+        return holding_map
     small = holding_map.exposed & (rows.sizes < terms.min_batch)
     if not small.any():
         return holding_map
     return _without(holding_map, small, holdings, confirm_separate_ids)
+
+
+def _shares_columns(columns: Axis, bias: bool) -> bool:
+    """Whether several parties have a column, the constant one aside."""
+    shared = columns.shared_cohort.copy()
+    if bias:
+        shared[columns.tile_cohorts[-1][0]] = False
+    return bool(shared.any())
 
 
 def _without(

@@ -14,7 +14,7 @@ from weft.crypto.key_messages import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.agreed_classes import AgreedClasses
-from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
+from weft.matching.build_holdings import Guards, Holding, LabelConflict, build_holdings
 from weft.matching.cohort_seed_delivery import add_tags, deliver, plan_seeds
 from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap, Overlap
@@ -53,6 +53,7 @@ def meet(
     confirmed: Collection[str] = (),
     follow_draws: bool = True,
     terms: Terms = OPEN,
+    guards: Guards = "always",
     matching: Matching = "hmac",
     holders: Sequence[str] | None = None,
     run: bytes | None = None,
@@ -74,6 +75,8 @@ def meet(
         Whether parties must be able to compute each other's draws.
     terms
         What the parties agreed on.
+    guards
+        Where sums are opened, so that small groups are left out.
     matching
         Whether tokens come from the run secret alone, or also through key holders.
     holders
@@ -101,6 +104,7 @@ def meet(
             confirm_separate_ids=confirm_separate_ids,
             confirmed=confirmed,
             terms=terms,
+            guards=guards,
         )
     except LabelConflict as conflict:
         raise DataError(_found(channel, conflict), told=conflict.told) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
+from weft.errors import ConfigError
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohort_sheets import HolderLists, RowSheets
 from weft.matching.cohorts import Axis, ranges
@@ -39,6 +40,8 @@ class HoldingMap:
         The constant column's slot, −1 without one.
     terms
         What the parties agreed on; the coordinator keeps to it, the parties see to it.
+    guarded
+        Whether sums are opened from which guards keep small groups.
     small
         Samples left out because a guard would never let them change.
     rare
@@ -58,6 +61,7 @@ class HoldingMap:
     bias_owner: Ints
     bias_slot: int
     terms: Terms = OPEN
+    guarded: bool = True
     small: int = 0
     rare: int = 0
     rare_cells: int = 0
@@ -66,6 +70,17 @@ class HoldingMap:
     @property
     def n_samples(self) -> int:
         return self.rows.n_slots - self.rare
+
+    def with_guards(self) -> HoldingMap:
+        """The same for training in sums; refused where groups are in it that guards leave out."""
+        if (self.exposed & (self.rows.sizes < self.terms.min_batch)).any():
+            raise ConfigError(
+                "these tables are too large for sealed training, and have groups of fewer than "
+                f"min_batch = {self.terms.min_batch} samples, which sums leave out from the start; "
+                "train with mode = 'sums'",
+                told="these tables are too large for sealed training; train with mode = 'sums'",
+            )
+        return replace(self, guarded=True)
 
     @property
     def n_features(self) -> int:

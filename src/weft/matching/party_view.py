@@ -201,6 +201,14 @@ class PartyView(ToldView, kw_only=True, eq=False, dict=True):
         return owned
 
     @cached_property
+    def shares_columns(self) -> bool:
+        """Whether others have a column of this party, the constant one aside."""
+        shared = self.column_sharers[self.column_cohort] > 1
+        if self.bias_slot >= 0:
+            shared[self.bias_slot] = False
+        return bool(shared.any())
+
+    @cached_property
     def counted_rows(self) -> Flags:
         """Per local row, whether this party counts its loss."""
         return self.counts[self.row_cohort] & ~self.left_out

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,10 @@ from weft.solvers.base import Result, Stage
 if TYPE_CHECKING:
     # A coordinator reports too, and loads no tile.
     from weft.data.tile import Task
+
+
+#: What a score of folds is; all but the first are told as minus what they are.
+Measure = Literal["accuracy", "mean squared error", "mean loss"]
 
 
 def has_path(result: Result) -> bool:
@@ -28,7 +32,8 @@ def path_frame(result: Result, task: Task) -> pd.DataFrame:
     samples left out; ``loss`` and ``gap`` of the certificate; ``iterations`` and ``round_trips``
     spent on this λ (the first also has those of matching and scaling); ``chosen``: whether this
     model was released. A score is an accuracy, or minus a mean squared error, so that more is
-    better, as everywhere in scikit-learn. A λ at which a party stayed away has none.
+    better, as everywhere in scikit-learn; of a sealed run, in which nobody knows what is predicted
+    rightly, minus a mean loss. A λ at which a party stayed away has none.
     """
     stages = result.stages
     columns: dict[str, Any] = {"lambda": [stage.lam for stage in stages]}
@@ -52,6 +57,8 @@ def _scores(stages: Sequence[Stage], task: Task) -> dict[str, Any]:
     none = [np.nan] * folds
     scores = pd.DataFrame([stage.fold_scores or none for stage in stages], dtype=float) * sign
     losses = pd.DataFrame([stage.fold_losses or none for stage in stages], dtype=float)
+    if scores.isna().all(axis=None):
+        scores = -losses
     # Means of what there is: of few samples none may fall into a fold, which then has no score.
     return {
         "mean_score": scores.mean(axis=1),
@@ -59,6 +66,14 @@ def _scores(stages: Sequence[Stage], task: Task) -> dict[str, Any]:
         **{f"fold_{fold + 1}": scores[fold] for fold in range(folds)},
         "mean_loss": losses.mean(axis=1),
     }
+
+
+def score_measure(mean_scores: Iterable[float | None], *, regression: bool) -> Measure:
+    """What scores are: an accuracy is never below zero, and minus a loss always is."""
+    if regression:
+        return "mean squared error"
+    lost = any(score is not None and score < 0 for score in mean_scores)
+    return "mean loss" if lost else "accuracy"
 
 
 def fold_columns(frame: pd.DataFrame) -> list[str]:
@@ -81,10 +96,11 @@ def choice_sentence(frame: pd.DataFrame, task: Task) -> str:
     folds = len(fold_columns(frame))
     if not folds or np.isnan(row["mean_score"]):
         return f"λ = {row['lambda']:g}{of} is released"
-    if task == "regression":
-        score = f"mean squared error {-row['mean_score']:.4g} ± {row['std_score']:.2g}"
-    else:
+    measure = score_measure(frame["mean_score"], regression=task == "regression")
+    if measure == "accuracy":
         score = f"accuracy {row['mean_score']:.1%} ± {row['std_score']:.1%}"
+    else:
+        score = f"{measure} {-row['mean_score']:.4g} ± {row['std_score']:.2g}"
     verb = " was chosen:" if of else ":"
     return f"λ = {row['lambda']:g}{of}{verb} {score} on samples left out, over {folds} folds"
 

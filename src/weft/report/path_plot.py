@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from weft.data.tile import Task
-from weft.report.lambda_path import chosen_row, fold_columns
+from weft.report.lambda_path import chosen_row, fold_columns, score_measure
 from weft.report.plot_style import (
     BLUE,
     GREY,
@@ -84,7 +84,8 @@ def _margin(lambdas: Any) -> float:
 
 
 def _draw_scores(axis: Any, frame: pd.DataFrame, task: Task) -> None:
-    error = task == "regression"
+    measure = score_measure(frame["mean_score"], regression=task == "regression")
+    error = measure != "accuracy"
     sign = -1.0 if error else 1.0
     lambdas, folds = frame["lambda"], fold_columns(frame)
     mean, spread = sign * frame["mean_score"], frame["std_score"]
@@ -104,7 +105,7 @@ def _draw_scores(axis: Any, frame: pd.DataFrame, task: Task) -> None:
     if len(frame) == 1:  # a band of no width
         axis.errorbar(lambdas, mean, spread, color=BLUE, linewidth=5, alpha=0.3)
     axis.plot(lambdas, mean, "o-", color=BLUE, linewidth=2, markersize=6, label="mean")
-    axis.set_ylabel("mean squared error, left out" if error else "accuracy, left out")
+    axis.set_ylabel(f"{measure}, left out")
     if error:
         if mean.max() > 20 * mean.min() > 0:
             axis.set_yscale("log")
@@ -124,9 +125,10 @@ def _mark(axis: Any, frame: pd.DataFrame, chosen: Any, task: Task) -> None:
     """A ring around the released model, and its λ above the axis, clear of every curve."""
     height, text = chosen["loss"], f"released: λ = {chosen['lambda']:g}"
     if fold_columns(frame) and not np.isnan(chosen["mean_score"]):
-        error = task == "regression"
-        height = -chosen["mean_score"] if error else chosen["mean_score"]
-        told = f"error {height:.4g}" if error else f"{height:.1%}"
+        measure = score_measure(frame["mean_score"], regression=task == "regression")
+        told = {"mean squared error": "error", "mean loss": "loss"}.get(measure, "")
+        height = -chosen["mean_score"] if told else chosen["mean_score"]
+        told = f"{told} {height:.4g}" if told else f"{height:.1%}"
         text = f"{'chosen: ' if len(frame) > 1 else ''}λ = {chosen['lambda']:g}, {told}"
     ring = {"markerfacecolor": "none", "markeredgecolor": ORANGE, "markeredgewidth": 2}
     axis.plot(chosen["lambda"], height, "o", markersize=13, zorder=5, **ring)

@@ -18,7 +18,13 @@ from weft.protocol.metering import Spent
 from weft.report.holdings_counts import kind_of
 from weft.report.holdings_groups import cohorts_of
 from weft.report.json_values import finite
-from weft.report.lambda_path import choice_sentence, has_path, path_frame
+from weft.report.lambda_path import (
+    Measure,
+    choice_sentence,
+    has_path,
+    path_frame,
+    score_measure,
+)
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.settings import Settings
 
@@ -305,17 +311,23 @@ def to_markdown(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def path_measure(summary: dict[str, Any]) -> Measure:
+    """What the scores of a summary's folds are."""
+    scores = [row["mean_score"] for row in summary["path"]]
+    return score_measure(scores, regression=summary["classes"] is None)
+
+
 def _path_table(summary: dict[str, Any]) -> list[str]:
     """A line for every λ, the released one in bold."""
-    path, error = summary["path"], summary["classes"] is None
+    path: list[dict[str, Any]] = summary["path"]
     scored = "mean_score" in path[0]
-    measure = "mean squared error, left out" if error else "accuracy, left out"
-    titles = ["λ", *([measure] if scored else []), "loss", "gap", "round trips"]
+    measure = path_measure(summary) if scored else ""
+    titles = ["λ", *([f"{measure}, left out"] if scored else []), "loss", "gap", "round trips"]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for row in path:
         cells = [f"{row['lambda']:g}"]
         if scored:
-            cells.append(_spread(row, error))
+            cells.append(_spread(row, measure != "accuracy"))
         cells += [figure(row["loss"]), figure(row["gap"], ".2e"), str(row["round_trips"])]
         if row["chosen"]:
             cells = [f"**{cell}**" for cell in cells]

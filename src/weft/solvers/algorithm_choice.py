@@ -255,7 +255,7 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
         return
     for wanted, what in (
         (len(settings.lambdas) > 1 and not algorithm.paths, "several values of lambda"),
-        (settings.folds, "folds"),
+        (settings.folds and not algorithm.folds, "folds"),
         (warm, "a model to start from"),
     ):
         if wanted:

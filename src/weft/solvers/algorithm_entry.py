@@ -53,6 +53,8 @@ class Algorithm:
         Whether it trains paths of λ, leaves out folds and starts from a model.
     paths
         Whether it trains paths of λ, where it does not span all of that.
+    folds
+        Whether it leaves out folds, where it does not span all of that.
     shares
         Whether parties have shares of the model only, which whoever gets it adds up.
     saves
@@ -107,6 +109,7 @@ class Algorithm:
     everyone: bool = False
     spans: bool = False
     paths: bool = False
+    folds: bool = False
     shares: bool = False
     saves: bool = True
     ours: bool = False

@@ -73,7 +73,7 @@ class Stage:
         Spent from the beginning of the run to its end.
     scores
         Per fold: samples left out, their losses, and how many are predicted rightly (for a
-        regression: squared errors).
+        regression: squared errors); not a number where nobody knows that.
     """
 
     number: int
@@ -93,10 +93,18 @@ class Stage:
         return [loss / count if count else math.nan for count, loss, _ in self.scores or ()]
 
     def quality(self, task: str) -> float:
-        """Mean score over the folds that have samples, so that more is better."""
-        known = [score for score in self.fold_scores if not math.isnan(score)]
-        mean = sum(known) / len(known) if known else -math.inf
-        return -mean if task == "regression" else mean
+        """Mean score over the folds that have samples, so that more is better.
+
+        Where no score is known it is minus the mean loss.
+        """
+        scores, losses = (
+            [value for value in values if not math.isnan(value)]
+            for values in (self.fold_scores, self.fold_losses)
+        )
+        if task == "regression" or not scores:
+            errors = scores or losses
+            return -sum(errors) / len(errors) if errors else -math.inf
+        return sum(scores) / len(scores)
 
 
 @dataclass

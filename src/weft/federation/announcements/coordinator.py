@@ -76,6 +76,7 @@ def announce(
     *,
     sorts: bool,
     hides: bool,
+    shares: bool = False,
     classes: Sequence[Any] | None = None,
     confirmed: Collection[str] = (),
 ) -> Announced:
@@ -89,12 +90,14 @@ def announce(
         Whether labels are classes.
     hides
         Whether the cipher hides anything: then all parties are told who takes part.
+    shares
+        Whether training is on shares alone: parties insist on less then.
     classes
         The class values, where the config names them.
     confirmed
         What looks like the same in other words and is meant to be different: "labels", "levels".
     """
-    asked = AnnounceRequest(run=run, parties=len(channel.parties), classes=sorts)
+    asked = AnnounceRequest(run=run, parties=len(channel.parties), classes=sorts, shares=shares)
     replies = channel.ask(ANNOUNCE, dict.fromkeys(channel.parties, asked)).insist("starting")
     check_secrets({party: reply.keys.mark for party, reply in replies.items()})
     _check_rosters(replies)

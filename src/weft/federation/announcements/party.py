@@ -45,6 +45,8 @@ class AnnouncingParty:
     ----------
     labels
         All labels that it has.
+    on_shares
+        Told where training is to be on shares alone.
     declares
         Whether it has columns that are not numbers yet.
     """
@@ -57,6 +59,7 @@ class AnnouncingParty:
         draws: RandomnessLog,
         *,
         labels: Callable[[], Sequence[NDArray[Any]]],
+        on_shares: Callable[[], None],
         declares: bool = False,
     ) -> None:
         self._name = name
@@ -65,6 +68,7 @@ class AnnouncingParty:
         self._draws = draws
         self._labels = labels
         self._declares = declares
+        self._on_shares, self._shares = on_shares, False
         #: How many take part, as it was told.
         self._parties = 0
         #: Whether labels are classes.
@@ -103,7 +107,9 @@ class AnnouncingParty:
             holders=_names(consent.key_holders),
         )
         self._parties = message.parties
-        self._sorts = message.classes
+        self._sorts, self._shares = message.classes, message.shares
+        if message.shares:
+            self._on_shares()
         return reply
 
     def _list(self, message: ListRequest) -> ListReply:
@@ -134,7 +140,8 @@ class AnnouncingParty:
                 "together with its own"
             )
         lists = open_lists(boxes, self._list_key())
-        if lists:
+        # On shares, losses are totals of the run; classes are those of the model either way.
+        if lists and not self._shares:
             self._consent.check_labels(len(lists), self._parties)
         classes = common_classes(lists)
         if message.named is not None:

@@ -14,6 +14,7 @@ from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import (
+    check_batch,
     check_change,
     check_folds,
     check_labels,
@@ -21,6 +22,7 @@ from weft.privacy.agreement.refusals import (
     check_networks,
     check_sample_sums,
     check_scalars,
+    check_scaling,
     check_seat,
     check_settings,
 )
@@ -241,10 +243,17 @@ class Consent:
         self._each(lambda source: check_labels(source.terms, labelled, parties, self.name))
         check_labels(self.terms, labelled, parties, self.name)
 
-    def check_seat(self, view: PartyView) -> None:
-        """Refuse a view whose sums would show too much."""
+    def check_seat(self, view: PartyView, *, sealed: bool = False) -> None:
+        """Refuse a view whose sums would show too much; ``sealed``: nobody opens any."""
+        if sealed:
+            self._each(lambda source: check_batch(source.terms, view, self.name))
+            return
         self._each(lambda source: check_seat(source.terms, view, self.name))
         self._check_scalars(view)
+
+    def check_scaling(self, view: PartyView) -> None:
+        """The same for scaling alone, which sums over columns."""
+        self._each(lambda source: check_scaling(source.terms, view, self.name))
 
     def check_sample_sums(self, view: PartyView) -> None:
         """The same for joint prediction, which sums over samples only."""

@@ -12,6 +12,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.array_types import Ints
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import MODES, Matching, Terms
@@ -23,12 +24,41 @@ from weft.solvers.settings import Settings
 
 def check_seat(terms: Terms, view: PartyView, party: str) -> None:
     """Refuse a federation in which sums of this party would show too much."""
+    check_batch(terms, view, party)
+    _check_small(terms, view, party)
+    few = _few_sharers(terms, view, np.arange(view.n_columns))
+    if len(few):
+        _refuse_few(terms, party, len(few), "features", few)
+    check_sample_sums(terms, view, party)
+
+
+def check_scaling(terms: Terms, view: PartyView, party: str) -> None:
+    """Refuse to scale columns by sums that would show too much, a constant one aside."""
+    _check_small(terms, view, party)
+    columns = np.arange(view.n_columns)
+    few = _few_sharers(terms, view, columns[columns != view.bias_slot])
+    if len(few):
+        _refuse(
+            party,
+            "to scale {} that it shares with too few other parties, who could compute what its "
+            "samples add to means and extremes; scale the tables before the run (scaling = "
+            "'none'), or agree on allow_pairs = true",
+            exact=f"{len(few)} features",
+            told="features",
+        )
+
+
+def check_batch(terms: Terms, view: PartyView, party: str) -> None:
+    """Refuse a run whose guards are weaker than agreed."""
     if view.min_batch < terms.min_batch:
         _refuse(
             party,
             f"a run with min_batch = {view.min_batch}, because its own terms say "
             f"{terms.min_batch}; raise that of the run",
         )
+
+
+def _check_small(terms: Terms, view: PartyView, party: str) -> None:
     small = view.exposed & (view.sizes < terms.min_batch)
     if small.any():
         _refuse(
@@ -38,13 +68,14 @@ def check_seat(terms: Terms, view: PartyView, party: str) -> None:
             exact=f"{int(view.sizes[small].sum())} samples",
             told="samples",
         )
-    columns = np.bincount(view.column_cohort, minlength=len(view.column_sharers))
-    few = (view.column_sharers > 1) & np.array(
-        [not terms.allows(n) for n in view.column_sharers.tolist()], bool
-    )
-    if few.any():
-        _refuse_few(terms, party, int(columns[few].sum()), "features", view.column_sharers[few])
-    check_sample_sums(terms, view, party)
+
+
+def _few_sharers(terms: Terms, view: PartyView, columns: Ints) -> Ints:
+    """How many share each of those columns that several do, and too few."""
+    sharers = view.column_sharers[view.column_cohort[columns]]
+    refused = np.array([n > 1 and not terms.allows(n) for n in sharers.tolist()], bool)
+    few: Ints = sharers[refused]
+    return few
 
 
 def check_sample_sums(terms: Terms, view: PartyView, party: str) -> None:

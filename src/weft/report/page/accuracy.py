@@ -9,12 +9,14 @@ from weft.losses import get_loss
 from weft.report.number_format import capital
 from weft.report.page.html_elements import Html, bar, el, section, table
 from weft.report.page.results_data import Source
+from weft.report.summary import path_measure
 
 _MOST_ALONE = 30
 _CAPTIONS = {
     "accuracy": "Share of samples predicted rightly",
     "R²": "Share of the variance explained",
     "mean squared error": "Mean squared error: less is better",
+    "mean loss": "Mean loss: less is better",
 }
 #: Looks of bars: federated, central, alone.
 _OURS, _CENTRAL, _ALONE = "f0", "f2", "grey"
@@ -100,11 +102,11 @@ def _folds(
     summary: dict[str, Any],
 ) -> tuple[str, list[tuple[str, float | None, str]], str]:
     """Scores of the folds, by λ."""
-    regression = summary["classes"] is None
+    measure = path_measure(summary)
     rows: list[tuple[str, float | None, str]] = []
     for row in summary["path"]:
         score = row["mean_score"]
-        if score is not None and regression:
+        if score is not None and measure != "accuracy":
             score = -score
         mark = ", released" if row["chosen"] else ""
         rows.append((f"λ = {row['lambda']:g}{mark}", score, _OURS if row["chosen"] else _ALONE))
@@ -113,4 +115,4 @@ def _folds(
         "protocol. What central training would reach is not known here, since nobody has the "
         "pooled table; the certificate bounds how far its loss could be below."
     )
-    return told, rows, "mean squared error" if regression else "accuracy"
+    return told, rows, measure

@@ -13,15 +13,17 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.sealed.descent import Descent, Trial, factors_of
-from weft.solvers.sealed.exchange import SealedExchange
+from weft.solvers.sealed.exchange import SealedExchange, Told
+from weft.solvers.sealed.held_out import HeldOut, starting_losses
+from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, SPARE_POINTS
 from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.sine_series import Series
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, why_stop
+from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.coordinator import chosen_stage
 from weft.sums.gap_certificate import Certificate
 
-#: Vectors that a run may have: every new one is multiplied with all others.
-MOST_VECTORS = 200
 #: Points that are tried before a step is given up, and how often in a run one may be too far out.
 _MOST_TRIES, _MOST_ALARMS = 12, 4
 #: Iterations without a better bound after which a run ends.
@@ -30,7 +32,7 @@ _BETTER = 0.99
 
 
 class SealedCoordinator(Coordinator):
-    """Trains one λ after the other; classes are problems side by side."""
+    """Trains one λ after the other; classes, also without each fold, are problems side by side."""
 
     def run(
         self,
@@ -46,8 +48,9 @@ class SealedCoordinator(Coordinator):
         checkpointing: Checkpointing | None = None,
         warm: bool = False,
     ) -> Result:
-        exchange = SealedExchange(channel, holdings, settings, adder, classes)
-        run = _Run(exchange, holdings, settings, classes, channel, progress)
+        problems = Problems(classes, settings.folds)
+        exchange = SealedExchange(channel, holdings, settings, adder, problems)
+        run = _Run(exchange, holdings, settings, problems, channel, progress)
         return run.train()
 
 
@@ -59,7 +62,7 @@ class _Run:
         exchange: SealedExchange,
         holdings: HoldingMap,
         settings: Settings,
-        classes: int,
+        problems: Problems,
         channel: Channel,
         progress: Callable[[Record], None] | None,
     ) -> None:
@@ -68,9 +71,16 @@ class _Run:
         errors = exchange.errors
         self._parties = len(holdings.parties)
         self._guard = ScoreGuard(errors.bounds.rows, self._parties)
-        lam = settings.lambdas[0]
-        self._problems = [Descent(errors, self._squared, lam) for _ in range(classes)]
+        lam, self._layout = settings.lambdas[0], problems
+        starts = starting_losses(errors.bounds, exchange.folds, self._squared)
+        self._problems, self._held = [], list[HeldOut]()
+        for share, start, left_out in zip(*(each.tolist() for each in starts), strict=True):
+            problem = Descent(errors, self._squared, lam * share, share, start)
+            self._problems.append(problem)
+            self._held.append(HeldOut(problem, self._squared, left_out))
         self._vectors = self._iteration = self._alarms = 0
+        #: Points that may still be tried: parties answer no more than that, see `PhaseLimit`.
+        self._spare = SPARE_POINTS * len(settings.lambdas)
         self.result = Result(notes=exchange.notes)
         self._clock = Clock(channel, self.result)
 
@@ -82,8 +92,10 @@ class _Run:
             for problem in self._problems:
                 problem.turn(lam)
             over = self._train_one(lam)
-            self._exchange.keep(number, np.array([problem.model for problem in self._problems]))
-            stage = Stage(number, lam, self._certificate(), self._clock.round_trips)
+            models = [problem.model for problem in self._problems[: self._layout.classes]]
+            self._exchange.keep(number, np.array(models))
+            scores = self._held_scores()
+            stage = Stage(number, lam, self._certificate(), self._clock.round_trips, scores)
             result.stages.append(stage)
             left = settings.lambdas[number + 1 :]
             if over and left:
@@ -91,7 +103,7 @@ class _Run:
                     f"{result.stopped}: λ = {', '.join(f'{x:g}' for x in left)} not trained"
                 )
                 break
-        chosen = next((s for s in result.stages if s.lam == settings.lam), result.stages[-1])
+        chosen = chosen_stage(result.stages, settings)
         result.certificate, result.model_iteration = chosen.certificate, chosen.number
         result.notes.append(self._widths_in_words())
         return result
@@ -104,6 +116,36 @@ class _Run:
         self._vectors = 1
         for problem, square in zip(self._problems, squares[0].tolist(), strict=True):
             problem.begin(square, bits)
+        if self._layout.folds:
+            exchange.held()
+            self._take_aside()
+
+    def _take_aside(self) -> None:
+        """A vector of what folds leave out, of every problem."""
+        bits = self._problems[0].most_noise_bits()
+        rows = self._exchange.vector(bits)
+        self._vectors += 1
+        for at, problem in enumerate(self._problems):
+            problem.take_aside(rows[:, at], bits)
+
+    def _held_scores(self) -> list[list[float]] | None:
+        """Per fold, samples left out, their losses, and squared errors; see `Stage.scores`."""
+        layout, bounds = self._layout, self._exchange.errors.bounds
+        if not layout.folds:
+            return None
+        if self._squared:
+            trials = [problem.at_model() for problem in self._problems]
+            self._exchange.point(np.arange(layout.width), factors_of(trials, self._vectors))
+            self._exchange.slopes(self._guard.level, 0, held=True)
+            self._take_aside()
+        losses = bounds.samples * np.array([held.loss() for held in self._held])
+        counts = self._exchange.folds.samples[layout.classes :: layout.classes].tolist()
+        by_fold = losses.reshape(-1, layout.classes).sum(axis=1)[1:].tolist()
+        return [
+            # The squared loss is half of the squared error; nobody knows how many are right.
+            [count, loss, 2 * loss if self._squared else math.nan]
+            for count, loss in zip(counts, by_fold, strict=True)
+        ]
 
     def _train_one(self, lam: float) -> bool:
         """Iterate for one λ; returns whether a limit of the whole run is reached."""
@@ -121,8 +163,8 @@ class _Run:
             over = bool(why) and why != f"{settings.iterations} iterations"
             if idle >= _MOST_IDLE:
                 why = "rounding and noise keep the gap from falling below this"
-            if self._vectors >= MOST_VECTORS:
-                why, over = f"{MOST_VECTORS} gradients", True
+            if self._iteration >= MOST_GRADIENTS:
+                why, over = f"{MOST_GRADIENTS} gradients", True
             why = why or self._iterate()
             if why:
                 self.result.stopped = why
@@ -132,14 +174,15 @@ class _Run:
         """One gradient of every problem that is not done; returns why none could be made."""
         active = self._active()
         trials = self._propose(active)
-        for _ in range(_MOST_TRIES):
+        for _ in range(min(_MOST_TRIES, self._spare)):
+            self._spare -= 1
             reach = max(trial.reach for trial in trials)
             period = 0 if self._squared else self._guard.period(reach)
             self._exchange.point(active, factors_of(trials, self._vectors))
-            losses, alarms = self._exchange.slopes(self._guard.level, period)
-            scores = self._judge(active, trials, losses, alarms, reach, period)
+            told = self._exchange.slopes(self._guard.level, period)
+            scores = self._judge(active, trials, told, reach, period)
             if scores is not None:
-                self._accept(active, losses, scores)
+                self._accept(active, told, scores)
                 return ""
             if self._alarms > _MOST_ALARMS:
                 return (
@@ -151,7 +194,7 @@ class _Run:
     def _active(self) -> Ints:
         """Problems to go on with: all of them where their vectors serve for another λ."""
         target = self._settings.gap
-        if target is None or len(self._settings.lambdas) > 1:
+        if target is None or len(self._settings.lambdas) > 1 or self._layout.folds:
             return np.arange(len(self._problems))
         gaps = np.array([problem.gap for problem in self._problems])
         return np.flatnonzero(gaps > target)
@@ -168,13 +211,12 @@ class _Run:
         self,
         active: Ints,
         trials: list[Trial],
-        losses: Floats,
-        alarms: Floats,
+        told: Told,
         reach: float,
         period: int,
     ) -> Floats | None:
         """Bounds of scores if all points are good; None: some are tried again elsewhere."""
-        bounds = []
+        bounds, losses, alarms = [], told.losses, told.alarms
         for trial, alarm in zip(trials, alarms.tolist(), strict=True):
             # Below the reach of the series, a point needs no alarm.
             safe = self._squared or trial.reach <= self._guard.series.reach
@@ -191,24 +233,26 @@ class _Run:
                 trials[at], again = problem.shorten(share), True
         return None if again else np.array([b for b in bounds if b is not None])
 
-    def _accept(self, active: Ints, losses: Floats, scores: Floats) -> None:
+    def _accept(self, active: Ints, told: Told, scores: Floats) -> None:
         bits: Ints = np.max([self._problems[n].noise_bits() for n in active.tolist()], axis=0)
         rows = self._exchange.vector(bits)
         self._vectors += 1
         self._iteration += 1
+        self._spare += 2
         series: Series | None = None if self._squared else self._guard.series
         for at, number in enumerate(active.tolist()):
             self._problems[number].accept(
-                rows[:, at], bits, float(losses[at]), series, float(scores[at])
+                rows[:, at], bits, float(told.losses[at]), series, float(scores[at])
             )
+            self._held[number].note(float(told.held[at]))
 
     # ── what is told ──────────────────────────────────────────────────────────────────────
 
     def _certificate(self) -> Certificate:
         return Certificate(
             self._iteration,
-            tuple(problem.proof[0] for problem in self._problems),
-            tuple(problem.proof[1] for problem in self._problems),
+            tuple(problem.proof[0] for problem in self._problems[: self._layout.classes]),
+            tuple(problem.proof[1] for problem in self._problems[: self._layout.classes]),
         )
 
     def _record(self, lam: float) -> None:

@@ -75,10 +75,17 @@ class Trial:
 
 @dataclass
 class Descent:
-    """One class: where it stands, what it has tried, and what is proved.
+    """One class on all samples or without a fold: where it stands, and what is proved.
+
+    P without a fold f is λ/2 ‖w‖² + 1/N_f Σ l; times N_f/N its sums are parts of all samples, as
+    bounds and errors are, and λ is smaller by as much.
 
     Attributes
     ----------
+    share
+        N_f/N, of samples trained on.
+    start
+        The loss at w = 0, in parts of all samples.
     primal, dual
         Above P at the point, and below P*.
     proof
@@ -88,12 +95,15 @@ class Descent:
     errors: Errors
     squared: bool
     lam: float
+    share: float
+    start: float
     primal: float = math.inf
     dual: float = 0.0
     proof: tuple[float, float] = (math.inf, 0.0)
     _gram: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     _gram_error: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    _cuts: list[_Cut] = field(default_factory=list)
+    #: None: a vector that is no gradient.
+    _cuts: list[_Cut | None] = field(default_factory=list)
     _pairs: list[tuple[Floats, Floats]] = field(default_factory=list)
     _point: Floats = field(default_factory=lambda: np.zeros(0))
     _gradient_vector: int = 0
@@ -128,9 +138,28 @@ class Descent:
         if not len(norms):
             return np.array([most])
         norm = self._trial.norm if self._trial is not None else 0.0
-        new = max(norms[-1], self.lam * norm / errors.unit)
+        last = max(number for number, cut in enumerate(self._cuts) if cut is not None)
+        new = max(norms[last], self.lam * norm / errors.unit)
         bits = [product_noise(errors.widths, columns, max(new, old)) for old in [*norms, new]]
         return np.clip(bits, most - NOISE_RANGE, most)
+
+    def most_noise_bits(self) -> Ints:
+        """The same for a vector that may be as long as any."""
+        most = largest_noise(self.errors.widths, self.errors.columns)
+        return np.full(len(self._gram) + 1, most)
+
+    @property
+    def vectors(self) -> int:
+        return len(self._gram)
+
+    def tilt(self, model: int, vector: int) -> float:
+        """The inner product of the point where a vector was made, and a vector."""
+        return self._dot(self._cut(model).point, np.eye(1, len(self._gram), vector)[0])
+
+    def _cut(self, number: int) -> _Cut:
+        cut = self._cuts[number]
+        assert cut is not None
+        return cut
 
     # ── the next point ────────────────────────────────────────────────────────────────────
 
@@ -171,6 +200,11 @@ class Descent:
         """The point where it is."""
         self._trial = self._at(np.zeros(len(self._gram)), 1.0)
         return self._trial
+
+    def at_model(self) -> Trial:
+        """The point that is the model."""
+        point = self._padded(self._cut(self._model).point)
+        return self._at(point - self._padded(self._point), 1.0)
 
     def shorten(self, share: float) -> Trial:
         """A shorter step in the same direction."""
@@ -219,7 +253,7 @@ class Descent:
     def _slope_size(self) -> float:
         if not self._cuts:
             return math.sqrt(self.errors.bounds.label_square)
-        cut = self._cuts[self._gradient_vector]
+        cut = self._cut(self._gradient_vector)
         return math.sqrt(2 * max(cut.value + cut.value_error, 0.0))
 
     @property
@@ -255,7 +289,7 @@ class Descent:
 
     @property
     def _value(self) -> float:
-        return self._cuts[self._gradient_vector].value
+        return self._cut(self._gradient_vector).value
 
     def _value_error(
         self, point: Floats, norm: float, series: Series | None, value: float
@@ -271,7 +305,7 @@ class Descent:
     def begin(self, square: float, bits: Ints) -> None:
         """The first vector is there: b_0 at w = 0."""
         self._take(np.array([square]), bits)
-        start = 0.5 * self.errors.bounds.label_square if self.squared else math.log(2.0)
+        start = self.start
         size = math.sqrt(self.errors.bounds.label_square)
         delta = self.errors.vector(None, size, 0.0)
         error = self.errors.loss(None, 0.0, start) if self.squared else 0.0
@@ -289,6 +323,11 @@ class Descent:
             grown[-1, :] = grown[:, -1] = values
             setattr(self, name, grown)
 
+    def take_aside(self, row: Floats, bits: Ints) -> None:
+        """A vector that is no gradient of this problem."""
+        self._take(row, bits)
+        self._cuts.append(None)
+
     def accept(
         self, row: Floats, bits: Ints, loss: float, series: Series | None, scores: float
     ) -> None:
@@ -302,7 +341,7 @@ class Descent:
             # R is quadratic: its value follows from the gradients at 0 and here.
             first = np.eye(1, count)[0]
             half = 0.5 * self._dot(trial.point, first + newest)
-            value = self._cuts[0].value + half
+            value = self.start + half
             error = self._value_error(trial.point, trial.norm, series, value)
             error += 0.5 * self._dot_error(trial.point, first + newest)
             size = math.sqrt(2 * max(value + error, 0.0))
@@ -326,7 +365,7 @@ class Descent:
         self._prove()
 
     def _at_point(self, number: int) -> float:
-        cut = self._cuts[number]
+        cut = self._cut(number)
         return cut.value + 0.5 * self.lam * self._dot(cut.point, cut.point)
 
     # ── what is proved ────────────────────────────────────────────────────────────────────
@@ -344,13 +383,14 @@ class Descent:
 
     def turn(self, lam: float) -> None:
         """Go on with another λ: all cuts hold, bounds begin anew."""
+        lam *= self.share
         self.lam, self.dual, self.proof = lam, 0.0, (math.inf, 0.0)
         self._pairs.clear()
         self._prove()
 
     def _prove(self) -> None:
         """P at the point from above, and the best bound of P* from below."""
-        cut = self._cuts[self._gradient_vector]
+        cut = self._cut(self._gradient_vector)
         point = self._padded(cut.point)
         square = self._dot(point, point)
         doubt = cut.value_error + 0.5 * self.lam * self._dot_error(point, point)
@@ -372,11 +412,12 @@ class Descent:
         The optimum lies within a known distance of every point of a cut; by so much, at most, may
         an error of its vector move the cut there.
         """
-        if len(self._cuts) < 3:
+        cuts = [(number, cut) for number, cut in enumerate(self._cuts) if cut is not None]
+        if len(cuts) < 3:
             return 0.0
         far = math.sqrt(2 * max(self.primal, 0.0) / self.lam)
         heights = []
-        for number, cut in enumerate(self._cuts):
+        for number, cut in cuts:
             above = self._at_point(number) + cut.value_error - self.dual
             above += self.lam * self._dot_error(cut.point, cut.point)
             near = math.sqrt(2 * max(above, 0.0) / self.lam)
@@ -386,11 +427,14 @@ class Descent:
             doubt += cut.vector_error * min(near, far + cut.norm)
             heights.append(cut.value - tilt - doubt)
         master = Master(1)
-        count = len(heights)
-        master.add(np.zeros((count, 0)), self._gram, np.array(heights), np.zeros(count, np.int64))
+        count, places = len(heights), [number for number, _ in cuts]
+        gram = self._gram[np.ix_(places, places)]
+        master.add(np.zeros((count, 0)), gram, np.array(heights), np.zeros(count, np.int64))
         weights = np.clip(master.solve(tolerance=1e-12, scale=1.0 / self.lam).mu, 0.0, None)
         weights /= max(1.0, weights.sum())
-        square = self._dot(weights, weights) + self._dot_error(weights, weights)
+        mixed = np.zeros(len(self._gram))
+        mixed[places] = weights
+        square = self._dot(mixed, mixed) + self._dot_error(mixed, mixed)
         return float(weights @ np.array(heights) - square / (2 * self.lam))
 
 

@@ -23,8 +23,6 @@ def why_not_sealed(settings: Settings) -> str:
         return f"its slope cannot be computed on shares for loss '{settings.loss}', use logistic"
     if settings.cipher == "plain":
         return "cipher 'plain' hides nothing, use 'pad'"
-    if settings.folds:
-        return "it leaves out no folds"
     if settings.coordinator_sees != "nothing":
         return "it shows the coordinator no weights"
     if settings.noise is not None or settings.sum_noise is not None:
@@ -65,6 +63,7 @@ SEALED = Algorithm(
     losses="smooth",
     everyone=True,
     paths=True,
+    folds=True,
     shares=True,
     saves=False,
     sample_sums=0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
@@ -17,12 +18,14 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message, Phase
 from weft.protocol.request_reply import R
 from weft.solvers.sealed.dealer import Dealer
+from weft.solvers.sealed.fold_rows import FoldRows, FoldSizes, refuse_small
 from weft.solvers.sealed.messages import (
     BEGIN,
     BENDS,
     CELLS,
     FIRST,
     GRAM,
+    HELD,
     HESSIAN,
     KEEP,
     POINT,
@@ -37,6 +40,7 @@ from weft.solvers.sealed.messages import (
     CellsRequest,
     FirstRequest,
     GramRequest,
+    HeldRequest,
     HessianRequest,
     KeepRequest,
     PointRequest,
@@ -64,6 +68,7 @@ from weft.solvers.sealed.widths import (
     loss_digits,
 )
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.class_fold_problems import Problems
 from weft.sums.scalar_sums import add_scalars
 
 Asked = TypeVar("Asked", bound=SealedRequest)
@@ -73,6 +78,23 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _FULL, _WIDE = 64, 128
 
 
+@dataclass(frozen=True)
+class Told:
+    """What slopes come with, per problem; zero where nothing was asked for.
+
+    Attributes
+    ----------
+    losses, held
+        Sums of log 2cosh(z/2) over samples trained on, and left out, in parts of all samples.
+    alarms
+        Sums of eighth powers over all rows.
+    """
+
+    losses: Floats
+    held: Floats
+    alarms: Floats
+
+
 class SealedExchange:
     """All phases, each until everyone has answered, with what the dealer adds to them.
 
@@ -80,15 +102,24 @@ class SealedExchange:
     ----------
     errors
         Bounds, widths and how far results may be off, once tables are masked.
+    folds
+        What is left out by which problem.
     dealer_seconds, dealt_bytes, opened_bytes
         What dealing has taken, what it has sent, and what parties have opened.
     """
 
     def __init__(
-        self, channel: Channel, holdings: HoldingMap, settings: Settings, adder: Adder, width: int
+        self,
+        channel: Channel,
+        holdings: HoldingMap,
+        settings: Settings,
+        adder: Adder,
+        problems: Problems,
     ) -> None:
         self._channel, self._holdings = channel, holdings
-        self._settings, self._adder, self._width = settings, adder, width
+        self._settings, self._adder = settings, adder
+        self._fold_rows = FoldRows.of(problems, holdings.rows.sizes, settings.seed)
+        refuse_small(self._fold_rows.rows.tolist(), holdings.terms.min_batch)
         self._squared = settings.loss == "squared"
         self._serial = 0
         self.notes: list[str] = []
@@ -101,11 +132,12 @@ class SealedExchange:
             [holdings.columns.cohorts[k] for k in range(len(holdings.parties))],
         )
         self._table = whole_table(shapes)
-        self._dealer, self.errors = self._set_up(BeginRequest(round=0, serial=0, shapes=shapes))
+        begin = BeginRequest(round=0, serial=0, shapes=shapes)
+        self._dealer, self.errors, self.folds = self._set_up(begin)
         self._vectors = 0
         #: What parties have told under masks and pads, added up.
         self._total: Words = np.zeros(0, np.uint64)
-        self._problems: Ints = np.arange(width)
+        self._problems: Ints = np.arange(problems.width)
 
     # ── asking ────────────────────────────────────────────────────────────────────────────
 
@@ -157,21 +189,23 @@ class SealedExchange:
 
     # ── setting up ────────────────────────────────────────────────────────────────────────
 
-    def _set_up(self, begin: BeginRequest) -> tuple[Dealer, Errors]:
+    def _set_up(self, begin: BeginRequest) -> tuple[Dealer, Errors, FoldSizes]:
         shapes, holdings = begin.shapes, self._holdings
         begun = self._ask(
             BEGIN, lambda p, n: BeginRequest(round=n, serial=self._serial, shapes=shapes)
         )
-        totals = add_scalars(begun, "bounds", BOUNDS, holdings.parties)
+        more = self._fold_rows.problems.folds * (2 if self._squared else 1)
+        totals = add_scalars(begun, "bounds", BOUNDS + more, holdings.parties)
         if totals is None or any(len(reply.seed) != SEED_BYTES for reply in begun.values()):
             raise ProtocolError("a party sent no seed for sealed training; the run stops")
         if not all(0.0 <= total < np.inf for total in totals):
             raise ProtocolError("the parties' bounds do not add up to any of a table; start again")
-        bounds = table_bounds(totals, holdings, self._squared)
+        bounds = table_bounds(totals[:BOUNDS], holdings, self._squared)
+        sizes = FoldSizes.of(self._fold_rows, totals[BOUNDS:], holdings.terms.min_batch)
         widths = choose_widths(bounds, self._squared, self._table.n_columns)
         errors = Errors(bounds, widths, len(holdings.parties), self._table.n_columns)
         dealer = Dealer([reply.seed for reply in begun.values()], self._table)
-        return dealer, errors
+        return dealer, errors, sizes
 
     def first(self) -> None:
         """Masked tables to everyone, and slopes at w = 0."""
@@ -198,6 +232,10 @@ class SealedExchange:
         )
         self._take_slopes(replies)
 
+    def held(self) -> None:
+        """Slopes at w = 0 of what folds leave out."""
+        self._take_slopes(self._ask(HELD, lambda p, n: HeldRequest(round=n, serial=self._serial)))
+
     def _take_slopes(self, replies: Mapping[str, SlopesReply]) -> None:
         self._add(replies, "slopes")
         self._dealer.slopes(self._serial, self._problems)
@@ -223,11 +261,8 @@ class SealedExchange:
         self._dealer.scores(self._serial)
         self.dealer_seconds += perf_counter() - began
 
-    def slopes(self, level: int, period: int) -> tuple[Floats, Floats]:
-        """Slopes under masks; returns mean losses and sums of eighth powers, per problem.
-
-        Both are zero where the loss is squared, and the powers where no alarm was asked for.
-        """
+    def slopes(self, level: int, period: int, *, held: bool = False) -> Told:
+        """Slopes under masks, of samples that a problem trains on, or of those it leaves out."""
         widths, serial = self.errors.widths, self._serial + 1
         sent = self._deal(
             lambda: (
@@ -244,23 +279,35 @@ class SealedExchange:
                 scores=self._total,
                 series=level,
                 period=period,
+                held=held,
                 dealt=sent(p),
             ),
         )
         self._take_slopes(replies)
         nothing = np.zeros(len(self._problems))
         if self._squared:
-            return nothing, nothing
-        return self._losses(replies, level), self._alarms(replies) if period else nothing
+            return Told(nothing, nothing, nothing)
+        losses, left_out = self._losses(replies, level)
+        return Told(losses, left_out, self._alarms(replies) if period else nothing)
 
-    def _losses(self, replies: Mapping[str, SlopesReply], level: int) -> Floats:
-        series, of = SERIES[level], self.errors.bounds
+    def _losses(self, replies: Mapping[str, SlopesReply], level: int) -> tuple[Floats, Floats]:
+        """Over samples trained on, and over those that folds leave out."""
+        series, of, problems = SERIES[level], self.errors.bounds, self._problems
         digits = loss_digits(of.rows, series)
-        totals = add_shares(replies, "losses", len(self._problems), _FULL)
-        sums = np.array(totals) * 2.0**-digits.total + series.level * of.rows
-        # A sample that is left out has a score of zero.
-        means: Floats = (sums - (of.rows - of.samples) * np.log(2.0)) / of.samples
-        return means
+        folded = self._fold_rows.with_fold(problems)
+        totals = add_shares(replies, "losses", len(problems) + len(folded), _FULL)
+        sums = np.array(totals) * 2.0**-digits.total
+        rows, samples = self.folds.rows[problems], self.folds.samples[problems]
+        held = np.zeros(len(problems))
+        held[folded] = sums[len(problems) :]
+
+        def mean(sums: Floats, rows: Floats, samples: Floats) -> Floats:
+            # A sample that is in no problem has a score of zero.
+            out = (sums + series.level * rows - (rows - samples) * np.log(2.0)) / of.samples
+            return np.asarray(out)
+
+        trained = mean(sums[: len(problems)], of.rows - rows, of.samples - samples)
+        return trained, mean(held, rows, samples)
 
     def _alarms(self, replies: Mapping[str, SlopesReply]) -> Floats:
         rows = self.errors.bounds.rows

@@ -73,6 +73,10 @@ class SlopesReply(Message):
     alarms: Annotated[bytes | None, scalars("its shares of eighth powers, with noise")] = None
 
 
+class HeldRequest(SealedRequest, kw_only=True):
+    """Asks for slopes at w = 0 of the rows that folds leave out."""
+
+
 class VectorRequest(SealedRequest, kw_only=True):
     """Brings slopes less masks; asks for Xᵀα."""
 
@@ -124,12 +128,14 @@ class ScoresReply(Message):
 class SlopesRequest(SealedRequest, kw_only=True):
     """Brings scores under masks; asks for slopes, and for losses and an alarm.
 
-    ``period`` is that of the alarm, a power of two; zero: none is needed.
+    ``period`` is that of the alarm, a power of two; zero: none is needed. Slopes are those of rows
+    that a problem trains on, or of those that its fold leaves out, if ``held``.
     """
 
     scores: Annotated[Words, masked("scores and masks", "words")]
     series: Annotated[int, record("which series the slope is", alike=True)]
     period: Annotated[int, record("period of the alarm", alike=True)]
+    held: Annotated[bool, record("whether slopes are of what folds leave out", alike=True)]
     dealt: Annotated[Words | None, dealt("share of sines and cosines of masks", "words")] = None
 
 
@@ -191,6 +197,7 @@ class KeepRequest(SealedRequest, kw_only=True):
 BEGIN = Phase("sealed.begin", BeginRequest, BeginReply)
 TABLES = Phase("sealed.tables", TablesRequest, TablesReply)
 FIRST = Phase("sealed.first", FirstRequest, SlopesReply)
+HELD = Phase("sealed.held", HeldRequest, SlopesReply)
 VECTOR = Phase("sealed.vector", VectorRequest, VectorReply)
 PRODUCTS = Phase("sealed.products", ProductsRequest, ProductsReply)
 POINT = Phase("sealed.point", PointRequest, PointReply)

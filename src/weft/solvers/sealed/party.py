@@ -19,9 +19,11 @@ from weft.protocol.request_reply import R
 from weft.solvers.base import ModelShare
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
+from weft.solvers.sealed.fold_rows import FoldRows, refuse_small
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
+    HELD,
     KEEP,
     POINT,
     PRODUCTS,
@@ -32,6 +34,7 @@ from weft.solvers.sealed.messages import (
     BeginReply,
     BeginRequest,
     FirstRequest,
+    HeldRequest,
     KeepRequest,
     PointReply,
     PointRequest,
@@ -57,6 +60,7 @@ from weft.solvers.sealed.party_shares import (
     product_share,
     stacked,
 )
+from weft.solvers.sealed.phase_limit import PhaseLimit
 from weft.solvers.sealed.ring_products import (
     add_products,
     encoded,
@@ -84,6 +88,7 @@ from weft.solvers.sealed.widths import (
     loss_digits,
 )
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.class_fold_problems import Problems
 from weft.sums.scalar_sums import pack_scalars
 
 Asked = TypeVar("Asked", bound=SealedRequest)
@@ -126,7 +131,11 @@ class SealedParty:
         self._masked: list[Words] = []
         self._opening: _Opening | None = None
         self._tables_label = ""
-        self._problems: Ints = np.arange(context.labels.shape[1])
+        self._all_problems = Problems(context.labels.shape[1], settings.folds)
+        self._draw = settings.seed
+        self._limit = PhaseLimit.of(settings, self._all_problems.width)
+        self._fold_rows = FoldRows(self._all_problems, np.zeros(0, np.int64))
+        self._problems: Ints = np.arange(self._all_problems.width)
         self._slope_serial = 0
         self._vectors: list[SharedVector] = []
         #: Shares of the point in hand, and of all points with a vector.
@@ -139,6 +148,7 @@ class SealedParty:
             self._once(BEGIN, self._begin),
             self._once(TABLES, self._mask_table),
             self._once(FIRST, self._first_slopes),
+            self._once(HELD, self._held_slopes),
             self._once(VECTOR, self._vector),
             self._once(PRODUCTS, self._products),
             self._once(POINT, self._mask_point),
@@ -217,10 +227,15 @@ class SealedParty:
         if len(table.places) != self._parties or table.places[self._party].shape != block.shape:
             raise malformed("shapes", "are not those of this party's table")
         self._table = table
+        folds = self._fold_rows = FoldRows.of(
+            self._all_problems, message.shapes.row_sizes, self._draw
+        )
+        refuse_small(folds.rows.tolist(), view.min_batch)
         labels = self._context.labels[view.counted_rows] if self._squared else None
         moved = round_cells(block, CELL_BITS)
         bounds = own_bounds(block, moved, self._context.table.squares, labels)
-        told = pack_scalars(self._cipher, "bounds", *bounds)
+        counted = self._place.rows[view.counted_rows]
+        told = pack_scalars(self._cipher, "bounds", *bounds, *folds.totals(counted, labels))
         return BeginReply(seed=self._seed, bounds=told)
 
     def _mask_table(self, message: TablesRequest) -> TablesReply:
@@ -252,8 +267,16 @@ class SealedParty:
             raise malformed("tables", "are not those of all other parties")
         self._masked = tables
         self._point = np.zeros((len(self._problems), self._whole.n_columns), np.uint64)
-        slopes = np.zeros((len(self._problems), self._whole.n_rows), np.uint64)
-        return SlopesReply(slopes=self._hide_slopes(slopes))
+        return SlopesReply(slopes=self._hide_slopes(self._no_slopes(), held=False))
+
+    def _held_slopes(self, message: HeldRequest) -> SlopesReply:
+        """The slopes at w = 0 of what folds leave out."""
+        if len(self._vectors) != 1 or not self._all_problems.folds:
+            raise ProtocolError("a phase of sealed training comes out of turn")
+        return SlopesReply(slopes=self._hide_slopes(self._no_slopes(), held=True))
+
+    def _no_slopes(self) -> Words:
+        return np.zeros((len(self._problems), self._whole.n_rows), np.uint64)
 
     # ── one gradient ──────────────────────────────────────────────────────────────────────
 
@@ -264,6 +287,7 @@ class SealedParty:
             raise malformed("point", "does not have a coefficient of every vector")
         if not all(np.isin(problems, v.problems).all() for v in self._vectors):
             raise malformed("problems", "are not those of all vectors")
+        self._limit.ask_point()
         self._problems = problems
         shape = len(problems), table.n_columns
         dealt = self._dealt(message.masks)
@@ -299,7 +323,7 @@ class SealedParty:
             )
             dealt.end()
             slopes = cut_scores(opened, shares, digits, self._first)
-            return SlopesReply(slopes=self._hide_slopes(slopes))
+            return SlopesReply(slopes=self._hide_slopes(slopes, held=message.held))
         if not 0 <= message.series < len(SERIES):
             raise malformed("series", "is not known")
         series = SERIES[message.series]
@@ -308,7 +332,7 @@ class SealedParty:
         if message.period:
             reply.alarms = self._alarms(opened, series, message.period, dealt)
         dealt.end()
-        reply.slopes = self._hide_slopes(slopes)
+        reply.slopes = self._hide_slopes(slopes, held=message.held)
         return reply
 
     def _waves(self, opened: Words, series: Series, dealt: DealtShares) -> tuple[Words, bytes]:
@@ -329,8 +353,11 @@ class SealedParty:
         )
         factors = np.zeros(LOSS_TERMS), slow * 2.0 ** (digits.total - digits.dealt)
         _, more = self._combine(opened, series.words[:LOSS_TERMS], "loss", factors, dealt)
-        both = [a + b for a, b in zip(totals, more, strict=True)]
-        return slopes, self._tell("losses", both, digits.noise)
+        pairs = list(zip(totals, more, strict=True))
+        trained = [some[0] + others[0] for some, others in pairs]
+        folded = [pairs[at] for at in self._fold_rows.with_fold(self._problems).tolist()]
+        left_out = [some[1] + others[1] for some, others in folded]
+        return slopes, self._tell("losses", trained + left_out, digits.noise)
 
     def _alarms(self, opened: Words, series: Series, period: int, dealt: DealtShares) -> bytes:
         """Shares of Σ sin⁸(πz/P), with noise."""
@@ -341,7 +368,8 @@ class SealedParty:
         factors = np.zeros(ALARM_TERMS), EIGHTH_POWER * 2.0**public
         _, totals = self._combine(opened, alarm_multiples(period), "alarm", factors, dealt)
         size = alarm_noise_bits(rows, series.reach, period, self._parties)
-        return self._tell("alarms", totals, size)
+        # Over all rows: what folds leave out must lie in the reach of the series too.
+        return self._tell("alarms", [sum(each) for each in totals], size)
 
     def _combine(
         self,
@@ -350,28 +378,34 @@ class SealedParty:
         name: str,
         factors: tuple[Floats, Floats],
         dealt: DealtShares,
-    ) -> tuple[Words, list[int]]:
-        """Shares of odd terms per score, and per problem of the total of even ones."""
+    ) -> tuple[Words, list[tuple[int, int]]]:
+        """Shares of odd terms per score, and of totals of even ones.
+
+        The latter are per problem, over rows that it trains on and over those that it leaves out.
+        """
         problems, rows = opened.shape
         shape = problems * rows, len(multiples)
         cosines = dealt.take(f"{self._serial} {name} cosines", *shape)
         sines = dealt.take(f"{self._serial} {name} sines", *shape)
         shares, totals = np.zeros(opened.shape, np.uint64), []
+        left_out = self._fold_rows.left_out(self._problems)
         for problem in range(problems):
             part = slice(problem * rows, (problem + 1) * rows)
             # All parties round alike, other problems otherwise.
             dither = np.uint64(self._pads.common_word(f"{self._label()} {name} {problem}"))
-            total = combine_dealt(
-                opened[problem],
-                multiples,
-                *factors,
-                dither,
-                cosines[part],
-                sines[part],
-                shares[problem],
+            totals.append(
+                combine_dealt(
+                    opened[problem],
+                    multiples,
+                    *factors,
+                    dither,
+                    cosines[part],
+                    sines[part],
+                    left_out[problem],
+                    shares[problem],
+                )
             )
-            totals.append(int(total))
-        return shares, totals
+        return shares, [(int(used), int(held)) for used, held in totals]
 
     def _tell(self, field: str, totals: list[int], size: int) -> bytes:
         """Shares of totals with this party's noise, for the coordinator to read in sum."""
@@ -380,13 +414,18 @@ class SealedParty:
         noisy = [share + extra for share, extra in zip(totals, drawn, strict=True)]
         return pack_shares(self._cipher, field, noisy, _FULL)
 
-    def _hide_slopes(self, slopes: Words) -> Words:
-        """Add what its labels say, and hide slopes under masks."""
+    def _hide_slopes(self, slopes: Words, *, held: bool) -> Words:
+        """Add what its labels say, and hide slopes under masks.
+
+        Slopes are zero but in rows that a problem trains on, or leaves out if those are ``held``.
+        """
         view, place = self._view, self._place
         rows = np.flatnonzero(view.counted_rows)
-        labels = self._context.labels[rows][:, self._problems].T
+        labels = self._context.labels[rows][:, self._all_problems.class_of[self._problems]].T
         known = encoded(-labels if self._squared else -0.5 * labels, self._widths.slope)
         slopes[:, place.rows[rows]] += known
+        left_out = self._fold_rows.left_out(self._problems)
+        slopes[~left_out if held else left_out] = 0
         self._slope_serial = self._serial
         return self._hide(slopes - self._mask("slopes", *slopes.shape))
 
@@ -395,6 +434,7 @@ class SealedParty:
         opened = self._open(message.slopes)
         if not np.array_equal(message.problems, self._problems):
             raise malformed("problems", "are not those of the slopes")
+        self._limit.ask_vector()
         table = self._whole
         dealt = self._dealt(message.products)
         shape = len(opened), table.n_columns
@@ -439,7 +479,7 @@ class SealedParty:
         return ProductsReply(products=pack_shares(self._cipher, "products", found, _WIDE))
 
     def _known(self, problems: Ints) -> Ints:
-        count = self._context.labels.shape[1]
+        count = self._all_problems.width
         if not len(problems) or (np.diff(problems) <= 0).any():
             raise malformed("problems", "do not ascend")
         if problems[0] < 0 or problems[-1] >= count:
@@ -450,9 +490,9 @@ class SealedParty:
 
     def _keep(self, message: KeepRequest) -> Nothing:
         """Remember its shares of the points that are a model."""
-        words = np.zeros((self._context.labels.shape[1], self._whole.n_columns), np.uint64)
+        words = np.zeros((self._all_problems.classes, self._whole.n_columns), np.uint64)
         if len(message.vectors) != len(words):
-            raise malformed("vectors", "do not name a point for every problem")
+            raise malformed("vectors", "do not name a point for every class")
         for problem, number in enumerate(message.vectors.tolist()):
             problems, share = self._points[number] if 0 <= number < len(self._points) else _NOTHING
             if problem not in problems:

@@ -83,19 +83,28 @@ def add_dealt(masks: Any, multiples: Any, bits: int, seed: Any, cosines: Any, si
 
 @numba.njit(cache=True)
 def combine_dealt(
-    opened: Any, multiples: Any, odd: Any, even: Any, seed: Any, cosines: Any, sines: Any, out: Any
+    opened: Any,
+    multiples: Any,
+    odd: Any,
+    even: Any,
+    seed: Any,
+    cosines: Any,
+    sines: Any,
+    apart: Any,
+    out: Any,
 ) -> Any:
-    """A party's share of Σ_k odd_k sin(κ_k z) for every number, and of the total of even terms.
+    """A party's share of Σ_k odd_k sin(κ_k z) for every number, and of the totals of even terms.
 
-    ``odd`` and ``even`` are in fixed point already; returns the share of ΣΣ even_k cos(κ_k z).
+    ``odd`` and ``even`` are in fixed point already; returns shares of ΣΣ even_k cos(κ_k z), over
+    all numbers but those ``apart``, and over these.
     """
-    total, terms = np.uint64(0), len(multiples)
+    others, aside, terms = np.uint64(0), np.uint64(0), len(multiples)
     sine, cosine = np.empty(terms), np.empty(terms)
     for i in range(len(opened)):
         # Apart from the rest, several at once.
         for k in range(terms):
             sine[k], cosine[k] = sine_cosine(opened[i] * multiples[k])
-        share, first = np.uint64(0), seed + np.uint64(i * terms)
+        share, total, first = np.uint64(0), np.uint64(0), seed + np.uint64(i * terms)
         for k in range(terms):
             s, c, dither = sine[k], cosine[k], mixed(first + np.uint64(k))
             a, b = cosines[i, k], sines[i, k]
@@ -104,4 +113,8 @@ def combine_dealt(
             total += dithered(even[k] * c, dither >> _S32) * a
             total += dithered(even[k] * s, dither >> _S48) * b
         out[i] += share
-    return total
+        if apart[i]:
+            aside += total
+        else:
+            others += total
+    return others, aside

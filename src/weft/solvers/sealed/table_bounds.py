@@ -51,7 +51,7 @@ def own_bounds(
         _square(math.sqrt(norms.max(initial=0.0))),
     ]
     square = 0.0 if labels is None else float((labels**2).sum())
-    return [*(_rounded_up(value) for value in told), _rounded_off(square)]
+    return [*(_rounded_up(value) for value in told), rounded_off(square)]
 
 
 def table_bounds(totals: Sequence[float], holdings: HoldingMap, squared: bool) -> TableBounds:
@@ -116,7 +116,7 @@ def _rounded_up(value: float) -> float:
     return 2.0 ** (math.ceil(8 * math.log2(value)) / 8) if value > 0 else 0.0
 
 
-def _rounded_off(value: float) -> float:
+def rounded_off(value: float) -> float:
     """To 22 binary digits."""
     mantissa, exponent = math.frexp(value)
     return math.ldexp(round(mantissa * 2.0**22) / 2.0**22, exponent)

@@ -1,0 +1,106 @@
+"""Folds of a sealed run: by row numbers that all parties share, so that nobody tells a word.
+
+Every party zeroes its shares of slopes in rows that a fold leaves out, held by it or not. So folds
+cannot follow from ids, as in sums: a fold is a set of row numbers, which mean nothing but to the
+holders of the rows. Each of its classes is one more column of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from weft.array_types import Flags, Floats, Ints
+from weft.crypto.primitives.seeded_words import SEED_BYTES, seeded_words
+from weft.errors import ConfigError
+from weft.solvers.sealed.table_bounds import rounded_off
+from weft.solvers.subspace.class_fold_problems import Problems
+
+
+def fold_of_rows(row_sizes: Ints, folds: int, seed: int) -> Ints:
+    """The fold of every row: those of every cohort are spread evenly, in an order by the seed."""
+    cohort = np.repeat(np.arange(len(row_sizes)), row_sizes)
+    key = blake2b(f"sealed folds {seed}".encode(), digest_size=SEED_BYTES).digest()
+    order = np.lexsort((seeded_words(key, "folds", len(cohort)), cohort))
+    found = np.empty(len(cohort), np.int64)
+    found[order] = np.arange(len(cohort)) % max(folds, 1)
+    return found
+
+
+def refuse_small(sizes: Sequence[float], least: int) -> None:
+    """Refuse folds of so few samples that what is told of them tells of single ones."""
+    if min(sizes, default=least) < least:
+        raise ConfigError(
+            f"folds = {len(sizes)} leaves out fewer than min_batch = {least} samples at once, and "
+            "the coordinator reads their losses; use fewer folds"
+        )
+
+
+@dataclass(frozen=True)
+class FoldRows:
+    """Which rows every problem trains on, and which its fold leaves out."""
+
+    problems: Problems
+    fold: Ints
+
+    @classmethod
+    def of(cls, problems: Problems, row_sizes: Ints, seed: int) -> FoldRows:
+        return cls(problems, fold_of_rows(row_sizes, problems.folds, seed))
+
+    @property
+    def rows(self) -> Ints:
+        """Rows of every fold."""
+        return np.bincount(self.fold, minlength=self.problems.folds)[: self.problems.folds]
+
+    def left_out(self, problems: Ints) -> Flags:
+        """(problems × rows) those that a problem's fold leaves out."""
+        out: Flags = self.problems.fold_of[problems][:, None] == self.fold[None, :]
+        return out
+
+    def with_fold(self, problems: Ints) -> Ints:
+        """Places of the problems that leave a fold out."""
+        return np.flatnonzero(self.problems.fold_of[problems] >= 0)
+
+    def totals(self, counted: Ints, labels: Floats | None) -> list[float]:
+        """Per fold, how many of its rows are counted here; of a squared loss Σy² too."""
+        folds = self.problems.folds
+        if not folds:
+            return []
+        of = self.fold[counted]
+        told = np.bincount(of, minlength=folds).tolist()
+        if labels is not None:
+            squares = np.bincount(of, (labels**2).sum(axis=1), minlength=folds)
+            told += [rounded_off(square) for square in squares.tolist()]
+        return [float(value) for value in told]
+
+
+@dataclass(frozen=True)
+class FoldSizes:
+    """What the coordinator knows of folds, per problem.
+
+    Attributes
+    ----------
+    rows, samples
+        Rows that a problem leaves out, and samples among them.
+    squares
+        Σy² of these, of a squared loss.
+    """
+
+    rows: Floats
+    samples: Floats
+    squares: Floats
+
+    @classmethod
+    def of(cls, folds: FoldRows, totals: Sequence[float], least: int) -> FoldSizes:
+        """From totals over all parties, see `FoldRows.totals`."""
+        classes, count = folds.problems.classes, folds.problems.folds
+        samples, squares = np.array(totals[:count]), np.array(totals[count:] or [0.0] * count)
+        refuse_small(samples.tolist(), least)
+
+        def spread(values: Floats) -> Floats:
+            return np.concatenate([np.zeros(classes), np.repeat(values, classes)])
+
+        return cls(spread(folds.rows), spread(samples), spread(squares))

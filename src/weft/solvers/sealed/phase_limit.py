@@ -1,0 +1,62 @@
+"""How many points and vectors a sealed run can need, so that a party answers no more.
+
+A coordinator that deals wrong numbers reads about one cell with every point that it asks for. What
+the settings can need is known to all: more is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from weft.errors import ProtocolError
+from weft.solvers.settings import Settings
+
+#: Gradients that a run may have: every new vector is multiplied with all others.
+MOST_GRADIENTS = 200
+#: Points that may be tried again, per λ, besides one for every gradient.
+SPARE_POINTS = 24
+
+
+@dataclass
+class PhaseLimit:
+    """What is left to be asked.
+
+    Attributes
+    ----------
+    gradients
+        Vectors at points, and of what folds leave out.
+    spare
+        Points without a vector.
+    """
+
+    gradients: int
+    spare: int
+
+    @classmethod
+    def of(cls, settings: Settings, problems: int) -> PhaseLimit:
+        """For a run with so many problems side by side."""
+        stages = len(settings.lambdas)
+        iterations = math.inf if settings.iterations is None else settings.iterations * stages
+        # One at w = 0, and of what folds leave out one there and one at every model.
+        gradients = int(min(MOST_GRADIENTS, iterations)) + 1 + stages
+        gradients += 1 + stages if settings.folds else 0
+        # Second moments take another point of every problem.
+        return cls(gradients, SPARE_POINTS * stages + 2 * problems)
+
+    def ask_point(self) -> None:
+        """A point is asked for; the vector that follows it, if any, gives it back."""
+        self.spare -= 1
+        self._check()
+
+    def ask_vector(self) -> None:
+        self.gradients -= 1
+        # The point is accounted for, and one more may be tried again before the next.
+        self.spare += 2
+        self._check()
+
+    def _check(self) -> None:
+        if self.spare < 0 or self.gradients < 0:
+            raise ProtocolError(
+                "sealed training is asked for more points than the iterations of this run can need"
+            )

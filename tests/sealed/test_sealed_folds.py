@@ -1,0 +1,115 @@
+"""Folds in a sealed run: each has the model of the other samples, and losses choose λ."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sealed_runs import CUTS, cut, held, table, train
+
+from weft.errors import ConfigError
+from weft.estimators import HybridClassifier
+from weft.federation.local_federation import Federation
+from weft.federation.preprocessing_settings import Preprocessing
+from weft.guards.terms import OPEN
+from weft.report.lambda_path import choice_sentence
+from weft.solvers.settings import Settings
+
+PATH, FOLDS = (1.0, 1e-1, 1e-2), 3
+
+
+def fold_of_samples(federation):
+    """By the number of the sample, from row numbers as parties know them; −1: it is left out."""
+    out = {}
+    for party in federation.parties.values():
+        half = party._half
+        for ids, rows in zip(party._matching.ids, party.view.tile_rows, strict=True):
+            for name, row in zip(ids.tolist(), rows.tolist(), strict=True):
+                fold = half._fold_rows.fold[half._place.rows[row]] if row >= 0 else -1
+                out[int(name[1:])] = max(out.get(int(name[1:]), -1), int(fold))
+    return np.array([out[i] for i in sorted(out)])
+
+
+def fitted(x, y, lam, loss):
+    def value(w):
+        z = x @ w
+        fit = ((z - y) ** 2 / 2 if loss == "squared" else np.logaddexp(0, -y * z)).mean()
+        return fit + lam / 2 * w @ w
+
+    return minimize(value, np.zeros(x.shape[1]), tol=1e-10).x
+
+
+def left_out_loss(block, targets, there, lam, loss):
+    """The sum over what a fold leaves out, of models trained by scipy on the rest."""
+    total = 0.0
+    for target in targets:
+        z = block[there] @ fitted(block[~there], target[~there], lam, loss)
+        y = target[there]
+        total += ((z - y) ** 2 / 2 if loss == "squared" else np.logaddexp(0, -y * z)).sum()
+    return total
+
+
+@pytest.mark.parametrize(
+    ("how", "loss", "classes"),
+    [("vertical", "logistic", 2), ("overlapping", "logistic", 3), ("grid", "squared", 0)],
+)
+def test_losses_of_what_folds_leave_out_are_those_of_scipy(how, loss, classes):
+    block, labels = table(classes=classes)
+    tiles = cut(block, labels, CUTS[how])
+    settings = {"loss": loss, "lam": PATH[-1], "path": PATH, "folds": FOLDS, "gap": 1e-5}
+    federation, trained = train(tiles, **settings)
+    block = held(block, CUTS[how])
+    targets = [labels] if classes == 0 else [2.0 * labels - 1]
+    if classes == 3:
+        targets = [np.where(labels == c, 1.0, -1.0) for c in range(3)]
+    fold = fold_of_samples(federation)
+    assert set(np.bincount(fold)) == {len(block) // FOLDS}
+    means = {}
+    for stage in trained.result.stages:
+        assert stage.certificate.gap <= 1e-5
+        for number, (count, total, good) in enumerate(stage.scores):
+            true = left_out_loss(block, targets, fold == number, stage.lam, loss)
+            means[stage.lam] = means.get(stage.lam, 0.0) + true
+            assert count == (fold == number).sum()
+            assert total == pytest.approx(true, rel=2e-3)
+            assert np.isnan(good) if classes else good == 2 * total
+    assert trained.result.stage.lam == min(means, key=means.get)
+
+
+def test_samples_that_no_problem_has_are_in_no_fold_and_small_folds_are_refused():
+    block, labels = table(classes=3)
+    labels[np.flatnonzero(labels == 0)[4:]] = 1
+    # Scaling opens extremes: so samples of rare classes are left out.
+    tiles = cut(block, labels, CUTS["horizontal"])
+    terms = msgspec.structs.replace(OPEN, min_batch=12)
+
+    def run(folds):
+        how = Preprocessing(intercept=False, scaling="maxabs")
+        federation = Federation(tiles, how, terms=terms)
+        asked = Settings(lam=1e-1, loss="logistic", solver="sealed", folds=folds, gap=1e-5)
+        return federation, federation.train(asked)
+
+    federation, trained = run(4)
+    assert trained.holdings.n_samples < len(block)
+    fold = fold_of_samples(federation)
+    block, labels, fold = block[fold >= 0], labels[fold >= 0], fold[fold >= 0]
+    block = block / np.abs(block).max(axis=0)
+    targets = [np.where(labels == c, 1.0, -1.0) for c in range(3)]
+    for number, (count, total, _) in enumerate(trained.result.stages[0].scores):
+        assert count == (fold == number).sum() >= 12
+        true = left_out_loss(block, targets, fold == number, 1e-1, "logistic")
+        assert total == pytest.approx(true, rel=1e-3)
+    with pytest.raises(ConfigError, match="use fewer folds"):
+        run(8)
+
+
+def test_an_estimator_says_that_losses_chose_the_lambda():
+    block, labels = table()
+    model = HybridClassifier(
+        loss="logistic", lam=1e-2, path=(1e-1,), folds=2, privacy="sealed"
+    ).fit(cut(block, labels, CUTS["vertical"]))
+    results = model.cv_results_
+    assert (results["mean_score"] == -results["mean_loss"]).all()
+    assert model.lambda_ == results.loc[results["mean_loss"].idxmin(), "lambda"]
+    assert "mean loss" in choice_sentence(results, "classification")

@@ -1,0 +1,91 @@
+"""On shares, terms are insisted on where sums are opened, and nowhere else."""
+
+from __future__ import annotations
+
+from secrets import token_bytes
+
+import msgspec
+import numpy as np
+import pytest
+from sealed_runs import ALL, CUTS, cut, table
+
+from weft.errors import WeftError
+from weft.federation.coordinator import announce_for, match
+from weft.federation.local_federation import Federation
+from weft.federation.messages import RARE, START, StartRequest
+from weft.federation.preprocessing_settings import Preprocessing
+from weft.guards.terms import Terms
+from weft.solvers.settings import Settings
+from weft.sums.messages import EXTREMES, ExtremesRequest
+
+SEALED = Settings(lam=1e-2, loss="logistic", solver="sealed")
+#: Two parties of which one has labels, a few samples by itself, and a class of four samples.
+LONE = {"a": [(slice(0, 84), slice(0, 3))], "b": [(slice(3, None), slice(3, None), False)]}
+
+
+def federation(how, terms=None, record=False, classes=2, **preprocessing):
+    block, labels = table(classes=classes)
+    if classes == 3:
+        labels[np.flatnonzero(labels == 0)[4:]] = 1
+    tiles = cut(block, labels, how)
+    terms = Terms() if terms is None else terms
+    return Federation(tiles, Preprocessing(**preprocessing), terms=terms, record=record)
+
+
+@pytest.mark.parametrize(("how", "scaling"), [("vertical", "standard"), ("horizontal", "none")])
+def test_two_parties_train_on_the_strictest_terms(how, scaling):
+    trained = federation(CUTS[how], scaling=scaling).train(SEALED)
+    assert trained.result.certificate.gap <= 1e-3
+    in_sums = federation(CUTS[how], scaling=scaling)
+    with pytest.raises(WeftError, match="allow_"):
+        in_sums.train(msgspec.structs.replace(SEALED, solver="lbfgs"))
+
+
+def test_columns_that_two_parties_share_are_scaled_on_their_terms_only():
+    with pytest.raises(WeftError, match=r"scaling = 'none'.*allow_pairs"):
+        federation(CUTS["horizontal"], scaling="standard").train(SEALED)
+    with pytest.raises(WeftError, match="allow_pairs"):
+        federation(CUTS["vertical"], unit_rows=True).train(SEALED)
+    allowed = federation(CUTS["horizontal"], Terms(allow_pairs=True), scaling="standard")
+    assert allowed.train(SEALED).result.certificate.gap <= 1e-3
+
+
+def test_small_groups_and_rare_classes_are_trained_on_where_nothing_is_opened():
+    own = federation(LONE, classes=3, scaling="standard", record=True)
+    trained = own.train(SEALED)
+    assert trained.holdings.n_samples == 84
+    assert RARE.name not in {entry.phase for entry in trained.channel.transcript}
+    # Where scaling opens totals, they are left out as in any run.
+    how = {**CUTS["horizontal"], "c": [(slice(0, 84), slice(0, 3), False)]}
+    shared = federation(how, Terms(allow_pairs=True), classes=3, scaling="standard").train(SEALED)
+    assert shared.holdings.n_samples < 90
+
+
+def announced_falsely(how, asked, terms=None):
+    """A coordinator that says "on shares", and means sums."""
+    own = federation(how, terms)
+    channel, run = own._open(asked), token_bytes(16)
+    announced = announce_for(channel, own.preprocessing, asked, run, shares=True)
+    match(channel, own.preprocessing, SEALED, announced, run, own._adder)
+    return channel
+
+
+def test_a_coordinator_that_announces_shares_and_means_sums_is_refused():
+    asked = msgspec.structs.replace(SEALED, solver="lbfgs")
+    channel = announced_falsely(CUTS["vertical"], asked)
+    told = StartRequest(settings=asked.to_json(), unit=1.0, label=1.0, smallest_lam=1e-2)
+    with pytest.raises(WeftError, match="allow_"):
+        channel.ask(START, dict.fromkeys(channel.parties, told)).insist("starting")
+    channel = announced_falsely(CUTS["horizontal"], asked)
+    told = ExtremesRequest(round=1, digit=0, of="absolute")
+    with pytest.raises(WeftError, match="allow_pairs"):
+        channel.ask(EXTREMES, dict.fromkeys(channel.parties, told)).insist("scaling")
+
+
+def test_what_is_rare_must_be_left_out_before_totals_of_columns_are_told():
+    """Even where terms allow the totals."""
+    how = {name: [(rows, ALL)] for name, rows in (("a", slice(0, 50)), ("b", slice(50, None)))}
+    channel = announced_falsely(how, SEALED, Terms(allow_pairs=True))
+    told = ExtremesRequest(round=1, digit=0, of="absolute")
+    with pytest.raises(WeftError, match="too rare"):
+        channel.ask(EXTREMES, dict.fromkeys(channel.parties, told)).insist("scaling")
