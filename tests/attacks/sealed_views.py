@@ -90,15 +90,16 @@ class Records:
     def seen(self, known: tuple[str, ...], *, carried: bool = False) -> dict[str, np.ndarray]:
         """Openings with the masks of some parties taken off, (entries × openings) by kind.
 
-        ``carried``: as the dealer has them, under pads.
+        Problems, which are opened together, stand side by side. ``carried``: as the dealer has
+        them, under pads.
         """
         found = defaultdict(list)
         for one in self.openings:
             words = (one.carried if carried else one.opened).copy()
             masks = self._masks(one, known)
             words = words - masks if one.sign > 0 else words + masks
-            found[one.kind].append(words.view(np.int64)[0] * self.unit(one.kind))
-        return {kind: np.stack(all_, axis=1) for kind, all_ in found.items()}
+            found[one.kind].append(words.view(np.int64).T * self.unit(one.kind))
+        return {kind: np.hstack(all_) for kind, all_ in found.items()}
 
     def _masks(self, one: Opening, known: tuple[str, ...]) -> np.ndarray:
         if one.kind == "scores" and len(known) == len(self.halves):

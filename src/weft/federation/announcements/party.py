@@ -46,7 +46,7 @@ class AnnouncingParty:
     labels
         All labels that it has.
     on_shares
-        Told where training is to be on shares alone.
+        Told where training is to be on shares alone; None: it never is.
     declares
         Whether it has columns that are not numbers yet.
     """
@@ -59,7 +59,7 @@ class AnnouncingParty:
         draws: RandomnessLog,
         *,
         labels: Callable[[], Sequence[NDArray[Any]]],
-        on_shares: Callable[[], None],
+        on_shares: Callable[[], None] | None = None,
         declares: bool = False,
     ) -> None:
         self._name = name
@@ -96,6 +96,10 @@ class AnnouncingParty:
         if self._parties:
             # Lists of classes are joined once, which a second beginning would undo.
             raise ProtocolError(f"party {self._name} has announced itself in this run already")
+        if message.shares:
+            if self._on_shares is None:
+                raise ProtocolError(f"party {self._name} knows no such training on shares")
+            self._on_shares()
         consent, name = self._consent, message.run
         roster = consent.roster
         reply = AnnounceReply(
@@ -108,8 +112,6 @@ class AnnouncingParty:
         )
         self._parties = message.parties
         self._sorts, self._shares = message.classes, message.shares
-        if message.shares:
-            self._on_shares()
         return reply
 
     def _list(self, message: ListRequest) -> ListReply:

@@ -103,4 +103,4 @@ class FoldSizes:
         def spread(values: Floats) -> Floats:
             return np.concatenate([np.zeros(classes), np.repeat(values, classes)])
 
-        return cls(spread(folds.rows), spread(samples), spread(squares))
+        return cls(spread(folds.rows.astype(np.float64)), spread(samples), spread(squares))
