@@ -26,7 +26,7 @@ __all__ = ["hospitals", "patchwork", "quick", "simulate", "table", "weft"]
 
 # Numba compiles on first use, so the first example of a test may take long.
 settings.register_profile("release", deadline=None, derandomize=True)
-settings.register_profile("change", settings.get_profile("release"), max_examples=12)
+settings.register_profile("change", settings.get_profile("release"), max_examples=8)
 
 # What is imported and collected is never garbage: looking through it took a tenth of all time.
 gc.disable()

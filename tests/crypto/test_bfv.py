@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tenseal import sealapi
 
+from covering import examples
 from weft.crypto.ciphers import bfv_scheme
 from weft.crypto.ciphers import seal_library as seal
 from weft.crypto.ciphers.bfv_scheme import MODULUS, MOST_ADDITIONS, SLOTS, BfvSecret, BfvTotals
@@ -86,7 +87,7 @@ def test_the_same_words_are_never_sealed_alike(secret):
 CONTRIBUTION = st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.integers(0, 2**32))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15, deadline=None)
 @given(st.lists(CONTRIBUTION, max_size=5), st.randoms(use_true_random=False))
 def test_totals_are_the_sums_in_any_order(secret, contributions, random):
     expected = np.zeros((3, SLOTS), object)
@@ -196,7 +197,7 @@ def test_garbage_is_refused(secret, sealed, chunks):
     assert (words is not None) == (sealed == bytes(chunks))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, deadline=None)
 @given(st.data())
 def test_flipped_bits_are_refused_or_give_other_words(secret, data):
     words, totals = random_words(1), BfvTotals(1)
@@ -211,7 +212,7 @@ def test_flipped_bits_are_refused_or_give_other_words(secret, data):
     refused_or_opened(secret, bytes(damaged), 1)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(st.data())
 def test_shortened_and_lengthened_bytes_are_refused(secret, data):
     totals = BfvTotals(2)
@@ -266,7 +267,7 @@ def test_words_that_cannot_be_sealed_are_refused(secret, words):
         secret.seal(words)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(st.data())
 def test_damaged_keys_are_refused_without_showing_them(secret, data):
     key = secret.to_bytes()

@@ -14,7 +14,7 @@ from functools import cache
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -42,7 +42,7 @@ from weft.sums.messages import ROW_NORMS
 #: Other work on the same machine must not fail a test.
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 QUICK = examples(200, deadline=None, suppress_health_check=RELAXED)
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=RELAXED)
+SLOW = examples(25, deadline=None, suppress_health_check=RELAXED)
 SIGN = 1 << 63
 
 

@@ -7,9 +7,10 @@ import pickle
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.crypto.party_key_pairs import Identity
 from weft.crypto.primitives import oprf, ristretto
 from weft.crypto.primitives.multiscalar import weighted_sum
@@ -190,7 +191,7 @@ def test_a_list_that_ends_within_an_element_is_refused(answered):
 # ── the group ─────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, deadline=None)
 @given(st.integers(1, 70), st.integers(0, 2**32))
 def test_weighted_sums_are_those_of_libsodium(n, seed):
     random = Random(seed)

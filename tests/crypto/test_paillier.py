@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals, _key_digest
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
@@ -37,7 +38,7 @@ def primes_of(secret):
     return int.from_bytes(key[:half], "big"), int.from_bytes(key[half : 2 * half], "big")
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(st.lists(WORD, max_size=5))
 def test_words_come_back(secret, words):
     sealed = secret.seal(array(*words))
@@ -77,7 +78,7 @@ def test_what_hides_a_word_is_a_power_of_n(secret):
     assert residue not in (0, 1)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), WORD), max_size=20), st.randoms())
 def test_totals_are_the_sums_in_any_order(secret, contributions, random):
     expected = [sum(word for slot, word in contributions if slot == s) for s in range(3)]

@@ -8,9 +8,10 @@ import traceback
 from base64 import b64encode
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.crypto.keys import PartyKeys, ephemeral_keys
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
@@ -150,7 +151,7 @@ def test_impossible_lengths_are_refused(length):
 # ── Identity ──────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.binary(min_size=64, max_size=64), st.binary(min_size=64, max_size=64))
 def test_both_sides_share_the_same_secret(one, other):
     a, b = Identity.from_private(Secret(one)), Identity.from_private(Secret(other))
@@ -180,7 +181,7 @@ def test_a_private_part_of_another_length_is_refused(length):
         Identity.from_private(Secret(bytes(length)))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.binary(max_size=300))
 def test_what_is_sealed_opens_at_its_recipient_only(content):
     recipient, other = Identity.new(), Identity.new()
@@ -197,7 +198,7 @@ def test_a_secret_is_sealed_without_being_revealed():
     assert recipient.open(recipient.public.seal(secret)) == secret
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_a_changed_or_cut_box_does_not_open(data):
     recipient = Identity.new()
@@ -209,7 +210,7 @@ def test_a_changed_or_cut_box_does_not_open(data):
             recipient.open(wrong)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.binary(max_size=100), st.data())
 def test_only_the_signed_content_has_the_signature(content, data):
     signer, other = Identity.new(), Identity.new()

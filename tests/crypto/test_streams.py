@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from covering import examples
@@ -254,7 +254,7 @@ def test_what_is_not_chained_is_of_one_request():
             show(streams, 4, None, *forged, since=pad(1), chained=False)
 
 
-@settings(max_examples=20, **RELAXED)
+@examples(20, **RELAXED)
 @given(SIZES, st.integers(1, 3), st.data())
 def test_residues_of_masks_are_those_of_the_judge(sizes, width, data):
     streams, slow = make(sizes)
@@ -272,7 +272,7 @@ def test_residues_of_masks_are_those_of_the_judge(sizes, width, data):
                 assert int(found[slot, j]) == total % MODULUS
 
 
-@settings(max_examples=40, **RELAXED)
+@examples(40, **RELAXED)
 @given(SIZES, st.integers(1, 4), LABELS, LABELS)
 def test_residues_are_those_of_the_judge(sizes, width, label, other):
     streams, slow = make(sizes)
@@ -286,7 +286,7 @@ def test_residues_are_those_of_the_judge(sizes, width, label, other):
             assert int(found[slot, j]) == expected % MODULUS
 
 
-@settings(max_examples=40, **RELAXED)
+@examples(40, **RELAXED)
 @given(SIZES, st.integers(1, 3), st.data())
 def test_any_subset_of_slots_opens_alone(sizes, width, data):
     streams, _ = make(sizes)

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.crypto.primitives.wide_integers import (
     FRACTION,
     carried,
@@ -88,7 +89,7 @@ def test_carrying_changes_no_number_also_below_zero(rows: list[tuple[int, int, i
     assert np.array_equal(loose, before)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8000), st.floats(-60, 46), st.booleans())
 def test_thousands_of_terms_add_up_exactly_before_anything_is_carried(
     seed: int, count: int, exponent: float, signed: bool

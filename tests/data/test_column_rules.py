@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import (
     KBinsDiscretizer,
@@ -16,6 +16,7 @@ from sklearn.preprocessing import (
     SplineTransformer,
 )
 
+from covering import examples
 from weft.config.strict_reading import checked
 from weft.data import read_tile
 from weft.data.columns.agreement import own_levels, settle_columns, settled_together
@@ -246,7 +247,7 @@ def tiles(draw):
 
 
 @given(tiles())
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 def test_a_stored_transformation_gives_the_same_bits_again(tile):
     made = settle_columns([tile], {"c": own_levels([tile], "c", 2)})
     stored = made.to_json()

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.data import Tile, read_tile, write_tile
 from weft.errors import DataError
 from weft.storage.files import StorageError
@@ -109,7 +110,7 @@ def test_sparse_tile_without_labels_reads_back_the_same(tmp_path, suffix):
     assert read.is_sparse == (suffix == ".npz")
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     values=st.lists(st.floats(allow_infinity=False), min_size=1, max_size=8),
     suffix=st.sampled_from([".csv", ".parquet", ".npz"]),

@@ -4,10 +4,11 @@ from fractions import Fraction as F
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from covering import examples
 from weft.errors import ConfigError, DataError
 from weft_evaluation.tuning.grey_relational import grey_relational_analysis, pareto_front
 
@@ -86,7 +87,7 @@ def tables(draw, numbers=NUMBERS):
 
 
 coefficient = st.floats(0.05, 1.0)
-quick = settings(max_examples=40, deadline=None)
+quick = examples(40, deadline=None)
 
 
 @quick

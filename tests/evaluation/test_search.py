@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.errors import ConfigError
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.base import Record
@@ -27,7 +28,7 @@ def first(count, space, seed=0, name="fedavg"):
 # ── draws ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(st.floats(1e-8, 1e3), st.floats(1.0, 1e6), st.integers(0, 10), st.booleans())
 def test_draws_stay_within_bounds_and_repeat(low, factor, seed, whole):
     high = low * factor

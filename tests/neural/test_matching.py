@@ -4,9 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.errors import ConfigError, DataError
 from weft_neural.neuron_matching import Matched, Matching, match_classifiers, pruned
 
@@ -60,7 +61,7 @@ def selection(rows, count):
     return matrix
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(SEEDS, st.integers(1, 3), st.integers(0, 2), st.sampled_from(COSTS))
 def test_shuffled_parts_of_a_network_are_matched_back(seed, hidden, fewer, cost):
     """Also with other inputs at every party, and with fewer neurons."""
@@ -85,7 +86,7 @@ def test_shuffled_parts_of_a_network_are_matched_back(seed, hidden, fewer, cost)
             np.testing.assert_allclose(mine, given_back, atol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, deadline=None)
 @given(SEEDS, st.integers(1, 3))
 def test_server_and_party_compute_the_same_where_layers_agree(seed, hidden):
     """(15) from (16): what the party does not have is 0 in the server's input."""
@@ -102,7 +103,7 @@ def test_server_and_party_compute_the_same_where_layers_agree(seed, hidden):
         )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(SEEDS, st.integers(1, 3), st.sampled_from(COSTS), st.sampled_from([1, 1.5, 2, None]))
 def test_selections_are_selections_and_keep_to_the_bound(seed, hidden, cost, most):
     """Π1 = 1 and 1ᵀΠ ≤ 1 by party, Σ 1ᵀΠ ≥ 1 over all, no more rows than allowed."""
@@ -126,7 +127,7 @@ def test_selections_are_selections_and_keep_to_the_bound(seed, hidden, cost, mos
         assert matched.layers[layer + 1].shape[1] == count + 1
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15, deadline=None)
 @given(SEEDS, st.integers(1, 2))
 def test_the_server_has_the_weighted_mean_of_line_9(seed, hidden):
     """(Σ p ΠᵀΠ)⁻¹ Σ p Πᵀ vec(w) with Π = Π_in ⊗ Π_out as dense matrices; 0 where nobody has it."""
@@ -152,7 +153,7 @@ def test_the_server_has_the_weighted_mean_of_line_9(seed, hidden):
         assert matched.objective[number] == pytest.approx(gap, abs=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(SEEDS, st.floats(0.01, 10))
 def test_sweeps_with_weighted_costs_lower_objective_and_penalties(seed, penalty):
     """One hidden layer: its inputs are known, so that its objective is the whole of what falls."""
@@ -173,7 +174,7 @@ def test_sweeps_with_weighted_costs_lower_objective_and_penalties(seed, penalty)
     assert (np.diff(values) <= 1e-9).all()
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(SEEDS)
 def test_many_sweeps_end_where_another_changes_nothing(seed):
     """Each sweep lowers a bounded sum over finitely many selections, or is the last."""

@@ -4,7 +4,7 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from covering import examples
@@ -67,7 +67,7 @@ def weights_of(parties):
     return {party.name: party.weight for party in parties}
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(SEEDS)
 def test_the_weighted_cost_is_the_rise_of_the_objective(seed):
     (mine, *rest), rows = scene(seed)
@@ -84,7 +84,7 @@ def test_the_weighted_cost_is_the_rise_of_the_objective(seed):
         assert costs[j, i] == pytest.approx(rise, abs=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(SEEDS)
 def test_the_squared_cost_is_the_distance_from_the_mean_of_the_others(seed):
     (mine, *rest), rows = scene(seed)
@@ -101,7 +101,7 @@ def test_the_squared_cost_is_the_distance_from_the_mean_of_the_others(seed):
         assert costs[j, i] == pytest.approx(distance, abs=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(SEEDS)
 def test_pfnm_costs_are_the_rise_of_the_negative_log_posterior(seed):
     """Twice that of N(0, 1/q₀) rows, N(row, 1/q) neurons and m : J − m odds of use, in loops, each
@@ -227,7 +227,7 @@ def test_assignments_are_the_cheapest_of_all(seed, neurons, rows, new, flat):
     assert total == cheapest(costs, openings, steps)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, deadline=None)
 @given(SEEDS)
 def test_an_assignment_of_many_neurons_costs_what_scipy_finds_in_the_whole_table(seed):
     from scipy.optimize import linear_sum_assignment

@@ -7,10 +7,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_networks import numbers, tiny, trained
 
+from covering import examples
 from weft.data.tile import Tile
 from weft.errors import DataError, WeftError
 from weft.protocol.message_bytes import pack
@@ -62,7 +63,7 @@ def test_means_and_deviations_are_numpys_over_all_cells_of_all_holders():
         assert np.allclose(deviation, np.nanstd(cells, axis=0), rtol=1e-12)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.floats(-1e6, 1e6),

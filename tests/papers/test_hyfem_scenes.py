@@ -13,9 +13,10 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.data.data_set_folder import DataFolder
 from weft.errors import DataError
 from weft_neural import scenes as library_scenes
@@ -174,7 +175,7 @@ def scenes(draw):
 
 
 @given(scenes())
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 def test_who_holds_what_is_as_if_asked_cell_by_cell(scene):
     n = len(scene.labels)
 
@@ -227,7 +228,7 @@ def test_a_scene_that_does_not_fit_together_is_refused():
 
 
 @given(st.lists(st.integers(2, 40), min_size=2, max_size=6), st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 def test_drawn_samples_keep_the_shares_of_classes(counts, data):
     labels = np.repeat(np.arange(len(counts)), counts)
     wanted = data.draw(st.integers(len(counts), len(labels)))

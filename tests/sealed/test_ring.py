@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from covering import examples
 from weft.crypto.primitives.seeded_words import seeded_words
 from weft.solvers.sealed.party_shares import cut_scores, cut_vector, noise
 from weft.solvers.sealed.ring_products import add_products, encoded, signed, transposed_products
@@ -34,7 +35,7 @@ def words(seed, *shape):
 
 
 @given(a=numbers, b=numbers)
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 def test_numbers_modulo_two_to_the_128_add_and_multiply_as_whole_numbers_do(a, b):
     x, y, pairs = wide_of(a), wide_of(b), list(zip(a, b, strict=True))
 
@@ -72,7 +73,7 @@ def split(values, parties, seed):
 
 
 @given(st.lists(st.integers(-(2**62) + 1, 2**62 - 1), min_size=1, max_size=8), st.integers(1, 9))
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 def test_a_vector_is_cut_by_a_dealt_mask_with_an_error_of_one_unit_at_most(values, cut):
     mask = words(7, 1, len(values))
     opened = mask + np.array([values], np.int64).view(np.uint64)
@@ -87,7 +88,7 @@ def test_a_vector_is_cut_by_a_dealt_mask_with_an_error_of_one_unit_at_most(value
 
 
 @given(st.lists(st.integers(-(2**61), 2**61), min_size=1, max_size=8))
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 def test_scores_are_cut_with_an_error_of_one_unit_at_most(values):
     digits, mask = 14, words(5, len(values))
     opened = mask + np.array(values, np.int64).view(np.uint64)

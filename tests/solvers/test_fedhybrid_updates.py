@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
+from covering import examples
 from weft.errors import ConfigError, DataError
 from weft.losses import get_loss
 from weft.solvers.fedhybrid import local_function as local
@@ -82,7 +83,7 @@ def test_many_columns_give_the_same_without_a_matrix(loss, monkeypatch):
     assert bound.lower == LAM
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, deadline=None)
 @given(seed=st.integers(0, 10_000), loss=st.sampled_from(["squared", "logistic", "huber"]))
 def test_bounds_enclose_the_hessian_everywhere(seed, loss):
     (_, _, function), *_ = parties(loss, seed=seed)
@@ -122,7 +123,7 @@ def test_both_weightings_have_the_mean_objective_they_promise(weighting):
     assert pooled != pytest.approx(by_party)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25, deadline=None)
 @given(seed=st.integers(0, 10_000), loss=st.sampled_from(["squared", "logistic"]))
 def test_the_mean_residual_bounds_the_gradient_wherever_the_parties_stand(seed, loss):
     made, mu = parties(loss, seed=seed), 0.3

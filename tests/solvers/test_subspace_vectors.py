@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -264,7 +264,7 @@ def bounding_of(problem: Pooled, points: int) -> tuple[Bounding, Any, Floats, Fl
     return bounding, subspace, b, np.column_stack([o, weights[:, 0]])
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12, deadline=None)
 @given(seeds, st.sampled_from(["hinge", "logistic"]), st.sampled_from([1, 3]), st.integers(1, 8))
 def test_the_bound_of_a_mixture_lies_between_the_best_single_vector_and_the_optimum(
     seed: int, loss: str, groups: int, points: int
@@ -289,7 +289,7 @@ def test_the_bound_of_a_mixture_lies_between_the_best_single_vector_and_the_opti
     assert mu @ o - w @ w / (2 * problem.lam) == pytest.approx(bound, abs=1e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15, deadline=None)
 @given(seeds, st.integers(2, 6), st.sampled_from([1, 3]))
 def test_kept_cuts_bound_as_if_the_others_had_never_been(
     seed: int, points: int, groups: int

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -78,7 +78,7 @@ def test_a_format_has_as_many_digits_as_its_range_leaves(bound):
     assert abs(int(form.encode(np.array([[bound]]))[0, 0])) <= 2**48 * (1 + 1e-9) + 1
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(bounds, st.integers(1, 100_000), st.integers(0, 2**32 - 1), st.booleans())
 def test_no_total_of_a_hundred_thousand_parties_leaves_its_range(bound, parties, seed, extreme):
     """Whatever the parties hold, as long as the total is within the bound, as theirs are."""
@@ -437,7 +437,7 @@ def test_only_who_leads_a_cohort_is_told_of_pads_and_only_of_those_that_changed(
         assert len(opened) == ones[party]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3))
 @pytest.mark.parametrize("cipher", CIPHERS)
 def test_proposals_are_summed_where_somebody_made_one_and_reach_holders_only(cipher, seed, width):
