@@ -1,0 +1,57 @@
+"""Where the tests find the original data files, and what spares them time. Not a test itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from weft.data import Table, load
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_built_once() -> Iterator[None]:
+    """A process calls the command line once, tests hundreds of times; each built all commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of figures are empty: for tests that look at something else.
+
+    Drawing takes far longer than training on the few samples of a test.
+    """
+
+    def draw_nothing(_: object, path: Path, **how: object) -> None:
+        path.write_bytes(b"")
+
+    for name in ("plot_convergence", "plot_path"):
+        monkeypatch.setattr(f"weft.report.results_folder.{name}", draw_nothing)
+    figure = pytest.importorskip("matplotlib.figure")
+    monkeypatch.setattr(
+        figure.Figure, "savefig", lambda _, path, **how: Path(path).write_bytes(b"")
+    )
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The data directory; where there is one, a missing file fails a test, never skips it."""
+    named = os.environ.get("WEFT_DATA")
+    if named:
+        return Path(named)
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if beside.is_dir():
+        return beside
+    pytest.skip("no data directory: WEFT_DATA is not set and ../shared/data does not exist")
+
+
+@pytest.fixture(scope="session")
+def mnist(data_dir: Path) -> Table:
+    """The training part of MNIST, loaded once."""
+    return load("mnist", data_dir)
