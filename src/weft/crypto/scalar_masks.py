@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import ParticipantList
-from weft.crypto.primitives.wide_integers import Limbs, unpacked
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
@@ -99,24 +98,22 @@ class Masks:
             raise ProtocolError("a request wants scalars in a sum that not all take part in")
         return self._participants.attending(bits)
 
-    def sum(self, question: Question, over: Sharers, count: int) -> Limbs | None:
-        """What to add to ``count`` scalars; None: this party has no part in the sum."""
+    def sum(self, question: Question, over: Sharers, count: int) -> list[int] | None:
+        """What to add to ``count`` scalars modulo 2^144; None: this party is not in the sum."""
         neighbours = over.neighbours(self._party)
         if neighbours is None:
             return None
         enough = self._alone or self._few or self._terms.allows_scalars(len(over.numbers))
         if not enough:
             self._refuse(question.field, len(over.numbers))
-        if not neighbours:
-            return np.zeros((count, 3), np.int64)
         name = question.mark() + over.mark
-        streams = [
-            shake_256(self._shared(peer).reveal() + name).digest(_WIDTH * count)
-            for peer in neighbours
-        ]
-        masks = unpacked(b"".join(streams)).reshape(len(streams), count, 3)
-        signs = np.where(np.array(neighbours) > self._party, 1, -1)
-        total: Limbs = (masks * signs[:, None, None]).sum(axis=0)
+        total = [0] * count
+        for peer in neighbours:
+            stream = shake_256(self._shared(peer).reveal() + name).digest(_WIDTH * count)
+            sign = 1 if peer > self._party else -1
+            for place in range(count):
+                drawn = stream[_WIDTH * place : _WIDTH * (place + 1)]
+                total[place] += sign * int.from_bytes(drawn, "big")
         return total
 
     def pair_seed(self, peer: int) -> bytes:

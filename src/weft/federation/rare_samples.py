@@ -34,7 +34,7 @@ from weft.solvers.participation import CohortSpeakers
 from weft.solvers.subspace.rows_by_label_holder import followed
 from weft.sums.contribution import Posts, own_slots
 from weft.sums.posted_values import LatestValues
-from weft.sums.scalar_sums import add_scalars, pack_limbs, pack_scalars
+from weft.sums.scalar_sums import add_scalars, pack_numbers, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class RareParty:
         if key is not None:
             self._count = CountCheck(key, "kept", view.n_parties)
             told = self._count.tell(view.party, kept)
-            reply.confirmed = pack_limbs(self._cipher, "confirmed", told)
+            reply.confirmed = pack_numbers(self._cipher, "confirmed", [told])
         flags, pads = message.send, message.alpha_pads
         if flags.shape != view.sizes.shape:
             raise malformed("send", "has no flag per cohort")

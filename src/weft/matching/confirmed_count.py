@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.crypto.primitives.wide_integers import Limbs, carried, packed, unpacked
+from weft.crypto.primitives.wide_integers import carried, number_bytes, packed, unpacked
 from weft.matching.confirmed_facts import LyingView
 from weft.protocol.message import SCALAR_BYTES, malformed
 
@@ -48,17 +48,15 @@ class CountCheck:
     def __repr__(self) -> str:
         return "CountCheck()"
 
-    def tell(self, party: int, count: int) -> Limbs:
-        """What a party tells of its own count."""
-        told = self._factor * count % _MODULUS
-        limbs: Limbs = unpacked(told.to_bytes(SCALAR_BYTES, "big")) + self._shares[party]
-        return limbs
+    def tell(self, party: int, count: int) -> int:
+        """What a party tells of its own count, modulo 2^144."""
+        share = int.from_bytes(packed(self._shares[party : party + 1]), "big")
+        return (self._factor * count + share) % _MODULUS
 
     def insist(self, count: int, told: bytes) -> None:
         """Refuse a total that the parties' counts do not add up to."""
-        expected = self._factor * count % _MODULUS
-        shares = self._shares.sum(axis=0, keepdims=True)
-        total = carried(unpacked(expected.to_bytes(SCALAR_BYTES, "big")) + shares)
+        expected = number_bytes(self._factor * count)
+        total = carried(unpacked(expected) + self._shares.sum(axis=0, keepdims=True))
         if not compare_digest(packed(total), told):
             raise LyingView
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.keyring import Keyring, Keys, Place
-from weft.crypto.primitives.wide_integers import carried, packed
+from weft.crypto.primitives.wide_integers import number_bytes
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError, ProtocolError
@@ -384,7 +384,7 @@ class MatchingParty:
             reply.tags = self._confirmation.own
             self._count = CountCheck(key, "samples", view.n_parties)
             told = self._count.tell(view.party, int(view.counted_rows.sum()))
-            reply.samples = packed(carried(told))
+            reply.samples = number_bytes(told)
         return reply
 
     def _take_keys(self, message: KeysRequest) -> Nothing:

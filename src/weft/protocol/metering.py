@@ -105,8 +105,10 @@ def size_of(message: Message | Part) -> int:
         kind = type(value)
         if kind is np.ndarray:
             total += value.nbytes
-        elif kind is bytes:
+        elif kind is bytes or kind is str:
             total += len(value)
+        elif kind is int or kind is float or kind is bool:
+            total += 8
         else:
             total += size_of(value) if isinstance(value, Part) else size_of_value(value)
     return total

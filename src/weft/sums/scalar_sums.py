@@ -8,7 +8,7 @@ the total does not depend on who answers first, and the coordinator reads nothin
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.primitives.wide_integers import (
-    Limbs,
-    carried,
     floats_of,
-    limbs_of,
-    packed,
+    number_bytes,
     unpacked,
+    whole_number,
 )
 from weft.errors import ProtocolError
 from weft.protocol.message import SCALAR_BYTES, Message
@@ -53,19 +51,21 @@ def pack_scalars(cipher: Cipher, field: str, *values: float, over: Sharers | Non
                 "a sum of losses or norms is too large to be added exactly; scale the features "
                 "(scaling = 'standard') or raise lambda"
             )
-    return pack_limbs(cipher, field, limbs_of(np.array(values, np.float64)), over)
+    return pack_numbers(cipher, field, [whole_number(value) for value in values], over)
 
 
-def pack_limbs(cipher: Cipher, field: str, limbs: Limbs, over: Sharers | None = None) -> bytes:
+def pack_numbers(
+    cipher: Cipher, field: str, numbers: Sequence[int], over: Sharers | None = None
+) -> bytes:
     """The same for whole numbers modulo 2^144."""
     with cipher.cost.timed():
         masks, question = cipher.masks, cipher.question(field)
         if masks is not None:
-            hidden = masks.sum(question, over or masks.everyone(), len(limbs))
+            hidden = masks.sum(question, over or masks.everyone(), len(numbers))
             if hidden is None:
                 raise ProtocolError(f"a request wants '{field}' in a sum without this party")
-            limbs = limbs + hidden
-        pack = packed(carried(limbs))
+            numbers = [number + mask for number, mask in zip(numbers, hidden, strict=True)]
+        pack = b"".join([number_bytes(number) for number in numbers])
     cipher.answer_once(question, pack)
     cipher.cost.bytes += len(pack)
     return pack

@@ -43,7 +43,6 @@ from weft.crypto.ciphers.sum_masks import Contributed, Encrypt, SumMasks, carrie
 from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.crypto.pads.mask_ring import MaskRing
-from weft.crypto.primitives.wide_integers import Limbs
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.common_question import Question, question_digest
 from weft.protocol.message import Message
@@ -66,7 +65,7 @@ class Masking(Protocol):
 
     def attending(self, bits: NDArray[np.uint8] | None, *, harmless: bool = False) -> Sharers: ...
 
-    def sum(self, question: Question, over: Sharers, count: int) -> Limbs | None: ...
+    def sum(self, question: Question, over: Sharers, count: int) -> list[int] | None: ...
 
 
 class Counting(Protocol):

@@ -1,15 +1,16 @@
-"""Whole numbers modulo 2^144, many at once: three limbs of 48 bits each.
+"""Whole numbers modulo 2^144: what a scalar is, and many of them in three limbs of 48 bits each.
 
-Limbs are kept in 64-bit words, so that thousands of numbers can be added limb by limb before
-anything is carried.
+A party has few scalars, which Python's whole numbers are quickest for. Limbs are kept in 64-bit
+words, so that thousands of parties' numbers can be added limb by limb before anything is carried.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Floats
 from weft.protocol.message import SCALAR_BYTES
 
 #: (numbers × 3), the most significant limb first.
@@ -22,16 +23,14 @@ FRACTION = 80
 _MODULUS = 1 << (8 * SCALAR_BYTES)
 
 
-def limbs_of(values: Floats) -> Limbs:
-    """values · 2^80, cut off towards zero, modulo 2^144; |values| must lie below 2^63."""
-    rest = np.abs(values)
-    out = np.empty((len(values), 3), np.int64)
-    # The limbs count 2^16, 2^−32 and 2^−80; each remainder is exact.
-    for place, unit in enumerate((2.0**16, 2.0**-32, 2.0**-80)):
-        whole = np.floor(rest / unit)
-        out[:, place] = whole
-        rest = rest - whole * unit
-    return carried(np.where(values[:, None] < 0, -out, out))
+def whole_number(value: float) -> int:
+    """value · 2^80, cut off towards zero; |value| must lie below 2^63."""
+    return int(math.ldexp(value, FRACTION))
+
+
+def number_bytes(number: int) -> bytes:
+    """A number modulo 2^144 as it travels: 18 bytes, the most significant first."""
+    return (number % _MODULUS).to_bytes(SCALAR_BYTES, "big")
 
 
 def carried(limbs: Limbs) -> Limbs:

@@ -8,26 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from weft.crypto import Cipher
-from weft.crypto.primitives.wide_integers import Limbs, carried, unpacked
+from weft.crypto.primitives.wide_integers import carried, unpacked
 from weft.errors import ProtocolError
 from weft.protocol.message import SCALAR_BYTES, Message
 from weft.solvers.sealed.ring_products import signed
-from weft.sums.scalar_sums import pack_limbs
+from weft.sums.scalar_sums import pack_numbers
 
 _BITS = 8 * SCALAR_BYTES
-_LIMB = (1 << 48) - 1
 
 
 def pack_shares(cipher: Cipher, field: str, shares: list[int], bits: int) -> bytes:
     """A party's shares, modulo 2^bits."""
-    raised = [(share % (1 << bits)) << (_BITS - bits) for share in shares]
-    limbs: Limbs = np.array(
-        [(n >> 96, (n >> 48) & _LIMB, n & _LIMB) for n in raised], np.int64
-    ).reshape(len(raised), 3)
-    return pack_limbs(cipher, field, limbs)
+    return pack_numbers(cipher, field, [share << (_BITS - bits) for share in shares])
 
 
 def add_shares(replies: Mapping[str, Message], field: str, count: int, bits: int) -> list[int]:
