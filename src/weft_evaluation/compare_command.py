@@ -299,7 +299,8 @@ def _tell(folder: Path, comparison: Comparison, remarks: list[str], json: bool) 
     # In a narrower window lines wrap, rather than lose digits.
     console.width = max(console.width, _NARROWEST)
     console.print(_grid(comparison, wide=console.width >= _WIDE))
-    lines = [f"{o.name} failed: {o.failure}" for o in comparison.outcomes if o.failure]
+    lines = [] if comparison.noise is None else [comparison.noise]
+    lines += [f"{o.name} failed: {o.failure}" for o in comparison.outcomes if o.failure]
     lines += [f"{name} left out: {_why(name, why)}" for name, why in comparison.left_out.items()]
     say(*(line for words in [*lines, *remarks] for line in item(words)))
     say(f"Table, histories, plot, summary and report.html are in {folder}.")
@@ -370,12 +371,13 @@ def _cells(
     if row["failure"] and not ran:
         return [name, "failed"]
     shown = row["test"] or row["train"]
+    alike = "≈ " if row["within_noise"] else ""
     cells = [
         name,
         "failed" if row["loss"] is None else f"{row['loss']:.5g}",
         power(row["distance"]),
         power(row["gap"]),
-        *("–" if s not in shown else _score(s, shown[s]) for s in scores),
+        *("–" if s not in shown else alike + _score(s, shown[s]) for s in scores),
         *([f"{row['iterations']:,}" if ran else "–"] if wide else []),
         f"{row['round_trips']:,}" if row["round_trips"] else "–",
         f"{row['bytes'] / 1e6:.3g}" if row["bytes"] else "–",

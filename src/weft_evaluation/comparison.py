@@ -32,7 +32,14 @@ from weft_evaluation.pooled_problem import (
     pooled,
     trained_on,
 )
-from weft_evaluation.reference_optimum import Optimum, Problem, score, solve, weights_of
+from weft_evaluation.reference_optimum import (
+    Optimum,
+    Problem,
+    sample_scores,
+    score,
+    solve,
+    weights_of,
+)
 from weft_evaluation.solver_selection import ALONE, CENTRAL, Entry
 
 #: Parties that train alone, at most: with hundreds, some tell as much as all.
@@ -57,6 +64,9 @@ class Outcome:
         What the run itself has certified; None: nothing.
     train, test
         Accuracy, or R² and RMSE, on the samples trained on and on those held out.
+    by_sample
+        What it scores on each of those held out, else of those trained on, as `sample_scores` has
+        it; None: there is no one model.
     failure
         Why there is no model, in a sentence; empty: there is one.
     phases
@@ -71,6 +81,7 @@ class Outcome:
     gap: float | None = None
     train: dict[str, float] = field(default_factory=dict)
     test: dict[str, float] = field(default_factory=dict)
+    by_sample: Floats | None = None
     iterations: int = 0
     round_trips: int = 0
     bytes: int = 0
@@ -174,6 +185,13 @@ class Arena:
                 f"the judge pooled {self.train.n} samples, but the parties matched "
                 f"{self.holdings.n_samples}; give a sample the same id and label everywhere"
             )
+
+    def majority(self) -> float | None:
+        """Accuracy of naming the class that most samples trained on have; None: a regression."""
+        if self.train.units.classes is None:
+            return None
+        named = np.bincount(self.train.targets.astype(np.int64)).argmax()
+        return float(((self.test or self.train).targets == named).mean())
 
     # ── algorithms ────────────────────────────────────────────────────────────────────────
 
@@ -279,7 +297,9 @@ class Arena:
             return
         outcome.primal = primal
         outcome.train = score(self.train, w)
-        outcome.test = {} if self.test is None else score(self._aligned(self.test), w)
+        held_out = None if self.test is None else self._aligned(self.test)
+        outcome.test = {} if held_out is None else score(held_out, w)
+        outcome.by_sample = sample_scores(held_out or self.train, w)
 
     def _aligned(self, table: PooledTable) -> PooledTable:
         return table.of_features(self.train.features)
@@ -321,7 +341,7 @@ class Arena:
         good = [outcome for outcome in found if outcome.primal is not None]
         if not good:
             return []
-        return [max(good, key=_quality), _mean(good)]
+        return [max(good, key=quality), _mean(good)]
 
 
 def _some(tiles: Tiles, samples: int, seed: int) -> dict[str, tuple[Tile, ...]]:
@@ -344,7 +364,7 @@ def _embedded(w: Floats, own: PooledTable, whole: PooledTable) -> Floats:
     return full
 
 
-def _quality(outcome: Outcome) -> float:
+def quality(outcome: Outcome) -> float:
     """Accuracy or R², on samples held out where there are any."""
     scores = outcome.test or outcome.train
     return scores.get("accuracy", scores.get("r2", -math.inf))

@@ -23,6 +23,7 @@ from weft.report.page import add_page
 from weft.report.summary import versions
 from weft.solvers.settings import Settings
 from weft_evaluation.comparison import Arena, Outcome
+from weft_evaluation.score_noise import alike_to_best, noise_sentence
 from weft_evaluation.solver_selection import CENTRAL
 
 
@@ -45,6 +46,11 @@ class Comparison:
         How the table is cut, who holds which part of it, and on which terms the parties ran.
     alone
         Scores of each party that tried alone.
+    majority
+        Accuracy of naming the most frequent class every time; None: a regression.
+    alike, noise
+        Of every model but the best whether its predictions are within noise of the best's, and a
+        sentence about them; None: there is one model at most.
     command
         With which the comparison was started.
     """
@@ -67,6 +73,9 @@ class Comparison:
     cohorts: dict[str, Any]
     terms: dict[str, Any]
     alone: dict[str, dict[str, float]]
+    majority: float | None
+    alike: dict[str, bool]
+    noise: str | None
     command: str = ""
 
     @classmethod
@@ -88,6 +97,12 @@ class Comparison:
             # A judge that has not come to an end is no judge where others have come further.
             optimum, best = min(good)
             judged_by = f"{best}, below {judged_by}"
+        best_name, alike = alike_to_best(outcomes)
+        where = (
+            f"{arena.train.n:,} samples trained on"
+            if arena.test is None
+            else f"{arena.test.n:,} samples held out"
+        )
         duals = [r.dual for o in outcomes for r in o.history if r.dual is not None]
         return cls(
             name=name,
@@ -108,6 +123,9 @@ class Comparison:
             cohorts=cohorts_of(arena.holdings),
             terms=msgspec.to_builtins(arena.holdings.terms),
             alone=dict(arena.alone_scores),
+            majority=arena.majority(),
+            alike=alike,
+            noise=noise_sentence(best_name, alike, where),
             command=command,
         )
 
@@ -143,6 +161,8 @@ class Comparison:
             "gap": outcome.gap,
             "train": outcome.train,
             "test": outcome.test or None,
+            # Of the best; None: it is the best itself, or there is no model.
+            "within_noise": self.alike.get(outcome.name),
             "iterations": outcome.iterations,
             "round_trips": outcome.round_trips,
             "bytes": outcome.bytes,
@@ -157,7 +177,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the histories, ready for JSON."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "outcomes"}
+        shown = [f.name for f in fields(self) if f.name not in ("outcomes", "alike")]
+        plain = {name: getattr(self, name) for name in shown}
         plain["settings"] = msgspec.to_builtins(self.settings)
         return {**plain, "results": self.rows(), "weft": __version__, "versions": versions()}
 

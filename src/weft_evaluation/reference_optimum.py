@@ -246,15 +246,26 @@ def weights_of(model: Model, table: PooledTable) -> Floats:
 
 def score(table: PooledTable, w: Floats) -> dict[str, float]:
     """Accuracy of a w; for responses R² and the root of the mean squared error."""
+    found = sample_scores(table, w)
+    if table.units.classes is not None:
+        return {"accuracy": float(found.mean())}
+    spread = float(((table.targets - table.targets.mean()) ** 2).sum())
+    r2 = 1.0 + float(found.sum()) / spread if spread else math.nan
+    return {"r2": r2, "rmse": float(np.sqrt(-found.mean()))}
+
+
+def sample_scores(table: PooledTable, w: Floats) -> Floats:
+    """Per sample, 1 where a w names its class and 0 elsewhere; of responses less the squared error.
+
+    More is better in both.
+    """
     scores = np.asarray(table.design @ w)
     classes = table.units.classes
     if classes is None:
-        errors = scores[:, 0] - table.targets
-        spread = float(((table.targets - table.targets.mean()) ** 2).sum())
-        r2 = 1.0 - float(errors @ errors) / spread if spread else math.nan
-        return {"r2": r2, "rmse": float(np.sqrt((errors**2).mean()))}
+        return np.asarray(-((scores[:, 0] - table.targets) ** 2), np.float64)
     chosen = scores.argmax(axis=1) if len(classes) > 2 else (scores[:, 0] > 0).astype(int)
-    return {"accuracy": float((chosen == table.targets).mean())}
+    right: Floats = (chosen == table.targets).astype(np.float64)
+    return right
 
 
 def _dense(matrix: Any) -> Floats:

@@ -12,7 +12,11 @@ def demo(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Also write model, history and report to this new folder.")
+        Path | None,
+        typer.Option(
+            help="New folder for model, history and report; by default results/demo, in which "
+            "the next demo takes its place."
+        ),
     ] = None,
     cipher: Annotated[
         str,
@@ -39,16 +43,17 @@ def demo(
     """
     # Late imports here and in the other commands: they take a second that --help need not wait.
     from weft.cli.console import ProgressLine, say, say_json
+    from weft.report.page import PAGE
     from weft.report.results_folder import write_results
-    from weft.storage.atomic_folder import building, refuse_existing
+    from weft.storage.atomic_folder import building
     from weft_examples.demo import NAME, run_demo
+    from weft_examples.demo_folder import folder_for
 
-    if out is not None:
-        refuse_existing(out)
+    folder = folder_for(out, "demo", NAME, json=json)
     with ProgressLine(quiet=json) as line:
         done = run_demo(cipher, line, solver="sealed" if sealed else solver)
-    if out is not None:
-        with building(out) as draft:
+    if folder is not None:
+        with building(folder, replace=out is None) as draft:
             write_results(
                 draft,
                 done.trained,
@@ -73,6 +78,7 @@ def demo(
         f"  federated                    {figures.accuracy:.1%}",
         f"  liblinear on pooled data     {figures.accuracy_central:.1%}",
         f"  best party alone ({figures.best_party})      {figures.accuracy_best_party:.1%}",
+        f"  the most frequent class      {figures.accuracy_majority:.1%}",
         "",
         f"round trips                    {figures.round_trips} (solver {figures.solver})",
         f"bytes                          {figures.bytes:,}",
@@ -86,5 +92,5 @@ def demo(
         figures.explanation(),
         *(f"- {remark}" for remark in figures.remarks),
     )
-    if out is not None:
-        say(f"Model, history, plot and report.html are in {out}.")
+    if folder is not None:
+        say("", f"See all of it in a browser: {folder / PAGE}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from weft_neural.baseline_runs import Follow, Rivals, train_rivals
 from weft_neural.device import Device
@@ -33,6 +36,12 @@ class Demo:
             f"Accuracy is on all digits of {len(scene.test_labels)} other images; whoever knows 5 "
             "digits only gets half of them right at best."
         )
+
+    def tested(self) -> dict[str, Any]:
+        """Of how many samples accuracies are, and what the most frequent class would reach."""
+        labels = self.scene.test_labels
+        most = np.bincount(self.scene.labels).argmax()
+        return {"samples": len(labels), "majority": float((labels == most).mean())}
 
 
 def run_demo(rounds: int, device: Device, follow: Follow) -> Demo:

@@ -12,7 +12,11 @@ from weft_neural.commands import Device, DeviceName
 
 def neural_demo(
     out: Annotated[
-        Path | None, typer.Option(help="Also write models, history and plot to this new folder.")
+        Path | None,
+        typer.Option(
+            help="New folder for models, history and report; by default results/neural-demo, in "
+            "which the next demo takes its place."
+        ),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of every run.")] = 40,
     device: Device = DeviceName.auto,
@@ -26,26 +30,29 @@ def neural_demo(
     local steps. It needs no files, and less than a minute on one core.
     """
     from weft.cli.console import say
-    from weft.storage.atomic_folder import building, refuse_existing
+    from weft.report.page import PAGE
+    from weft.storage.atomic_folder import building
     from weft_neural.command_output import RoundLine, tell_neural
     from weft_neural.results_folder import summarise_neural, write_neural_results
     from weft_neural.torch_requirement import require_torch
 
-    if out is not None:
-        refuse_existing(out)
     require_torch()
+    from weft_examples.demo_folder import folder_for
     from weft_examples.neural_demo import NAME, run_demo
 
+    folder = folder_for(out, "neural-demo", NAME, json=json)
     with RoundLine(quiet=json) as line:
         done = run_demo(rounds, device.value, lambda title: line.follow(title, rounds))
     remarks: list[str] = []
-    if out is None:
+    if folder is None:
         summary = summarise_neural(done.trained, NAME, done.rivals)
     else:
-        with building(out) as draft:
+        with building(folder, replace=out is None) as draft:
             summary, remarks = write_neural_results(
-                draft, done.trained, name=NAME, rivals=done.rivals
+                draft, done.trained, name=NAME, rivals=done.rivals, tested=done.tested()
             )
     if not json:
         say(done.compared())
-    tell_neural(out, summary, remarks, json=json)
+    tell_neural(folder, summary, remarks, json=json)
+    if folder is not None and not json:
+        say("", f"See all of it in a browser: {folder / PAGE}")

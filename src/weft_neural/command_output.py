@@ -83,7 +83,11 @@ def ending_text(
         f"{cost['matching_seconds']:.1f} s for matching.",
         f"Exposed: {summary['exposed']}.",
         *(f"- {note}" for note in [*summary["notes"], *remarks]),
-        *([] if folder is None else [f"Models, history, plot and summary are in {folder}."]),
+        *(
+            []
+            if folder is None
+            else [f"Models, history, plot, summary and report.html are in {folder}."]
+        ),
     ]
 
 

@@ -16,9 +16,10 @@ import pandas as pd
 
 from weft import __version__
 from weft.report.history import write_history
-from weft.report.json_values import json_text
+from weft.report.json_values import finite, json_text
 from weft_neural.accuracy_plot import plot_accuracy
 from weft_neural.history import NeuralOutcome, Round
+from weft_neural.report_page import add_neural_page
 from weft_neural.trained_model import NeuralModel
 
 if TYPE_CHECKING:
@@ -35,16 +36,23 @@ def write_neural_results(
     *,
     name: str,
     rivals: Rivals | None = None,
+    tested: dict[str, Any] | None = None,
     config: Path | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Write all of a run in one process into a folder that exists.
+
+    Parameters
+    ----------
+    tested
+        How many samples accuracies are of (``samples``), and what naming the most frequent class
+        every time would reach on them (``majority``); None: every party has its own.
 
     Returns
     -------
     summary, remarks
         The summary as plain values, and sentences about what could not be written.
     """
-    summary = summarise_neural(trained, name, rivals)
+    summary = summarise_neural(trained, name, rivals) | {"tested": tested}
     told = None if rivals is None else rivals_frame(rivals)
     remarks = write_neural_files(
         folder, trained.model, round_frame(trained.history), summary, rivals=told, config=config
@@ -76,7 +84,8 @@ def write_neural_files(
     (folder / "summary.json").write_text(json_text(summary), encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
-    return [remark] if remark else []
+    page = add_neural_page(folder, finite(summary), history)
+    return [told for told in (remark, page) if told]
 
 
 # ── tables ────────────────────────────────────────────────────────────────────────────────

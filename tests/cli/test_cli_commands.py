@@ -13,6 +13,7 @@ import pytest
 from weft import __version__, load_model
 from weft.cli.console import ProgressLine
 from weft.data import load, write_tile
+from weft_examples.demo import NAME
 
 
 def frame_of(text):
@@ -27,8 +28,10 @@ def test_the_demo_meets_its_bars_and_prints_one_json_object(weft):
     assert figures["parties"] == 9
     assert abs(figures["relative_difference"]) <= 1e-3
     assert figures["certified_gap"] <= 1e-2
-    assert figures["accuracy"] > figures["accuracy_best_party"]
-    assert abs(figures["accuracy"] - figures["accuracy_central"]) < 0.02
+    # Worth federating for, and as good as pooling.
+    assert figures["accuracy"] > figures["accuracy_best_party"] + 0.05
+    assert abs(figures["accuracy"] - figures["accuracy_central"]) < 0.005
+    assert figures["accuracy_majority"] < 0.6
     assert figures["seconds"] < 30
     assert figures["round_trips"] > 0
     assert figures["bytes"] > 0
@@ -36,12 +39,18 @@ def test_the_demo_meets_its_bars_and_prints_one_json_object(weft):
 
 @pytest.mark.usefixtures("no_pictures")
 def test_the_demo_explains_itself_and_writes_results(weft, tmp_path):
-    outcome = weft("demo", "--out", "results")
-    assert outcome.code == 0
+    # One that stands there already is written anew.
+    (tmp_path / "results" / "demo").mkdir(parents=True)
+    (tmp_path / "results" / "demo" / "summary.json").write_text(json.dumps({"name": NAME}))
+    outcome = weft("demo")
+    assert outcome.code == 0, outcome.err
     assert "(solver cutting-planes)" in outcome.out
     assert "relative difference" in outcome.out
     assert "best party alone" in outcome.out
-    assert (tmp_path / "results" / "model.npz").is_file()
+    assert (tmp_path / "results" / "demo" / "model.npz").is_file()
+    assert "in a browser: results/demo/report.html" in outcome.out
+    (tmp_path / "results" / "demo" / "summary.json").write_text("{}")
+    assert "not of a demo" in weft("demo").err
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -92,6 +92,8 @@ def show(browser):
     def open_page(folder, width=1440):
         browser.resize(width)
         browser.open(folder / "report.html")
+        # Charts are drawn once their width is known, on a busy machine a moment later.
+        browser.wait("return [...document.querySelectorAll('.chart')].every((c) => c.firstChild)")
         return browser
 
     yield open_page
@@ -257,15 +259,71 @@ def test_sections_can_be_reached_and_bars_change(show, run):
         "return [...document.querySelectorAll('nav a')].map((a) => a.getAttribute('href'))"
     )
     assert links == [
-        *("#tiles", "#convergence", "#costs", "#accuracy", "#weights", "#privacy", "#rerun")
+        *("#accuracy", "#tiles", "#convergence", "#costs", "#weights", "#privacy", "#rerun")
     ]
     assert browser.run(
         "return arguments[0].every((link) => document.querySelector(`section${link} h2`))", links
     )
-    widths = "return [...document.querySelectorAll('[data-widths]')].map((b) => \
+    widths = "return [...document.querySelectorAll('details [data-widths]')].map((b) => \
         b.firstElementChild.getAttribute('width'))"
     phases = json.loads((run / "summary.json").read_text())["phases"].values()
     browser.click("[data-metric=calls]")
     most = max(phase["calls"] for phase in phases)
     shown = [float(width.rstrip("%")) for width in browser.run(widths)]
     assert shown == pytest.approx([100 * p["calls"] / most for p in phases], abs=0.01)
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_contents_and_costs_need_no_scrolling_sideways(show, run, width):
+    browser = show(run, width)
+    browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    inside = """return [...document.querySelectorAll(arguments[0])].map((e) => {
+        const box = e.getBoundingClientRect();
+        return box.left >= 0 && box.right <= innerWidth && (innerWidth > 500 || box.height >= 40);
+    })"""
+    assert set(browser.run(inside, "nav a")) == {True}
+    scrolls = """return [...document.querySelectorAll('#costs .scroll')]
+        .map((e) => e.scrollWidth - e.clientWidth)"""
+    assert browser.run(scrolls) == [0, 0]
+
+
+#: Texts with too little contrast (WCAG 2, level AA: 4.5, of large ones 3): the colour of a text
+#: against the first background behind it that is not transparent.
+PALE = """
+const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
+const light = (colour) => {
+  const [r, g, b] = parts(colour).slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const behind = (element) => {
+  for (let at = element; at; at = at.parentElement) {
+    const colour = getComputedStyle(at).backgroundColor;
+    if ((parts(colour)[3] ?? 1) > 0) return colour;
+  }
+  return 'rgb(255, 255, 255)';
+};
+const found = [];
+for (const element of document.querySelectorAll('main *:not(svg *), footer')) {
+  const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+  if (!own || !element.checkVisibility()) continue;
+  const style = getComputedStyle(element);
+  const [a, b] = [light(style.color), light(behind(element))];
+  const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const least = parseFloat(style.fontSize) >= 24 ? 3 : 4.5;
+  if (contrast < least) found.push([element.textContent.slice(0, 40), contrast]);
+}
+return found;
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_its_background(show, run, scheme):
+    browser = show(run)
+    media = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.devtools("Emulation.setEmulatedMedia", features=media)
+    try:
+        assert browser.run(PALE) == []
+    finally:
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        browser.devtools("Emulation.setEmulatedMedia", features=[still])

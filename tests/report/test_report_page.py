@@ -14,15 +14,22 @@ import pytest
 from hostile_names import FEATURE, HOSTILE, federation
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from weft import Federation, Preprocessing, Settings, Tile
+from weft.all_messages import declared_phases
 from weft.report.history import certificates, history_frame
 from weft.report.holdings_groups import cohorts_of, feature_sets, read_numbers, spelled
 from weft.report.page.curves import curves_of, thinned
 from weft.report.page.holdings_section import MOST_DRAWN, feature_groups, tiles_of
-from weft.report.page.results_data import read_folder
+from weft.report.page.html_file import page_of
+from weft.report.page.overview import overview
+from weft.report.page.phase_names import activity_of, name_of
+from weft.report.page.results_data import Source, read_folder
 from weft.report.page.weights import largest, weights_of
 from weft.report.results_folder import write_files, write_results
+from weft.report.score_interval import wilson_interval
+from weft.report.summary import exposure_reached
 
 
 @pytest.fixture(scope="module")
@@ -293,6 +300,92 @@ def test_a_recorded_run_tells_what_its_messages_held(weft, hospitals, no_plot, t
     # What is needed to run it again is there too.
     assert "weft train" in words
     assert hospitals.config.strip() in words
+
+
+# ── exposure and accuracy ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("changed", "look"),
+    [
+        ({"exposure_reached": True}, "exposure reached"),
+        ({"exposure_reached": False}, "exposure safe"),
+        # Together with earlier runs, as ledgers say.
+        ({"exposure_reached": False, "remarks": ["p1 has got 9 sums"]}, "exposure reached"),
+        # Folders of an earlier Weft say in words alone what was shown.
+        ({"exposure_reached": None}, "exposure"),
+    ],
+)
+def test_exposure_comes_first_and_in_amber_where_it_was_reached(folder, changed, look):
+    summary = {**json.loads((folder / "summary.json").read_text()), **changed}
+    page = Page(overview(Source(summary, pd.DataFrame(), None, None, None, 0.1)))
+    looks = [found.get("class") for tag, found in page.elements if tag in ("p", "div", "h1")]
+    # Only the kind of page and its name stand before.
+    assert looks[:3] == ["kind", None, look]
+
+
+@pytest.mark.parametrize(
+    ("exposed", "sees", "cipher", "reached"),
+    [
+        ((), "nothing", "pad", False),
+        (("a",), "nothing", "pad", True),
+        (None, "nothing", "pad", True),
+        ((), "weights", "pad", True),
+        ((), "nothing", "plain", True),
+    ],
+)
+def test_exposure_is_reached_by_sums_by_agreement_or_without_a_cipher(
+    exposed, sees, cipher, reached
+):
+    assert exposure_reached(exposed, sees, cipher) is reached
+
+
+@pytest.mark.parametrize(("right", "of"), [(9, 10), (0, 7), (7, 7), (383, 450)])
+def test_intervals_are_wilsons(right, of):
+    outside = binomtest(right, of).proportion_ci(method="wilson")
+    assert wilson_interval(right / of, of) == pytest.approx((outside.low, outside.high))
+
+
+def test_accuracy_stands_beside_the_majority_and_before_costs(folder):
+    source = read_folder(folder)
+    known = {"where": "40 images", "samples": 40, "majority": 0.6}
+    source.summary["accuracy"] = known | {"federated": 0.9, "central": 0.9, "alone": {"a": 0.7}}
+    page = page_of(source)
+    assert page.index('id="accuracy"') < page.index('id="costs"')
+    words = "".join(Page(page).words)
+    assert "90.0% (76.9–96.0)" in words
+    assert "always the most frequent class 60.0%" in words
+
+
+def test_every_phase_of_linear_runs_has_a_name_that_people_know():
+    unnamed = [phase for phase in declared_phases() if name_of(phase) == phase]
+    # Plug-ins' phases go by their own names.
+    assert {activity_of(phase) for phase in unnamed} <= {"neural"}
+
+
+def test_runs_stand_side_by_side(weft, folder, tmp_path):
+    summary = json.loads((folder / "summary.json").read_text())
+    known = {"where": "100 images", "samples": 100, "majority": 0.5, "central": 0.9, "alone": {}}
+    for name, right, lam in (("one", 0.9, 0.1), ("two", 0.88, 0.2), ("three", 0.6, 0.2)):
+        (tmp_path / name).mkdir()
+        told = {**summary, "accuracy": known | {"federated": right}, "lambda": lam}
+        told["settings"] = summary["settings"] | {"lam": lam}
+        (tmp_path / name / "summary.json").write_text(json.dumps(told))
+    (tmp_path / "one" / "report.html").write_text("")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "summary.json").write_text('{"rounds": 3}')
+    outcome = weft("report", "--runs", tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "left out" in outcome.out
+    page = Page((tmp_path / "runs.html").read_text("utf-8"))
+    words = "|".join(page.words)
+    assert "one predicts best, but within noise of two: " in words
+    assert "≈ 88.0% (80.2–93.0)" in words
+    assert "|lam|0.1|0.2|0.2" in words.replace("\n", "")
+    assert [a["href"] for tag, a in page.elements if tag == "a"] == ["one/report.html"]
+    assert "seed" not in page.words
+    assert weft("report", "--runs", tmp_path / "one").code == 2
+    assert weft("report").code == 2
 
 
 # ── costs, weights, files ─────────────────────────────────────────────────────────────────────

@@ -72,6 +72,7 @@ def train(
     from weft.privacy.ledger.exposure_text import exposure_remarks
     from weft.protocol.recording import Head
     from weft.report.holdings_groups import feature_sets
+    from weft.report.majority_class import majority_share
     from weft.report.recording_placement import place, recording
     from weft.report.results_folder import write_results
     from weft.report.run_text import ending_text
@@ -125,6 +126,7 @@ def train(
                 settings,
                 name=plan.name,
                 config=config,
+                majority=majority_share(federation.parties),
                 feature_sets=feature_sets(tiles, trained.holdings.parties, trained.model),
                 # The report may be handed on: where the ledger lies is nobody's business.
                 remarks=[

@@ -84,7 +84,11 @@ HISTORY = (
 #: encryption only seconds are told.
 LINEAR: Mapping[str, Any] = {
     **dict.fromkeys(
-        ("name", "stopped", "solver", "lambda", "choice", "iterations", "exposed"), exact
+        (
+            *("name", "stopped", "solver", "lambda", "choice", "iterations"),
+            *("exposed", "exposure_reached"),
+        ),
+        exact,
     ),
     "path": Each(dict.fromkeys(PATH, exact)),
     "certificate": _PROOF,

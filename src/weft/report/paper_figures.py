@@ -13,9 +13,9 @@ from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.convergence_plot import plot_convergence
 from weft.report.holdings_groups import read_numbers
 from weft.report.number_format import names
-from weft.report.page.costs import room_of
 from weft.report.page.curves import curves_of
 from weft.report.page.holdings_section import MOST_NAMED, feature_groups, party_of_tile, tiles_of
+from weft.report.page.phase_names import name_of
 from weft.report.page.results_data import Source, read_folder
 from weft.report.page.weights import class_names, is_scaled, largest
 from weft.report.plot_style import BLUE, GREY, INK, new_figure, not_drawn, polish
@@ -112,7 +112,7 @@ def _draw_costs(summary: dict[str, Any], path: Path) -> str | None:
     up = np.array([cost["bytes_up"] for cost in phases.values()]) / 1e6
     left.barh(places, down, color=_PALETTE[0], label="to the parties")
     left.barh(places, up, left=down, color=_PALETTE[4], label="from them")
-    left.set_yticks(places, [f"{phase} ({room_of(phase)})" for phase in phases], fontsize=8)
+    left.set_yticks(places, [name_of(phase) for phase in phases], fontsize=8)
     left.set_xlabel("MB")
     left.legend(frameon=False, fontsize=9)
     right.barh(places, [cost["slowest"] for cost in phases.values()], color=INK)

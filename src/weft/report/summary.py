@@ -36,6 +36,7 @@ def summarise(
     *,
     encryption: Spent | None = None,
     accuracy: dict[str, Any] | None = None,
+    majority: float | None = None,
     feature_sets: dict[str, Any] | None = None,
     remarks: Sequence[str] = (),
     command: str = "",
@@ -46,16 +47,19 @@ def summarise(
     coordinator last guessed and proves nothing, or None. ``solver`` is the one that ran, while
     ``settings`` are as they were given. ``path`` has an entry for every λ of a run over several λ
     or folds, else None, and ``choice`` says which of them is released. ``exposed`` is a sentence on
-    what the run has shown. ``phases`` are the meter's
-    counts, and ``cohorts`` say who holds how much, without any id. A number that is not finite is
-    None.
+    what the run has shown, and ``exposure_reached`` whether somebody can work out what it should
+    not know from it. ``phases`` are the meter's counts, and ``cohorts`` say who holds how much,
+    without any id. A number that is not finite is None.
 
     Parameters
     ----------
     encryption
         What the parties spent on it; None: they have told nobody.
     accuracy
-        What is known of it from outside: ``where``, ``federated``, ``central`` and ``alone``.
+        What is known of it from outside: ``where``, ``samples``, ``majority``, ``federated``,
+        ``central`` and ``alone``.
+    majority
+        Share of the samples with the most frequent class, where whoever writes this knows.
     feature_sets
         Who holds which feature of the model, where whoever writes this knows.
     remarks
@@ -76,12 +80,17 @@ def summarise(
         "exposed": exposure_sentence(
             trained.exposed,
             trained.settings.coordinator_sees,
+            trained.settings.cipher,
             sealed=algorithm_of(trained.settings.solver).shares,
+        ),
+        "exposure_reached": exposure_reached(
+            trained.exposed, trained.settings.coordinator_sees, trained.settings.cipher
         ),
         "cost": _cost(trained),
         "phases": trained.meter.to_dict(),
         "encryption": _encryption(trained, encryption),
         "accuracy": accuracy,
+        "majority": majority,
         "federation": {
             "kind": kind_of(holdings),
             "parties": list(holdings.parties),
@@ -236,7 +245,9 @@ def certificate_sentence(summary: dict[str, Any]) -> str:
     return "the loss is not known, because not every party answered for the last model"
 
 
-def exposure_sentence(exposed: Sequence[str] | None, coordinator_sees: str, *, sealed: bool) -> str:
+def exposure_sentence(
+    exposed: Sequence[str] | None, coordinator_sees: str, cipher: str, *, sealed: bool
+) -> str:
     """What a whole run has exposed, for everybody: no size and no holder of a group is in it.
 
     Parameters
@@ -262,7 +273,15 @@ def exposure_sentence(exposed: Sequence[str] | None, coordinator_sees: str, *, s
         "weights": "; the coordinator saw the weights of the model",
         "papers": "; the coordinator saw every party's feature sums, from which rows follow",
     }
-    return told + shown.get(coordinator_sees, "")
+    told += shown.get(coordinator_sees, "")
+    if cipher == "plain":
+        told += "; the cipher was plain, so that the coordinator could read every sum"
+    return told
+
+
+def exposure_reached(exposed: Sequence[str] | None, coordinator_sees: str, cipher: str) -> bool:
+    """Whether somebody can work out rows or weights that are not its own, or nobody counted."""
+    return exposed is None or bool(exposed) or coordinator_sees != "nothing" or cipher == "plain"
 
 
 def percent(share: float) -> str:

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from weft.report.number_format import algorithm_name, count, seconds, size
-from weft.report.page.html_elements import Html, el, section, table
+from weft.report.page.html_elements import Html, el, join, section, table
+from weft.report.page.phase_names import activity_of, name_of
 from weft.report.page.results_data import Source
 
-#: What the phases of a room are for.
-_ROOMS = {
-    "announce": "announcing terms and classes",
-    "classes": "announcing terms and classes",
-    "match": "matching samples and features",
-    "scale": "scaling the table",
-    "size": "agreeing on units",
-    "start": "starting",
-    "hyfdca": "iterations",
-    "subspace": "iterations",
-    "rounds": "iterations",
-    "sealed": "iterations",
-    "rare": "leaving rare samples out",
-    "sums": "masks of silent parties",
-    "certify": "certificates",
-    "measure": "certificates",
-    "checkpoint": "checkpoints",
-    "release": "handing out the model",
-}
 #: Bars that can be shown, each of one or two fields of a phase.
 METRICS = {
     "bytes": ("bytes", ("bytes_down", "bytes_up")),
@@ -35,11 +18,6 @@ METRICS = {
     "total": ("seconds of all parties", ("total",)),
     "calls": ("calls", ("calls",)),
 }
-
-
-def room_of(phase: str) -> str:
-    """What a phase is for."""
-    return _ROOMS.get(phase.split(".")[0], phase.split(".")[0])
 
 
 def costs_section(source: Source) -> Html:
@@ -130,34 +108,52 @@ def _sentences(source: Source) -> list[str]:
 
 
 def _phases(phases: dict[str, dict[str, Any]], whose: str) -> Html:
+    """What a run did, and below, for who wants it, every phase by itself."""
+    activities: dict[str, dict[str, Any]] = {}
+    for phase, cost in phases.items():
+        total = activities.setdefault(activity_of(phase), dict.fromkeys(cost, 0))
+        for key, value in cost.items():
+            total[key] += value
+    every = _table(
+        [(el("span", name_of(phase), el("code", phase)), cost) for phase, cost in phases.items()],
+        first="phase",
+        caption=f"Every phase of {whose}",
+    )
+    return join(
+        [
+            _table(list(activities.items()), first="activity", caption=f"Costs of {whose}"),
+            el("details", el("summary", f"All {count(len(phases), 'phase')}"), every),
+        ]
+    )
+
+
+def _table(lines: Sequence[tuple[object, dict[str, Any]]], *, first: str, caption: str) -> Html:
+    """Four columns, so that it fits a telephone: bars stand below the names."""
     most = {
-        key: max((sum(cost[f] for f in fields) for cost in phases.values()), default=0) or 1
+        key: max((sum(cost[f] for f in fields) for _, cost in lines), default=0) or 1
         for key, (_, fields) in METRICS.items()
     }
-    rows, last = [], ""
-    for phase, cost in phases.items():
-        room = room_of(phase)
-        told = el("span", room, cls="room") if room != last else Html()
-        last = room
-        rows.append(
-            [
-                el("code", phase),
-                told,
-                _bar(cost, most),
-                f"{cost['calls']:,}",
-                size(cost["bytes_down"]),
-                size(cost["bytes_up"]),
-                seconds(cost["slowest"]),
-                seconds(cost["total"]),
-            ]
-        )
-    return table(
-        ["phase", "for", "share", "calls", "down", "up", "slowest party", "all parties"],
-        rows,
-        caption=f"Phases of {whose}",
-        numbers=(3, 4, 5, 6, 7),
-        cls="phases",
-    )
+    rows = [
+        [
+            join([name, _bar(cost, most)]),
+            f"{cost['calls']:,}",
+            _two(size(cost["bytes_down"]), size(cost["bytes_up"])),
+            _two(seconds(cost["slowest"]), seconds(cost["total"])),
+        ]
+        for name, cost in lines
+    ]
+    titles = [
+        first,
+        "calls",
+        _two("to parties", "from them"),
+        _two("slowest", "all parties"),
+    ]
+    return table(titles, rows, caption=caption, numbers=(1, 2, 3), cls="phases")
+
+
+def _two(one: str, other: str) -> Html:
+    """Two figures of one cell, below each other."""
+    return el("span", el("span", one), el("span", other, cls="second"), cls="two")
 
 
 def _bar(cost: dict[str, Any], most: dict[str, float]) -> Html:

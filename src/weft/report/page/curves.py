@@ -55,7 +55,7 @@ def _run(source: Source) -> dict[str, Any]:
     gap: list[dict[str, Any]] = []
     guessed = frame[frame["loss_estimate"].notna()]
     if len(guessed):
-        _add(grids, guessed, [
+        add_series(grids, guessed, [
             (loss, "loss_estimate", {"name": "estimate", "look": "grey", "line": True}),
             (gap, "gap_estimate", {"name": "estimate", "look": "grey", "line": True}),
         ])  # fmt: skip
@@ -64,7 +64,7 @@ def _run(source: Source) -> dict[str, Any]:
         part = known[known["lam"] == lam] if several else known
         look = {"look": number % _COLOURS, "dash": number // _COLOURS, "mark": True, "line": True}
         name = f"λ = {lam:g}" if several else ""
-        _add(grids, part, [
+        add_series(grids, part, [
             (loss, "primal", look | {"name": name or "certified loss P(w)"}),
             (loss, "dual", look | ({"name": name, "faint": True} if several else
                                    {"name": "lower bound D(α)", "look": 1})),
@@ -159,13 +159,13 @@ def _algorithm(
         "line": True,
         "bold": catalogued and ALGORITHMS[row["algorithm"]].ours,
     }
-    _add(grids, places, [(distance, "distance", look), (gap, "gap", look)])
+    add_series(grids, places, [(distance, "distance", look), (gap, "gap", look)])
 
 
 # ── points ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _add(
+def add_series(
     grids: list[dict[str, Any]],
     frame: pd.DataFrame,
     wanted: Sequence[tuple[list[dict[str, Any]], str, dict[str, Any]]],
@@ -220,8 +220,20 @@ def _plain(values: NDArray[np.float64]) -> list[float | None]:
 # ── the section ───────────────────────────────────────────────────────────────────────────────
 
 
-def curves_section(source: Source, charts: dict[str, Any]) -> Html:
-    """Buttons for the axis, the latency, and a place for each chart."""
+#: How to read the curves of a run or a comparison.
+_DOTS = (
+    "Dots are certified points: upper bounds that the run itself has proved. Each stands where "
+    "its certificate came in, which may be iterations after the model that it is of: curves "
+    "say what was proved when."
+)
+_WALKING = (
+    "Point at one, or reach a chart with the tab key and walk with the arrows. Modelled seconds "
+    "are the slowest parties' computing plus the seconds of a round trip for each of them."
+)
+
+
+def curves_section(source: Source, charts: dict[str, Any], told: str = _DOTS) -> Html:
+    """Buttons for the axis, the latency, a place for each chart, and how to read them."""
     axes = [
         el("button", title, type="button", data_axis=key, aria_pressed=str(key == "t").lower())
         for key, title in _AXES
@@ -263,13 +275,11 @@ def curves_section(source: Source, charts: dict[str, Any]) -> Html:
         )
         for chart in charts["charts"]
     ]
-    told = (
-        "Dots are certified points: upper bounds that the run itself has proved. Each stands where "
-        "its certificate came in, which may be iterations after the model that it is of: curves "
-        "say what was proved when. Point at one, or reach a chart with the tab key and walk with "
-        "the arrows. Modelled seconds are the slowest parties' computing plus the seconds of a "
-        "round trip for each of them."
-    )
     return section(
-        "convergence", "Convergence", controls, legend, *figures, el("p", told, cls="note")
+        "convergence",
+        "Convergence",
+        controls,
+        legend,
+        *figures,
+        el("p", f"{told} {_WALKING}", cls="note"),
     )

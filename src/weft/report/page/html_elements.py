@@ -39,7 +39,7 @@ def join(children: Iterable[object]) -> Html:
 
 
 def table(
-    titles: Sequence[str],
+    titles: Sequence[object],
     rows: Iterable[Sequence[object]],
     *,
     caption: str,
@@ -84,13 +84,6 @@ def items(sentences: Iterable[object], cls: str | None = None) -> Html:
     """A list, without one if there is nothing to list."""
     entries = [el("li", sentence) for sentence in sentences]
     return el("ul", *entries, cls=cls) if entries else Html()
-
-
-def bar(share: float, look: str) -> Html:
-    """A bar of a table, between nothing and everything."""
-    width = f"{100 * min(max(share, 0.0), 1.0):.2f}%"
-    rect = el("rect", width=width, height="100%", cls=look)
-    return el("svg", rect, cls="bar", aria_hidden="true")
 
 
 def section(key: str, title: str, *children: object) -> Html:

@@ -7,6 +7,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from weft.report.json_values import finite
 from weft.report.page.accuracy import accuracy_section
@@ -25,10 +26,10 @@ from weft.storage.files import replacing
 PAGE = "report.html"
 _SCRIPTS = ("drawing.js", "chart.js", "picture.js", "weights.js", "page.js")
 _PARTS = (
+    ("accuracy", "Accuracy"),
     ("tiles", "Who holds what"),
     ("convergence", "Convergence"),
     ("costs", "Costs"),
-    ("accuracy", "Accuracy"),
     ("weights", "Weights"),
     ("privacy", "Who saw what"),
     ("rerun", "Run it again"),
@@ -81,19 +82,34 @@ def page_of(source: Source) -> str:
     }
     shown = [(key, title) for key, title in _PARTS if parts[key]]
     contents = el(
-        "nav", *(el("a", title, href=f"#{key}") for key, title in shown), aria_label="Contents"
+        "nav",
+        *(el("a", title, href=f"#{key}") for key, title in shown),
+        id="contents",
+        aria_label="Contents",
     )
-    style, script = _asset("page.css"), Html("\n".join(_asset(name) for name in _SCRIPTS))
     silent = "The pictures need JavaScript; all tables are here without it."
+    return document(
+        source.summary["name"],
+        el("main", overview(source), contents, el("noscript", el("p", silent)),
+           *(parts[key] for key, _ in shown), el("a", "Contents", href="#contents", cls="up")),
+        version=source.summary["weft"],
+        data={"tiles": tiles, "curves": curves, "weights": weights},
+    )  # fmt: skip
+
+
+def document(title: str, main: Html, *, version: str, data: dict[str, Any] | None = None) -> str:
+    """A whole file around the main part of a page; without data it needs no script."""
+    style, scripts = _asset("page.css"), list[Html]()
+    script = Html()
+    if data is not None:
+        script = Html("\n".join(_asset(name) for name in _SCRIPTS))
+        scripts = [embedded(finite(data), "data"), el("script", script)]
     body = el(
         "body",
-        el("main", overview(source), contents, el("noscript", el("p", silent)),
-           *(parts[key] for key, _ in shown)),
-        el("footer", f"Written by Weft {source.summary['weft']}. This file loads nothing from "
-           "anywhere."),
-        embedded(finite({"tiles": tiles, "curves": curves, "weights": weights}), "data"),
-        el("script", script),
-    )  # fmt: skip
+        main,
+        el("footer", f"Written by Weft {version}. This file loads nothing from anywhere."),
+        *scripts,
+    )
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -101,7 +117,7 @@ def page_of(source: Source) -> str:
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
         el("meta", name="referrer", content="no-referrer"),
-        el("title", f"{source.summary['name']} · Weft"),
+        el("title", f"{title} · Weft"),
         el("style", style),
     )
     return join([Html("<!doctype html>\n"), el("html", head, body, lang="en"), "\n"])

@@ -16,6 +16,27 @@ def overview(source: Source) -> Html:
     return _comparison(source.summary) if source.is_comparison else _run(source.summary)
 
 
+def exposure_box(summary: dict[str, Any]) -> Html:
+    """What the run has shown, before anything else; in amber where somebody saw too much."""
+    if not summary.get("exposed"):
+        # Runs of an older Weft do not say it.
+        return Html()
+    reached = is_exposed(summary)
+    words = {True: "Exposed", False: "Not exposed", None: "What was shown"}[reached]
+    look = {True: "exposure reached", False: "exposure safe", None: "exposure"}[reached]
+    # No capital letter: it may begin with the name of a party.
+    told = el("p", el("strong", f"{words}:"), f" {summary['exposed']}.")
+    # What ledgers say of this run together with earlier ones.
+    return el(
+        "div", told, *(el("p", capital(said)) for said in summary.get("remarks", ())), cls=look
+    )
+
+
+def is_exposed(summary: dict[str, Any]) -> bool | None:
+    """Whether somebody saw too much, in this run or with earlier ones; None: it does not say."""
+    return True if summary.get("remarks") else summary.get("exposure_reached")
+
+
 def _run(summary: dict[str, Any]) -> Html:
     federation, cost = summary["federation"], summary["cost"]
     proof = summary["certificate"]
@@ -41,9 +62,8 @@ def _run(summary: dict[str, Any]) -> Html:
         "header",
         el("p", "Weft · report of a run", cls="kind"),
         el("h1", summary["name"]),
+        exposure_box(summary),
         el("p", capital(certificate_sentence(summary)), cls="lead"),
-        # Runs of an older Weft do not say it.
-        el("p", f"Exposed: {summary['exposed']}.") if summary.get("exposed") else "",
         el("p", trained),
         facts(shown),
         el("p", capital(f"stopped by: {summary['stopped']}"), cls="note"),
@@ -96,6 +116,7 @@ def _comparison(summary: dict[str, Any]) -> Html:
         el("h1", summary["name"]),
         el("p", capital(lead), cls="lead"),
         el("p", what),
+        el("p", summary["noise"]) if summary.get("noise") else "",
         _results(summary),
         items(failed),
         aside if left else "",
@@ -110,13 +131,14 @@ def _results(summary: dict[str, Any]) -> Html:
     for row in summary["results"]:
         scores = row["test"] or row["train"] or {}
         score = scores.get(key)
+        shown = "–" if score is None else f"{score:.1%}" if key == "accuracy" else f"{score:.4g}"
         rows.append(
             [
                 algorithm_name(row),
                 "failed" if row["loss"] is None else f"{row['loss']:.5g}",
                 power(row["distance"]),
                 power(row["gap"]),
-                "–" if score is None else f"{score:.1%}" if key == "accuracy" else f"{score:.4g}",
+                f"≈ {shown}" if row.get("within_noise") else shown,
                 f"{row['iterations']:,}" if row["iterations"] else "–",
                 f"{row['round_trips']:,}" if row["round_trips"] else "–",
                 size(row["bytes"]) if row["bytes"] else "–",

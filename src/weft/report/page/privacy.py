@@ -11,7 +11,7 @@ from weft.privacy.audit.field_checks import fields_of
 from weft.privacy.audit.recording_audit import CHECKS
 from weft.protocol.field_visibility import Form, Meaning
 from weft.protocol.recording import Direction
-from weft.report.number_format import capital, count, heading, size
+from weft.report.number_format import count, heading, size
 from weft.report.page.html_elements import Html, el, items, section, table
 from weft.report.page.results_data import Source
 from weft.solvers.algorithm_choice import ALGORITHMS
@@ -58,7 +58,6 @@ def privacy_section(source: Source) -> Html:
         *(el("p", sentence) for sentence in _sentences(source)),
         *(_recorded(source.audit) if source.audit else _possible(summary)),
         _terms(summary.get("terms")),
-        items(capital(remark) for remark in summary.get("remarks", [])),
     )
 
 

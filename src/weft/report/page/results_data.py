@@ -59,7 +59,7 @@ class Source:
 
 def read_folder(folder: Path, latency: float | None = None) -> Source:
     """Read the results of ``weft train``, ``weft submit`` or ``weft compare``."""
-    summary = _summary(folder)
+    summary = read_summary(folder)
     told = summary.get("latency") or summary["settings"].get("latency")
     model, config = folder / "model.npz", folder / "config.toml"
     return Source(
@@ -72,7 +72,8 @@ def read_folder(folder: Path, latency: float | None = None) -> Source:
     )
 
 
-def _summary(folder: Path) -> dict[str, Any]:
+def read_summary(folder: Path) -> dict[str, Any]:
+    """How a run or a comparison went, as its folder tells."""
     path = folder / "summary.json"
     advice = "name the results folder of weft train, submit or compare"
     if not path.is_file():
