@@ -2,7 +2,8 @@
 
 Parties take what is dealt as it comes. A share of a point's mask that is off by one weight makes
 the point that weight, and the scores one column. Cosines and sines of a score's mask that are zero
-but for one sample make the sum of losses that of one sample: a sine of one cell.
+but for one sample make the sum of losses that of one sample: a sine of one cell. A party answers
+no more points than its run can need (`test_phase_limit`), which limits how often that works.
 """
 
 from __future__ import annotations

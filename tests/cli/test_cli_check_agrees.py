@@ -18,6 +18,7 @@ confirm_separate_ids = true
 intercept = false
 
 [model]
+loss = "{loss}"
 lambda = 1e-1
 
 [solver]
@@ -49,9 +50,9 @@ class Clinics:
             ["", "[[party]]", *lines, *([] if labels else ["label = false"])]
         )
 
-    def refusal(self, *terms):
+    def refusal(self, *terms, loss="hinge"):
         """What both commands say; None: both let the run go on."""
-        config = CONFIG + "\n".join(terms) + self._parties
+        config = CONFIG.format(loss=loss) + "\n".join(terms) + self._parties
         (self._folder / "config.toml").write_text(config, encoding="utf-8")
         checked = self._weft("check", "config.toml")
         trained = self._weft("train", "config.toml", "--out", f"out-{len(terms)}")
@@ -106,6 +107,22 @@ def test_scalars_of_two_parties_that_share_nothing_but_the_problem(clinics):
     )
     assert said.endswith("agree on allow_pairs = true, or let more take part")
     assert clinics.refusal("allow_pairs = true") is None
+
+
+def test_two_parties_need_no_term_in_a_sealed_run(clinics):
+    """The second has a few samples by itself, which nothing is opened of."""
+    clinics.add("a", slice(0, 57), slice(0, 10))
+    clinics.add("b", slice(3, 60), slice(10, 20), labels=False)
+    assert clinics.refusal('mode = "sealed"', loss="logistic") is None
+
+
+def test_two_parties_scale_common_columns_of_a_sealed_run_on_their_terms(clinics):
+    clinics.add("a", slice(0, 60), slice(0, 10))
+    clinics.add("b", slice(60, 120), slice(0, 10))
+    said = clinics.refusal('mode = "sealed"', loss="logistic")
+    assert said.startswith("party a refuses to scale 10 features that it shares with too few")
+    assert said.endswith("(scaling = 'none'), or agree on allow_pairs = true")
+    assert clinics.refusal('mode = "sealed"', "allow_pairs = true", loss="logistic") is None
 
 
 def test_a_single_party_needs_no_permission(clinics):

@@ -35,12 +35,12 @@ from weft_examples.repeated_run import Drawn, repeat_run
 HOW = Preprocessing(intercept=True, scaling="none")
 RUN = bytes(range(16))
 SETTINGS = Settings(solver="sealed", loss="logistic", lam=0.05, gap=3e-2, folds=2, patience=30.0)
-#: Those of XᵀX and the Hessian no training asks for.
+#: Those of XᵀX and the Hessian no training asks for, and no run over a network starts from a model.
 MATRICES = (messages.GRAM, messages.BENDS, messages.WEIGHTS, messages.CELLS, messages.HESSIAN)
 PHASES = {
     phase.name
     for phase in vars(messages).values()
-    if isinstance(phase, messages.Phase) and phase not in MATRICES
+    if isinstance(phase, messages.Phase) and phase not in (*MATRICES, messages.ORIGIN)
 }
 #: What becomes of the first letters of a phase: a party dies in the middle of its work, and the
 #: coordinator before or after one is worked on. Something else besides, in some phase.

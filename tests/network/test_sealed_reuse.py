@@ -22,8 +22,9 @@ from weft.crypto.opening_pads import OpeningPads
 from weft.data.tile import Tile
 from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.protocol import fields_of, pack
+from weft.protocol import answer, fields_of, pack
 from weft.solvers.sealed import party as sealed_party
+from weft.solvers.sealed import party_slopes
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.party import SealedParty
 from weft.solvers.settings import Settings
@@ -117,8 +118,8 @@ class Log:
             patch.multiple(Dealer, **dealing),
             patch.object(SealedParty, "_mask", masking),
             patch.object(sealed_party, "seeded_words", drawing),
-            patch.object(sealed_party, "noise", noising),
-            patch.object(sealed_party, "pack_shares", telling),
+            patch.multiple(sealed_party, noise=noising, pack_shares=telling),
+            patch.multiple(party_slopes, noise=noising, pack_shares=telling),
             patch.object(OpeningPads, "put_on", padding),
             patch.object(scalar_masks, "shake_256", streaming),
         ):
@@ -224,7 +225,7 @@ def test_the_hunt_finds_masks_that_depend_on_less_than_they_should():
             self._cipher.lasting(message.serial, b"")
             return handle(message)
 
-        return sealed_party.answer(phase, on)
+        return answer(phase, on)
 
     with patch.object(SealedParty, "_once", careless):
         train({16: ("lies after", 0)}, log)

@@ -291,8 +291,9 @@ def _coordinator_sealed(look: Outlook) -> list[str]:
         _who_holds(look),
         "bounds of the whole table (the largest norm of a row and sum of a column, norms of all), "
         "rounded up",
-        "the mean loss at every point that is tried and inner products of gradients, with noise: "
-        "how good the model is, and how much columns vary together, but no gradient",
+        "the mean loss at every point that is tried, also of what each fold leaves out, and inner "
+        "products of gradients, with noise: how good the model is, and how much columns vary "
+        "together, but no gradient",
         "no weight of the model, no sum over samples or columns",
         "it deals the masks: TOGETHER WITH A PARTY, or by dealing falsely, it could compute all "
         "cells, so whoever runs it must do neither",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from weft.solvers.sealed.held_out import HeldOut, starting_losses
 from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, SPARE_POINTS
 from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.sine_series import Series
+from weft.solvers.sealed.widths import FEWEST_ORIGIN_BITS, ORIGIN_BITS
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, why_stop
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -49,7 +51,7 @@ class SealedCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         problems = Problems(classes, settings.folds)
-        exchange = SealedExchange(channel, holdings, settings, adder, problems)
+        exchange = SealedExchange(channel, holdings, settings, adder, problems, warm=warm)
         run = _Run(exchange, holdings, settings, problems, channel, progress)
         return run.train()
 
@@ -79,6 +81,8 @@ class _Run:
             self._problems.append(problem)
             self._held.append(HeldOut(problem, self._squared, left_out))
         self._vectors = self._iteration = self._alarms = 0
+        #: The vector of the weights to start from, and its digits; None: they have been tried.
+        self._origin: tuple[int, int] | None = None
         #: Points that may still be tried: parties answer no more than that, see `PhaseLimit`.
         self._spare = SPARE_POINTS * len(settings.lambdas)
         self.result = Result(notes=exchange.notes)
@@ -118,12 +122,22 @@ class _Run:
             problem.begin(square, bits)
         if self._layout.folds:
             exchange.held()
-            self._take_aside()
+            self._take_aside(exchange.vector)
+        if exchange.start_norm:
+            self._set_origin(exchange.start_norm)
 
-    def _take_aside(self) -> None:
-        """A vector of what folds leave out, of every problem."""
+    def _set_origin(self, norm: float) -> None:
+        digits = min(ORIGIN_BITS, ORIGIN_BITS - math.ceil(math.log2(norm)))
+        if digits < FEWEST_ORIGIN_BITS:
+            self.result.notes.append("the model to start from is too large, and was not used")
+            return
+        self._origin = self._vectors, digits
+        self._take_aside(partial(self._exchange.origin, digits))
+
+    def _take_aside(self, make: Callable[[Ints], Floats]) -> None:
+        """A vector that is no gradient, of every problem."""
         bits = self._problems[0].most_noise_bits()
-        rows = self._exchange.vector(bits)
+        rows = make(bits)
         self._vectors += 1
         for at, problem in enumerate(self._problems):
             problem.take_aside(rows[:, at], bits)
@@ -137,7 +151,7 @@ class _Run:
             trials = [problem.at_model() for problem in self._problems]
             self._exchange.point(np.arange(layout.width), factors_of(trials, self._vectors))
             self._exchange.slopes(self._guard.level, 0, held=True)
-            self._take_aside()
+            self._take_aside(self._exchange.vector)
         losses = bounds.samples * np.array([held.loss() for held in self._held])
         counts = self._exchange.folds.samples[layout.classes :: layout.classes].tolist()
         by_fold = losses.reshape(-1, layout.classes).sum(axis=1)[1:].tolist()
@@ -200,11 +214,14 @@ class _Run:
         return np.flatnonzero(gaps > target)
 
     def _propose(self, active: Ints) -> list[Trial]:
-        target, trials = self._settings.gap or 0.0, []
+        target, trials, origin = self._settings.gap or 0.0, [], self._origin
         for number in active.tolist():
             problem = self._problems[number]
             problem.limit_reach(self._guard.most_reach)
-            trials.append(problem.propose() if problem.gap > target else problem.stay())
+            if origin is not None:
+                trials.append(problem.start_at(*origin))
+            else:
+                trials.append(problem.propose() if problem.gap > target else problem.stay())
         return trials
 
     def _judge(
@@ -235,6 +252,9 @@ class _Run:
 
     def _accept(self, active: Ints, told: Told, scores: Floats) -> None:
         bits: Ints = np.max([self._problems[n].noise_bits() for n in active.tolist()], axis=0)
+        if self._origin is not None:
+            # Nobody knows how long the gradient is there.
+            bits, self._origin = self._problems[0].most_noise_bits(), None
         rows = self._exchange.vector(bits)
         self._vectors += 1
         self._iteration += 1

@@ -64,6 +64,7 @@ SEALED = Algorithm(
     everyone=True,
     paths=True,
     folds=True,
+    starts=True,
     shares=True,
     saves=False,
     sample_sums=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
@@ -28,6 +29,7 @@ from weft.solvers.sealed.messages import (
     HELD,
     HESSIAN,
     KEEP,
+    ORIGIN,
     POINT,
     PRODUCTS,
     SCORES,
@@ -43,6 +45,7 @@ from weft.solvers.sealed.messages import (
     HeldRequest,
     HessianRequest,
     KeepRequest,
+    OriginRequest,
     PointRequest,
     ProductsRequest,
     ScoresRequest,
@@ -104,6 +107,8 @@ class SealedExchange:
         Bounds, widths and how far results may be off, once tables are masked.
     folds
         What is left out by which problem.
+    start_norm
+        Above the norm of the weights that parties start from.
     dealer_seconds, dealt_bytes, opened_bytes
         What dealing has taken, what it has sent, and what parties have opened.
     """
@@ -115,12 +120,14 @@ class SealedExchange:
         settings: Settings,
         adder: Adder,
         problems: Problems,
+        *,
+        warm: bool = False,
     ) -> None:
         self._channel, self._holdings = channel, holdings
         self._settings, self._adder = settings, adder
         self._fold_rows = FoldRows.of(problems, holdings.rows.sizes, settings.seed)
         refuse_small(self._fold_rows.rows.tolist(), holdings.terms.min_batch)
-        self._squared = settings.loss == "squared"
+        self._squared, self._warm = settings.loss == "squared", warm
         self._serial = 0
         self.notes: list[str] = []
         self.dealer_seconds, self.dealt_bytes, self.opened_bytes = 0.0, 0, 0
@@ -195,13 +202,15 @@ class SealedExchange:
             BEGIN, lambda p, n: BeginRequest(round=n, serial=self._serial, shapes=shapes)
         )
         more = self._fold_rows.problems.folds * (2 if self._squared else 1)
-        totals = add_scalars(begun, "bounds", BOUNDS + more, holdings.parties)
+        totals = add_scalars(begun, "bounds", BOUNDS + more + self._warm, holdings.parties)
         if totals is None or any(len(reply.seed) != SEED_BYTES for reply in begun.values()):
             raise ProtocolError("a party sent no seed for sealed training; the run stops")
         if not all(0.0 <= total < np.inf for total in totals):
             raise ProtocolError("the parties' bounds do not add up to any of a table; start again")
         bounds = table_bounds(totals[:BOUNDS], holdings, self._squared)
-        sizes = FoldSizes.of(self._fold_rows, totals[BOUNDS:], holdings.terms.min_batch)
+        told = totals[BOUNDS : BOUNDS + more]
+        sizes = FoldSizes.of(self._fold_rows, told, holdings.terms.min_batch)
+        self.start_norm = math.sqrt(totals[-1]) if self._warm else 0.0
         widths = choose_widths(bounds, self._squared, self._table.n_columns)
         errors = Errors(bounds, widths, len(holdings.parties), self._table.n_columns)
         dealer = Dealer([reply.seed for reply in begun.values()], self._table)
@@ -333,7 +342,19 @@ class SealedExchange:
             ),
         )
         self._add(replies, "vector")
-        widths = self.errors.widths
+        return self._products(noise)
+
+    def origin(self, digits: int, noise: Ints) -> Floats:
+        """Weights to start from as a vector, in so many digits; returns products as `vector`."""
+        replies = self._ask(
+            ORIGIN, lambda p, n: OriginRequest(round=n, serial=self._serial, digits=digits)
+        )
+        self._add(replies, "vector")
+        self._dealer.origin(self._serial)
+        return self._products(noise)
+
+    def _products(self, noise: Ints) -> Floats:
+        widths, problems = self.errors.widths, self._problems
         dealt = self._deal(lambda: self._dealer.products(self._serial + 1, widths))
         told = self._ask(
             PRODUCTS,

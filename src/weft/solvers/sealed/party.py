@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.crypto.primitives.seeded_words import SEED_BYTES, Words, seeded_words
-from weft.errors import ConfigError, ProtocolError
-from weft.protocol import Answer, Nothing, Phase, answer, answers, fields_of, pack
-from weft.protocol.common_question import question_digest
-from weft.protocol.message import Fields, malformed
-from weft.protocol.request_reply import R
+from weft.crypto.primitives.seeded_words import Words, seeded_words
+from weft.errors import ProtocolError
+from weft.protocol import Answer, Nothing, answers
+from weft.protocol.message import malformed
 from weft.solvers.base import ModelShare
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
@@ -25,6 +22,7 @@ from weft.solvers.sealed.messages import (
     FIRST,
     HELD,
     KEEP,
+    ORIGIN,
     POINT,
     PRODUCTS,
     SCORES,
@@ -36,13 +34,13 @@ from weft.solvers.sealed.messages import (
     FirstRequest,
     HeldRequest,
     KeepRequest,
+    OriginRequest,
     PointReply,
     PointRequest,
     ProductsReply,
     ProductsRequest,
     ScoresReply,
     ScoresRequest,
-    SealedRequest,
     SlopesReply,
     SlopesRequest,
     TablesReply,
@@ -51,7 +49,6 @@ from weft.solvers.sealed.messages import (
     VectorRequest,
 )
 from weft.solvers.sealed.party_shares import (
-    DealtShares,
     SharedVector,
     combined,
     cut_scores,
@@ -60,6 +57,7 @@ from weft.solvers.sealed.party_shares import (
     product_share,
     stacked,
 )
+from weft.solvers.sealed.party_slopes import SlopeShares
 from weft.solvers.sealed.phase_limit import PhaseLimit
 from weft.solvers.sealed.ring_products import (
     add_products,
@@ -68,76 +66,44 @@ from weft.solvers.sealed.ring_products import (
     round_cells,
     transposed_products,
 )
-from weft.solvers.sealed.shapes import Place, WholeTable, whole_table
+from weft.solvers.sealed.shapes import Place, whole_table
 from weft.solvers.sealed.share_scalars import pack_shares
-from weft.solvers.sealed.sine_kernels import combine_dealt
-from weft.solvers.sealed.sine_series import ALARM_TERMS, SCORE_BITS, SERIES, Series, alarm_multiples
-from weft.solvers.sealed.table_bounds import own_bounds
+from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
+from weft.solvers.sealed.table_bounds import own_bounds, rounded_up
 from weft.solvers.sealed.wide_ring import gathered, numbers_of, plus, shifted_down, spread
 from weft.solvers.sealed.widths import (
     CELL_BITS,
-    EIGHTH_POWER,
-    LOSS_TERMS,
+    FEWEST_ORIGIN_BITS,
     NOISE_RANGE,
+    ORIGIN_BITS,
     POINT_BITS,
     WEIGHT_BITS,
     Widths,
-    alarm_bits,
-    alarm_noise_bits,
     largest_noise,
-    loss_digits,
 )
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.class_fold_problems import Problems
 from weft.sums.scalar_sums import pack_scalars
 
-Asked = TypeVar("Asked", bound=SealedRequest)
-
-_FULL = 64
 _WIDE = 128
 #: In the place of a point that there is not.
 _NOTHING: tuple[Ints, Words] = (np.zeros(0, np.int64), np.zeros((0, 0), np.uint64))
 
 
-@dataclass(frozen=True)
-class _Opening:
-    """Words that this party has sent under masks and pads, to be opened with the next request."""
-
-    label: str
-    shape: tuple[int, ...]
-
-
-class SealedParty:
+class SealedParty(SlopeShares):
     """Answers the phases of sealed training."""
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:
-        if context.openings is None:
-            raise ConfigError("sealed training needs a cipher that hides sums; use cipher = 'pad'")
-        self._context, self._pads = context, context.openings
-        self._cipher, self._view = context.cipher, context.view
+        super().__init__(context, settings)
         self._squared = settings.loss == "squared"
-        self._party, self._parties = self._view.party, self._view.n_parties
-        self._first, self._last = self._party == 0, self._party == self._parties - 1
         self._block: Floats | None = context.table.dense()
-        #: What the dealer gets, and what nobody gets.
-        self._seed = context.draws.random("sealed seed", SEED_BYTES)
-        self._own_seed = context.draws.random("sealed noise", SEED_BYTES)
-        self._serial, self._asked = 0, b""
-        #: The phase that was answered last, all that it said, and the answer.
-        self._done: tuple[str, Fields, Any] | None = None
-        self._table: WholeTable | None = None
-        self._widths = Widths(0, 0)
         self._cells: NDArray[Any] = np.zeros((0, 0), np.int32)
         self._masked: list[Words] = []
-        self._opening: _Opening | None = None
         self._tables_label = ""
-        self._all_problems = Problems(context.labels.shape[1], settings.folds)
         self._draw = settings.seed
         self._limit = PhaseLimit.of(settings, self._all_problems.width)
-        self._fold_rows = FoldRows(self._all_problems, np.zeros(0, np.int64))
-        self._problems: Ints = np.arange(self._all_problems.width)
         self._slope_serial = 0
         self._vectors: list[SharedVector] = []
+        self._origin_told = False
         #: Shares of the point in hand, and of all points with a vector.
         self._point: Words | None = None
         self._points: list[tuple[Ints, Words]] = []
@@ -149,6 +115,7 @@ class SealedParty:
             self._once(TABLES, self._mask_table),
             self._once(FIRST, self._first_slopes),
             self._once(HELD, self._held_slopes),
+            self._once(ORIGIN, self._origin),
             self._once(VECTOR, self._vector),
             self._once(PRODUCTS, self._products),
             self._once(POINT, self._mask_point),
@@ -157,64 +124,7 @@ class SealedParty:
             self._once(KEEP, self._keep),
         )
 
-    # ── order ─────────────────────────────────────────────────────────────────────────────
-
-    def _once(self, phase: Phase[Asked, R], handle: Callable[[Asked], R]) -> Answer:
-        """Work on a phase once; whoever asks again gets the same answer to the same question.
-
-        Masks come from the number of a phase. So another question under a number that was used
-        must never be answered.
-        """
-
-        def on(message: Asked) -> R:
-            told = fields_of(message)
-            del told["round"]
-            if self._done is not None and self._serial == message.serial:
-                name, before, reply = self._done
-                # Megabytes, which are compared only where a phase is asked again.
-                if name != phase.name or pack(before) != pack(told):
-                    raise ProtocolError("a phase of sealed training was asked in two ways")
-                return reply  # type: ignore[no-any-return]
-            if message.serial != self._serial + 1:
-                raise ProtocolError("a phase of sealed training comes out of turn")
-            # Whatever happens from here on, the number is used.
-            self._serial, self._done = message.serial, ("", {}, None)
-            self._asked = question_digest(message, self._asked)
-            self._cipher.lasting(self._serial, self._asked)
-            reply = handle(message)
-            self._done = phase.name, told, reply
-            return reply
-
-        return answer(phase, on)
-
-    def _label(self) -> str:
-        """Under which a pad is used: once, and only by who was asked the same."""
-        return f"{self._serial} {self._asked.hex()}"
-
-    def _hide(self, words: Words) -> Words:
-        self._opening = _Opening(self._label(), words.shape)
-        return self._pads.put_on(words, self._opening.label)
-
-    def _open(self, total: Words) -> Words:
-        opening, self._opening = self._opening, None
-        if opening is None:
-            raise ProtocolError("a phase of sealed training comes out of turn")
-        count = int(np.prod(opening.shape))
-        return self._pads.take_off(total, count, opening.label).reshape(opening.shape)
-
-    def _mask(self, name: str, *shape: int) -> Words:
-        return seeded_words(self._seed, f"{self._serial} {name}", *shape)
-
-    def _dealt(self, sent: Words | None) -> DealtShares:
-        return DealtShares(self._seed, sent, self._last)
-
     # ── tables ────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def _whole(self) -> WholeTable:
-        if self._table is None:
-            raise ProtocolError("a phase of sealed training comes too early")
-        return self._table
 
     @property
     def _place(self) -> Place:
@@ -235,8 +145,17 @@ class SealedParty:
         moved = round_cells(block, CELL_BITS)
         bounds = own_bounds(block, moved, self._context.table.squares, labels)
         counted = self._place.rows[view.counted_rows]
-        told = pack_scalars(self._cipher, "bounds", *bounds, *folds.totals(counted, labels))
+        bounds += folds.totals(counted, labels)
+        if self._context.start is not None:
+            bounds.append(rounded_up(float((self._own_start() ** 2).sum(axis=0).max())))
+        told = pack_scalars(self._cipher, "bounds", *bounds)
         return BeginReply(seed=self._seed, bounds=told)
+
+    def _own_start(self) -> Floats:
+        """Weights to start from, of the columns that this party answers for."""
+        if self._context.start is None:
+            raise ProtocolError("sealed training is to start from a model, but there is none here")
+        return np.where(self._view.owned[:, None], self._context.start, 0.0)
 
     def _mask_table(self, message: TablesRequest) -> TablesReply:
         block, self._block = self._block, None
@@ -274,6 +193,22 @@ class SealedParty:
         if len(self._vectors) != 1 or not self._all_problems.folds:
             raise ProtocolError("a phase of sealed training comes out of turn")
         return SlopesReply(slopes=self._hide_slopes(self._no_slopes(), held=True))
+
+    def _origin(self, message: OriginRequest) -> VectorReply:
+        """Weights to start from, as one more vector."""
+        start, digits = self._own_start(), message.digits
+        if len(self._vectors) != 1 + (self._all_problems.folds > 0) or self._origin_told:
+            raise ProtocolError("a phase of sealed training comes out of turn")
+        largest = np.abs(start).max(initial=0.0)
+        if not FEWEST_ORIGIN_BITS <= digits <= ORIGIN_BITS or largest >= 2.0 ** (61 - digits):
+            raise malformed("digits", "are none that the weights to start from can have")
+        self._origin_told = True
+        total = self._mask("vector", len(self._problems), self._whole.n_columns).copy()
+        weights = start[:, self._all_problems.class_of[self._problems]].T
+        total[:, self._place.columns] += encoded(weights, digits)
+        assert self._point is not None
+        self._points.append((self._problems, self._point))
+        return VectorReply(vector=self._hide(total))
 
     def _no_slopes(self) -> Words:
         return np.zeros((len(self._problems), self._whole.n_rows), np.uint64)
@@ -334,85 +269,6 @@ class SealedParty:
         dealt.end()
         reply.slopes = self._hide_slopes(slopes, held=message.held)
         return reply
-
-    def _waves(self, opened: Words, series: Series, dealt: DealtShares) -> tuple[Words, bytes]:
-        """Shares of slopes, and of the sum of losses with noise."""
-        widths = self._widths
-        digits = loss_digits(self._whole.n_rows, series)
-        slow, fast = series.even[:LOSS_TERMS], series.even.copy()
-        fast[:LOSS_TERMS] = 0.0
-        slopes, totals = self._combine(
-            opened,
-            series.words,
-            "wave",
-            (
-                series.odd * 2.0 ** widths.public(series),
-                fast * 2.0 ** (digits.total - widths.dealt(series)),
-            ),
-            dealt,
-        )
-        factors = np.zeros(LOSS_TERMS), slow * 2.0 ** (digits.total - digits.dealt)
-        _, more = self._combine(opened, series.words[:LOSS_TERMS], "loss", factors, dealt)
-        pairs = list(zip(totals, more, strict=True))
-        trained = [some[0] + others[0] for some, others in pairs]
-        folded = [pairs[at] for at in self._fold_rows.with_fold(self._problems).tolist()]
-        left_out = [some[1] + others[1] for some, others in folded]
-        return slopes, self._tell("losses", trained + left_out, digits.noise)
-
-    def _alarms(self, opened: Words, series: Series, period: int, dealt: DealtShares) -> bytes:
-        """Shares of Σ sin⁸(πz/P), with noise."""
-        rows = self._whole.n_rows
-        if period & (period - 1) or not 2 * series.reach <= period <= 1 << (64 - SCORE_BITS):
-            raise malformed("period", "is none that the alarm can have")
-        _, public = alarm_bits(rows)
-        factors = np.zeros(ALARM_TERMS), EIGHTH_POWER * 2.0**public
-        _, totals = self._combine(opened, alarm_multiples(period), "alarm", factors, dealt)
-        size = alarm_noise_bits(rows, series.reach, period, self._parties)
-        # Over all rows: what folds leave out must lie in the reach of the series too.
-        return self._tell("alarms", [sum(each) for each in totals], size)
-
-    def _combine(
-        self,
-        opened: Words,
-        multiples: Words,
-        name: str,
-        factors: tuple[Floats, Floats],
-        dealt: DealtShares,
-    ) -> tuple[Words, list[tuple[int, int]]]:
-        """Shares of odd terms per score, and of totals of even ones.
-
-        The latter are per problem, over rows that it trains on and over those that it leaves out.
-        """
-        problems, rows = opened.shape
-        shape = problems * rows, len(multiples)
-        cosines = dealt.take(f"{self._serial} {name} cosines", *shape)
-        sines = dealt.take(f"{self._serial} {name} sines", *shape)
-        shares, totals = np.zeros(opened.shape, np.uint64), []
-        left_out = self._fold_rows.left_out(self._problems)
-        for problem in range(problems):
-            part = slice(problem * rows, (problem + 1) * rows)
-            # All parties round alike, other problems otherwise.
-            dither = np.uint64(self._pads.common_word(f"{self._label()} {name} {problem}"))
-            totals.append(
-                combine_dealt(
-                    opened[problem],
-                    multiples,
-                    *factors,
-                    dither,
-                    cosines[part],
-                    sines[part],
-                    left_out[problem],
-                    shares[problem],
-                )
-            )
-        return shares, [(int(used), int(held)) for used, held in totals]
-
-    def _tell(self, field: str, totals: list[int], size: int) -> bytes:
-        """Shares of totals with this party's noise, for the coordinator to read in sum."""
-        label = f"{self._serial} {field}"
-        drawn = numbers_of(noise(self._own_seed, label, size, len(totals)))
-        noisy = [share + extra for share, extra in zip(totals, drawn, strict=True)]
-        return pack_shares(self._cipher, field, noisy, _FULL)
 
     def _hide_slopes(self, slopes: Words, *, held: bool) -> Words:
         """Add what its labels say, and hide slopes under masks.
