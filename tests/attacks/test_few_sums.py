@@ -16,8 +16,8 @@ from scene import PAIRS, Diary, by_columns, look_ahead, run, table_of, tile_of
 
 from weft.errors import WeftError
 from weft.guards import OPEN
-from weft.privacy.ledger import Ledger
 from weft.privacy.ledger.expected_exposure import share_explained, sums_too_many
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 
 HOW = Settings(lam=0.01, solver="lbfgs", loss="logistic", gap=1e-3)

@@ -20,7 +20,7 @@ from weft.errors import WeftError
 from weft.guards import Terms
 from weft.guards.min_batch import SeenBatches
 from weft.guards.sum_noise import SumNoise
-from weft.privacy.ledger import Ledger
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of
 

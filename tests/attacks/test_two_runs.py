@@ -19,7 +19,8 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
-from weft.privacy.ledger import Ledger, read_books
+from weft.privacy.ledger.ledger_file import read_books
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 
 CONSTANT = Preprocessing(intercept=True)

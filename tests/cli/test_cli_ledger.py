@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from weft.privacy.ledger import Book
+from weft.privacy.ledger.ledger_file import Book
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -28,7 +28,8 @@ from weft.guards.model_noise import (
 )
 from weft.guards.terms import OPEN
 from weft.privacy.agreement import Consent, Limits, SitePolicy
-from weft.privacy.ledger import Book, Ledger
+from weft.privacy.ledger.ledger_file import Book
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 
 N, M = 60, 4

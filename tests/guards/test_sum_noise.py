@@ -17,8 +17,8 @@ from weft.guards import OPEN, Terms
 from weft.guards.sum_noise import SumNoise, epsilon_of, longest_noise, parts_of
 from weft.privacy.agreement import Consent
 from weft.privacy.agreement.site_policy import Limits, SitePolicy
-from weft.privacy.ledger import Ledger
 from weft.privacy.ledger.ledger_file import Book
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(

@@ -11,7 +11,8 @@ from covering import before_release
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import OPEN
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.ledger import Book, Ledger
+from weft.privacy.ledger.ledger_file import Book
+from weft.privacy.ledger.run_booking import Ledger
 
 
 def counts(folder, party):

@@ -21,7 +21,7 @@ from weft.network.site_member import SiteMember
 from weft.network.site_run import OpenedParty
 from weft.privacy.agreement import Card, Consent, SitePolicy
 from weft.privacy.agreement.roster_files import draft_roster
-from weft.privacy.ledger import Ledger
+from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import pack
 from weft.report.run_text import ending_text
 from weft.report.summary import summarise

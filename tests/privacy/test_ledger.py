@@ -13,8 +13,9 @@ from weft.data import SPLITS, Tile, load
 from weft.errors import WeftError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.privacy.ledger import Book, Ledger, read_books
 from weft.privacy.ledger import run_booking as accounts
+from weft.privacy.ledger.ledger_file import Book, read_books
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 from weft.storage.files import StorageError
 

@@ -17,7 +17,8 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.agreement import Consent
-from weft.privacy.ledger import Book, Ledger
+from weft.privacy.ledger.ledger_file import Book
+from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
 from weft.storage.files import StorageError, locked
@@ -31,7 +32,8 @@ from pathlib import Path
 from weft.solvers.settings import Settings
 from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.privacy.ledger import Ledger, run_booking
+from weft.privacy.ledger import run_booking
+from weft.privacy.ledger.run_booking import Ledger
 
 run_booking._AHEAD, run_booking._SHARE = 1, 10**9  # Many writes.
 tiles = SPLITS["columns"](load("breast_cancer").rows(slice(0, 100)), 2).parties

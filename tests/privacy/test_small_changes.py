@@ -17,7 +17,8 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.guards.min_batch_across_runs import standing_alone
-from weft.privacy.ledger import Book, Ledger
+from weft.privacy.ledger.ledger_file import Book
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.base import Checkpointing
 from weft.solvers.settings import Settings
 from weft.storage.files import load_arrays, save_arrays

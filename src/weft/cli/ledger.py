@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from weft.privacy.ledger import Pages, Run
-    from weft.privacy.ledger.ledger_file import Group
+    from weft.privacy.ledger.ledger_file import Group, Pages, Run
 
 #: Runs that are listed, the last ones.
 _MOST_RUNS = 20
@@ -37,7 +36,7 @@ def ledger(
     """
     from weft.cli.console import say, say_json
     from weft.errors import ConfigError
-    from weft.privacy.ledger import read_books
+    from weft.privacy.ledger.ledger_file import read_books
 
     if not folder.is_dir():
         raise ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from weft.privacy.ledger.expected_exposure import (
     ERROR,
@@ -14,8 +15,11 @@ from weft.privacy.ledger.expected_exposure import (
     Way,
     share_explained,
 )
-from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.algorithm_choice import ALGORITHMS
+
+if TYPE_CHECKING:
+    # A coordinator looks ahead too, and loads no ledger.
+    from weft.privacy.ledger.run_booking import Ledger
 
 #: Columns of a terminal, and names that are listed before the rest is counted.
 _WIDTH, _NAMES = 80, 4
