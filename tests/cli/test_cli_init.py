@@ -2,8 +2,12 @@
 
 import io
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from weft.config.site_policy_file import read_policy
+from weft.config.table_reading_options import read_reading
 
 
 def test_a_drafted_config_mends_what_a_line_can_mend(weft, hospitals, tmp_path):
@@ -82,3 +86,37 @@ def test_what_cannot_be_guessed_is_asked_for(weft, tmp_path, options, words):
     assert (outcome.code, outcome.out) == (2, "")
     assert words in outcome.err
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.fixture
+def kit(tmp_path, monkeypatch):
+    """A folder that passes for the kit of a site."""
+    from weft.network.kits.open_kit import Kit
+
+    found = SimpleNamespace(kind="site", name="north")
+    monkeypatch.setattr(Kit, "inspect", classmethod(lambda cls, path: found))
+    return found
+
+
+def test_a_site_drafts_its_policy_and_is_told_how_to_join(weft, hospitals, kit):
+    hospitals.north["ward"] = ["A", "B"] * 20
+    hospitals.write()
+    north, out = hospitals.folder / "north.csv", hospitals.folder / "policy.toml"
+    outcome = weft("init", north, "--site", "kits/north", "--out", out)
+    assert outcome.code == 0, outcome.err
+    policy = read_policy(out)
+    assert policy.columns == ("age", "weight", "ward")
+    assert (policy.limits.kinds, policy.most_runs) == (("linear",), 20)
+    reading = hospitals.folder / "reading.toml"
+    assert read_reading(reading).columns["ward"].kind == "category"
+    joining = outcome.out.replace("\n", " ").split("then ")[1]
+    for part in ("weft join kits/north", f"--data {north}", "--id patient", "--label outcome"):
+        assert part in joining
+    for part in (f"--reading {reading}", f"--policy {out}", "--roster ROSTER"):
+        assert part in joining
+    again = weft("init", north, "--site", "kits/north", "--out", out)
+    assert (again.code, again.out) == (2, "")
+    kit.kind = "coordinator"
+    other = weft("init", north, "--site", "kits/north", "--out", hospitals.folder / "p.toml")
+    assert "is no kit of a site" in other.err
+    assert not (hospitals.folder / "p.toml").exists()

@@ -1,0 +1,104 @@
+"""A first policy for a site, from its tables: what it offers, and how the tables are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.data.findings import Finding, by_severity, merged_settings, toml_line
+from weft.data.readers import examine
+from weft.errors import ConfigError
+from weft.guards.terms import Terms
+
+#: Runs that a drafted policy allows, all in all.
+_RUNS = 20
+
+
+@dataclass(frozen=True)
+class SiteDraft:
+    """Texts of a site's files, and what was found in its tables.
+
+    Attributes
+    ----------
+    policy, reading
+        The policy, and how the tables are read; empty: nothing needs to be said about that.
+    columns
+        Columns that the policy offers.
+    """
+
+    policy: str
+    reading: str
+    columns: tuple[str, ...]
+    findings: list[Finding]
+
+
+def draft_site_policy(
+    name: str, files: Sequence[Path], id_column: str, label: str | None
+) -> SiteDraft:
+    """A policy that offers all columns of some tables, with a line for each thing to decide.
+
+    Parameters
+    ----------
+    name
+        Of the site.
+    label
+        Column of the labels; None: it has none.
+    """
+    examined = [
+        examine(path, id_column=id_column, label_column=_held(path, label), party=name)
+        for path in files
+    ]
+    findings = by_severity(one for file in examined for one in file.findings)
+    mends = merged_settings(findings)
+    reading = [
+        line for section in mends if section.startswith("[[party]]") for line in mends[section]
+    ]
+    dropped = {
+        column
+        for one in findings
+        if one.setting is not None and one.setting[0] == "drop"
+        for column in one.setting[1]
+    }
+    known = dict.fromkeys(column for file in examined for column in file.header)
+    columns = tuple(c for c in known if c not in {id_column, label, *dropped})
+    if not columns:
+        raise ConfigError(f"no column of {name} is left besides ids and labels; name its tables")
+    return SiteDraft(
+        _policy(name, columns),
+        "\n".join(reading) + "\n" if reading else "",
+        columns,
+        findings,
+    )
+
+
+def _held(path: Path, label: str | None) -> str | None:
+    """The label column, where a table has it: a site may have it in one of several."""
+    from weft.config.draft_config import columns_of
+
+    return label if any(column.name == label for column in columns_of(path)) else None
+
+
+def _policy(name: str, columns: Sequence[str]) -> str:
+    return "\n".join(
+        [
+            f"# What {name} takes part in, whatever the others agreed. Read every line.",
+            "",
+            "# Columns that runs may use: take out what is not to be offered.",
+            toml_line("columns", list(columns)),
+            "# Samples that change between any two feature sums that others see, at least.",
+            toml_line("min_batch", Terms().min_batch),
+            "# Runs to take part in, all in all.",
+            toml_line("most_runs", _RUNS),
+            '# Kinds of runs: "check" tells submitters how many samples which parties share,',
+            '# "predict" lets parties ask for joint scores.',
+            toml_line("kinds", ["linear"]),
+            "# Who may ask for scores, and for how many samples of this site at once.",
+            '# askers = ["…"]',
+            "# least_asked = 10",
+            "# most_asked = 1000",
+            "# Refuse without naming the column that cannot be used.",
+            "# tell_columns = false",
+            "",
+        ]
+    )
