@@ -123,6 +123,7 @@ import weft.sums.running_totals, weft.sums.posted_values, weft.sums.gap_certific
 import weft.sums.feature_scaling
 import weft.protocol, weft.crypto
 import weft.federation.coordinator
+import weft.federation.joint_coordinator, weft.federation.study_check
 import weft.network.coordinator_run, weft.network.engine.coordinator_job
 import weft_neural.coordinator
 for argument in sys.argv[1:]:
@@ -211,6 +212,7 @@ def test_the_coordinators_code_loads_no_reader_no_tile_no_party_and_nothing_secr
     forbidden = {
         *("weft.federation.party", "weft.federation.local_federation", "weft.federation.model"),
         *("weft.federation.joint_prediction", "weft.matching.party", "weft.matching.oprf_party"),
+        *("weft.federation.joint_party", "weft.federation.check_party"),
         "weft.matching.tokens",
     }
     assert all((ROOT.parent / f"{name.replace('.', '/')}.py").exists() for name in forbidden)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from secrets import token_bytes
 from typing import Any
 
 from weft.crypto import Adder
@@ -41,14 +42,18 @@ class MatchedParties:
         keys = ephemeral_keys(tuple(tiles))
         self.ciphers: dict[str, Cipher] = {}
         handlers: dict[str, Handler] = {}
+        run, announced = token_bytes(16), {}
         for name, held in tiles.items():
             ring = Keyring(keys[name], cipher)
+            announced[name] = ring.announce(run)
             self.ciphers[name] = ring.cipher
             handlers[name] = _handler(MatchingParty(name, held, keys[name], ring))
         self.channel, self.adder = LocalChannel(handlers), Adder(cipher)
         self.holdings: HoldingMap = meet(
             self.channel,
             self.adder,
+            run=run,
+            keys=announced,
             classes=None,
             matching=matching,
             confirm_separate_ids=separate,

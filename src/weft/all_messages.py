@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from types import ModuleType
 
+import weft.federation.check_messages
 import weft.federation.column_messages
 import weft.federation.messages
 import weft.matching.messages
@@ -20,6 +21,7 @@ from weft.protocol.request_reply import declared_phases
 _OWN = (
     weft.federation.messages,
     weft.federation.column_messages,
+    weft.federation.check_messages,
     weft.matching.messages,
     weft.solvers.hyfdca.messages,
     weft.solvers.common_messages,

@@ -24,7 +24,18 @@ class WeftError(Exception):
 
 
 class DataError(WeftError):
-    """Something in a table, a tile or a file cannot be trained on."""
+    """Something in a table, a tile or a file cannot be trained on.
+
+    Parameters
+    ----------
+    harmless
+        What a site may say of it to others, to be read after the site's name: which column, and
+        what kind of problem; never a value, an id or a count. Empty: nothing.
+    """
+
+    def __init__(self, reason: str = "", *, told: str | None = None, harmless: str = "") -> None:
+        super().__init__(reason, told=told)
+        self.harmless = harmless
 
 
 class ConfigError(WeftError):

@@ -19,7 +19,7 @@ from weft.guards.terms import Terms
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
-from weft.privacy.agreement import card_of, write_roster
+from weft.privacy.agreement import Limits, card_of, write_roster
 from weft.privacy.agreement.roster_files import draft_roster
 from weft_examples.process_group import ProcessGroup
 
@@ -46,7 +46,7 @@ class LocalCluster(ProcessGroup):
         New or empty.
     tiles
         Party name to the tiles it holds. Names are letters, digits, - and _.
-    terms
+    terms, limits
         Of the roster. Ids are matched by ``oprf`` through the first two parties.
     federation
         Its name.
@@ -58,6 +58,7 @@ class LocalCluster(ProcessGroup):
         tiles: Mapping[str, Sequence[Tile]],
         *,
         terms: Terms | None = None,
+        limits: Limits | None = None,
         federation: str = "trial",
     ) -> None:
         for name in ("logs", "tables"):
@@ -66,7 +67,7 @@ class LocalCluster(ProcessGroup):
         self.folder = folder
         self.parties = tuple(tiles)
         self.port = free_port()
-        self.terms = terms or Terms(matching="oprf")
+        self.terms, self.limits = terms or Terms(matching="oprf"), limits
         #: Length of the coordinator's logs when a process was started: only later lines count.
         self._since: dict[str, tuple[int, int]] = {}
         self._labelled = [
@@ -156,6 +157,7 @@ class LocalCluster(ProcessGroup):
             federation,
             [card_of(self.keys, name) for name in self.parties],
             self.terms,
+            limits=self.limits,
             labels=self._labelled,
             matching=self.parties[:2],
         )

@@ -113,8 +113,9 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
         from weft_neural.party import NeuralParty
         from weft_neural.sample_sources import TableSource
 
-        insist_on_plain(member.tiles, member.name, "networks")
-        tiles = member.settled(member.tiles, task.missing)
+        held = member.plain_tiles()
+        insist_on_plain(held, member.name, "networks")
+        tiles = member.settled(held, task.missing)
         cipher = task.settings.cipher
         insist_on_origin(
             RandomnessLog(memory),

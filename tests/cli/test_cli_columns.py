@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
+import numpy as np
 import pandas as pd
 import pytest
 
 from weft.config.read_config import read_config
-from weft.errors import ConfigError
+from weft.data.columns.rules import decode_rules
+from weft.network.task_from_config import task_of
 
 RULES = """
 [columns.ward]
@@ -73,8 +77,61 @@ def test_a_mistake_in_a_declaration_is_one_sentence(weft, hospitals, old, new, s
     assert said in outcome.err
 
 
-def test_over_a_network_sites_declare_their_columns_themselves(tmp_path):
+def test_new_files_are_renamed_and_scaled_as_in_training(weft, hospitals, tmp_path):
+    """North has grams under a name of its own, and a word for blank cells."""
+    hospitals.change("[data]", '[data]\nmissing = "mean"')
+    hospitals.north.loc[3, "age"] = None
+    plain = hospitals.write()
+    assert weft("train", plain, "--out", "plain", "--quiet").code == 0
+    hospitals.north["weight"] *= 1000.0
+    hospitals.north["age"] = (
+        hospitals.north["age"].astype(object).where(hospitals.north["age"].notna(), "unknown")
+    )
+    hospitals.north = hospitals.north.rename(columns={"weight": "Gewicht"})
+    hospitals.change(
+        'file = "north.csv"',
+        'file = "north.csv"\nrename = { "Gewicht" = "weight" }\nscale = { "weight" = 0.001 }\n'
+        'blanks = ["unknown"]',
+    )
+    config = hospitals.write()
+    trained = weft("train", config, "--out", "read", "--quiet")
+    assert trained.code == 0, trained.err
+    whole = hospitals.north.merge(hospitals.south.drop(columns="outcome"), on="patient")
+    whole.to_csv(tmp_path / "as-north.csv", index=False)
+    told = ["--id", "patient", "--scores"]
+    found = weft("predict", "read/model.npz", tmp_path / "as-north.csv", *told)
+    assert found.code == 0, found.err
+    joint = weft("predict", "read/model.npz", "--joint", config, "--scores")
+    scores = [
+        pd.read_csv(StringIO(outcome.out)).set_index("id")["score"] for outcome in (found, joint)
+    ]
+    assert np.allclose(*scores, atol=1e-9)
+    # As if nothing had been renamed or scaled.
+    whole["weight"] = whole.pop("Gewicht") * 0.001
+    whole["age"] = whole["age"].replace("unknown", None)
+    whole.to_csv(tmp_path / "plain.csv", index=False)
+    other = weft("predict", "plain/model.npz", tmp_path / "plain.csv", *told)
+    plain_scores = pd.read_csv(StringIO(other.out)).set_index("id")["score"]
+    assert np.allclose(scores[0], plain_scores, atol=1e-6)
+
+
+def test_a_file_that_parties_read_differently_needs_a_name(weft, hospitals, tmp_path):
+    hospitals.south["age"] = hospitals.north["age"]
+    hospitals.north["age"] *= 12.0
+    hospitals.change('file = "north.csv"', 'file = "north.csv"\nscale = { age = 0.08333 }')
+    hospitals.change("allow_pairs = true", "allow_pairs = true\nallow_one_column = true")
+    assert weft("train", hospitals.write(), "--out", "r", "--quiet").code == 0
+    hospitals.north.to_csv(tmp_path / "new.csv", index=False)
+    told = ["predict", "r/model.npz", tmp_path / "new.csv", "--id", "patient", "--partial"]
+    outcome = weft(*told)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "parties north and south read columns of such a file in different ways" in outcome.err
+    scores = {name: weft(*told, "--party", name, "--scores").out for name in ("north", "south")}
+    assert scores["north"] != scores["south"]
+
+
+def test_over_a_network_a_study_may_declare_columns(tmp_path):
     config = tmp_path / "study.toml"
     config.write_text(f'name = "study"\n{RULES}\n[[party]]\nname = "north"\n')
-    with pytest.raises(ConfigError, match=r"\[columns\] is for one process; .* each site says"):
-        read_config(config, deployed=True)
+    task = task_of(read_config(config, deployed=True), ())
+    assert sorted(decode_rules(task.columns)) == ["age", "seen", "ward"]

@@ -43,7 +43,7 @@ def announced(path):
     replies = [
         entry
         for entry in Recording(path).entries()
-        if entry.phase in ("announce", "match.greet") and entry.direction == "up"
+        if entry.phase == "announce" and entry.direction == "up"
     ]
     public = {entry.party: entry.message["keys.public"] for entry in replies}
     return public, {entry.message["keys.mark"] for entry in replies}

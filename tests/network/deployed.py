@@ -17,7 +17,8 @@ import psutil
 from weft.config.read_config import read_config
 from weft.config.site_policy_file import read_policy
 from weft.crypto.keys import load_all, new_keys
-from weft.data import load
+from weft.data import Tile, load
+from weft.data.writers import write_tile
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
 from weft.guards import OPEN
@@ -26,10 +27,10 @@ from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
 from weft.network.presence_replay import Presence, ReplayedPresence
-from weft.privacy.agreement import Consent, read_roster
+from weft.privacy.agreement import Consent, Limits, read_roster
 from weft.protocol import unpack
 from weft.storage.framed_records import CutOff, Damage, read_frames
-from weft_examples.local_cluster import SUBMITTER, LocalCluster
+from weft_examples.local_cluster import ID, SUBMITTER, LocalCluster
 from weft_neural.config import read_neural_config
 from weft_neural.local_federation import NeuralFederation
 from weft_neural.sample_sources import TableSource
@@ -39,11 +40,14 @@ CUTS = {"north": ((0, 120), (0, 6)), "south": ((0, 120), (6, 12)), "west": ((100
 ROWS, COLUMNS = 180, 12
 LAM, GAP = 0.05, 1e-4
 #: What each site's owner insists on; OFFERED stands for the columns.
+KINDS = ("linear", "predict", "check")
 POLICIES = {
-    "north": 'solvers = ["hyfdca", "hyfem"]',
-    "south": 'ciphers = ["pad", "bfv"]',
-    "west": "columns = OFFERED\nmost_runs = 4",
+    "north": 'solvers = ["hyfdca", "hyfem"]\nkinds = ["linear", "predict", "check"]',
+    "south": 'ciphers = ["pad", "bfv"]\nkinds = ["linear", "predict", "check"]',
+    "west": 'columns = OFFERED\nmost_runs = 4\nkinds = ["linear", "predict", "check"]',
 }
+#: Rows of new samples that every party holds some columns of.
+NEW_ROWS = (200, 220)
 #: Columns by block, and who trains networks on them: one has the first only, one both. Loading
 #: PyTorch takes every party seconds.
 NEURAL = ("north", "west")
@@ -66,17 +70,33 @@ def tiles():
     }
 
 
+def new_tiles():
+    """New samples, without labels, as each party has them in a file."""
+    whole = table().to_tile().rows(np.arange(*NEW_ROWS))
+    found = {name: whole.columns(np.arange(*columns)) for name, (_, columns) in CUTS.items()}
+    return {name: Tile.make(t.ids, t.features, t.block) for name, t in found.items()}
+
+
 class Scene(LocalCluster):
     """The trial, its policies and configs, and the coordinator's journal."""
 
     def __init__(self, folder):
         super().__init__(
-            folder, tiles(), terms=msgspec.structs.replace(OPEN, matching="oprf"), federation="one"
+            folder,
+            tiles(),
+            terms=msgspec.structs.replace(OPEN, matching="oprf"),
+            limits=Limits(kinds=KINDS),
+            federation="one",
         )
+        for name, tile in new_tiles().items():
+            write_tile(tile, self.new(name), id_column=ID)
         offered = msgspec.json.encode(table().features[:COLUMNS].tolist()).decode()
         for name, policy in POLICIES.items():
             self.policy(name).write_text(policy.replace("OFFERED", offered))
         self.damages = folder / "damages"
+
+    def new(self, name):
+        return self.folder / "tables" / f"{name}-new.parquet"
 
     def policy(self, name):
         return self.folder / f"{name}.toml"
@@ -87,7 +107,8 @@ class Scene(LocalCluster):
             return super().start(name, *options)
         script = (str(HERE / "damaging.py"), str(self.damages), HURT, str(DAMAGED_AT))
         with self.running(*(script if name == "south" else ("-m", "weft"))):
-            return super().start(name, "--policy", str(self.policy(name)), *options)
+            told = ("--policy", str(self.policy(name)), "--new", str(self.new(name)))
+            return super().start(name, *told, *options)
 
     @contextmanager
     def running(self, *program):

@@ -34,7 +34,7 @@ from weft.solvers.settings import Settings
 from weft.storage.files import StorageError
 
 #: The module; its package has the command under that name.
-submitting = import_module("weft.cli.submit")
+following = import_module("weft.cli.follow_run")
 console = import_module("weft.cli.console")
 TABLE = "id,age,y\na,1,0\nb,2,1\nc,3,1\n"
 
@@ -302,7 +302,7 @@ def test_which_run_is_given_up_must_be_said(place, weft, server):
     ids=["kept", "not begun", "stopped"],
 )
 def test_only_what_is_kept_is_said_to_go_on(report, has, has_not):
-    told = submitting._why_not(report, "anna")
+    told = following._why_not(report, "anna")
     assert all(words in told for words in has)
     assert not any(words in told for words in has_not)
 

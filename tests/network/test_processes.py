@@ -8,6 +8,7 @@ step may take longer than its time, so nobody hangs.
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -17,6 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 from deployed import (
@@ -30,6 +32,7 @@ from deployed import (
     borrowed_kit,
     foreign_kit,
     hidden_bytes,
+    new_tiles,
     open_scene,
     other_run_secret,
     read_outcomes,
@@ -40,9 +43,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from weft.cli import main
+from weft.federation.joint_prediction import predict_scores
 from weft.federation.model import load_model
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.presence_replay import Presence
+from weft_examples.local_cluster import SUBMITTER
 from weft_examples.open_sockets import look
 from weft_neural.trained_model import NeuralModel
 
@@ -65,6 +70,8 @@ def test_faults_end_in_the_right_result_or_in_one_sentence(tmp_path, capsys):
         hidden = goes_on_when_processes_are_killed(scene, job=False, gap=SOON)
         agrees_with_scikit_learn(scene, "killed", gap=SOON)
         keeps_no_ciphertext(scene, "killed", hidden)
+        counts_before_training(scene, "killed")
+        predicts_for_one_party(scene, "killed", "south")
         shows_no_traceback(scene)
     assert not list(scene.processes())
 
@@ -255,6 +262,37 @@ def keeps_no_ciphertext(scene, name, hidden):
     for place in places:
         for path, content in all_bytes(place):
             assert not any(part in content for part in hidden), path
+
+
+# ── checks and predictions ────────────────────────────────────────────────────────────────────
+
+
+def counts_before_training(scene, name):
+    """What the sites tell of a study is what its tables hold; a submitter gets no more."""
+    config = scene.folder / f"{name}.toml"
+    scene.run("check", "check", str(config), "--network", str(scene.kit(SUBMITTER)), "--json")
+    assert scene.wait("check", 120) == 0, scene.log("check")
+    found = json.loads(scene.log("check"))
+    held = {one["name"]: (one["samples"], one["features"]) for one in found["parties"]}
+    assert held == {"north": (120, 6), "south": (120, 6), "west": (80, COLUMNS)}
+    groups = {tuple(one["holders"]): one["samples"] for one in found["groups"]}
+    assert groups == {("north", "south"): 100, ("north", "south", "west"): 20, ("west",): 60}
+
+
+def predicts_for_one_party(scene, name, asker):
+    """The scores of one process, to the bit, and only for the party that asks."""
+    model, out = scene.out(name) / "model.npz", scene.folder / "scores.csv"
+    told = ["--joint", str(scene.folder / f"{name}.toml"), "--party", asker, "--scores"]
+    told += ["--network", str(scene.kit(SUBMITTER)), "--keys", str(scene.keys), "--out", str(out)]
+    scene.run("predict", "predict", str(model), *told)
+    assert scene.wait("predict", 120) == 0, scene.log("predict")
+    new = {party: (tile,) for party, tile in new_tiles().items()}
+    ids, scores = predict_scores(scene.model(name), new)
+    found = pd.read_csv(out, dtype={"id": str})
+    assert found["id"].tolist() == ids.tolist()
+    assert found["score"].to_numpy().tobytes() == scores[:, 0].tobytes()
+    kept = [path.parts[-5] for path in (scene.folder / "kits").rglob("predictions.csv")]
+    assert kept == [asker]
 
 
 # ── sleep, damage, full disks ─────────────────────────────────────────────────────────────────

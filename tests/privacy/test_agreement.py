@@ -127,7 +127,9 @@ def other(value, place):
     if isinstance(value, int):
         return value + 1
     if value is None:
-        return 7 if place.startswith("most_") else "ab" * 32
+        if place == "askers":
+            return ["north"]
+        return 7 if place.startswith(("most_", "least_")) else "ab" * 32
     if isinstance(value, str) and len(value) == 64:
         return Identity.new().public.signing.hex()
     return {
@@ -623,6 +625,9 @@ def test_every_limit_is_shown_to_those_who_sign():
         most_epsilon=1.0,
         most_delta=1e-6,
         most_rho=0.5,
+        askers=("north",),
+        least_asked=10,
+        most_asked=100,
     )
     assert len(list(limits_words(limits))) == len(msgspec.structs.fields(limits))
     assert all(getattr(limits, field.name) is not None for field in msgspec.structs.fields(limits))

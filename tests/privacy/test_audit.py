@@ -148,7 +148,7 @@ def test_every_field_of_joint_prediction_is_known_and_hidden(patchwork):
     found = looked_at(patchwork(), recorded)
     assert found.findings == {}
     assert {line.phase for line in found.coordinator} == {
-        "match.greet",
+        "announce",
         "match.tokens",
         "match.view",
         "joint.size",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from weft.guards.min_batch_across_runs import Change
     from weft.matching.holding_map import HoldingMap
     from weft.privacy.agreement import Consent
-    from weft.privacy.ledger import Ledger
     from weft.privacy.ledger.expected_exposure import Outlook
+    from weft.privacy.ledger.run_booking import Ledger
     from weft.report.holdings_counts import Holdings
     from weft.solvers.settings import Settings
 
@@ -35,6 +35,14 @@ def check(
             metavar="FOLDER", help="Where parties count sums; by default ledger/ beside the config."
         ),
     ] = None,
+    network: Annotated[
+        Path | None,
+        typer.Option(metavar="KIT", help="Ask the sites that joined, with a submitter's kit."),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="With --network: go on with one that was interrupted."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Say who holds what and who could work out what, before anybody trains.
@@ -48,7 +56,20 @@ def check(
     sums of this run and of all runs before it, as the parties' ledgers have them; what other
     settings would show; and what the parties refuse, which ends in exit code 2. Nothing is
     written.
+
+    With --network the parties are sites that joined, and the config is one for weft submit. Sites
+    whose files cannot be used say so before anything is matched. What they tell are counts, of
+    groups of min_batch samples at least, and names of columns; sites take part if their roster and
+    policy have "check" among kinds.
     """
+    if network is not None:
+        from weft.cli.network_check import check_over_network
+        from weft.errors import ConfigError
+
+        if ledger is not None:
+            raise ConfigError("--ledger is for one process; over a network sites keep their own")
+        check_over_network(config, network, resume, json=json)
+        return
     from weft.cli.console import say, say_json
     from weft.cli.data_problems import refuse_files
     from weft.config.read_config import read_config

@@ -47,6 +47,12 @@ def join(
             help="This site's table, or a database's address; several times for several.",
         ),
     ] = None,
+    new: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="Its table of new samples, for joint predictions; may be repeated."
+        ),
+    ] = None,
     id: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="Column of the sample ids.")
     ] = None,
@@ -94,7 +100,8 @@ def join(
     Connects to the coordinator and answers it; opens no port to others. Data, keys, roster and
     policy are read before anything is connected, and stay here; all that is wrong with the data is
     listed at once. Where they lie is kept in the kit:
-    the next time, weft join KIT is enough. A roster and a policy that were named once are kept
+    the next time, weft join KIT is enough. Tables of --new are read anew for every joint prediction
+    (weft predict --network). A roster and a policy that were named once are kept
     until others are, or --no-policy is given.
 
     What this site refuses, by its policy or the roster, is refused here, with a reason, whatever
@@ -130,6 +137,7 @@ def join(
         {
             "party": party,
             "data": None if not data else [_full(name) for name in data],
+            "new": None if not new else [_full(name, "--new") for name in new],
             "id": id,
             "label": label,
             **{
@@ -152,7 +160,7 @@ def join(
         processes.join(opened, site, wait)
 
 
-def _full(name: str) -> str:
+def _full(name: str, option: str = "--data") -> str:
     """A table's full path, or a database's address, if it holds no credentials."""
     from weft.data.databases import Database, source_of
     from weft.errors import ConfigError
@@ -160,7 +168,7 @@ def _full(name: str) -> str:
     try:
         source = source_of(name)
     except ConfigError as error:
-        raise ConfigError(f"--data {error}") from None
+        raise ConfigError(f"{option} {error}") from None
     return source.address if isinstance(source, Database) else str(source.absolute())
 
 

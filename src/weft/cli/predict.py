@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from weft.data.tile import Tile
     from weft.federation.model import Model
+    from weft.federation.predictions import Predictions
+    from weft.network.run_description import PredictTask
 
 
 def predict(
@@ -29,11 +30,27 @@ def predict(
         typer.Option("--partial", help="Take the columns there are; others count as their centre."),
     ] = False,
     id: Annotated[str, typer.Option(help="Id column of the files.")] = "id",
+    network: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="KIT",
+            help="With --joint: ask the sites that joined, with a submitter's kit.",
+        ),
+    ] = None,
+    party: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Whose files these are, where parties read columns differently; with --network: "
+            "who asks, and alone reads the scores.",
+        ),
+    ] = None,
     keys: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="With --joint: keys that 'weft keys new' made; by default new ones.",
+            help="With --joint: keys that 'weft keys new' made; by default new ones. With "
+            "--network: those of --party, to open the scores here.",
         ),
     ] = None,
     ledger: Annotated[
@@ -49,6 +66,10 @@ def predict(
             metavar="FILE", help="With --joint: keep every message here, for 'weft audit'."
         ),
     ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="With --network: go on with a run that was interrupted."),
+    ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the scores too.")] = False,
     out: Annotated[Path | None, typer.Option(help="CSV file to write instead of stdout.")] = None,
 ) -> None:
@@ -58,40 +79,100 @@ def predict(
     as they did in training, and a blank cell counts as it did there. With --partial one party
     predicts from its own columns alone. With --joint the parties of a config add up their parts of
     every sample's score without showing them.
+
+    With --network the parties are sites that joined (weft join --new names their tables), and the
+    config is one for weft submit. Scores are those of the samples of --party, which alone reads
+    them: they are in a file at its site, and with its --keys they are written here too.
     """
     from weft.config.read_prediction_samples import read_samples
     from weft.errors import ConfigError
     from weft.federation.model import load_model
+    from weft.federation.predictions import Predictions
 
     trained = load_model(model)
+    if network is not None:
+        if joint is None or party is None or ledger is not None or record is not None:
+            raise ConfigError(
+                "--network needs --joint CONFIG and --party NAME, and takes neither --ledger nor "
+                "--record, which are at the sites"
+            )
+        _over_network(trained, joint, network, party, keys, out, resume, with_scores=scores)
+        return
+    if resume is not None or (joint is not None and party is not None):
+        raise ConfigError("--resume, and --party with --joint, are for --network; leave them out")
     if (joint is None) == (not files):
         raise ConfigError("name files of new samples, or a config with --joint, but not both")
     if joint is None and not (keys is None and record is None and ledger is None):
         raise ConfigError(
             "--keys, --record and --ledger are for --joint; nothing is sent without it"
         )
-    frames = []
+    found: list[Predictions] = []
     if joint is not None:
-        frames.append(_frame(trained, *_joint_scores(trained, joint, keys, record, ledger), scores))
+        found.append(_joint_scores(trained, joint, keys, record, ledger))
     for path in files or []:
-        samples = read_samples(path, trained, id_column=id)
+        samples = read_samples(path, trained, id_column=id, party=party or "")
         _say(samples.remarks, path.name)
         tile = samples.tile
         if partial:
-            found = trained.partial(tile.features, tile.block) + trained.centre_score
+            sums = trained.partial(tile.features, tile.block) + trained.centre_score
         else:
-            found = trained.decision(trained.aligned(tile.features, tile.block, path.name))
-        frames.append(_frame(trained, tile.ids, found, scores))
-    _write(frames, out)
+            sums = trained.decision(trained.aligned(tile.features, tile.block, path.name))
+        found.append(Predictions(trained, tile.ids, sums))
+    _write([one.frame(with_scores=scores) for one in found], out)
+
+
+def _over_network(
+    model: Model,
+    config: Path,
+    kit: Path,
+    asker: str,
+    keys: Path | None,
+    out: Path | None,
+    resume: str | None,
+    *,
+    with_scores: bool,
+) -> None:
+    """Ask sites for scores; they are written here if the keys of the party that asks are."""
+    from weft.network.engine import require_engine
+
+    require_engine()
+    from weft.cli.console import say
+    from weft.cli.follow_run import followed_run
+    from weft.config.read_config import read_config
+    from weft.crypto.keys import load_keys
+    from weft.errors import ConfigError
+    from weft.network.kits.open_kit import Kit
+    from weft.network.prediction_job import make_prediction, read_scores
+    from weft.network.task_from_config import parties_of
+
+    opened = Kit.open(kit, "submitter")
+    plan = read_config(config, deployed=True)
+    identity = None if keys is None else load_keys(keys, asker).identity
+    if out is not None and not out.parent.is_dir():
+        raise ConfigError(f"there is no folder {out.parent} to write {out.name} in; make it first")
+
+    def make_task(connected: Sequence[str]) -> PredictTask:
+        return make_prediction(plan, parties_of(plan, connected), model, asker)
+
+    with followed_run(opened, plan, make_task, resume=resume) as back:
+        if identity is None:
+            say(
+                f"The scores are sealed to {asker}, at whose site they are in "
+                f"weft/models/{back.run}/predictions.csv; --keys brings them here too."
+            )
+            return
+        found = read_scores(back.folder, identity, model)
+    _write([found.frame(with_scores=with_scores)], out)
 
 
 def _joint_scores(
     model: Model, config: Path, keys: Path | None, record: Path | None, ledger: Path | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Ids and scores that the parties of a config find together."""
+) -> Predictions:
+    """Scores that the parties of a config find together."""
     from weft.config.read_config import read_config
     from weft.config.read_prediction_samples import read_joint_samples
     from weft.federation.joint_prediction import predict_scores
+    from weft.federation.predictions import Predictions
     from weft.protocol.recording import Head
     from weft.report.recording_placement import recorded_to
 
@@ -104,7 +185,7 @@ def _joint_scores(
     cipher = plan.settings.cipher
     with recorded_to(record, Head(plan.name, list(tiles), cipher)) as recorder:
         _remark_on_missing(model, tiles)
-        return predict_scores(
+        ids, scores = predict_scores(
             model,
             tiles,
             overlap=plan.data.overlap or "mean",
@@ -115,6 +196,7 @@ def _joint_scores(
             matching=plan.terms.matching,
             ledger=plan.ledger(ledger),
         )
+    return Predictions(model, ids, scores)
 
 
 def _say(remarks: list[str], where: str) -> None:
@@ -133,20 +215,6 @@ def _remark_on_missing(model: Model, tiles: Mapping[str, Sequence[Tile]]) -> Non
             "their centre",
             file=sys.stderr,
         )
-
-
-def _frame(
-    model: Model, ids: NDArray[Any], scores: NDArray[Any], with_scores: bool
-) -> pd.DataFrame:
-    import pandas as pd
-
-    frame = pd.DataFrame({"id": ids, "prediction": model.outcome(scores)})
-    if with_scores and scores.shape[1] == 1:
-        frame["score"] = scores[:, 0]
-    elif with_scores and model.classes is not None:
-        for column, value in enumerate(model.classes.tolist()):
-            frame[f"score {value}"] = scores[:, column]
-    return frame
 
 
 def _write(frames: list[pd.DataFrame], out: Path | None) -> None:

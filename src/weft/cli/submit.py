@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from weft.cli.network import KitFolder
-
-if TYPE_CHECKING:
-    from weft.network.run_progress import Report
 
 
 def submit(
@@ -51,20 +47,17 @@ def submit(
     If the coordinator's process dies, the run is handed in again and goes on where it was. If this
     command is interrupted, the run goes on: --resume RUN follows it again, weft stop ends it.
     """
-    import tempfile
-    from contextlib import ExitStack
-
     from weft.network.engine import require_engine
 
     require_engine()
-    from weft.cli.console import RunLine, say, say_json
+    from weft.cli.console import say, say_json
+    from weft.cli.follow_run import followed_run
     from weft.config.read_config import read_any_config
-    from weft.errors import ConfigError, ProtocolError
-    from weft.network.installed_job_kinds import job_kind_of
+    from weft.errors import ConfigError
+    from weft.network.installed_job_kinds import kind_of_config
     from weft.network.kits.open_kit import Kit
-    from weft.network.run_description import check_run
     from weft.network.submitter_results import write_out
-    from weft.network.task_from_config import new_run, task_of
+    from weft.network.task_from_config import task_of
     from weft.storage.atomic_folder import refuse_existing
 
     opened = Kit.open(kit, "submitter")
@@ -73,51 +66,17 @@ def submit(
     plan = read_any_config(config, deployed=True)
     folder = out or Path("results") / plan.folder_name
     refuse_existing(folder)
-    from weft.network.engine.admin_session import Session
-    from weft.network.engine.run_supervisor import Supervisor
-
-    run = new_run(plan) if resume is None else check_run(resume)
-    with ExitStack() as stack:
-        session = stack.enter_context(Session(opened))
-        task = task_of(plan, session.connected())
-        if resume is not None and all(found.run != run for found in session.runs()):
-            raise ConfigError(f"the coordinator knows no run '{run}'; weft status lists them")
-        # From here on it is the supervisor's.
-        stack.pop_all()
-    kind = job_kind_of(task)
-    with (
-        tempfile.TemporaryDirectory() as into,
-        RunLine(run, kind.beginning, quiet=quiet or json) as line,
-    ):
-        line.say(f"run {run} with {', '.join(task.parties)}")
-        supervisor = Supervisor(opened, run, task, line.say, line.follow, session=session)
-        try:
-            ended = supervisor.run_to_end(Path(into))
-        except KeyboardInterrupt:
-            line.say(
-                f"run {run} goes on at the coordinator; follow it with --resume {run}, or end it "
-                f"with weft stop {kit}"
-            )
-            sys.exit(130)
-        if ended.state != "over":
-            raise ProtocolError(_why_not(ended, kit))
+    with followed_run(
+        opened,
+        plan,
+        lambda connected: task_of(plan, connected),
+        resume=resume,
+        quiet=quiet or json,
+    ) as back:
         summary, remarks = write_out(
-            Path(into), folder, plan, keys, party, command=context.obj or ""
+            back.folder, folder, plan, keys, party, command=context.obj or ""
         )
     if json:
-        say_json({"folder": str(folder), "run": run, **summary})
+        say_json({"folder": str(folder), "run": back.run, **summary})
     elif not quiet:
-        say(*kind.ending_text(folder, summary, remarks))
-
-
-def _why_not(ended: Report, kit: Path) -> str:
-    """Why there is no result, and what can be done."""
-    run = ended.run
-    if ended.state == "stopped":
-        return f"run {run} was stopped; go on with --resume {run}"
-    if not ended.kept:
-        return f"{ended.sentence} (nothing was begun; submit it anew when that is mended)"
-    return (
-        f"{ended.sentence} (run {run} is kept: --resume {run} goes on if that can be mended, weft "
-        f"stop {kit} {run} --forget gives it up)"
-    )
+        say(*kind_of_config(plan).ending_text(folder, summary, remarks))

@@ -109,6 +109,7 @@ def train(
             record=recorder or False,
             consents=plan.load_consents(problem.tiles),
             ledger=plan.ledger(ledger),
+            readings=plan.readings(),
         )
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(settings, progress=line, checkpointing=saving)

@@ -73,6 +73,7 @@ def check_deployed(config: Config) -> None:
             "[data] id": data.id != "id",
             "[data] label": data.label is not None,
         },
+        columns=True,
     )
     if config.checkpoint_every is not None:
         raise ConfigError(
@@ -81,13 +82,17 @@ def check_deployed(config: Config) -> None:
         )
 
 
-def check_left_to_sites(config: FederationConfig, said: Mapping[str, bool]) -> None:
+def check_left_to_sites(
+    config: FederationConfig, said: Mapping[str, bool], *, columns: bool = False
+) -> None:
     """Refuse what sites say themselves.
 
     Parameters
     ----------
     said
         What is for one process, besides parties' files, keys and roster; whether it is there.
+    columns
+        Whether the config may declare columns for all sites.
     """
     where = config.path.name
     _check_names(config)
@@ -105,7 +110,7 @@ def check_left_to_sites(config: FederationConfig, said: Mapping[str, bool]) -> N
     others = {
         "[keys]": config.keys is not None,
         "[federation]": config.roster is not None,
-        "[columns]": bool(config.file.columns),
+        "[columns]": bool(config.file.columns) and not columns,
     }
     for name, given in {**said, **others}.items():
         if given:

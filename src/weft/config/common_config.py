@@ -16,6 +16,7 @@ from weft.config.schema import FederationFile, NetworkSection, PartySection
 from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import checked, closest, read_toml
 from weft.crypto.keys import PartyKeys, load_all
+from weft.data.columns.transformation import FileReading
 from weft.data.databases import Source, source_of
 from weft.data.findings import Finding, insist
 from weft.data.readers import Examined
@@ -132,6 +133,10 @@ class FederationConfig(ABC):
             for name in self.file.columns
             if name not in held
         ]
+
+    def readings(self) -> dict[str, FileReading]:
+        """How each party's files are read, for a model to keep."""
+        return {party.name: party.stored(party.name) for party in self.parties}
 
     def with_columns(self, party: PartySection) -> PartySection:
         """A party with what is declared about columns for all parties."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from weft.config.read_config import Config
 from weft.data.columns.frames import raw_columns_of, reading_of
+from weft.data.columns.transformation import FileReading
 from weft.data.databases import Source
 from weft.data.readers import read_tile
 from weft.data.reading_options import AS_FOUND, ReadingOptions
 from weft.data.tables import table_columns
 from weft.data.tile import Tile
 from weft.errors import DataError
+from weft.federation.joint_party import NO_COLUMN
 from weft.federation.model import Model
 from weft.matching.id_normalization import loose_features, normal_features
 
@@ -34,22 +37,44 @@ def read_samples(
     id_column: str = "id",
     party: str = "",
     options: ReadingOptions = AS_FOUND,
+    offered: Collection[str] | None = None,
 ) -> Samples:
-    """The features of the model that columns of a file become; others are not looked at."""
+    """The features of the model that columns of a file become; others are not looked at.
+
+    ``offered`` has the columns that may be read; None: all.
+    """
     made, wanted, held = model.columns(), None, table_columns(path, options)
     if held is not None:
         columns = raw_columns_of(made, model.features)
+        options = _as_in_training(options, made.reading_of(held, columns, party))
+        held = table_columns(path, options) or []
         _refuse_other_spellings(held, columns, path, party)
         there = set(held)
+        if offered is not None:
+            there &= set(offered)
         wanted = [name for name in columns if name in there]
         _insist(bool(wanted), path, party)
         options = reading_of(made, wanted, options)
     tile = read_tile(path, id_column=id_column, features=wanted, party=party, options=options)
+    if held is None and offered is not None:
+        tile = tile.columns(np.flatnonzero(np.isin(tile.features.astype(str), list(offered))))
     applied = made.apply(tile)
     tile = applied.insist(party)
     known = np.isin(tile.features.astype(str), model.features.astype(str))
     _insist(bool(known.any()), path, party)
     return Samples(tile.columns(np.flatnonzero(known)), applied.remarks())
+
+
+def _as_in_training(options: ReadingOptions, stored: FileReading) -> ReadingOptions:
+    """Options of a file, with what counted in training for all that they do not say."""
+    if not stored:
+        return options
+    return msgspec.structs.replace(
+        options,
+        rename={**stored.rename, **(options.rename or {})} or None,
+        scale={**stored.scale, **(options.scale or {})} or None,
+        blanks=[*(options.blanks or ()), *stored.blanks] or None,
+    )
 
 
 def read_joint_samples(config: Config, model: Model) -> dict[str, tuple[Samples, ...]]:
@@ -87,7 +112,9 @@ def _refuse_other_spellings(
             holder = f"party '{party}', " if party else ""
             raise DataError(
                 f"{holder}{path.name}: its column {spelt[form]!r} is called {name!r} in the model; "
-                "give it that name, in the file or with rename = { … } of a [[party]]"
+                "give it that name, in the file or with rename = { … } of a [[party]]",
+                harmless=f"calls a column {spelt[form]!r} that is {name!r} in the model; let it "
+                "rename the column",
             )
 
 
@@ -96,5 +123,6 @@ def _insist(found: bool, path: Source, party: str) -> None:
         holder = f"party '{party}', " if party else ""
         raise DataError(
             f"{holder}{path.name}: none of its columns is a feature of the model; check the column "
-            "names"
+            "names",
+            harmless=NO_COLUMN,
         )

@@ -11,6 +11,7 @@
     allow_exposure = true                # others may get as many sums as they lack columns
     columns = ["age", "dose"]            # over a network: columns offered, all others left out
     most_runs = 20                       # over a network: runs to take part in, all in all
+    tell_columns = false                 # over a network: refuse without naming a column
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class _Own(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     columns: tuple[str, ...] | None = None
     most_runs: int | None = None
+    tell_columns: bool = True
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -72,5 +74,6 @@ def read_policy(path: Path, base: Terms = OPEN) -> SitePolicy:
         limits,
         columns=own.columns,
         most_runs=own.most_runs,
+        tell_columns=own.tell_columns,
         source=path.name,
     )

@@ -41,8 +41,16 @@ def find_blanks(tile: Tile, party: str = "") -> list[Finding]:
             examples=listed,
             setting=("missing", "mean"),
             for_all=True,
+            harmless=f"has blank cells in {_columns(worst)}",
         )
     ]
+
+
+def _columns(names: list[str]) -> str:
+    """Columns with blank cells, the first few in the order of the alphabet: counts order them."""
+    listed = [repr(name) for name in sorted(names)[:MOST_EXAMPLES]]
+    more = " and others" if len(names) > len(listed) else ""
+    return f"column{'s' * (len(names) > 1)} {', '.join(listed)}{more}"
 
 
 def _blank_places(block: Block) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -89,11 +97,12 @@ def settle_missing(tile: Tile, policy: MissingPolicy = "error", party: str = "")
     gaps = np.isnan(values) if policy != "mean" else np.zeros(0, dtype=bool)
     if policy == "error" and (gaps.any() or _blank_declared(tile)):
         (found,) = find_blanks(tile, party)
+        rule = 'set missing = "zero" or missing = "mean" in [data], or let the party fill them in'
         raise DataError(
             f"{found.sentence()}.",
-            # Which sample and column it is, is for its owner alone.
-            told="a party has blank cells, and this run has no rule for them; set missing = "
-            '"zero" or missing = "mean" in [data], or let the party fill them in',
+            # Which sample it is, and how many, is for its owner alone.
+            told=f"a party has blank cells, and this run has no rule for them; {rule}",
+            harmless=f"{found.harmless}, for which this run has no rule; {rule}",
         )
     if not gaps.any():
         return tile

@@ -42,6 +42,10 @@ class Finding:
         Key and value that mend it; None: it takes more than a line.
     for_all
         Whether that goes into ``[data]``, and not into ``[[party]]`` of the party.
+    harmless
+        What others may know of it, as in `DataError`.
+    declarable
+        Whether it is no problem where the column is declared.
     """
 
     severity: Severity
@@ -54,6 +58,8 @@ class Finding:
     examples: tuple[str, ...] = ()
     setting: Setting | None = None
     for_all: bool = False
+    harmless: str = ""
+    declarable: bool = False
 
     def sentence(self) -> str:
         """The whole of it in one sentence."""
@@ -106,7 +112,8 @@ class Findings:
     def stop(self, error: DataError) -> None:
         """An error that ended the reading of this file, as a finding."""
         what, _, mend = str(error).partition("; ")
-        self.add("error", what.removeprefix(f"{self.file}: "), mend.rstrip("."))
+        said = what.removeprefix(f"{self.file}: ")
+        self.add("error", said, mend.rstrip("."), harmless=error.harmless)
 
 
 class FoundProblems(DataError):
@@ -126,8 +133,19 @@ class FoundProblems(DataError):
         first, more = problems[0].sentence(), len(problems) - 1
         if more:
             first += f" ({more} more problem{'s' * (more > 1)}: 'weft check' lists all of them)"
-        # Sentences hold values, samples and names of columns: nothing for other machines.
-        super().__init__(first, told="a site's files cannot be used as they are; its log says why")
+        # Sentences hold values, samples and names of files: nothing for other machines.
+        super().__init__(
+            first,
+            told="a site's files cannot be used as they are; its log says why",
+            harmless=_harmless(problems),
+        )
+
+
+def _harmless(problems: Iterable[Finding]) -> str:
+    """What others may know of problems, the first few; empty: nothing."""
+    said = list(dict.fromkeys(one.harmless for one in problems if one.harmless))
+    more = ", and more" if len(said) > MOST_EXAMPLES else ""
+    return f"{', '.join(said[:MOST_EXAMPLES])}{more}; its own log says more" if said else ""
 
 
 def insist(findings: Iterable[Finding]) -> None:

@@ -200,7 +200,8 @@ def _require(names: Iterable[str], available: Collection[str], kind: str, where:
                 advice += ", or name another id column (id = … in a config, --id on a command line)"
             raise DataError(
                 f"{where}: the {kind} {name!r} is not there; {found if listed else 'it is empty'}; "
-                f"{advice}."
+                f"{advice}.",
+                harmless=f"does not have the {kind} {name!r}",
             )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from weft.data.columns.rules import PLAIN, ColumnRule
+from weft.data.columns.transformation import FileReading
 from weft.errors import ConfigError
 
 _Sign = Annotated[str, Meta(min_length=1, max_length=1)]
@@ -90,6 +91,15 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def named(self, column: str) -> str:
         """The name in the federation of a column of the file."""
         return (self.rename or {}).get(column, column)
+
+    def stored(self, party: str) -> FileReading:
+        """What of it a model keeps, to read new files of this party alike."""
+        return FileReading(
+            party=party,
+            rename=dict(self.rename or {}),
+            scale=dict(self.scale or {}),
+            blanks=tuple(self.blanks or ()),
+        )
 
     def rule_of(self, column: str) -> ColumnRule:
         """What becomes of a column, by its name in the federation."""

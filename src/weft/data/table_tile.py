@@ -86,7 +86,11 @@ def _mended_ids(ids: Names, options: ReadingOptions, found: Findings) -> Names:
         bare = name.removeprefix(prefix)
         mended[row] = bare.zfill(width) if bare.isdigit() else bare
     changed = int((mended != ids).sum())
-    found.add("note", f"{changed} of {len(ids)} ids were changed by id_prefix or id_width")
+    found.add(
+        "note",
+        f"{changed} of {len(ids)} ids were changed by id_prefix or id_width",
+        harmless="changes ids by id_prefix or id_width",
+    )
     return mended
 
 
@@ -100,6 +104,7 @@ def _with_own_id(ids: Names, options: ReadingOptions, found: Findings) -> Rows:
             "error",
             f"the sample id at position {places[0]} is empty{more}",
             "give every row one, or take these rows out",
+            harmless="has rows without a sample id",
             count=len(empty),
             examples=tuple(places),
         )
@@ -114,6 +119,7 @@ def _with_own_id(ids: Names, options: ReadingOptions, found: Findings) -> Rows:
                 "note",
                 f"{len(twice)} rows were left out, whose ids occur more than once (duplicates = "
                 f"{options.duplicates!r})",
+                harmless="leaves out rows whose ids occur more than once",
                 count=len(twice),
             )
         else:
@@ -122,6 +128,7 @@ def _with_own_id(ids: Names, options: ReadingOptions, found: Findings) -> Rows:
                 f"the sample id {names[0]!r} occurs more than once{many}",
                 'keep one of each or rename, or say which counts with duplicates = "first" or '
                 '"last"',
+                harmless="has sample ids more than once",
                 count=len(twice),
                 examples=names,
                 setting=("duplicates", "first"),
@@ -175,9 +182,11 @@ def _tell(
     read: ReadNumbers, column: pa.ChunkedArray, name: str, ids: Names, found: Findings
 ) -> None:
     if read.kind == "percent":
-        found.add("note", f"column {name!r} has percent signs: 12 % counts as 0.12", column=name)
+        said = f"column {name!r} has percent signs: 12 % counts as 0.12"
+        found.add("note", said, column=name, harmless=f"its {said}")
     if read.kind == "truth":
-        found.add("note", f"column {name!r} has words for true (1) and false (0)", column=name)
+        said = f"column {name!r} has words for true (1) and false (0)"
+        found.add("note", said, column=name, harmless=f"its {said}")
     if not len(read.bad):
         return
     texts = [str(value) for value in column.take(read.bad).to_pylist()]
@@ -189,6 +198,8 @@ def _tell(
         f"column {name!r} {what}, its first such value is {texts[0]!r} for sample "
         f"{ids[read.bad[0]]!r} ({many})",
         f'leave the column out with drop = ["{name}"], or declare what becomes of it with columns',
+        harmless=f"its column {name!r} {what}",
+        declarable=True,
         column=name,
         count=len(texts),
         examples=tuple(different[:MOST_EXAMPLES]),
@@ -216,6 +227,7 @@ def _finite(
         "error",
         f"column {name!r} is infinite for sample {ids[infinite[0]]!r}{more}",
         "correct the value or leave the cell blank",
+        harmless=f"its column {name!r} has infinite numbers",
         column=name,
         count=len(infinite),
         examples=tuple(str(ids[row]) for row in infinite[:MOST_EXAMPLES]),
@@ -266,6 +278,7 @@ def _tell_outside(name: str, rule: ColumnRule, cells: Cells, ids: Names, found: 
             f"column {name!r} has {len(misfits.outside)} number(s) outside of what is declared, "
             f"the first for sample {samples[0]!r}",
             'correct them or widen the range, or set outside = "clip", or clip, for this column',
+            harmless=f"its column {name!r} has numbers outside of the range that is declared",
             column=name,
             count=len(misfits.outside),
             examples=samples,
@@ -274,6 +287,7 @@ def _tell_outside(name: str, rule: ColumnRule, cells: Cells, ids: Names, found: 
         found.add(
             "note",
             f"column {name!r}: {misfits.clipped} number(s) outside of its range count as its ends",
+            harmless=f"its column {name!r} has numbers beyond its range, which count as its ends",
             column=name,
             count=misfits.clipped,
         )

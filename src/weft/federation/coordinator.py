@@ -41,8 +41,6 @@ from weft.sums.feature_scaling import agree_on_scaling
 from weft.sums.maxima import units_above
 from weft.sums.messages import SIZE
 
-#: Key holders through whom ids are matched, one after the other.
-_HOLDERS = 2
 #: Seconds between two tries to get the model from a party that does not answer.
 _PAUSE = 1.0
 
@@ -116,6 +114,13 @@ def assemble(
     return prepare(channel, preprocessing, holdings, adder)
 
 
+def guards_of(preprocessing: Preprocessing, settings: Settings) -> Guards:
+    """Where a run opens sums over samples that guards are about."""
+    if algorithm_of(settings.solver).shares and not preprocessing.unit_rows:
+        return "never" if preprocessing.scaling == "none" else "shared columns"
+    return "always"
+
+
 def match(
     channel: Channel,
     preprocessing: Preprocessing,
@@ -125,13 +130,7 @@ def match(
     adder: Adder,
 ) -> HoldingMap:
     """Match the parties' samples and features."""
-    holders = announced.holders
-    if holders is not None:
-        holders = tuple(name for name in holders if name in channel.parties)[:_HOLDERS]
     algorithm = algorithm_of(settings.solver)
-    guards: Guards = "always"
-    if algorithm.shares and not preprocessing.unit_rows:
-        guards = "never" if preprocessing.scaling == "none" else "shared columns"
     return meet(
         channel,
         adder,
@@ -142,9 +141,9 @@ def match(
         confirmed=preprocessing.confirmed,
         follow_draws=algorithm.follows_draws(settings),
         terms=announced.terms,
-        guards=guards,
+        guards=guards_of(preprocessing, settings),
         matching=preprocessing.matching,
-        holders=holders,
+        holders=announced.holders,
         run=run,
         keys=announced.keys,
     )

@@ -10,6 +10,12 @@ from weft.data.number_texts import TRUTH
 from weft.errors import DataError
 from weft.matching.agreed_classes import Classes
 
+#: What may be told of it.
+_IN_WORDS = (
+    "labels of two parties look like the same classes in other words, such as yes and no, 1 and 0; "
+    "map them with 'classes' at one of them, or set confirmed = [\"labels\"] in [data] if they are "
+    "meant to differ"
+)
 #: Numbers that people give to two classes.
 _CODINGS = ({0.0, 1.0}, {1.0, 2.0}, {-1.0, 1.0})
 
@@ -31,9 +37,8 @@ def check_vocabularies(lists: Sequence[Classes]) -> None:
                 "like the same classes in other words; map them with 'classes' of a party, or set "
                 'confirmed = ["labels"] in [data] if they are meant to differ',
                 # Which classes a party has is for nobody but the parties.
-                told="labels of two parties look like the same classes in other words, such as "
-                "yes and no, 1 and 0; map them with 'classes' at one of them, or set confirmed = "
-                '["labels"] in [data] if they are meant to differ',
+                told=_IN_WORDS,
+                harmless=f"found that {_IN_WORDS}",
             )
 
 

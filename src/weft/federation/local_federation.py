@@ -14,7 +14,7 @@ from weft.crypto import Adder
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.blank_cells import settle_missing
-from weft.data.columns.transformation import Transformation
+from weft.data.columns.transformation import FileReading, Transformation
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate
@@ -71,6 +71,8 @@ class Federation:
         What each party takes part in, in the place of ``terms``.
     ledger
         Where the parties keep count of the sums that they open and show; None: nowhere.
+    readings
+        How the parties' files were read, for the model to have new ones read alike.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Federation:
         terms: Terms = OPEN,
         consents: Mapping[str, Consent] | None = None,
         ledger: Ledger | None = None,
+        readings: Mapping[str, FileReading] | None = None,
     ) -> None:
         if not tiles:
             raise ConfigError("a federation needs at least one party")
@@ -108,6 +111,7 @@ class Federation:
         self._keys = keys
         self._consents = consents or {name: Consent(name, terms) for name in tiles}
         self._ledger = ledger
+        self._readings = dict(readings or {})
         self._start: Model | None = None
         #: Whoever runs all parties in one process gets the model, whatever else was agreed.
         self._reader = Identity.new()
@@ -145,6 +149,7 @@ class Federation:
                 # Without a recording there is nothing to compare a hash with: simulations.
                 signs_transcript=self._record is not False,
                 missing=self.preprocessing.missing,
+                reading=self._readings.get(name),
             )
             for name, held in self._tiles.items()
         }

@@ -223,8 +223,19 @@ TAKE_MODEL = Phase("release.model", ModelRequest, Nothing)
 # ── joint prediction ──────────────────────────────────────────────────────────────────────
 
 
+_ASKER = record("number of the party that alone reads scores; none: every holder", alike=True)
+
+
 class PartialScoresRequest(SumRequest):
+    """Asks for a party's part of the scores.
+
+    ``asker`` and ``model`` are the same for all: parts of parties that were told different ones
+    do not add up to anything that can be read.
+    """
+
     unit: Annotated[float, numbers("common unit, a power of two")]
+    model: Annotated[bytes, record("hash of the model", alike=True)]
+    asker: Annotated[int | None, _ASKER] = None
     z_pads: PadLinks | None = None
 
 
@@ -236,6 +247,19 @@ class ScoresRequest(SumRequest):
     z: Annotated[bytes | None, block("scores of its samples")] = None
 
 
+class ScoresReply(Message):
+    """``scores`` is there from a party that asked for scores, for whoever has its keys."""
+
+    scores: Annotated[bytes | None, sealed("ids and scores, to the party that asked")] = None
+
+
+class JointScores(Message):
+    """What the party that asked for scores seals to itself."""
+
+    ids: Annotated[Names, texts("ids of its samples", "samples")]
+    scores: Annotated[Floats, numbers("their scores", "samples", "classes")]
+
+
 JOINT_SIZE = Phase("joint.size", DigitRequest, DigitReply)
 JOINT_PARTIAL = Phase("joint.partial", PartialScoresRequest, PartialScoresReply)
-JOINT_SCORES = Phase("joint.scores", ScoresRequest, Nothing)
+JOINT_SCORES = Phase("joint.scores", ScoresRequest, ScoresReply)

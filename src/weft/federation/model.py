@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,8 @@ class Model:
         What a blank cell counts as, as in training: ``zero``, the centre (``mean``), or nothing
         (``error``).
     transformation
-        How declared columns become features, as `Transformation.to_json` has it; of a party's
-        model, those of its own columns. Empty: none is declared.
+        How files are read and declared columns become features, as `Transformation.to_json` has
+        it; of a party's model, those of its own. Empty: there is nothing to say.
     """
 
     features: NDArray[np.object_]
@@ -73,8 +74,8 @@ class Model:
     def decision(self, table: Any) -> Floats:
         """x·w + b, per class; a blank cell counts as it did in training.
 
-        Columns of a data frame are found by name, and become features as they did in training;
-        those of an array stand in the order of ``features``.
+        Columns of a data frame are found by their names in the federation, in its units, and become
+        features as they did in training; those of an array stand in the order of ``features``.
         """
         if hasattr(table, "columns"):
             names, block = self.features_of(table)
@@ -90,7 +91,7 @@ class Model:
     def features_of(self, frame: Any) -> tuple[NDArray[np.object_], Any]:
         """Names and numbers of the features that the columns of a data frame become."""
         names = np.array([str(name) for name in frame.columns], dtype=object)
-        if not self.transformation:
+        if not self.transformation or not self.columns().declares:
             return names, frame.to_numpy()
         from weft.data.columns.frames import raw_columns_of, tile_of_frame
 
@@ -125,14 +126,16 @@ class Model:
 
     def _refuse_blanks(self, gaps: NDArray[np.bool_], place: NDArray[np.integer[Any]]) -> None:
         if self.missing == "error" and gaps.any():
-            column = int(gaps.any(axis=0).argmax())
+            name = self.features[place[int(gaps.any(axis=0).argmax())]]
             raise DataError(
                 f"{int(gaps.sum())} cell(s) are blank, the first in '"
-                f"{self.features[place[column]]}', but the model was trained with missing = "
+                f"{name}', but the model was trained with missing = "
                 "'error'; fill them in, or train with missing = 'zero' or 'mean', or with blank "
                 "declared for the column",
                 told="a party has blank cells, which the model was trained without; its log names "
                 "the column",
+                harmless=f"has blank cells in its column {name!r}, which the model was trained "
+                "without; let it fill them in",
             )
 
     def centred(self, table: Any, place: NDArray[np.integer[Any]]) -> Any:
@@ -189,6 +192,16 @@ class Model:
         weights = (self.coef / self.scaling[1]).T
         known: Floats = np.where((place >= 0)[:, None], weights[place], 0.0)
         return known
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """A hash of all that scores of numbers depend on: the same on all machines that have it."""
+        digest = blake2b(digest_size=16, person=b"weft model")
+        classes = None if self.classes is None else self.classes.tolist()
+        digest.update(repr((self.features.tolist(), classes, self.missing)).encode())
+        for part in (self.coef, self.intercept, *self.scaling):
+            digest.update(repr(part.shape).encode() + np.ascontiguousarray(part).tobytes())
+        return digest.digest()
 
     @property
     def centre_score(self) -> Floats:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +15,7 @@ from weft.array_types import Floats
 from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.replay_log import Memory, RandomnessLog
-from weft.data.columns.transformation import Transformation
+from weft.data.columns.transformation import FileReading, Transformation
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
@@ -112,6 +113,8 @@ class Party:
         Whether it signs the hash of all that it saw, at the end of a run.
     missing
         What becomes of blank cells; those of ``tiles`` are settled, but for declared columns.
+    reading
+        How its files were read, for the model to have new ones read alike.
 
     Attributes
     ----------
@@ -149,6 +152,7 @@ class Party:
         memory: Memory | None = None,
         signs_transcript: bool = True,
         missing: MissingPolicy = "error",
+        reading: FileReading | None = None,
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
@@ -178,7 +182,8 @@ class Party:
             sample_norms=self._terms.allow_sample_norms,
             missing=missing,
         )
-        self.tiles, self.transformation = tuple(tiles), Transformation()
+        self._reading = () if reading is None else (reading,)
+        self.tiles, self.transformation = tuple(tiles), Transformation(readings=self._reading)
         self.remarks: tuple[str, ...] = ()
         self._columns = ColumnsParty(
             name,
@@ -317,7 +322,10 @@ class Party:
 
     def _take_columns(self, settled: Settled) -> None:
         """Go on with tables of numbers."""
-        self.tiles, self.transformation = settled.tiles, settled.transformation
+        self.tiles = settled.tiles
+        self.transformation = msgspec.structs.replace(
+            settled.transformation, readings=self._reading
+        )
         self.remarks = settled.remarks
         self.data.tiles = list(settled.tiles)
         self._matching.know_columns(settled.tiles, settled.bindings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -54,11 +54,18 @@ def build_holdings(
     confirmed: Collection[str] = (),
     terms: Terms = OPEN,
     guards: Guards = "always",
+    doubts: list[DataError] | None = None,
 ) -> HoldingMap:
     """Match the parties' tokens into cohorts and hand out the roles.
 
     Samples of exposed cohorts that are smaller than the terms' ``min_batch`` are left out, where
     ``guards`` says that sums are opened: where several parties share a column, or never.
+
+    Parameters
+    ----------
+    doubts
+        Takes what looks like a slip, and labels on which parties disagree, in the place of raising
+        it; None: the first of them is raised.
 
     Raises
     ------
@@ -68,16 +75,27 @@ def build_holdings(
         same for names of columns, and for many ids, that differ in their writing only, unless
         ``confirmed`` has "names" or "ids".
     """
+
+    def look(check: Callable[[], None]) -> None:
+        try:
+            check()
+        except DataError as doubt:
+            if doubts is None:
+                raise
+            doubts.append(doubt)
+
     # First of all: what else is wrong may follow from these.
     if "names" not in confirmed:
-        check_names(parties, [h.columns for h in holdings], [h.similar for h in holdings])
+        exact, loose = [h.columns for h in holdings], [h.similar for h in holdings]
+        look(lambda: check_names(parties, exact, loose))
     mismatches = count_mismatches(
         parties,
         [np.concatenate(holding.rows) for holding in holdings],
         [holding.loose for holding in holdings],
     )
     if "ids" not in confirmed:
-        check_ids(mismatches, {p: len(h.loose) for p, h in zip(parties, holdings, strict=True)})
+        sizes = {p: len(h.loose) for p, h in zip(parties, holdings, strict=True)}
+        look(lambda: check_ids(mismatches, sizes))
     tile_party = np.repeat(np.arange(len(parties)), [len(h.rows) for h in holdings])
     rows = build_axis(
         [t for h in holdings for t in h.rows],
@@ -95,10 +113,10 @@ def build_holdings(
                 f"party {name} holds no sample that anyone has a label for; "
                 "check its id column, or leave the party out"
             )
-    _check_labels(parties, holdings, rows, tile_party)
+    look(lambda: _check_labels(parties, holdings, rows, tile_party))
     columns = [t for h in holdings for t in h.columns]
     if not confirm_separate_ids:
-        _check_meeting(parties, rows, columns, tile_party)
+        look(lambda: _check_meeting(parties, rows, columns, tile_party))
     first_label_holder = rows.marked.values[rows.marked.start[:-1]]
     bias_owner = first_label_holder if bias else np.full(len(rows.sizes), -1)
     owners = np.unique(bias_owner) if bias else np.zeros(0, np.int64)
@@ -126,7 +144,9 @@ def build_holdings(
     small = holding_map.exposed & (rows.sizes < terms.min_batch)
     if not small.any():
         return holding_map
-    return _without(holding_map, small, holdings, confirm_separate_ids)
+    # What looked like a slip before does so again.
+    again: list[DataError] | None = None if doubts is None else []
+    return _without(holding_map, small, holdings, confirm_separate_ids, again)
 
 
 def _shares_columns(columns: Axis, bias: bool) -> bool:
@@ -138,7 +158,11 @@ def _shares_columns(columns: Axis, bias: bool) -> bool:
 
 
 def _without(
-    holding_map: HoldingMap, small: NDArray[np.bool_], holdings: Sequence[Holding], separate: bool
+    holding_map: HoldingMap,
+    small: NDArray[np.bool_],
+    holdings: Sequence[Holding],
+    separate: bool,
+    doubts: list[DataError] | None,
 ) -> HoldingMap:
     """The holding_map without the samples of some cohorts."""
     rows = holding_map.rows
@@ -174,6 +198,7 @@ def _without(
         # They were looked at before anything was left out.
         confirmed=("names", "ids"),
         terms=holding_map.terms,
+        doubts=doubts,
     )
     return replace(smaller, small=smaller.small + count)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from secrets import token_bytes
 from typing import TypeVar
 
 import numpy as np
@@ -20,13 +19,11 @@ from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.messages import (
     CONFLICT,
-    GREET,
     KEYS,
     SIMILAR,
     TOKENS,
     VIEW,
     ConflictRequest,
-    GreetRequest,
     KeysRequest,
     SimilarRequest,
     TokensReply,
@@ -46,6 +43,8 @@ def meet(
     channel: Channel,
     adder: Adder,
     *,
+    run: bytes,
+    keys: Mapping[str, RunKeys],
     classes: AgreedClasses | None,
     overlap: Overlap = "mean",
     bias: float | None = None,
@@ -56,8 +55,6 @@ def meet(
     guards: Guards = "always",
     matching: Matching = "hmac",
     holders: Sequence[str] | None = None,
-    run: bytes | None = None,
-    keys: Mapping[str, RunKeys] | None = None,
 ) -> HoldingMap:
     """Coordinator: collect tokens, build the holdings, tell every party its view, carry boxes.
 
@@ -65,6 +62,10 @@ def meet(
     ----------
     adder
         Learns the parties' public keys.
+    run
+        Sixteen random bytes that name the run.
+    keys
+        What every party announced of its keys.
     classes
         The class values that the parties agreed on, None for regression.
     bias
@@ -81,24 +82,21 @@ def meet(
         Whether tokens come from the run secret alone, or also through key holders.
     holders
         Who holds a key for matching, in their order; None: the first two parties.
-    run
-        Sixteen random bytes that name the run; None: fresh ones.
-    keys
-        What every party announced of its keys; None: they are asked for it.
     """
     parties = channel.parties
-    run = run or token_bytes(16)
-    keys = keys or _greeted(channel, run)
-    check_secrets({party: keys[party].mark for party in parties})
-    cards = [keys[party].card(party) for party in parties]
-    question = TokensRequest(run=run, matching=matching, classes=classes)
-    if adder.linked:
-        question.company = Everyone(keys=b"".join(cards))
-    tokens = _tokens(channel, question, holders)
+    told = told_holdings(
+        channel,
+        run=run,
+        keys=keys,
+        classes=classes,
+        matching=matching,
+        holders=holders,
+        linked=adder.linked,
+    )
     try:
         holdings = build_holdings(
             parties,
-            [_holding(party, tokens[party]) for party in parties],
+            told,
             overlap=overlap,
             bias=bias is not None,
             confirm_separate_ids=confirm_separate_ids,
@@ -112,6 +110,7 @@ def meet(
         raise DataError(_named(channel, names), told=names.told) from None
     plans: list[SeedPlan] = []
     if adder.linked:
+        cards = [keys[party].card(party) for party in parties]
         plans = plan_seeds(holdings, cards, places=adder.whole)
     views = {
         party: ViewRequest(
@@ -136,11 +135,27 @@ def meet(
     return holdings
 
 
-def _greeted(channel: Channel, run: bytes) -> dict[str, RunKeys]:
-    """What every party announces, where that was not asked before."""
-    asked = dict.fromkeys(channel.parties, GreetRequest(run=run))
-    replies = channel.ask(GREET, asked).insist("matching")
-    return {party: reply.keys for party, reply in replies.items()}
+def told_holdings(
+    channel: Channel,
+    *,
+    run: bytes,
+    keys: Mapping[str, RunKeys],
+    classes: AgreedClasses | None,
+    matching: Matching = "hmac",
+    holders: Sequence[str] | None = None,
+    linked: bool = True,
+) -> list[Holding]:
+    """What every party says it holds, as tokens; parameters are those of `meet`.
+
+    ``linked``: whether the cipher hides anything, so that parties are told who takes part.
+    """
+    parties = channel.parties
+    check_secrets({party: keys[party].mark for party in parties})
+    question = TokensRequest(run=run, matching=matching, classes=classes)
+    if linked:
+        question.company = Everyone(keys=b"".join(keys[party].card(party) for party in parties))
+    tokens = _tokens(channel, question, holders)
+    return [_holding(party, tokens[party]) for party in parties]
 
 
 def _tokens(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.key_messages import RunKeys, SeedBoxes, SeedPlan
+from weft.crypto.key_messages import SeedBoxes, SeedPlan
 from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.party_view import ToldView
 from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
@@ -24,21 +24,6 @@ _HOP = record("which of the key holders this is")
 _ANSWER = sealed("answer to its blinded ids, with proofs")
 _TILES = record("sizes of its tiles", "tiles")
 
-
-# ── who takes part ────────────────────────────────────────────────────────────────────────
-
-
-class GreetRequest(Message):
-    """Begins matching where parties have not announced themselves before."""
-
-    run: Annotated[bytes, _RUN]
-
-
-class GreetReply(Message):
-    keys: RunKeys
-
-
-GREET = Phase("match.greet", GreetRequest, GreetReply)
 
 # ── through key holders ───────────────────────────────────────────────────────────────────
 

@@ -33,7 +33,6 @@ from weft.matching.messages import (
     ASK,
     CONFLICT,
     EVALUATE,
-    GREET,
     HELLO,
     KEYS,
     SIMILAR,
@@ -43,8 +42,6 @@ from weft.matching.messages import (
     ConflictRequest,
     EvaluateReply,
     EvaluateRequest,
-    GreetReply,
-    GreetRequest,
     HelloReply,
     HelloRequest,
     KeysRequest,
@@ -157,7 +154,6 @@ class MatchingParty:
     def answers(self) -> dict[str, Answer]:
         """The phases that matching answers by itself; a view is for the party to take."""
         return answers(
-            answer(GREET, self._greet),
             answer(HELLO, self._hello),
             answer(ASK, self._ask),
             answer(EVALUATE, self._evaluate),
@@ -212,9 +208,6 @@ class MatchingParty:
         if self._view is None:
             raise ProtocolError(f"party {self._name} has no view yet; matching comes first")
         return self._view
-
-    def _greet(self, message: GreetRequest) -> GreetReply:
-        return GreetReply(keys=self._keyring.announce(message.run))
 
     # ── through key holders ───────────────────────────────────────────────────────────────
 

@@ -80,7 +80,9 @@ def encode_labels(
         except (TypeError, ValueError):
             raise DataError(
                 f"{where}: the label column holds text, but this loss needs numbers; "
-                "choose a classification loss or another label column"
+                "choose a classification loss or another label column",
+                harmless="its label column holds text, but this loss needs numbers; choose a "
+                "classification loss, or let it name another label column",
             ) from None
         return values
     if np.issubdtype(classes.dtype, np.number):

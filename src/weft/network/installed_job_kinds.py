@@ -1,4 +1,4 @@
-"""The kinds of jobs that are installed here: linear models, and what plug-ins add.
+"""The kinds of runs that are installed here: Weft's own, and what plug-ins add.
 
 A task from outside names its kind. Only an installed one is looked up, never imported by name; the
 site's consent is asked before that kind opens a party.
@@ -6,20 +6,28 @@ site's consent is asked before that kind opens a party.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from weft.errors import ProtocolError
-from weft.network.job_kind import JobKind
+from weft.network.check_job import CheckJob
+from weft.network.job_kind import JobKind, RunKind
 from weft.network.linear_job import LinearJob
+from weft.network.prediction_job import PredictionJob
 from weft.network.run_description import Task, TaskMessage
 from weft.plugins import Registry, how_to_install
 from weft.protocol import Fields
 from weft.protocol.message import message_of
 
-JOB_KINDS: Registry[JobKind[Any, Any]] = Registry(
-    "job_kinds", {"linear": LinearJob()}, lambda value: isinstance(value, JobKind)
+if TYPE_CHECKING:
+    # The coordinator must load neither tables nor readers.
+    from weft.config.common_config import FederationConfig
+
+JOB_KINDS: Registry[RunKind[Any]] = Registry(
+    "job_kinds",
+    {"linear": LinearJob(), "predict": PredictionJob(), "check": CheckJob()},
+    lambda value: isinstance(value, JobKind),
 )
 
 
@@ -29,7 +37,14 @@ class _Tag(msgspec.Struct):
     kind: str
 
 
-def job_kind_of(task: Task) -> JobKind[Any, Any]:
+def kind_of_config(config: FederationConfig) -> JobKind[Any, Any]:
+    """The kind of run that a config asks for."""
+    kind = JOB_KINDS[config.kind]
+    assert isinstance(kind, JobKind)
+    return kind
+
+
+def job_kind_of(task: Task) -> RunKind[Any]:
     """The kind of a task."""
     kind = JOB_KINDS.get(str(task.__struct_config__.tag))
     if kind is None or kind.task is not type(task):

@@ -39,15 +39,15 @@ class FinishedRun(Protocol):
         """Write everything the coordinator knows of it into an existing folder."""
 
 
-class JobKind(ABC, Generic[T, C]):
-    """How one kind of task is run; methods import what they need.
+class RunKind(ABC, Generic[T]):
+    """How one kind of task is run by coordinator and sites; methods import what they need.
 
     Attributes
     ----------
     task
         The type of its tasks; the tag is the name of the kind.
-    about, command
-        What its configs describe, and what trains it in one process, for sentences.
+    about
+        What its runs are about, for sentences.
     beginning
         What is done before the first iteration, for the line that follows a run.
     result_files
@@ -64,7 +64,6 @@ class JobKind(ABC, Generic[T, C]):
 
     task: type[T]
     about: str
-    command: str
     beginning: str
     result_files: tuple[str, ...]
     setup_phases: tuple[str, ...] = SETUP_PHASES
@@ -75,7 +74,51 @@ class JobKind(ABC, Generic[T, C]):
     def name(self) -> str:
         return str(self.task.__struct_config__.tag)
 
-    # ── submitter ─────────────────────────────────────────────────────────────────────────
+    def progress_text(self, record: dict[str, Any]) -> str:
+        """Where a run stands, from the fields of its last record; here: no run has iterations."""
+        return self.about
+
+    # ── coordinator ───────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def coordinate(self, task: T, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
+        """Run it to its end.
+
+        Parameters
+        ----------
+        run
+            Sixteen random bytes that name the run, the same after every restart.
+        tell
+            Called after every iteration.
+        """
+
+    # ── site ──────────────────────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def check_consent(self, task: T, consent: Consent) -> None:
+        """Refuse a task that goes beyond what the site agreed to; nothing is opened before."""
+
+    @abstractmethod
+    def open_party(
+        self, task: T, member: SiteMember, consent: Consent, memory: Memory
+    ) -> SavingParty:
+        """Make a site's party of a run, or refuse with a reason."""
+
+
+class JobKind(RunKind[T], Generic[T, C]):
+    """A kind of run that a config asks for, and whose results make a folder.
+
+    Attributes
+    ----------
+    about, command
+        What its configs describe, and what trains it in one process, for sentences.
+    """
+
+    command: str
+
+    @abstractmethod
+    def progress_text(self, record: dict[str, Any]) -> str:
+        """Where a run stands, from the fields of its last record."""
 
     @abstractmethod
     def read_config(self, path: Path, *, deployed: bool = False) -> C:
@@ -112,40 +155,10 @@ class JobKind(ABC, Generic[T, C]):
         """
 
     @abstractmethod
-    def progress_text(self, record: dict[str, Any]) -> str:
-        """Where a run stands, from the fields of its last record."""
-
-    @abstractmethod
     def ending_text(
         self, folder: Path, summary: dict[str, Any], remarks: list[str]
     ) -> list[str | Table]:
         """How a run ended, and what its results folder holds."""
-
-    # ── coordinator ───────────────────────────────────────────────────────────────────────
-
-    @abstractmethod
-    def coordinate(self, task: T, channel: Channel, run: bytes, tell: OnIteration) -> FinishedRun:
-        """Run it to its end.
-
-        Parameters
-        ----------
-        run
-            Sixteen random bytes that name the run, the same after every restart.
-        tell
-            Called after every iteration.
-        """
-
-    # ── site ──────────────────────────────────────────────────────────────────────────────
-
-    @abstractmethod
-    def check_consent(self, task: T, consent: Consent) -> None:
-        """Refuse a task that goes beyond what the site agreed to; nothing is opened before."""
-
-    @abstractmethod
-    def open_party(
-        self, task: T, member: SiteMember, consent: Consent, memory: Memory
-    ) -> SavingParty:
-        """Make a site's party of a run, or refuse with a reason."""
 
 
 class WrittenBy:

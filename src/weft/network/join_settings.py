@@ -41,6 +41,8 @@ class JoinSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         The signed roster, and the terms of the site's owner.
     reading
         A file that says how the tables are to be read.
+    new
+        Tables of new samples, for joint predictions.
     """
 
     party: str
@@ -51,6 +53,7 @@ class JoinSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     roster: str | None = None
     policy: str | None = None
     reading: str | None = None
+    new: list[str] = []
 
 
 def settings_file(kit: Kit) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.network.job_kind import FinishedRun, JobKind, OnIteration, WrittenBy
-from weft.network.run_description import LinearTask
+from weft.network.run_description import LinearTask, TrainingTask
 from weft.network.run_results import FILES, ReturnedResults, write_run_results
 from weft.protocol import Channel
 
@@ -36,17 +36,7 @@ class LinearJob(JobKind[LinearTask, "Config"]):
         return read_config(path, deployed=deployed)
 
     def make_task(self, config: Config, parties: tuple[str, ...]) -> LinearTask:
-        positive = config.data.positive
-        return LinearTask(
-            name=config.name,
-            parties=parties,
-            settings=config.settings,
-            preprocessing=config.preprocessing(),
-            terms=config.terms,
-            positive=None if positive is None else tuple(positive),
-            setup=config.network.setup,
-            timeout=config.network.timeout,
-        )
+        return LinearTask(**told_of_config(config), parties=parties)
 
     def write_results(
         self,
@@ -110,15 +100,12 @@ class LinearJob(JobKind[LinearTask, "Config"]):
     def open_party(
         self, task: LinearTask, member: SiteMember, consent: Consent, memory: Memory
     ) -> Party:
-        from weft.data.tile import two_classes
         from weft.federation.party import Party
 
-        tiles = member.tiles
-        if task.positive is not None:
-            tiles = tuple(two_classes(tile, task.positive) for tile in tiles)
-        return Party(
+        tiles, _ = member.training_tiles(task)
+        party = Party(
             member.name,
-            member.settled(tiles, task.preprocessing.missing),
+            tiles,
             keys=member.keys,
             cipher=task.settings.cipher,
             consent=consent,
@@ -126,7 +113,33 @@ class LinearJob(JobKind[LinearTask, "Config"]):
             members=member.members,
             memory=memory,
             missing=task.preprocessing.missing,
+            reading=member.options.stored(member.name),
         )
+        check_labels(task, party)
+        return party
+
+
+def told_of_config(config: Config) -> dict[str, Any]:
+    """What a task about training has of a config, besides the parties."""
+    from weft.data.columns.rules import encode_rules
+
+    positive = config.data.positive
+    return {
+        "name": config.name,
+        "settings": config.settings,
+        "preprocessing": config.preprocessing(),
+        "terms": config.terms,
+        "columns": encode_rules(config.file.columns),
+        "positive": None if positive is None else tuple(positive),
+        "setup": config.network.setup,
+        "timeout": config.network.timeout,
+    }
+
+
+def check_labels(task: TrainingTask, party: Party) -> None:
+    """Refuse labels that are no numbers where numbers are needed, before any token is sent."""
+    if task.settings.make_loss().task == "regression":
+        party.data.encode_labels(None)
 
 
 def _open(results: ReturnedResults, keys: Path, party: str) -> Model:

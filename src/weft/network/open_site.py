@@ -14,7 +14,11 @@ from weft.network.site_endpoint import Site
 from weft.network.site_member import load_member
 from weft.network.site_models import ModelSavingParty
 from weft.network.site_run import OpenedParty, PartyRequest
+from weft.privacy.agreement import SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
+
+#: Folder of what a site gets in runs: models, and predictions that it asked for.
+_MODELS = "models"
 
 
 def open_site(
@@ -39,6 +43,8 @@ def open_site(
         roster=_path(settings.roster),
         policy=_path(settings.policy),
         pins=roster_pins(kit),
+        new=[source_of(name) for name in settings.new],
+        models=kit.home / _MODELS,
         options=AS_FOUND if settings.reading is None else read_reading(Path(settings.reading)),
     )
 
@@ -47,10 +53,10 @@ def open_site(
 
     def open_party(request: PartyRequest) -> OpenedParty:
         party = member.open_party(request.plan, request.memory)
-        return OpenedParty(ModelSavingParty(party, kit.home / "models" / request.run))
+        return OpenedParty(ModelSavingParty(party, kit.home / _MODELS / request.run))
 
-    most_runs = None if member.policy is None else member.policy.most_runs
-    return Site(kit.home, open_party, most_runs=most_runs)
+    policy = member.policy or SitePolicy()
+    return Site(kit.home, open_party, most_runs=policy.most_runs, tells_columns=policy.tell_columns)
 
 
 def _path(name: str | None) -> Path | None:

@@ -9,7 +9,8 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.terms import OPEN, Matching, Terms
+from weft.matching.holding_map import Overlap
 from weft.protocol import Fields, Message, fields_of
 from weft.protocol.field_visibility import texts
 from weft.solvers.algorithm_choice import resolve
@@ -61,17 +62,21 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return fields_of(TaskMessage(task=self.to_json()))
 
 
-class LinearTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="linear"):
-    """A run that trains a linear model.
+class TrainingTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run about training a linear model.
 
     Attributes
     ----------
     positive
         Labels that count as 1, all others count as −1; None: labels as they are.
+    columns
+        What becomes of columns at all parties that have them, as JSON: rules by name, which a
+        coordinator need not read. What a party says itself comes first. Empty: nothing.
     """
 
     settings: Settings
     preprocessing: Preprocessing
+    columns: str = ""
     positive: tuple[str | float, ...] | None = None
 
     @property
@@ -82,6 +87,39 @@ class LinearTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
         settings, _ = resolve(self.settings)
         told = msgspec.structs.replace(self, settings=settings)
         return fields_of(TaskMessage(task=told.to_json()))
+
+
+class LinearTask(TrainingTask, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="linear"):
+    """A run that trains a linear model."""
+
+
+class CheckTask(TrainingTask, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="check"):
+    """A check of what such a run would meet and show."""
+
+
+class PredictTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="predict"):
+    """A joint prediction: scores of new samples, which one party alone reads.
+
+    Attributes
+    ----------
+    asker
+        The party that asks, of whose samples scores are computed.
+    model, width
+        Fingerprint of the model, which every party has, as hex digits; how many scores it gives.
+    cipher, overlap, matching
+        As in training.
+    """
+
+    asker: str
+    model: str
+    width: int
+    cipher: str = "pad"
+    overlap: Overlap = "mean"
+    matching: Matching = "oprf"
+
+    @property
+    def patience(self) -> float:
+        return self.timeout
 
 
 def check_run(run: str) -> str:

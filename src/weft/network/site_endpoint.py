@@ -49,6 +49,9 @@ class Site:
         Makes the party of a run; a WeftError is a refusal.
     most_runs
         In how many runs it takes part in total; None for any number.
+    tells_columns
+        Whether others are told which of its columns cannot be used, and why, in words that name no
+        value and no sample.
 
     Raises
     ------
@@ -57,11 +60,16 @@ class Site:
     """
 
     def __init__(
-        self, folder: Path, open_party: OpenParty, *, most_runs: int | None = None
+        self,
+        folder: Path,
+        open_party: OpenParty,
+        *,
+        most_runs: int | None = None,
+        tells_columns: bool = True,
     ) -> None:
         self._folder = folder
         self._open_party = open_party
-        self._most_runs = most_runs
+        self._most_runs, self._tells_columns = most_runs, tells_columns
         self._lock = Lock()
         self._runs: dict[str, SiteRun] = {}
         try:
@@ -92,9 +100,8 @@ class Site:
             log.error("run %s: %s", run, error)
             return encode(Failed("failed", self._told(error)))
         except DataError as error:
-            # Its text may name samples and columns, which are not for the coordinator.
             log.error("run %s: refused: %s", run, error)
-            return encode(Failed("refused", _DATA))
+            return encode(Failed("refused", self._harmless(error)))
         except WeftError as error:
             log.warning("run %s: refused: %s", run, error)
             return encode(Failed("refused", error.told))
@@ -103,6 +110,10 @@ class Site:
             # Its text may hold data, which is not for the coordinator.
             kind = type(error).__name__
             return encode(Failed("failed", f"broke down ({kind}); its own log says more"))
+
+    def _harmless(self, error: DataError) -> str:
+        """What others are told of data that do not fit: no value, no id, no file."""
+        return (error.harmless if self._tells_columns else "") or _DATA
 
     def _told(self, error: StorageError) -> str:
         """What others are told of a disk error: without local paths."""
@@ -200,7 +211,7 @@ class Site:
                 known.trouble = self._told(error)
                 log.error("run %s: cannot be brought back: %s", known.run, error)
             except DataError as error:
-                known.trouble = _DATA
+                known.trouble = self._harmless(error)
                 log.error("run %s: cannot be brought back: %s", known.run, error)
             except WeftError as error:
                 known.trouble = error.told

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.config.common_config import FederationConfig
-from weft.network.installed_job_kinds import JOB_KINDS
+from weft.network.installed_job_kinds import kind_of_config
 from weft.network.presence_replay import Presence
 from weft.network.run_results import PRESENCE
 from weft.storage.atomic_folder import building
@@ -36,7 +36,7 @@ def write_out(
         As there.
     """
     with building(out) as draft:
-        summary, remarks = JOB_KINDS[config.kind].write_results(
+        summary, remarks = kind_of_config(config).write_results(
             draft, returned, config, keys=keys, party=party, command=command
         )
         Presence.load(returned / PRESENCE).save(draft / PRESENCE)

@@ -8,7 +8,7 @@ from secrets import token_hex
 
 from weft.config.common_config import FederationConfig
 from weft.errors import ConfigError
-from weft.network.installed_job_kinds import JOB_KINDS
+from weft.network.installed_job_kinds import kind_of_config
 from weft.network.run_description import Task
 
 
@@ -20,11 +20,12 @@ def new_run(config: FederationConfig) -> str:
 
 def task_of(config: FederationConfig, connected: Sequence[str]) -> Task:
     """The task of a config, for the parties that it names, or else all that are connected."""
-    task: Task = JOB_KINDS[config.kind].make_task(config, _parties(config, connected))
+    task: Task = kind_of_config(config).make_task(config, parties_of(config, connected))
     return task
 
 
-def _parties(config: FederationConfig, connected: Sequence[str]) -> tuple[str, ...]:
+def parties_of(config: FederationConfig, connected: Sequence[str]) -> tuple[str, ...]:
+    """The parties that a config names, or else all that are connected."""
     named = tuple(party.name for party in config.parties)
     parties = named or tuple(sorted(connected))
     if not parties:

@@ -55,6 +55,7 @@ def date_cells(
             f"column {name!r} has dates such as {shown(read.doubtful)}, whose day and month could "
             "be either way round",
             f'say which, with format = "%d/%m/%Y" or format = "%m/%d/%Y" for column {name!r}',
+            harmless=f"its column {name!r} has dates that can be read in two ways",
             column=name,
             count=len(read.doubtful),
             examples=tuple(read.doubtful[:MOST_EXAMPLES]),
@@ -69,6 +70,7 @@ def date_cells(
             f"column {name!r} is declared to hold dates, but {strange[0]!r} is none for sample "
             f"{ids[bad[0]]!r} ({len(bad)} of {len(codes)} cells: {shown(strange)})",
             "correct the cells, leave them blank, or say how they are written with format",
+            harmless=f"its column {name!r} has cells that are no dates",
             column=name,
             count=len(bad),
             examples=tuple(strange[:MOST_EXAMPLES]),

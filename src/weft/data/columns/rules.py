@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from itertools import pairwise
 from math import isfinite, log, log1p
@@ -196,6 +197,19 @@ def day_of(text: object, key: str) -> date:
         raise ConfigError(
             f'has {key} = {text!r}; write a day with its year first, such as "2020-01-31"'
         ) from None
+
+
+def encode_rules(rules: Mapping[str, ColumnRule]) -> str:
+    """Rules by column as text; empty for none."""
+    return msgspec.json.encode(rules).decode() if rules else ""
+
+
+def decode_rules(text: str) -> dict[str, ColumnRule]:
+    """The inverse of :func:`encode_rules`, for a text from another machine."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, ColumnRule]) if text else {}
+    except (msgspec.MsgspecError, ConfigError) as error:
+        raise ConfigError(f"the study declares columns in an unknown way ({error})") from None
 
 
 def common_part(rule: ColumnRule) -> ColumnRule:

@@ -6,7 +6,7 @@ the same bits in both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,44 @@ from weft.errors import DataError
 if TYPE_CHECKING:
     from weft.data.tile import Tile
 
-VERSION = 1
+#: Version 1 did not have readings.
+VERSION, _WITHOUT_READINGS = 2, 1
 #: Levels that a sentence names.
 _NAMED = 3
+
+
+class FileReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a party's file becomes columns in the federation's names and units.
+
+    Attributes
+    ----------
+    party
+        Whose file it is.
+    rename, scale, blanks
+        As in `weft.data.reading_options.ReadingOptions`.
+    """
+
+    party: str = ""
+    rename: dict[str, str] = {}
+    scale: dict[str, float] = {}
+    blanks: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rename or self.scale or self.blanks)
+
+    def fit(self, header: Iterable[str], features: Collection[str]) -> int:
+        """How many of the wanted columns a file with this header has."""
+        return len({self.rename.get(name, name) for name in header} & set(features))
+
+    def of_columns(self, header: Iterable[str], features: Collection[str]) -> FileReading:
+        """What of it is about the columns of a file that are wanted, whoever's file it is."""
+        names = {name: self.rename.get(name, name) for name in header}
+        wanted = {raw: name for raw, name in names.items() if name in features}
+        return FileReading(
+            rename={raw: name for raw, name in wanted.items() if raw != name},
+            scale={n: self.scale[n] for n in sorted(wanted.values()) if n in self.scale},
+            blanks=tuple(sorted(self.blanks)) if wanted else (),
+        )
 
 
 class Transformation(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,13 +70,21 @@ class Transformation(msgspec.Struct, frozen=True, kw_only=True):
         Of these rules: another version of Weft that means something else by them has another.
     interactions
         Pairs of columns whose products are columns too.
+    readings
+        How the parties' files were read, where one of them says anything about that; then of all.
     """
 
     columns: tuple[SettledColumn, ...] = ()
     interactions: tuple[Pair, ...] = ()
+    readings: tuple[FileReading, ...] = ()
     version: int = VERSION
 
     def __bool__(self) -> bool:
+        return self.declares or any(self.readings)
+
+    @property
+    def declares(self) -> bool:
+        """Whether columns become something else than their numbers."""
         return bool(self.columns or self.interactions)
 
     @property
@@ -58,7 +101,7 @@ class Transformation(msgspec.Struct, frozen=True, kw_only=True):
         """What `to_json` gave."""
         try:
             version = msgspec.json.decode(text).get("version")
-            if version != VERSION:
+            if version not in (_WITHOUT_READINGS, VERSION):
                 raise DataError(
                     f"the columns are transformed by version {version} of the rules, this Weft has "
                     f"{VERSION}; install the Weft that wrote it"
@@ -113,11 +156,48 @@ class Transformation(msgspec.Struct, frozen=True, kw_only=True):
         """Those of several parties, which agree where they hold the same columns."""
         columns: dict[str, SettledColumn] = {}
         pairs: dict[Pair, None] = {}
+        readings: dict[str, FileReading] = {}
         for part in parts:
             for column in part.columns:
                 columns.setdefault(column.name, column)
             pairs.update(dict.fromkeys(part.interactions))
-        return cls(columns=tuple(columns.values()), interactions=tuple(pairs))
+            readings.update({reading.party: reading for reading in part.readings})
+        return cls(
+            columns=tuple(columns.values()),
+            interactions=tuple(pairs),
+            readings=tuple(readings.values()),
+        )
+
+    def reading_of(
+        self, header: Sequence[str], features: Collection[str], party: str = ""
+    ) -> FileReading:
+        """How a file with these columns is read as files were for training.
+
+        Parameters
+        ----------
+        features
+            Columns that are wanted, by their names in the federation.
+        party
+            Whose file it is; empty: of the party whose columns it has most of.
+
+        Raises
+        ------
+        DataError
+            Parties read such a file in different ways.
+        """
+        known = [one for one in self.readings if not party or one.party == party]
+        found = [(one.party, one.of_columns(header, features)) for one in known]
+        fits = [one.fit(header, features) for one in known]
+        best = [one for one, count in zip(found, fits, strict=True) if count == max(fits)]
+        if not best:
+            return FileReading()
+        for other, reading in best[1:]:
+            if reading != best[0][1]:
+                raise DataError(
+                    f"parties {best[0][0]} and {other} read columns of such a file in different "
+                    "ways (rename, scale or blanks); say whose file it is with --party"
+                )
+        return best[0][1]
 
 
 @dataclass(frozen=True)

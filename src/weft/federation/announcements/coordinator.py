@@ -29,6 +29,9 @@ from weft.matching.coordinator import check_secrets
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Boxes, Everyone
 
+#: Key holders through whom ids are matched, one after the other.
+_HOLDERS = 2
+
 
 @dataclass(frozen=True)
 class Announced:
@@ -41,7 +44,7 @@ class Announced:
     recipients
         To whom the model goes by all rosters that bind a party; None: there is no roster.
     holders
-        Who holds a key for matching, in their order; None: there is no roster.
+        Who of the parties hold keys for matching, the first two; None: there is no roster.
     agreed
         The class values with the parties' tag, None for a regression.
     replies
@@ -112,10 +115,13 @@ def announce(
         _check_classes(agreed.values)
     if any(reply.declares for reply in replies.values()):
         agree_on_columns(channel, company, confirmed="levels" in confirmed)
+    holders = _common([reply.holders for reply in replies.values()])
+    if holders is not None:
+        holders = tuple(name for name in holders if name in channel.parties)[:_HOLDERS]
     return Announced(
         terms=reduce(Terms.stricter, terms),
         recipients=_common([reply.recipients for reply in replies.values()]),
-        holders=_common([reply.holders for reply in replies.values()]),
+        holders=holders,
         agreed=agreed,
         replies=replies,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from typing import NoReturn
@@ -14,12 +14,14 @@ from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import (
+    check_asked,
     check_batch,
     check_change,
     check_folds,
     check_labels,
     check_matching,
     check_networks,
+    check_readers,
     check_sample_sums,
     check_scalars,
     check_scaling,
@@ -31,9 +33,6 @@ from weft.privacy.agreement.site_policy import Limits, SitePolicy
 from weft.protocol.message import Message
 from weft.protocol.shared_fields import PUBLIC, Company, company_in
 from weft.solvers.settings import Settings
-
-#: Key holders through whom ids are matched, one after the other.
-_HOLDERS = 2
 
 
 @dataclass(frozen=True)
@@ -174,6 +173,20 @@ class Consent:
         """Refuse to use a model that does not go to this party."""
         if self._member is not None and "model" not in self._member.roles:
             self._refuse("to use the model", "does not give it the role model")
+
+    def check_readers(self, readers: Sequence[str]) -> None:
+        """Refuse to show scores of joint predictions to parties that may not read them."""
+        for reader in readers:
+            if self.recipients is not None and reader not in self.recipients:
+                self._refuse(
+                    f"to show scores to {reader}", "does not give that party the role model"
+                )
+        self._each(lambda source: check_readers(source.limits, readers, self.name))
+
+    def check_asked(self, asked: int) -> None:
+        """Refuse to show others scores of too few or too many of its samples at once."""
+        if asked:
+            self._each(lambda source: check_asked(source.limits, asked, self.name))
 
     def _refuse(self, what: str, why: str, *, told: str | None = None) -> NoReturn:
         """Refuse for the roster's sake; ``told`` is what others hear in the place of ``what``."""
@@ -352,13 +365,3 @@ class Consent:
 
 def _strictest(sources: Sequence[_Source]) -> Terms:
     return reduce(Terms.stricter, (source.terms for source in sources))
-
-
-def key_holders(consents: Mapping[str, Consent], parties: Iterable[str]) -> tuple[str, ...] | None:
-    """Parties of a run through whom a roster has ids matched, the first two; None: no roster."""
-    rosters = [consent.roster for consent in consents.values() if consent.roster is not None]
-    if not rosters:
-        return None
-    present = set(parties)
-    listed = rosters[0].charter.having("matching")
-    return tuple(name for name in listed if name in present)[:_HOLDERS]

@@ -6,7 +6,7 @@ since whoever asks for a run could steer the terms until it knew the sizes of gr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -101,6 +101,38 @@ def check_sample_sums(terms: Terms, view: PartyView, party: str) -> None:
             "allow_crossed_cells = true",
             exact=f"{int(view.sizes[view.crossed].sum())} samples",
             told="samples",
+        )
+
+
+def check_readers(limits: Limits, readers: Sequence[str], party: str) -> None:
+    """Refuse to show scores to a party that may not ask for them."""
+    for reader in readers:
+        if limits.askers is not None and reader not in limits.askers:
+            _refuse(
+                party,
+                f"to show scores to {reader}, since only {' and '.join(limits.askers)} may ask; "
+                "let one of them ask, or add it to askers",
+            )
+
+
+def check_asked(limits: Limits, asked: int, party: str) -> None:
+    """Refuse to show others scores of too few or too many samples at once."""
+    least, most = limits.least_asked, limits.most_asked
+    if least is not None and asked < least:
+        _refuse(
+            party,
+            f"scores of {{}} samples of its, of which least_asked = {least} are asked for at once; "
+            "ask for more",
+            exact=f"only {asked}",
+            told="so few",
+        )
+    if most is not None and asked > most:
+        _refuse(
+            party,
+            f"scores of {{}} samples of its, of which most_asked = {most} are asked for at once; "
+            "ask for fewer",
+            exact=str(asked),
+            told="so many",
         )
 
 

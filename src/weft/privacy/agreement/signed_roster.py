@@ -382,6 +382,9 @@ _LIMITS: dict[str, Callable[[Any], str]] = {
     "most_rho": lambda most: f"feature sums have noise, with ρ of at most {most:g} in all",
     "most_problems": lambda most: f"a run trains at most {most} problems (λ × (1 + folds))",
     "most_iterations": lambda most: f"a run has at most {most} iterations",
+    "askers": lambda names: f"joint predictions show scores only to {', '.join(names)}",
+    "least_asked": lambda least: f"a joint prediction asks for at least {least} samples of a party",
+    "most_asked": lambda most: f"a joint prediction asks for at most {most} samples of a party",
 }
 
 

@@ -40,6 +40,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     most_rho
         What all feature sums with noise of a ledger may tell, added up: runs without such noise
         are refused then.
+    askers
+        Parties to whom joint predictions may show scores; None: all to whom the model goes.
+    least_asked, most_asked
+        Of how many samples of a party one joint prediction shows scores to others, at least and at
+        most.
     """
 
     kinds: tuple[str, ...] = (LINEAR,)
@@ -50,6 +55,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     most_epsilon: float | None = None
     most_delta: float | None = None
     most_rho: float | None = None
+    askers: tuple[str, ...] | None = None
+    least_asked: int | None = None
+    most_asked: int | None = None
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -68,10 +76,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             most = getattr(self, name)
             if most is not None and not most > 0:
                 raise ConfigError(f"{name} is {most:g}; give a number above 0")
-        for name in ("most_problems", "most_iterations"):
+        for name in ("most_problems", "most_iterations", "least_asked", "most_asked"):
             most = getattr(self, name)
             if most is not None and most < 1:
                 raise ConfigError(f"{name} is {most}; give a whole number above 0")
+        if self.askers is not None and not self.askers:
+            raise ConfigError("askers is empty; list parties that may ask for scores")
 
     @property
     def has_budget(self) -> bool:
@@ -143,6 +153,8 @@ class SitePolicy:
     most_runs
         Runs that the site takes part in over a network, all in all; None: no limit. Kept by
         `weft.network.site_endpoint`, which counts them.
+    tell_columns
+        Whether the site tells others over a network which of its columns a run cannot use, and why.
     source
         Name of the file, for messages; empty where they go to others.
     """
@@ -151,4 +163,5 @@ class SitePolicy:
     limits: Limits = field(default_factory=Limits)
     columns: tuple[str, ...] | None = None
     most_runs: int | None = None
+    tell_columns: bool = True
     source: str = "policy.toml"

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Ints
+from weft.array_types import Flags, Ints
 from weft.crypto.ciphers.block_format import WHOLE_CIPHERS
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.replay_log import RandomnessLog
@@ -405,12 +405,16 @@ class Account:
         )
 
 
-def count_sums(cipher: Cipher, view: PartyView) -> SumCounter:
-    """Let a party's cipher count the sums over its shared rows."""
-    others = view.computing - view.labelled > 0
-    sum_counter = SumCounter(
-        others[view.row_cohort[: view.n_shared_rows]], whole=cipher.name in WHOLE_CIPHERS
-    )
+def count_sums(cipher: Cipher, view: PartyView, read: Flags | None = None) -> SumCounter:
+    """Let a party's cipher count the sums over its shared rows.
+
+    ``read`` says which of these rows others read sums of; None: those of which another computes
+    the dual step.
+    """
+    if read is None:
+        others = view.computing - view.labelled > 0
+        read = others[view.row_cohort[: view.n_shared_rows]]
+    sum_counter = SumCounter(read, whole=cipher.name in WHOLE_CIPHERS)
     cipher.sum_counter = sum_counter
     return sum_counter
 

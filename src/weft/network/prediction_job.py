@@ -1,0 +1,136 @@
+"""Joint prediction as a kind of run: sites score new samples, and one of them reads the scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.errors import ConfigError, ProtocolError
+from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
+from weft.network.presence_replay import Presence
+from weft.network.run_description import PredictTask
+from weft.network.run_results import PRESENCE, undamaged
+from weft.protocol import Channel
+
+if TYPE_CHECKING:
+    from weft.config.read_config import Config
+    from weft.crypto.party_key_pairs import Identity
+    from weft.crypto.replay_log import Memory
+    from weft.federation.joint_party import JointParty
+    from weft.federation.model import Model
+    from weft.federation.predictions import Predictions
+    from weft.network.site_member import SiteMember
+    from weft.privacy.agreement import Consent
+
+_SCORES = "sealed_scores.msgpack"
+
+
+class SealedScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The scores, sealed by the party that asked to itself, and the run that they are bound to."""
+
+    run: bytes
+    letter: bytes
+
+
+class PredictionJob(RunKind[PredictTask]):
+    """Scores samples that lie at several sites; the coordinator carries what it cannot read."""
+
+    task = PredictTask
+    about = "joint prediction"
+    beginning = "matching samples"
+    result_files = (_SCORES, PRESENCE)
+
+    def coordinate(
+        self, task: PredictTask, channel: Channel, run: bytes, tell: OnIteration
+    ) -> FinishedRun:
+        from weft.federation.joint_coordinator import sum_scores
+
+        letter = sum_scores(
+            channel,
+            model=bytes.fromhex(task.model),
+            width=task.width,
+            cipher=task.cipher,
+            overlap=task.overlap,
+            matching=task.matching,
+            asker=task.asker,
+            run=run,
+        )
+        if letter is None:
+            raise ProtocolError(f"party {task.asker} did not hand out the scores; update it")
+        return WrittenBy(SealedScores(run, letter), [], task, _write)
+
+    def check_consent(self, task: PredictTask, consent: Consent) -> None:
+        if task.asker not in task.parties:
+            raise ConfigError(
+                f"'{task.asker}' asks for scores, but is not among the parties of this run; name "
+                "one of them with --party"
+            )
+        consent.check_readers((task.asker,))
+        consent.check_cipher(task.cipher)
+        consent.check_matching(task.matching)
+
+    def open_party(
+        self, task: PredictTask, member: SiteMember, consent: Consent, memory: Memory
+    ) -> JointParty:
+        from weft.federation.joint_party import Asker, JointParty
+
+        model = member.model_with(task.model)
+        samples = member.new_samples(model)
+        if task.asker not in member.members:
+            raise ConfigError(
+                f"party {member.name} does not know the keys of '{task.asker}', which asks for "
+                "scores; hand them out with 'weft keys'"
+            )
+        asker = Asker(task.asker, task.parties.index(task.asker), member.members[task.asker])
+        return JointParty(
+            member.name,
+            [one.tile for one in samples],
+            model,
+            member.keys,
+            task.cipher,
+            member.ledger,
+            consent,
+            asker=asker,
+            memory=memory,
+            remarks=[said for one in samples for said in one.remarks],
+        )
+
+
+def make_prediction(
+    config: Config, parties: tuple[str, ...], model: Model, asker: str
+) -> PredictTask:
+    """The task of a party that asks for the scores of its samples, by a config of the sites."""
+    if asker not in parties:
+        raise ConfigError(
+            f"--party {asker} is none of {', '.join(parties)}; name the one whose samples are to "
+            "be scored"
+        )
+    return PredictTask(
+        name=config.name,
+        parties=parties,
+        terms=config.terms,
+        setup=config.network.setup,
+        timeout=config.network.timeout,
+        asker=asker,
+        model=model.fingerprint.hex(),
+        width=len(model.coef),
+        cipher=config.settings.cipher,
+        overlap=config.data.overlap or "mean",
+        matching=config.terms.matching,
+    )
+
+
+def read_scores(returned: Path, asker: Identity, model: Model) -> Predictions:
+    """What came back, for whoever has the keys of the party that asked."""
+    from weft.federation.sealed_scores import open_scores
+
+    with undamaged():
+        sealed = msgspec.msgpack.decode((returned / _SCORES).read_bytes(), type=SealedScores)
+    return open_scores(sealed.letter, asker, model, sealed.run)
+
+
+def _write(folder: Path, sealed: SealedScores, task: PredictTask, presence: Presence) -> None:
+    (folder / _SCORES).write_bytes(msgspec.msgpack.encode(sealed))
+    presence.save(folder / PRESENCE)

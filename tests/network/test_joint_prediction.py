@@ -1,0 +1,226 @@
+"""Joint prediction over a network: the scores of one process, for the one that asks alone."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from member_sites import MemberSites
+from toys import MemoryTransport
+
+from weft.config.read_prediction_samples import read_samples
+from weft.crypto.ciphers.block_format import read_block, words_of
+from weft.crypto.keys import ephemeral_keys
+from weft.crypto.letters import LetterError, read_letter
+from weft.errors import ProtocolError, WeftError
+from weft.federation.joint_prediction import predict_scores
+from weft.federation.model import Model
+from weft.network.prediction_job import SealedScores, read_scores
+from weft.network.run_description import PredictTask
+from weft.network.run_results import RESULTS
+from weft.privacy.agreement import Limits
+
+ASKER = "south"
+#: Rows and columns of new samples at each party; nobody but north has the first five samples.
+CUTS = {
+    "north": (range(30), ("a", "b")),
+    "south": (range(5, 25), ("c", "d")),
+    "west": (range(10, 35), ("e", "f", "a")),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(0)
+    features = np.array(list("abcdef"), dtype=object)
+    return Model(
+        features, rng.normal(size=(3, 6)), rng.normal(size=3), np.array(["x", "y", "z"]),
+        (rng.normal(size=6), np.ones(6)), "hinge", {}, 0.1, {},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def keys():
+    return ephemeral_keys(tuple(CUTS))
+
+
+@pytest.fixture
+def files(tmp_path):
+    cells = np.random.default_rng(1).normal(size=(35, 6))
+    found = {}
+    for name, (rows, columns) in CUTS.items():
+        frame = pd.DataFrame(cells[list(rows)], columns=list("abcdef"))[list(columns)]
+        frame.insert(0, "id", [f"n{row}" for row in rows])
+        found[name] = tmp_path / f"{name}.csv"
+        frame.to_csv(found[name], index=False)
+    return found
+
+
+def sites_of(folder, files, keys, model, limits=None):
+    """Sites with new samples, of which each has the model."""
+    models = folder / "got"
+    (models / "trained").mkdir(parents=True)
+    model.save(models / "trained" / "model.npz")
+    new = {name: (path,) for name, path in files.items()}
+    return MemberSites(folder, keys, limits=limits, new=new, models=dict.fromkeys(CUTS, models))
+
+
+@pytest.fixture
+def sites(tmp_path, files, keys, model):
+    return sites_of(tmp_path, files, keys, model)
+
+
+def task_for(model, /, **changes):
+    told = {"model": model.fingerprint.hex(), "width": 3, "matching": "hmac", "asker": ASKER}
+    return PredictTask(**{"name": "p", "parties": tuple(CUTS), **told, **changes})
+
+
+def tiles_of(files, model):
+    return {name: (read_samples(path, model, party=name).tile,) for name, path in files.items()}
+
+
+def in_one_process(files, model):
+    """Scores of the asker's samples, where every holder reads its own."""
+    ids, scores = predict_scores(model, tiles_of(files, model))
+    found = dict(zip(ids, scores, strict=True))
+    wanted = [f"n{row}" for row in CUTS[ASKER][0]]
+    return wanted, np.array([found[sample] for sample in wanted])
+
+
+class Killing(MemoryTransport):
+    """Every site is killed before each of its letters, and taken up from its journal."""
+
+    def fate(self, party, envelope):
+        return "killed before"
+
+
+@pytest.mark.parametrize("post", [MemoryTransport, Killing])
+def test_the_asker_gets_the_scores_of_one_process_to_the_bit(sites, files, keys, model, post):
+    returned = sites.ask(task_for(model, matching="oprf"), post)
+    found = read_scores(returned, keys[ASKER].identity, model)
+    ids, scores = in_one_process(files, model)
+    assert found.ids.tolist() == ids
+    assert found.scores.tobytes() == scores.tobytes()
+    saved = sites.folder / "saved"
+    assert [path.parent.name for path in saved.rglob("predictions.csv")] == [ASKER]
+    table = pd.read_csv(saved / ASKER / "predictions.csv")
+    assert table["prediction"].tolist() == model.outcome(scores).tolist()
+    assert (table[["score x", "score y", "score z"]].to_numpy() == scores).all()
+
+
+def test_nobody_but_the_asker_can_read_a_score(sites, files, keys, model):
+    """What crosses is recorded: ciphertext, and a letter that only the asker opens."""
+    _, scores = in_one_process(files, model)
+    crossed = []
+    tiles = tiles_of(files, model)
+    _, read = predict_scores(model, tiles, keys=keys, asker=ASKER, record=crossed.append)
+    assert read.tobytes() == scores.tobytes()
+    told = [entry for entry in crossed if entry.phase == "joint.scores"]
+    assert [entry.party for entry in told] == [ASKER]
+    blocks = []
+    for entry in crossed:
+        for message in (entry.message, entry.reply):
+            assert not any(getattr(v, "dtype", None) == np.float64 for v in message.values())
+            if "z" in message:
+                blocks.append(words_of(read_block(message["z"], "a block"), "a block").ravel())
+    words = np.concatenate(blocks).view(np.int64)
+    # Numbers below 2^49 are what a plain block would hold.
+    assert len(blocks) == len(CUTS) + 1
+    assert (np.abs(words.astype(float)) < 2.0**49).mean() < 0.02
+    sealed = told[0].reply["scores"]
+    assert not any(score.tobytes() in sealed for score in scores.ravel())
+    sealed = msgspec.msgpack.decode(
+        (sites.ask(task_for(model)) / "sealed_scores.msgpack").read_bytes(), type=SealedScores
+    )
+    place = b"weft joint scores " + model.fingerprint + sealed.run
+    assert read_letter(keys[ASKER].identity, keys[ASKER].identity.public, place, sealed.letter)
+    for name in CUTS:
+        if name != ASKER:
+            with pytest.raises(LetterError):
+                read_letter(keys[name].identity, keys[ASKER].identity.public, place, sealed.letter)
+
+
+def test_of_samples_that_the_asker_does_not_hold_no_part_is_sent(files, model):
+    crossed = []
+    predict_scores(
+        model, tiles_of(files, model), cipher="plain", asker=ASKER, record=crossed.append
+    )
+    sent = {
+        entry.party: words_of(read_block(entry.reply["z"], "a block"), "a block")
+        for entry in crossed
+        if entry.phase == "joint.partial"
+    }
+    # North and west share fifteen more samples with each other than with the asker.
+    shared = {name: len(words) for name, words in sent.items()}
+    asked = {name: int(words.any(axis=1).sum()) for name, words in sent.items()}
+    assert shared == {"north": 25, "south": 20, "west": 20}
+    assert asked == {"north": 20, "south": 20, "west": 15}
+
+
+@pytest.mark.parametrize(
+    ("changes", "limits", "words"),
+    [
+        ({}, {"north": Limits()}, "refuses a job of kind 'predict', since only linear may be run"),
+        (
+            {},
+            {"west": Limits(kinds=("predict",), askers=("west", "north"))},
+            "west refuses to show scores to south, since only west and north may ask",
+        ),
+        (
+            {},
+            {"west": Limits(kinds=("predict",), least_asked=16)},
+            "west refuses scores of so few samples of its, of which least_asked = 16",
+        ),
+        (
+            {},
+            {"north": Limits(kinds=("predict",), most_asked=19)},
+            "north refuses scores of so many samples of its, of which most_asked = 19",
+        ),
+        ({"model": "00" * 16}, {}, "does not have the model that scores are asked of"),
+        ({"asker": "east"}, {}, "'east' asks for scores, but is not among the parties"),
+    ],
+)
+def test_a_site_refuses_what_it_did_not_agree_to(
+    tmp_path, files, keys, model, changes, limits, words
+):
+    sites = sites_of(tmp_path, files, keys, model, limits)
+    with pytest.raises(WeftError, match=words):
+        sites.ask(task_for(model, **changes))
+    assert not list(tmp_path.rglob("predictions.csv"))
+    assert not (tmp_path / "coordinator" / RESULTS).exists()
+
+
+@pytest.mark.parametrize("limits", [{"least_asked": 15}, {"most_asked": 15}])
+def test_as_many_samples_as_agreed_are_scored(tmp_path, files, keys, model, limits):
+    sites = sites_of(tmp_path, files, keys, model, {"west": Limits(kinds=("predict",), **limits)})
+    assert (sites.ask(task_for(model)) / "sealed_scores.msgpack").exists()
+
+
+def test_sites_that_were_told_of_different_askers_show_nothing(sites, model):
+    """A coordinator that tells west of another asker than the others."""
+
+    class Lying(MemoryTransport):
+        def send(self, envelopes, timeout):
+            changed = {
+                party: _renamed(packed) if party == "west" else packed
+                for party, packed in envelopes.items()
+            }
+            return super().send(changed, timeout)
+
+    with pytest.raises(ProtocolError, match="another party that asks, or of another model"):
+        sites.ask(task_for(model), Lying)
+    assert not list(sites.folder.rglob("predictions.csv"))
+
+
+def _renamed(packed):
+    """A first letter in which another party asks."""
+    from weft.network.envelope import Hello, decode_envelope, encode
+    from weft.protocol import pack, unpack
+
+    envelope = decode_envelope(packed)
+    if not isinstance(envelope, Hello):
+        return packed
+    plan = unpack(envelope.plan)
+    plan["task"] = plan["task"].replace(f'"asker":"{ASKER}"', '"asker":"north"')
+    return encode(Hello(envelope.run, pack(plan)))

@@ -1,0 +1,172 @@
+"""A check of a study over a network: counts, and who would refuse, before anything is trained."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import numpy as np
+import pytest
+from member_sites import MemberSites
+from toys import MemoryTransport
+
+from weft.cli.network_check import show_check
+from weft.crypto.keys import ephemeral_keys, new_keys
+from weft.data import Tile
+from weft.data.columns.rules import ColumnRule, encode_rules
+from weft.errors import ConfigError, WeftError
+from weft.federation.preprocessing_settings import Preprocessing
+from weft.guards.terms import OPEN, Terms
+from weft.network.check_job import read_check
+from weft.network.envelope import Work
+from weft.network.run_description import CheckTask
+from weft.network.site_member import load_member
+from weft.privacy.agreement import Limits
+from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.settings import Settings
+
+#: Rows of a table of a hundred and columns; south and west share four samples that north lacks.
+CUTS = {
+    "north": (range(60), ("age", "dose")),
+    "south": (range(20, 64), ("marker", "pressure", "age")),
+    "west": (range(20, 100), ("height", "weight")),
+}
+TERMS = msgspec.structs.replace(OPEN, min_batch=10)
+
+
+def tiles(**changes):
+    """Names of columns and labels may be changed by party."""
+    cells, labels = np.random.default_rng(0).normal(size=(100, 3)), np.arange(100) % 2
+    found = {}
+    for name, (rows, columns) in CUTS.items():
+        named, told = changes.get(name, (columns, labels[list(rows)] if name != "west" else None))
+        told = None if told is None else np.asarray(told)[: len(rows)]
+        block = cells[list(rows)][:, : len(named)]
+        found[name] = (Tile.make([f"n{row:03}" for row in rows], named, block, told),)
+    return found
+
+
+@pytest.fixture(scope="module")
+def keys():
+    return ephemeral_keys(tuple(CUTS))
+
+
+def task(**changes):
+    told = {
+        "settings": Settings(lam=0.1, loss="logistic"),
+        "preprocessing": Preprocessing(scaling="standard"),
+    }
+    return CheckTask(**{"name": "trial", "parties": tuple(CUTS), **told, **changes})
+
+
+class Watching(MemoryTransport):
+    """Keeps the phases that were asked."""
+
+    phases: set[str]
+
+    def __init__(self, places):
+        super().__init__(places)
+        Watching.phases = set()
+
+    def send(self, envelopes, timeout):
+        answers = super().send(envelopes, timeout)
+        Watching.phases |= {
+            name for _, sent in self.sent if isinstance(sent, Work) for name, _ in sent.parts
+        }
+        return answers
+
+
+def test_the_submitter_gets_counts_and_nothing_of_small_groups(tmp_path, keys, capsys):
+    found = read_check(MemberSites(tmp_path, keys, tiles(), terms=TERMS).ask(task(), Watching))
+    assert found["parties"] == [
+        {"name": "north", "samples": 60, "features": 2, "labels": 60},
+        # Its four samples that north lacks are in a group of fewer than ten.
+        {"name": "south", "samples": 40, "features": 3, "labels": 40},
+        {"name": "west", "samples": 40, "features": 2, "labels": 0},
+    ]
+    groups = {tuple(one["holders"]): one["samples"] for one in found["groups"]}
+    assert groups == {("north", "south", "west"): 40, ("north",): 20, ("south", "west"): "<10"}
+    shared = {tuple(one["holders"]): one["features"] for one in found["features"]}
+    assert shared == {("north", "south"): 1, ("north",): 1, ("south",): 2, ("west",): 2}
+    assert found["min_batch"] == 10
+    assert found["left_out"] is True
+    # No sum was asked for, and no id or cell is in what came back.
+    assert {name.split(".")[0] for name in Watching.phases} == {
+        "announce", "classes", "check", "match",
+    }  # fmt: skip
+    assert not any(name in Watching.phases for name in ("match.view", "match.keys"))
+    assert "n0" not in json.dumps(found)
+    show_check(found, "weft submit", json=False)
+    said = capsys.readouterr().out
+    assert "<10" in said
+    assert "LIKELY REACHED" in said or "REACHED" in said
+    assert "Ready: weft submit" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"west": (("Marker", "weight"), None)}, "names that differ only in case"),
+        ({"south": (CUTS["south"][1], 1 - np.arange(100) % 2)}, "give different labels"),
+    ],
+)
+def test_what_is_written_in_two_ways_is_told_and_the_rest_counted(tmp_path, keys, changes, words):
+    found = read_check(MemberSites(tmp_path, keys, tiles(**changes), terms=TERMS).ask(task()))
+    assert any(words in doubt for doubt in found["doubts"])
+    assert found["parties"][0]["samples"] == 60
+    with pytest.raises(ConfigError, match=words):
+        show_check(found, "weft submit", json=True)
+
+
+def test_labels_in_other_words_stop_before_any_token(tmp_path, keys):
+    words = np.where(np.arange(100) % 2, "yes", "no")
+    sites = MemberSites(tmp_path, keys, tiles(south=(CUTS["south"][1], words)), terms=TERMS)
+    with pytest.raises(WeftError, match="look like the same classes in other words"):
+        sites.ask(task(), Watching)
+    assert "match.tokens" not in Watching.phases
+
+
+def test_files_that_cannot_be_used_stop_before_anything_is_asked(tmp_path, keys):
+    held = tiles()
+    held["south"][0].block[3, 1] = np.nan
+    with pytest.raises(WeftError, match=r"south \(has blank cells in column 'pressure'"):
+        MemberSites(tmp_path, keys, held, terms=TERMS).ask(task(), Watching)
+    assert Watching.phases == set()
+
+
+def test_sites_say_what_they_would_refuse_without_counts(tmp_path, keys):
+    terms = Terms(allow_pairs=True, allow_one_column=True)
+    found = read_check(MemberSites(tmp_path, keys, tiles(), terms=terms).ask(task()))
+    said = {(one["party"], one["sentence"]) for one in found["refusals"]}
+    assert {party for party, _ in said} == set(CUTS)
+    assert any("lacks columns" in sentence for _, sentence in said)
+    # Terms may be named, sizes of groups not.
+    assert not any(re.search(r"\b(4|20|36|40|44|60|80)\b", sentence) for _, sentence in said)
+
+
+def test_a_site_tells_counts_only_if_it_agreed_to_checks(tmp_path, keys):
+    sites = MemberSites(tmp_path, keys, tiles(), limits={"west": Limits()})
+    with pytest.raises(WeftError, match="west refuses a job of kind 'check'"):
+        sites.ask(task())
+
+
+def test_a_study_declares_columns_that_sites_hold_as_text(tmp_path, keys):
+    """A site has wards in words; a study without a rule for them is refused there."""
+    new_keys(tmp_path / "keys-north", ("north",))
+    rows = [f"n{row:03},{'AB'[row % 2]},{row % 7},{row % 2}" for row in range(40)]
+    (tmp_path / "north.csv").write_text("\n".join(["id,ward,age,y", *rows]))
+    member = load_member(
+        "north", [tmp_path / "north.csv"], id_column="id", label="y", keys=tmp_path / "keys-north",
+        ledger=Ledger(tmp_path / "ledger"),
+    )  # fmt: skip
+    assert any("'ward' is not numeric" in note for note in member.notes)
+    with pytest.raises(WeftError) as refused:
+        member.training_tiles(task())
+    assert refused.value.harmless.startswith("its column 'ward' is not numeric")
+    declared = encode_rules({"ward": ColumnRule(kind="category"), "absent": ColumnRule(log="1+x")})
+    (tile,), _ = member.training_tiles(task(columns=declared))
+    assert sorted(tile.declared.rules) == ["ward"]
+    assert tile.features.tolist() == ["age"]
+    with pytest.raises(ConfigError, match="declares columns in an unknown way"):
+        member.training_tiles(task(columns='{"ward": {"kind": "colour"}}'))
