@@ -79,7 +79,7 @@ def play_sealed(
         keys=load_all(cluster.keys, cluster.parties),
         consents={name: Consent(name, task.terms, roster=roster) for name in cluster.parties},
     )
-    equal = same(load_model(out / "model.npz"), alone)
+    equal = same(load_model(out / "model.npz"), alone.model)
     say(
         f"the sealed run is over after {took:.1f} s; one process with the same draws has a model "
         + ("that is equal, bit for bit" if equal else "that is NOT EQUAL")

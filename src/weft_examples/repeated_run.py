@@ -15,10 +15,9 @@ from weft.crypto.keys import PartyKeys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.tile import Tile
 from weft.federation.coordinator import Outcome, coordinate
-from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.release.model_slices import join_slices, open_slice
+from weft.federation.release.reader import Released, open_release
 from weft.network.site_run import RandomnessStore
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import LocalChannel
@@ -96,7 +95,7 @@ def repeat_run(
     *,
     keys: Mapping[str, PartyKeys],
     consents: Mapping[str, Consent],
-) -> tuple[Model, Outcome]:
+) -> tuple[Released, Outcome]:
     """Train in this process as the run did, though nobody is ever away."""
     reader = Identity.new()
     parties = {
@@ -117,8 +116,12 @@ def repeat_run(
     finally:
         for party in parties.values():
             party.close()
-    slices = [
-        open_slice(letter, party, reader, keys[party].identity.public, drawn.run)
-        for party, letter in outcome.letters[_HERE].items()
-    ]
-    return join_slices(slices, outcome.head), outcome
+    released = open_release(
+        outcome.letters[_HERE],
+        outcome.head,
+        outcome.settings,
+        reader=reader,
+        writers={name: each.identity.public for name, each in keys.items()},
+        run=drawn.run,
+    )
+    return released, outcome

@@ -31,12 +31,13 @@ def told(tmp_path, capsys, monkeypatch):
     """Runs a command on a config with these words; what it says, in one line."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*command, mode="auto", loss="logistic"):
-        (tmp_path / "config.toml").write_text(CONFIG.format(mode=mode, loss=loss))
+    def run(*command, mode="auto", loss="logistic", config=CONFIG, code=0):
+        (tmp_path / "config.toml").write_text(config.format(mode=mode, loss=loss))
         with pytest.raises(SystemExit) as ended:
             main(list(command))
-        assert ended.value.code == 0
-        return " ".join(capsys.readouterr().out.split())
+        assert ended.value.code == code
+        said = capsys.readouterr()
+        return " ".join((said.out + said.err).split())
 
     return run
 
@@ -81,3 +82,34 @@ def test_train_ledger_audit_and_report_say_what_was_seen(told, tmp_path):
     assert "READABLE" not in audit
     of_party = told("audit", str(folder), "--party", "p1")
     assert "uniform" in of_party
+
+
+MOMENTS = CONFIG.replace("[data]", '[data]\nscaling = "standard"').replace(
+    "lambda = 1e-2", 'lambda = 1e-2\nsecond_moments = ["hessian", "gram"]'
+)
+AGREED = MOMENTS + "allow_second_moments = true\n"
+
+
+def test_second_moments_are_told_before_a_run_and_after_it(told, tmp_path):
+    said = told("train", "config.toml", mode="sealed", config=MOMENTS, code=2)
+    assert "weft: party p1 refuses second_moments = ['hessian', 'gram'], which tell" in said
+    assert not (tmp_path / "results").exists()
+    before = told("check", "config.toml", mode="sealed", config=AGREED)
+    assert "whoever gets the model also gets the Hessian of the mean loss and the" in before
+    assert "allow_second_moments = true lets readers of the model have these" in before
+    done = told("train", "config.toml", "--record", mode="sealed", config=AGREED)
+    assert "the model with second moments of all columns, to who gets it" in done
+    folder = tmp_path / "results" / "sealed"
+    assert "whoever gets the model also got matrices" in (folder / "report.html").read_text()
+    assert "hessian and gram opened" in told("ledger", "ledger", config=AGREED)
+    audit = told("audit", str(folder), config=AGREED)
+    assert "Readers of the model also got second moments (gram and hessian), sealed" in audit
+    assert "READABLE" not in audit
+
+
+def test_check_and_train_refuse_sparse_columns_alike(told):
+    # Some columns have the same value in 13 samples.
+    few = AGREED + "min_batch = 560\n"
+    for command in ("check", "train"):
+        said = told(command, "config.toml", mode="sealed", config=few, code=2)
+        assert "refuses second moments of some of its columns, which would tell" in said

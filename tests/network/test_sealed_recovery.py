@@ -20,8 +20,9 @@ from weft.data.tile import Tile
 from weft.errors import PartyAway
 from weft.federation import coordinator as coordination
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.messages import RELEASE
 from weft.federation.party import Party
-from weft.federation.release.model_slices import join_slices, open_slice
+from weft.federation.release.reader import open_release
 from weft.guards import OPEN
 from weft.network import liveness
 from weft.network import network_channel as channel
@@ -34,14 +35,20 @@ from weft_examples.repeated_run import Drawn, repeat_run
 
 HOW = Preprocessing(intercept=True, scaling="none")
 RUN = bytes(range(16))
-SETTINGS = Settings(solver="sealed", loss="logistic", lam=0.05, gap=3e-2, folds=2, patience=30.0)
-#: Those of XᵀX and the Hessian no training asks for, and no run over a network starts from a model.
-MATRICES = (messages.GRAM, messages.BENDS, messages.WEIGHTS, messages.CELLS, messages.HESSIAN)
+SETTINGS = Settings(
+    solver="sealed",
+    loss="logistic",
+    lam=0.05,
+    gap=3e-2,
+    folds=2,
+    patience=30.0,
+    second_moments=("hessian", "gram"),
+)
+#: No run over a network starts from a model.
 PHASES = {
-    phase.name
-    for phase in vars(messages).values()
-    if isinstance(phase, messages.Phase) and phase not in (*MATRICES, messages.ORIGIN)
-}
+    *(phase.name for phase in vars(messages).values() if isinstance(phase, messages.Phase)),
+    RELEASE.name,
+} - {messages.ORIGIN.name}
 #: What becomes of the first letters of a phase: a party dies in the middle of its work, and the
 #: coordinator before or after one is worked on. Something else besides, in some phase.
 ALWAYS = (("killed within", "crash before"), ("killed within", "crash after"))
@@ -67,18 +74,18 @@ def _soon(monkeypatch):
 def tiles():
     """Two hospitals with labels, of which one has other patients too, and a laboratory."""
     rng = np.random.default_rng(8)
-    block = rng.normal(size=(40, 5))
+    block = rng.normal(size=(60, 5))
     labels = (block @ rng.normal(size=5) > 0).astype(int)
-    ids, names = np.array([f"p{n}" for n in range(40)]), np.array(list("abcde"))
+    ids, names = np.array([f"p{n}" for n in range(60)]), np.array(list("abcde"))
 
     def part(rows, columns, labelled=True):
         given = labels[rows] if labelled else None
         return [Tile.make(ids[rows], names[columns], block[rows, columns], given)]
 
     return {
-        "north": part(slice(0, 30), slice(0, 3)),
-        "south": part(slice(20, 40), slice(0, 5)),
-        "lab": part(slice(0, 30), slice(2, 5), labelled=False),
+        "north": part(slice(0, 50), slice(0, 3)),
+        "south": part(slice(40, 60), slice(0, 5)),
+        "lab": part(slice(0, 50), slice(2, 5), labelled=False),
     }
 
 
@@ -126,25 +133,33 @@ def run_with_faults(folder, held, keys, memories):
         finally:
             network.close()
             journal.close()
-    slices = [
-        open_slice(envelope, party, reader, keys[party].identity.public, RUN)
-        for party, envelope in outcome.letters["here"].items()
-    ]
-    return join_slices(slices, outcome.head), outcome, transport, crashes
+    released = open_release(
+        outcome.letters["here"],
+        outcome.head,
+        SETTINGS,
+        reader=reader,
+        writers={name: each.identity.public for name, each in keys.items()},
+        run=RUN,
+    )
+    return released, outcome, transport, crashes
 
 
 def test_every_death_in_every_phase_ends_in_the_bits_of_one_process(tmp_path):
     held = tiles()
     keys, memories = ephemeral_keys(tuple(held)), {}
-    model, outcome, transport, crashes = run_with_faults(tmp_path, held, keys, memories)
+    (model, moments), outcome, transport, crashes = run_with_faults(tmp_path, held, keys, memories)
     assert all(transport.letters[phase] > len(fates) for phase, fates in FATES.items())
     assert crashes == len(PHASES)
     memories = {name: {key: kept.get(key) for key in kept} for name, kept in memories.items()}
     drawn = Drawn(RUN, memories)
     consents = {name: Consent(name, OPEN) for name in held}
-    alone, repeated = repeat_run(held, HOW, SETTINGS, drawn, keys=keys, consents=consents)
+    (alone, at_once), repeated = repeat_run(
+        held, HOW, SETTINGS, drawn, keys=keys, consents=consents
+    )
     assert model.coef.tobytes() == alone.coef.tobytes()
     assert model.intercept.tobytes() == alone.intercept.tobytes()
+    assert moments.gram.tobytes() == at_once.gram.tobytes()
+    assert moments.hessian.tobytes() == at_once.hessian.tobytes()
     assert outcome.result.certificate == repeated.result.certificate
     assert outcome.result.certificate.gap <= 3e-2
     for one, other in zip(outcome.result.history, repeated.result.history, strict=True):
@@ -154,9 +169,13 @@ def test_every_death_in_every_phase_ends_in_the_bits_of_one_process(tmp_path):
         name: {k: v[::-1] if k.startswith("sealed seed") else v for k, v in kept.items()}
         for name, kept in memories.items()
     }
-    other, _ = repeat_run(held, HOW, SETTINGS, Drawn(RUN, others), keys=keys, consents=consents)
+    (other, theirs), _ = repeat_run(
+        held, HOW, SETTINGS, Drawn(RUN, others), keys=keys, consents=consents
+    )
     assert other.coef.tobytes() != model.coef.tobytes()
     np.testing.assert_allclose(other.coef, model.coef, atol=1e-3)
+    assert theirs.hessian.tobytes() != moments.hessian.tobytes()
+    np.testing.assert_allclose(theirs.hessian, moments.hessian, atol=1e-3)
 
 
 def test_no_model_leaves_without_the_share_of_everyone(monkeypatch):

@@ -29,17 +29,22 @@ from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.party import SealedParty
 from weft.solvers.settings import Settings
 
-SETTINGS = Settings(solver="sealed", loss="logistic", lam=0.05, gap=0.1)
+SETTINGS = Settings(
+    solver="sealed", loss="logistic", lam=0.05, gap=0.1, second_moments=("hessian", "gram")
+)
 #: Fields that a liar leaves alone: it gives every letter a new number of its own.
 KEPT = ("round",)
-DEALS = ("point", "series", "vector", "products")
+#: Messages of a run in which all goes well; those of matrices are the last.
+LETTERS = 84
+MATRICES = ("gram", "bends", "weights", "cells", "hessian")
+DEALS = ("point", "series", "vector", "products", *MATRICES)
 
 
 def federation():
     rng = np.random.default_rng(3)
-    block = rng.normal(size=(30, 4))
+    block = rng.normal(size=(40, 4))
     labels = (block @ rng.normal(size=4) > 0).astype(int)
-    ids, names = [f"p{n}" for n in range(30)], list("abcd")
+    ids, names = [f"p{n}" for n in range(40)], list("abcd")
     tiles = {
         "north": [Tile.make(ids[:20], names, block[:20], labels[:20])],
         "south": [Tile.make(ids[15:], names[:2], block[15:, :2], labels[15:])],
@@ -183,7 +188,7 @@ class Liars(Troupe):
 EVENTS = st.tuples(
     st.sampled_from(["dies", "asks again", "lies first", "lies after"]), st.integers(0, 30)
 )
-PLANS = st.dictionaries(st.integers(1, 60), EVENTS, min_size=1, max_size=6)
+PLANS = st.dictionaries(st.integers(1, LETTERS), EVENTS, min_size=1, max_size=6)
 
 
 def train(plan, log):
@@ -197,9 +202,9 @@ def train(plan, log):
 
 @examples(4, suppress_health_check=[HealthCheck.too_slow])
 @given(plan=PLANS)
-@example(plan=dict.fromkeys(range(1, 60, 4), ("dies", 0)))
-@example(plan=dict.fromkeys(range(1, 60), ("asks again", 0)))
-@example(plan={n: ("lies after", n) for n in range(1, 60)})
+@example(plan=dict.fromkeys(range(1, LETTERS, 4), ("dies", 0)))
+@example(plan=dict.fromkeys(range(1, LETTERS), ("asks again", 0)))
+@example(plan={n: ("lies after", n) for n in range(1, LETTERS)})
 # Message 16 is the first about a point. Where one party alone gets other coefficients, it answers,
 # and nobody can open what comes of it.
 @example(plan={16: ("lies first", 0)})
@@ -213,6 +218,7 @@ def test_nothing_that_hides_is_used_for_two_values(plan):
     if {what for what, _ in plan.values()} <= {"dies", "asks again"}:
         assert done
         assert log.kinds() == {"pad", "mask", "noise", "pair mask", "dealt"}
+        assert {name[2] for name in log.hidden if name[0] == "dealt"} == set(DEALS)
 
 
 def test_the_hunt_finds_masks_that_depend_on_less_than_they_should():

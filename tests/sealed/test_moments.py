@@ -1,121 +1,316 @@
-"""XᵀX and the Hessian on shares are those of numpy on the pooled table, within stated errors."""
+"""Hessian and Gram matrix, as readers of the model get them, are those of numpy within errors."""
 
 from __future__ import annotations
 
+import json
+import pickle
+import re
+
+import msgspec
 import numpy as np
 import pytest
 from scipy.special import expit
-from sealed_runs import CUTS, cut, table, train
+from sealed_runs import ALL, CUTS, NAMES, cut, held, table, train, weights
 
-from weft.errors import ProtocolError
-from weft.solvers.sealed import coordinator
-from weft.solvers.sealed.descent import factors_of
-from weft.solvers.sealed.party_moments import refuse_sparse
+from weft import HybridClassifier
+from weft.errors import ConfigError, ProtocolError, WeftError
+from weft.federation.local_federation import Federation
+from weft.federation.preprocessing_settings import Preprocessing
+from weft.guards import OPEN
+from weft.report.summary import summarise
+from weft.solvers.sealed import messages
+from weft.solvers.sealed.moment_guard import matrices_of, refuse_few_rows
+from weft.solvers.settings import Settings
 
 #: Both hold all of some columns: a cell counts half at each.
 TWICE = {
     "a": [(slice(None), slice(0, 5))],
     "b": [(slice(None), slice(3, None), False)],
 }
+BOTH = ("hessian", "gram")
 
 
-@pytest.fixture
-def errors(monkeypatch):
-    """Make moments at the end of every run; what each may be off by."""
-    told = {}
-    original = coordinator._Run.train
-
-    def train_and_more(self):
-        result = original(self)
-        told["gram"] = self._exchange.gram()
-        trial = self._problems[0].stay()
-        self._exchange.point(np.arange(1), factors_of([trial], self._vectors))
-        told["hessian"] = self._exchange.hessian(self._guard.level, trial.norm)
-        return result
-
-    monkeypatch.setattr(coordinator._Run, "train", train_and_more)
-    return told
+def in_order(moments, matrix):
+    """A matrix with its columns in the order of the table."""
+    order = [moments.names.tolist().index(name) for name in NAMES]
+    return matrix[..., order, :][..., order]
 
 
-def halves(federation):
-    return [party._half for party in federation.parties.values()]
-
-
-def pooled(parties):
-    """The whole table in the order of shares, and the weights of the point in hand."""
-    whole = parties[0]._whole
-    block = np.zeros((whole.n_rows, whole.n_columns))
-    point = np.zeros(whole.n_columns, np.uint64)
-    for half in parties:
-        block[np.ix_(half._place.rows, half._place.columns)] += half._context.table.dense()
-        point += half._point[0]
-    return block, point.view(np.int64) * 2.0**-28
-
-
-def opened(shares):
-    """What a reader makes of all shares."""
-    total = sum((share.words for share in shares), np.zeros_like(shares[0].words))
-    return total.view(np.int64) * 2.0 ** -shares[0].bits
+def curvature(block, w):
+    slopes = expit(block @ w)
+    return block.T @ ((slopes * (1 - slopes))[:, None] * block) / len(block)
 
 
 @pytest.mark.parametrize("how", [*CUTS, "twice"])
-def test_moments_are_those_of_the_pooled_table(how, errors):
+def test_moments_are_those_of_the_pooled_table(how):
     block, labels = table()
-    federation, _ = train(cut(block, labels, CUTS.get(how, TWICE)), lam=1e-1)
-    parties = halves(federation)
-    block, w = pooled(parties)
-    gram = opened([half.gram_share() for half in parties])
-    assert np.abs(gram - block.T @ block).max() <= errors["gram"] < 1e-2
-    slopes = expit(block @ w)
-    true = block.T @ ((slopes * (1 - slopes))[:, None] * block)
-    hessian = opened([half.hessian_share() for half in parties])
-    assert np.abs(hessian - true).max() <= errors["hessian"] < 0.1 * np.abs(true).max()
+    parts = CUTS.get(how, TWICE)
+    _, trained = train(cut(block, labels, parts), lam=1e-1, second_moments=BOTH)
+    pooled, moments = held(block, parts), trained.second_moments
+    assert moments.samples == len(block)
+    gram = in_order(moments, moments.gram)
+    off = np.abs(gram - pooled.T @ pooled)
+    assert (off <= moments.gram_error).all()
+    assert moments.gram_error.max() < 1e-2
+    true = curvature(pooled, weights(trained.model)[0])
+    (hessian,) = in_order(moments, moments.hessian)
+    assert (np.abs(hessian - true) <= moments.hessian_error).all()
+    assert moments.hessian_error.max() < 0.1 * np.abs(true).max()
+    for matrix in (gram, hessian):
+        assert np.array_equal(matrix, matrix.T)
 
 
-def test_a_share_alone_tells_nothing_of_the_moments(errors):
+@pytest.mark.parametrize("path", [(), (1.0, 1e-3)])
+def test_every_class_has_the_hessian_of_the_released_model(path):
+    block, labels = table(classes=3, rows=110)
+    tiles = cut(block, labels, CUTS["grid"])
+    _, trained = train(tiles, lam=1e-2, path=path, gap=0.1, second_moments=("hessian",))
+    moments = trained.second_moments
+    assert trained.model.lam == 1e-2
+    assert moments.gram is None
+    for w, hessian, error in zip(
+        weights(trained.model),
+        in_order(moments, moments.hessian),
+        moments.hessian_error,
+        strict=True,
+    ):
+        assert (np.abs(hessian - curvature(block, w)) <= error).all()
+
+
+def test_the_hessian_of_a_squared_loss_is_the_gram_matrix_by_samples():
+    block, responses = table(classes=0)
+    tiles = cut(block, responses, CUTS["vertical"])
+    _, trained = train(tiles, loss="squared", lam=1e-1, second_moments=("hessian",))
+    moments = trained.second_moments
+    assert moments.gram is None
+    (hessian,) = in_order(moments, moments.hessian)
+    assert (np.abs(hessian - block.T @ block / len(block)) <= moments.hessian_error).all()
+
+
+def fitted(block, labels):
+    """Weights and their standard errors by Newton's method on the pooled table, without λ."""
+    w = np.zeros(block.shape[1])
+    for _ in range(30):
+        slopes = expit(block @ w) - labels
+        w = w - np.linalg.solve(curvature(block, w), block.T @ slopes / len(block))
+    return w, np.sqrt(np.diag(np.linalg.inv(len(block) * curvature(block, w))))
+
+
+def noisy(rows):
+    """A table in units of its own, whose classes overlap."""
+    rng = np.random.default_rng(1)
+    block = rng.normal(size=(rows, len(NAMES))) * np.arange(1, 8) + 10 * np.arange(7)
+    block[:, 1] += block[:, 0]
+    scores = (block - block.mean(axis=0)) @ (rng.normal(size=7) / np.arange(1, 8))
+    return block, (rng.random(rows) < expit(scores + 0.3)).astype(int)
+
+
+@pytest.fixture(scope="module")
+def inference():
+    """A fit with hardly any penalty of raw columns and a constant one, as a statistician asks."""
+    block, labels = noisy(400)
+    estimator = HybridClassifier(
+        loss="logistic",
+        lam=1e-5,
+        gap=1e-4,
+        scaling="standard",
+        privacy="sealed",
+        second_moments=["hessian", "gram"],
+    )
+    return block, labels, estimator.fit(cut(block, labels, CUTS["vertical"]))
+
+
+def test_standard_errors_are_those_of_the_pooled_table_to_four_digits(inference):
+    block, labels, estimator = inference
+    moments = estimator.second_moments_
+    assert moments.names.tolist() == [*estimator.feature_names_in_, "(intercept)"]
+    order = [NAMES.index(name) for name in estimator.feature_names_in_]
+    whole = np.hstack([block[:, order], np.ones((len(block), 1))])
+    w, errors = fitted(whole, labels)
+    covariance = np.linalg.inv(moments.samples * moments.hessian[0])
+    ours = np.sqrt(np.diag(moments.to_raw @ covariance @ moments.to_raw.T))
+    np.testing.assert_allclose(ours, errors, rtol=1e-4)
+    np.testing.assert_allclose(np.append(estimator.coef_, estimator.intercept_), w, rtol=2e-3)
+    raw = moments.in_raw_units()
+    np.testing.assert_allclose(
+        np.sqrt(np.diag(np.linalg.inv(raw.samples * raw.hessian[0]))), errors, rtol=1e-4
+    )
+
+
+def test_correlations_are_those_of_numpy_within_the_stated_error(inference):
+    block, _, estimator = inference
+    order = [NAMES.index(name) for name in estimator.feature_names_in_]
+    moments, block = estimator.second_moments_, block[:, order]
+    raw = moments.in_raw_units()
+    whole = np.hstack([block, np.ones((len(block), 1))])
+    assert (np.abs(raw.gram - whole.T @ whole) <= raw.gram_error).all()
+    # Columns are centred and their variance is one: entries by samples are correlations.
+    found = moments.gram[:-1, :-1] / moments.samples
+    error = moments.gram_error[:-1, :-1] / moments.samples
+    assert (np.abs(found - np.corrcoef(block.T)) <= error).all()
+    assert error.max() < 1e-4
+
+
+def test_matrices_stay_in_the_process_that_opened_them(inference, tmp_path):
+    _, _, estimator = inference
+    moments = estimator.second_moments_
+    assert "0." not in repr(moments) + str(moments)
+    with pytest.raises(TypeError, match="never pickled"):
+        pickle.dumps(moments)
+    again = pickle.loads(pickle.dumps(estimator))
+    assert not hasattr(again, "second_moments_")
     block, labels = table()
-    federation, _ = train(cut(block, labels, CUTS["vertical"]), lam=1e-1)
-    for half in halves(federation):
-        for share in (half.gram_share(), half.hessian_share()):
-            # Uniform words: the upper half of them has the highest bit.
-            high = (share.words >> np.uint64(63)).mean()
-            assert 0.2 < high < 0.8
+    _, trained = train(cut(block, labels, CUTS["vertical"]), gap=0.1, second_moments=BOTH)
+    trained.model.save(tmp_path / "model.npz")
+    summary = json.dumps(summarise(trained, trained.settings, "a run"))
+    arrays = b"".join(array.tobytes() for array in np.load(tmp_path / "model.npz").values())
+    moments = trained.second_moments
+    for value in [*moments.gram.ravel().tolist(), *moments.hessian.ravel().tolist()]:
+        assert np.float64(value).tobytes() not in arrays
+        assert f"{value:.8g}" not in summary
+    assert "second moments of all columns, to who gets it" in json.loads(summary)["exposed"]
+    assert "went to whoever gets the model" in summary
 
 
-def test_columns_that_tell_of_few_rows_are_refused_in_one_sentence():
-    dense = np.random.default_rng(0).integers(1, 1000, (40, 3))
-    everyone = [np.arange(40)]
-    refuse_sparse(dense, everyone, 8)
-    rare = dense.copy()
-    rare[:, 1] = 0
-    refuse_sparse(rare, everyone, 8)
-    rare[:3, 1] = 5
-    with pytest.raises(ProtocolError, match="tell single rows"):
-        refuse_sparse(rare, [], 8)
-    apart = dense.copy()
-    apart[:20, 0] = apart[12:, 1] = 0
-    # Twenty and twelve rows, none of which are the same: nothing to tell.
-    refuse_sparse(apart, [], 8)
-    apart[:14, 0] = 7
-    # Two rows have both.
-    apart[14:, 0] = 0
-    apart[2:14, 1] = 0
-    with pytest.raises(ProtocolError, match="tell single rows"):
-        refuse_sparse(apart, [], 8)
-    halved = dense.copy()
-    halved[::2, 2] = 0
-    refuse_sparse(halved, [], 8)
-    with pytest.raises(ProtocolError, match="tell single rows"):
-        refuse_sparse(halved, everyone, 8)
+# ── what is refused ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_table_with_few_rows_by_column_is_refused(errors):
+def refused(tiles, terms, **settings):
+    """What the run says, once all is recorded that was asked until then."""
+    federation = Federation(tiles, Preprocessing(intercept=False), terms=terms)
+    asked = Settings(
+        **{"lam": 0.1, "loss": "logistic", "solver": "sealed", "second_moments": BOTH, **settings}
+    )
+    phases = []
+
+    class Watched:
+        def __init__(self, channel):
+            self._channel = channel
+
+        def __getattr__(self, name):
+            return getattr(self._channel, name)
+
+        def ask(self, phase, messages):
+            phases.append(phase.name)
+            return self._channel.ask(phase, messages)
+
+    with pytest.raises(WeftError) as told:
+        federation.train(asked, through=Watched)
+    assert "\n" not in str(told.value)
+    return str(told.value), phases
+
+
+AGREED = msgspec.structs.replace(OPEN, min_batch=10, allow_rare_pairs=False)
+
+
+def test_a_party_that_has_not_agreed_refuses_before_anything_is_dealt():
+    block, labels = table()
+    terms = msgspec.structs.replace(OPEN, allow_second_moments=False)
+    said, phases = refused(cut(block, labels, CUTS["vertical"]), terms)
+    assert said.startswith("party a refuses second_moments = ['hessian', 'gram'], which tell")
+    assert said.endswith("agree on allow_second_moments = true if that is meant")
+    assert not any(phase.startswith("sealed.") for phase in phases)
+
+
+def sparse(block):
+    block[:, 1] = 0.0
+    block[:4, 1] = 5.0
+
+
+def paired(block):
+    """Each of two columns is common, both together are not."""
+    block[:, 0] = block[:, 1] = 0.0
+    block[:40, 0] = np.arange(40)
+    block[37:80, 1] = np.arange(43)
+
+
+def binary(block):
+    block[:, 1] = np.arange(len(block)) % 2
+
+
+@pytest.mark.parametrize(
+    ("change", "how", "words"),
+    [
+        (sparse, "vertical", "of some of its columns, which would tell of fewer samples"),
+        (paired, "vertical", "of some of its columns, which would tell of fewer samples"),
+        (binary, "vertical", "may tell with columns of others of fewer samples"),
+        (None, CUTS["horizontal"], "over so few samples"),
+        # What one party lacks of the other's rows is what it finds out.
+        (None, {"a": [(ALL, ALL)], "b": [(slice(0, 120), ALL, False)]}, "over so few samples"),
+    ],
+)
+def test_sparse_columns_are_refused_before_anything_is_dealt(change, how, words):
+    block, labels = table(rows=150)
+    if change is not None:
+        change(block)
+    said, phases = refused(cut(block, labels, CUTS[how] if change else how), AGREED)
+    assert re.match(r"party [ab]: refuses second moments ", said)
+    assert words in said
+    assert said.endswith("or leave second_moments out")
+    # How many rows or columns is nobody's business.
+    assert not any(letter.isdigit() for letter in said.replace("0/1", ""))
+    assert [phase for phase in phases if phase.startswith("sealed.")] == ["sealed.begin"]
+
+
+def test_whoever_agrees_to_rare_pairs_has_two_valued_columns_in_them():
+    block, labels = table(rows=150)
+    binary(block)
+    terms = msgspec.structs.replace(AGREED, allow_rare_pairs=True)
+    federation = Federation(
+        cut(block, labels, CUTS["vertical"]), Preprocessing(intercept=False), terms=terms
+    )
+    asked = Settings(lam=0.1, loss="logistic", solver="sealed", second_moments=("gram",))
+    moments = federation.train(asked).second_moments
+    assert moments.gram[1, 1] == pytest.approx(75, abs=moments.gram_error.max())
+
+
+def test_a_table_with_few_rows_by_column_is_refused():
+    """Whatever the terms: and more matrices need more rows."""
     block, labels = table(rows=60)
-    with pytest.raises(ProtocolError, match="tell single rows"):
-        train(
-            cut(
-                block,
-                labels,
-                {"a": [(slice(0, 30), slice(None))], "b": [(slice(30, None), slice(None))]},
-            )
+    tiles = cut(block, labels, {"a": [(slice(0, 30), ALL)], "b": [(slice(30, None), ALL)]})
+    said, _ = refused(tiles, OPEN)
+    assert "over so few samples" in said
+    block, labels = table(rows=130, classes=3)
+    tiles = cut(block, labels, CUTS["vertical"])
+    assert "over so few samples" in refused(tiles, OPEN)[0]
+    refuse_few_rows(130, 7, matrices_of(Settings(lam=1.0, second_moments=BOTH), 1))
+
+
+def test_columns_whose_products_do_not_fit_are_refused_before_training():
+    block, labels = table()
+    said, phases = refused(cut(1000 * block, labels, CUTS["vertical"]), OPEN)
+    assert "scale the columns (scaling = 'standard'), or leave second_moments out" in said
+    assert [phase for phase in phases if phase.startswith("sealed.")] == ["sealed.begin"]
+
+
+@pytest.mark.parametrize("ask", [messages.GRAM, messages.KEPT_POINT])
+def test_a_party_makes_no_matrix_that_the_run_was_not_to_have(ask):
+    block, labels = table()
+    federation, _ = train(cut(block, labels, CUTS["vertical"]), gap=0.5)
+    half = federation.parties["a"]._half
+    told = {"round": 10**6, "serial": half._serial + 1}
+    told |= {"error": 0.1} if ask is messages.GRAM else {"number": 0, "problem": 0}
+    with pytest.raises(ProtocolError, match="that this run is not to have"):
+        half.phases()[ask.name].handle(ask.request(**told))
+
+
+def test_the_hessian_is_that_of_one_model_and_no_other():
+    block, labels = table()
+    federation, _ = train(
+        cut(block, labels, CUTS["vertical"]), path=(1.0,), gap=0.5, second_moments=BOTH
+    )
+    half = federation.parties["a"]._half
+    with pytest.raises(ProtocolError, match="second moments were asked for that there are not"):
+        half.moment_shares(0)
+    assert half.moment_shares(1).gram is not None
+    for number, problem in ((0, 0), (1, 0), (7, 0), (1, 1)):
+        told = messages.KeptPointRequest(
+            round=10**6, serial=half._serial + 1, number=number, problem=problem
         )
+        with pytest.raises(ProtocolError, match="malformed"):
+            half.phases()["sealed.kept_point"].handle(told)
+
+
+def test_sums_have_no_second_moments():
+    with pytest.raises(ConfigError, match=r"set mode = 'sealed' in \[privacy\]"):
+        HybridClassifier(loss="logistic", second_moments=["gram"])._settings()

@@ -49,7 +49,7 @@ def run():
             patch.setattr(module, "seeded_words", drawing)
         block, labels = table()
         tiles = cut(block, labels, CUTS["overlapping"])
-        federation, trained = train(tiles, record=True)
+        federation, trained = train(tiles, record=True, second_moments=("hessian", "gram"))
     return federation, trained, opened, drawn, block, labels
 
 
@@ -135,12 +135,15 @@ def test_a_phase_is_answered_once_and_never_in_two_ways(run):
         with pytest.raises(ProtocolError, match=r"two ways|out of turn"):
             half.phases()["sealed.scores"].handle(message)
     assert half._serial == serial
-    entry = [e for e in trained.channel.transcript if e.phase == "sealed.keep"][-1]
-    again = phase_named("sealed.keep").read_request({**entry.message, "round": 10**6})
-    assert half.phases()["sealed.keep"].handle(again) == Nothing()
-    again.number += 1
+    # The last phase: the others have numbers that are past.
+    entry = [e for e in trained.channel.transcript if e.phase.startswith("sealed.")][-1]
+    assert entry.phase == "sealed.hessian"
+    again = phase_named(entry.phase).read_request({**entry.message, "round": 10**6})
+    half = federation.parties[entry.party]._half
+    assert half.phases()[entry.phase].handle(again) == Nothing()
+    again.error += 1
     with pytest.raises(ProtocolError, match="two ways"):
-        half.phases()["sealed.keep"].handle(again)
+        half.phases()[entry.phase].handle(again)
 
 
 def test_words_that_were_changed_on_the_way_are_refused(monkeypatch):
@@ -176,3 +179,19 @@ def test_nobody_but_who_gets_the_model_learns_a_weight(run):
         share = party._half.model_share(0).words.view(np.int64) * 2.0**-28
         assert np.abs(share).max() > 1e6 * np.abs(weights(trained.model)).max()
     assert POINT.name == "sealed.point"
+
+
+def test_the_shares_of_all_parties_but_one_tell_nothing_of_the_matrices(run):
+    """Whoever gets the model adds up all of them; nobody else is sent any."""
+    federation, *_ = run
+    shares = [party._half.moment_shares(0) for party in federation.parties.values()]
+    for words in (
+        [share.gram.words for share in shares],
+        [share.hessians[0].words for share in shares],
+    ):
+        small = sum(words).view(np.int64)
+        assert np.abs(small).max() < 1 << 58
+        for lacking in range(len(words)):
+            some = sum(part for number, part in enumerate(words) if number != lacking)
+            counts = np.bincount((some >> np.uint64(62)).astype(int).ravel(), minlength=4)
+            assert counts.min() > 3

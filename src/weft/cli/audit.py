@@ -241,6 +241,11 @@ def _verdict(found: Audit) -> str:
         if head.sees == "weights":
             shown += ", and the weights, as coordinator_sees = 'weights' says"
         said = f"Sound: the coordinator could read {shown}; no party got a slot of others."
+        if found.moments:
+            said += (
+                f" Readers of the model also got second moments ({' and '.join(found.moments)}), "
+                "sealed as the model is."
+            )
         if any(line.verdict(coordinator=True) == "dealer's" for line in found.coordinator):
             said += (
                 " It dealt the masks of sealed training: with a party's secrets, this recording "

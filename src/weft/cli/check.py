@@ -103,7 +103,7 @@ def check(
     tiles = {name: party.tiles for name, party in federation.parties.items()}
     holdings = describe_holdings(roster, tiles, classes)
     squares = sum(float(party.data.table.squares.sum()) for party in federation.parties.values())
-    changes = _changes(federation, plan.ledger(ledger))
+    changes = _changes(federation, plan.ledger(ledger), moments=bool(settings.second_moments))
     small = {name: change_of(terms.min_batch) for name, change_of in changes.items()}
     look = outlook(
         roster,
@@ -116,6 +116,8 @@ def check(
         changes={name: change for name, change in small.items() if change is not None},
     )
     refusals = _refusals(problem, federation, own, consents, settings, look, changes)
+    if settings.second_moments:
+        refusals += _refused_moments(federation, consents, settings, roster, look.released)
     if json:
         told = {"name": plan.name, "solver": settings.solver, **holdings.to_dict()}
         said = [{"party": party, "sentence": sentence} for party, sentence in refusals]
@@ -226,7 +228,38 @@ def _refusals(
     return found
 
 
-def _changes(federation: Federation, ledger: Ledger) -> dict[str, Callable[[int], Change | None]]:
+def _refused_moments(
+    federation: Federation,
+    consents: Mapping[str, Consent],
+    settings: Settings,
+    roster: HoldingMap,
+    problems: int,
+) -> list[tuple[str, str]]:
+    """Whose columns are too sparse for second moments, or too many."""
+    from weft.errors import ConfigError
+    from weft.solvers.sealed.moment_guard import check_moments, matrices_of
+    from weft.solvers.sealed.shapes import shapes_of, whole_table
+
+    found, table = [], whole_table(shapes_of(roster))
+    for name, party in federation.parties.items():
+        terms = consents[name].own_terms
+        try:
+            check_moments(
+                party.view,
+                table,
+                party.data.table.dense(),
+                matrices=matrices_of(settings, problems),
+                least=terms.min_batch,
+                rare_pairs=terms.allow_rare_pairs,
+            )
+        except ConfigError as error:
+            found.append((name, f"party {name} {error}"))
+    return found
+
+
+def _changes(
+    federation: Federation, ledger: Ledger, *, moments: bool
+) -> dict[str, Callable[[int], Change | None]]:
     """Party to what its ledger says of a run over these samples after the earlier ones."""
     from functools import partial
 
@@ -236,7 +269,7 @@ def _changes(federation: Federation, ledger: Ledger) -> dict[str, Callable[[int]
     for name, party in federation.parties.items():
         pages = ledger.book(name).read()
         if pages is not None:
-            who = attendance(party.view, party.tiles)
+            who = attendance(party.view, party.tiles, everyone=moments)
             if who is not None:
                 found[name] = partial(pages.change, who)
     return found

@@ -31,7 +31,8 @@ def ledger(
     ids, so that other groups of them still add up. A run that did not end stands there with what it
     had booked ahead, which is more than it showed.
 
-    Also said is how many samples stood in feature sums that others saw. The last sets of them are
+    Also said is how many samples stood in feature sums that others saw, or in second moments that
+    went out with a model, and which moments did. The last sets of them are
     remembered, so that a party can refuse a run that differs by a few samples from an earlier one.
     """
     from weft.cli.console import say, say_json
@@ -90,6 +91,8 @@ def _show_runs(runs: list[Run]) -> None:
         table.add_row(f"… {len(runs) - _MOST_RUNS} before")
     for run in runs[-_MOST_RUNS:]:
         kind = run.solver or run.kind
+        if run.moments:
+            kind += f", {' and '.join(run.moments)} opened"
         table.add_row(
             run.began[:16].replace("T", " "),
             run.federation,

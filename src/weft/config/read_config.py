@@ -237,6 +237,7 @@ def _settings(file: LinearFile, folder: Path) -> Settings:
         mode=_mode(file),
         noise=file.noise,
         sum_noise=file.sum_noise,
+        second_moments=model.second_moments,
     )
     settled(settings, saves=solver.checkpoint_every is not None)
     return settings

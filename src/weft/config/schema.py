@@ -15,7 +15,7 @@ from weft.federation.preprocessing_settings import TableSettings
 from weft.guards.model_noise import ModelNoise
 from weft.guards.sum_noise import SumNoise
 from weft.matching.holding_map import Overlap
-from weft.solvers.settings import DEFAULTS, SolverSettings
+from weft.solvers.settings import DEFAULTS, Moment, SolverSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
 
@@ -103,7 +103,8 @@ class DataSection(TableSettings, frozen=True, kw_only=True, forbid_unknown_field
 class ModelSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[model]``: the problem P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw); see `Settings`.
 
-    Of a list of ``lambda`` all are trained, and the folds choose one.
+    Of a list of ``lambda`` all are trained, and the folds choose one. ``second_moments`` asks for
+    matrices beside the model, for standard errors and correlations.
     """
 
     loss: str = DEFAULTS["loss"]
@@ -112,6 +113,7 @@ class ModelSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     lam: float | Annotated[list[float], Meta(min_length=1, examples=[[0.1, 0.01]])] = msgspec.field(
         name="lambda", default=1e-3
     )
+    second_moments: tuple[Moment, ...] = ()
 
 
 class SolverSection(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -105,6 +105,7 @@ class Hybrid(BaseEstimator):
     privacy: str = "sums"
     cipher: str = DEFAULTS["cipher"]
     coordinator_sees: str = DEFAULTS["coordinator_sees"]
+    second_moments: Sequence[str] = DEFAULTS["second_moments"]
     seed: int = DEFAULTS["seed"]
     verbose: bool = False
 
@@ -156,7 +157,15 @@ class Hybrid(BaseEstimator):
         self.history_ = history_frame(trained.result.history)
         self.n_iter_ = len(trained.result.history)
         self._tell_path(trained.result, settings)
+        self.__dict__.pop("second_moments_", None)
+        if settings.second_moments:
+            self.second_moments_ = trained.second_moments
         _warn_of_gaps(trained.result, settings, self.gap_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but second moments, which stay in the process that opened them."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "second_moments_"}
 
     def _tell_path(self, result: Result, settings: Settings) -> None:
         """A table of the models on the path; none of an earlier fit stays."""
@@ -179,6 +188,7 @@ class Hybrid(BaseEstimator):
             if name not in _FIXED
         }
         told["path"] = _plain_list(self.path)
+        told["second_moments"] = list(self.second_moments)
         for name in ("loss_parameters", "options"):
             told[name] = dict(told[name] or {})
         for name in ("noise", "sum_noise"):

@@ -93,6 +93,8 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         What hides every sum from the coordinator; "plain" hides nothing.
     coordinator_sees : {"nothing", "weights", "papers"}
         What the coordinator learns of the model; "papers" is for simulations.
+    second_moments : sequence of {"hessian", "gram"}
+        With sealed training, matrices over all columns to have besides, in ``second_moments_``.
     seed : int
         Seed of every draw; the same seed gives the same model to the last bit.
     verbose : bool
@@ -126,6 +128,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         Iterations run, over all λ.
     n_features_in_, feature_names_in_
         Number of features, and their names in the order of ``coef_`` where they have names.
+    second_moments_ : SecondMoments
+        The Hessian of the mean loss and the Gram matrix, where ``second_moments`` asks for them, in
+        the coordinates of training; of a fitted estimator that is pickled they are left out.
     model_, result_, holdings_
         The released `Model`, how the run ended, and who held what.
     """

@@ -249,11 +249,24 @@ def release(
             f"by the roster the model goes to {', '.join(recipients)} and to nobody else: hand it "
             "on to them only"
         )
+    if settings.second_moments:
+        result.notes.append(_moments_in_words(settings, recipients))
     head = Head.of(settings, result, announced.classes, holdings.parties, recipients)
     letters = _sorted_out(replies)
     _deliver(channel, head, letters, result)
     return Outcome(
         result, holdings, channel.meter, settings, head, letters, run, adder, _exposed(replies)
+    )
+
+
+def _moments_in_words(settings: Settings, recipients: Sequence[str] | None) -> str:
+    """What was opened beside the model, and to whom."""
+    called = {"hessian": "the Hessian of the mean loss", "gram": "the Gram matrix XᵀX"}
+    what = " and ".join(called[name] for name in settings.second_moments)
+    whom = "whoever gets the model" if recipients is None else ", ".join(recipients)
+    return (
+        f"second moments: {what} went to {whom}, sealed as the model is: they tell means, spreads "
+        "and correlations of all columns over all samples; no file of this run holds them"
     )
 
 

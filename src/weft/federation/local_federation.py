@@ -21,7 +21,8 @@ from weft.federation.coordinator import Outcome, announce_for, assemble, coordin
 from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.release.model_slices import join_slices, open_slice
+from weft.federation.release.reader import Released, open_release
+from weft.federation.release.second_moments import SecondMoments
 from weft.guards import OPEN, Terms
 from weft.matching.holding_map import HoldingMap
 from weft.privacy.agreement.consent import Consent
@@ -38,9 +39,14 @@ _HERE = ""
 
 @dataclass
 class Trained(Outcome):
-    """What training gave: the model, how the run went, and who held what."""
+    """What training gave: the model, how the run went, and who held what.
+
+    ``second_moments`` are matrices that the settings asked for besides, else None; they are for
+    this process, and no result that is written down holds them.
+    """
 
     model: Model
+    second_moments: SecondMoments | None
     channel: LocalChannel
     encryption: Spent
 
@@ -209,23 +215,28 @@ class Federation:
                 "some cells of declared columns have levels without a column of their own, or lie "
                 "outside of their range, and count as declared; 'weft check' names them"
             )
+        released = self._join(outcome)
         return Trained(
             **vars(outcome),
-            model=self._join(outcome),
+            **released._asdict(),
             channel=channel,
             encryption=self._spent(),
         )
 
-    def _join(self, outcome: Outcome) -> Model:
+    def _join(self, outcome: Outcome) -> Released:
         """Open what the parties sealed."""
-        slices = [
-            open_slice(letter, party, self._reader, self._identities[party], outcome.run)
-            for party, letter in outcome.letters[_HERE].items()
-        ]
-        model = join_slices(slices, outcome.head, overlapping=bool(outcome.result.gone))
+        released = open_release(
+            outcome.letters[_HERE],
+            outcome.head,
+            outcome.settings,
+            reader=self._reader,
+            writers=self._identities,
+            run=outcome.run,
+            overlapping=bool(outcome.result.gone),
+        )
         # Whoever runs all parties here has all of their columns.
         made = Transformation.joined(party.transformation for party in self.parties.values())
-        return replace(model, transformation=made.to_json())
+        return released._replace(model=replace(released.model, transformation=made.to_json()))
 
     def encryption_costs(self) -> tuple[dict[str, EncryptionCost], EncryptionCost]:
         """What encryption has cost each party and the coordinator in the newest run, up to now.

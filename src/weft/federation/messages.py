@@ -203,6 +203,27 @@ class WeightShares(Part):
     bits: Annotated[int, record("binary digits of weights")]
 
 
+class MatrixShares(Part):
+    """A party's shares of matrices over all columns, modulo 2^64 in units of 2^−``bits``.
+
+    ``errors`` say by how much an entry of each matrix may be off.
+    """
+
+    words: Annotated[
+        NDArray[np.uint64], numbers("shares of matrices", "matrices", "columns", "columns")
+    ]
+    bits: Annotated[int, record("binary digits of entries")]
+    errors: Annotated[Floats, numbers("how far entries may be off", "matrices")]
+
+
+class SecondMomentShares(Part):
+    """A party's shares of XᵀX, and of Xᵀ diag(l''(z)) X for every class."""
+
+    samples: Annotated[int, numbers("how many samples were trained on")]
+    gram: MatrixShares | None = None
+    hessian: MatrixShares | None = None
+
+
 class ModelSlice(Message):
     """One party's part of the model: what it seals in a box. Weights are in scaled units."""
 
@@ -215,6 +236,7 @@ class ModelSlice(Message):
     missing: Annotated[str, texts("what becomes of blank cells")]
     bias_value: Annotated[float | None, numbers("value of the constant column")] = None
     shares: WeightShares | None = None
+    moments: SecondMomentShares | None = None
 
 
 RELEASE = Phase("release", ReleaseRequest, ReleaseReply)

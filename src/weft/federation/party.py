@@ -39,6 +39,7 @@ from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.rare_samples import RareParty
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.party import ReleaseParty
+from weft.federation.release.second_moments import SecondMoments
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.sealed_seat import SealedSeat
 from weft.federation.training_data import TrainingData
@@ -353,10 +354,12 @@ class Party:
         """Whether others see sums from which something rare must be left out."""
         return view.min_batch > 1 and bool(view.exposed.any())
 
-    def _attend(self, view: PartyView) -> None:
-        """Let the ledger object to who takes part."""
+    def _attend(self, view: PartyView, *, everyone: bool = False) -> None:
+        """Let the ledger object to who takes part; ``everyone``: others see moments of all."""
         if self._account is not None:
-            self._account.attend(attendance(view, self.data.tiles), self._consent.check_change)
+            # As they were before scaling, with columns that are left out since.
+            who = attendance(view, self.tiles, everyone=everyone)
+            self._account.attend(who, self._consent.check_change)
 
     def _leave_out(self, message: LeaveRequest) -> LeaveReply:
         """Leave out what is too rare, before any sum is made of it."""
@@ -425,8 +428,12 @@ class Party:
             draws=self._draws,
             sum_sigma=sigma,
             spend_rho=self._spend_rho,
+            min_batch=self._consent.own_terms.min_batch,
+            rare_pairs=self._consent.own_terms.allow_rare_pairs,
             openings=self._keyring.opening_pads() if algorithm.shares else None,
         )
+        if settings.second_moments:
+            self._attend(view, everyone=True)
         if self._account is not None:
             self._account.solver = settings.solver
             self._account.foresee(self._likely_sums(settings))
@@ -501,6 +508,14 @@ class Party:
     def model(self) -> Model | None:
         return self._release.model
 
+    @property
+    def second_moments(self) -> SecondMoments | None:
+        """What came with the model, where this party gets it and the run was to have any.
+
+        No file holds them: whoever goes on with them does so in this process.
+        """
+        return self._release.second_moments
+
     def _seal(self, message: ReleaseRequest) -> ReleaseReply:
         told = self._slice(message)
         seen = None if self._transcript is None else self._transcript.digest()
@@ -533,7 +548,12 @@ class Party:
                 f"party {self.name} has shares of the model, which are worth nothing without those "
                 "of everyone; bring all parties back"
             )
-        return self.data.share_of(half.model_share(message.model))
+        slice_ = self.data.share_of(half.model_share(message.model))
+        if self._settings is not None and self._settings.second_moments:
+            if self._account is not None:
+                self._account.note_moments(self._settings.second_moments)
+            slice_.moments = self.data.moments_of(half.moment_shares(message.model))
+        return slice_
 
     def _noised(self, noisy: NoisyRelease, weights: Floats, message: ReleaseRequest) -> Floats:
         """Weights with noise, which is in the ledger before it is used."""

@@ -18,14 +18,14 @@ from weft.data.apply_scaling import ColumnScaling
 from weft.data.tile import MissingPolicy, Tile
 from weft.data.tile_digest import add_tile
 from weft.errors import ConfigError
-from weft.federation.messages import ModelSlice, WeightShares
+from weft.federation.messages import MatrixShares, ModelSlice, SecondMomentShares, WeightShares
 from weft.federation.model import Model
 from weft.guards.rare_columns import rare_columns, without_columns
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
 from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.protocol import Answer, Nothing, answer, answers
-from weft.solvers.base import ModelShare
+from weft.solvers.base import ModelShare, MomentShare, MomentShares
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of, large_folds_of
 from weft.sums.feature_scaling import ScalingParty
@@ -350,6 +350,15 @@ class TrainingData:
         )
         return slice_
 
+    def moments_of(self, shares: MomentShares) -> SecondMomentShares:
+        """Its shares of second moments, as they travel."""
+        gram = () if shares.gram is None else (shares.gram,)
+        return SecondMomentShares(
+            samples=self.view.n_samples,
+            gram=_matrices(gram),
+            hessian=_matrices(shares.hessians),
+        )
+
     def slice_of(self, w: Floats, *, everything: bool) -> ModelSlice:
         """The weights ``w`` of the columns this party answers for, in the order of its files.
 
@@ -386,3 +395,13 @@ class TrainingData:
             add_tile(digest.update, tile)
             digest.update(np.ascontiguousarray(target).tobytes())
         return np.frombuffer(digest.digest(), np.uint8)
+
+
+def _matrices(shares: Sequence[MomentShare]) -> MatrixShares | None:
+    if not shares:
+        return None
+    return MatrixShares(
+        words=np.stack([share.words for share in shares]),
+        bits=shares[0].bits,
+        errors=np.array([share.error for share in shares]),
+    )

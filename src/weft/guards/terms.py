@@ -67,6 +67,12 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_networks
         The coordinator may see the weights of this party's own network, as it must to match
         it with those of others: they can tell much about its samples.
+    allow_second_moments
+        Whoever gets a sealed model may get the Hessian and the Gram matrix XᵀX besides: means,
+        spreads and correlations of all columns over all samples, whoever holds them.
+    allow_rare_pairs
+        These matrices may tell of columns of two parties that are unusual together in fewer than
+        ``min_batch`` samples, which nobody can count beforehand: 0/1 columns, as a rule.
     coordinator_sees
         The most that the coordinator may see.
     ciphers
@@ -86,6 +92,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_exposure: bool = False
     most_explained: float = 1.0
     allow_networks: bool = False
+    allow_second_moments: bool = False
+    allow_rare_pairs: bool = False
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     ciphers: tuple[str, ...] = HIDING_CIPHERS
     matching: Matching = "hmac"
@@ -126,6 +134,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             allow_exposure=self.allow_exposure and other.allow_exposure,
             most_explained=min(self.most_explained, other.most_explained),
             allow_networks=self.allow_networks and other.allow_networks,
+            allow_second_moments=self.allow_second_moments and other.allow_second_moments,
+            allow_rare_pairs=self.allow_rare_pairs and other.allow_rare_pairs,
             coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=MODES.index),
             ciphers=tuple(c for c in self.ciphers if c in other.ciphers),
             matching="oprf" if "oprf" in (self.matching, other.matching) else "hmac",
@@ -152,6 +162,8 @@ OPEN = Terms(
     allow_small_changes=True,
     allow_exposure=True,
     allow_networks=True,
+    allow_second_moments=True,
+    allow_rare_pairs=True,
     coordinator_sees="papers",
     ciphers=("plain", *HIDING_CIPHERS),
 )

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     from weft.config.read_config import Config
     from weft.crypto.replay_log import Memory
-    from weft.federation.model import Model
     from weft.federation.party import Party
+    from weft.federation.release.reader import Released
     from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
+    from weft.solvers.settings import Settings
 
 
 class LinearJob(JobKind[LinearTask, "Config"]):
@@ -59,7 +60,8 @@ class LinearJob(JobKind[LinearTask, "Config"]):
                 "--keys and --party bring it here too"
             )
         else:
-            model = _open(results, keys, party)
+            # What came with it stays in this process, which writes no matrix down.
+            model = _open(results, keys, party, config.settings).model
         remarks += write_files(
             draft,
             model,
@@ -142,12 +144,12 @@ def check_labels(task: TrainingTask, party: Party) -> None:
         party.data.encode_labels(None)
 
 
-def _open(results: ReturnedResults, keys: Path, party: str) -> Model:
-    """Open the slices that were sealed to a party, and join them."""
+def _open(results: ReturnedResults, keys: Path, party: str, settings: Settings) -> Released:
+    """Open what was sealed to a party."""
     from weft.crypto.keys import load_keys, read_public
     from weft.errors import ConfigError, ProtocolError
     from weft.federation.release.model_header import Head
-    from weft.federation.release.model_slices import join_slices, open_slice
+    from weft.federation.release.reader import open_release
 
     sealed = results.sealed
     if party not in sealed.by_reader:
@@ -156,12 +158,18 @@ def _open(results: ReturnedResults, keys: Path, party: str) -> Model:
             "it on their sites"
         )
     identity, members = load_keys(keys, party).identity, read_public(keys).members
-    slices = []
-    for writer, packed in sealed.by_reader[party].items():
+    for writer in sealed.by_reader[party]:
         if writer not in members:
             raise ProtocolError(
                 f"a part of the model comes from '{writer}', whose keys are not in this folder of "
                 "keys; find out who takes part in this run"
             )
-        slices.append(open_slice(packed, writer, identity, members[writer], sealed.run))
-    return join_slices(slices, Head.from_json(sealed.head), overlapping=sealed.overlapping)
+    return open_release(
+        sealed.by_reader[party],
+        Head.from_json(sealed.head),
+        settings,
+        reader=identity,
+        writers=members,
+        run=sealed.run,
+        overlapping=sealed.overlapping,
+    )

@@ -82,6 +82,7 @@ def summarise(
             trained.settings.coordinator_sees,
             trained.settings.cipher,
             sealed=algorithm_of(trained.settings.solver).shares,
+            moments=bool(trained.settings.second_moments),
         ),
         "exposure_reached": exposure_reached(
             trained.exposed, trained.settings.coordinator_sees, trained.settings.cipher
@@ -246,7 +247,12 @@ def certificate_sentence(summary: dict[str, Any]) -> str:
 
 
 def exposure_sentence(
-    exposed: Sequence[str] | None, coordinator_sees: str, cipher: str, *, sealed: bool
+    exposed: Sequence[str] | None,
+    coordinator_sees: str,
+    cipher: str,
+    *,
+    sealed: bool,
+    moments: bool = False,
 ) -> str:
     """What a whole run has exposed, for everybody: no size and no holder of a group is in it.
 
@@ -257,9 +263,14 @@ def exposure_sentence(
         counted.
     sealed
         Whether it was trained on shares.
+    moments
+        Whether matrices over all columns were opened to readers of the model.
     """
     if sealed and exposed == ():
-        return "sizes, scalars of the whole run and the model: sealed, no sum over a sample is open"
+        model = "the model"
+        if moments:
+            model += " with second moments of all columns, to who gets it"
+        return f"sizes, scalars of the whole run and {model}: sealed, no sum over a sample is open"
     if exposed is None:
         told = "sums in the clear, which nobody counted"
     elif exposed:

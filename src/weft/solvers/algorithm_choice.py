@@ -222,6 +222,11 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
     algorithm.check(settings)
     _check_loss(algorithm, settings)
     name = algorithm.name
+    if settings.second_moments and not algorithm.shares:
+        raise ConfigError(
+            "second_moments are made on shares, in sealed training alone, but this run's solver "
+            f"is '{name}'; set mode = 'sealed' in [privacy], or leave second_moments out"
+        )
     if algorithm.everyone and not _complete(settings):
         raise ConfigError(
             f"solver '{name}' needs every party in every iteration, but participation is "

@@ -177,10 +177,32 @@ class ModelShare:
     bits: int
 
 
+@dataclass(frozen=True)
+class MomentShare:
+    """A party's share of a matrix over all columns, modulo 2^64 in units of 2^−``bits``.
+
+    ``error`` is how far an entry of the matrix may be off.
+    """
+
+    words: NDArray[np.uint64]
+    bits: int
+    error: float
+
+
+@dataclass(frozen=True)
+class MomentShares:
+    """A party's shares of second moments: XᵀX, and Xᵀ diag(l''(z)) X problem by problem."""
+
+    gram: MomentShare | None
+    hessians: tuple[MomentShare, ...]
+
+
 class SharingHalf(PartyHalf, Protocol):
     """One that has shares of weights only."""
 
     def model_share(self, model: int | None) -> ModelShare: ...
+
+    def moment_shares(self, model: int | None) -> MomentShares: ...
 
 
 PartyFactory = Callable[[PartyContext, Settings], PartyHalf]

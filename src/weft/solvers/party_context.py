@@ -41,6 +41,10 @@ class PartyContext:
         Standard deviation of the noise that a run wants in feature sums (of v/N).
     spend_rho
         Books what such a sum tells, before it is sent.
+    min_batch
+        Of how many samples the least that others read of this party must tell, by its own terms.
+    rare_pairs
+        Whether these let columns of two parties be unusual together in fewer samples.
     openings
         Hides from the coordinator what all parties open; None under a cipher that hides nothing.
     """
@@ -56,4 +60,6 @@ class PartyContext:
     draws: RandomnessLog = field(default_factory=RandomnessLog)
     sum_sigma: float = 0.0
     spend_rho: Callable[[float], None] = lambda rho: None
+    min_batch: int = 1
+    rare_pairs: bool = True
     openings: OpeningPads | None = None

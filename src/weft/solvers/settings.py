@@ -17,6 +17,8 @@ MOST_FOLDS = 20
 
 #: How a run hides what it is about: in sums, on shares, or on shares wherever that is possible.
 Mode = Literal["sums", "sealed", "auto"]
+#: Matrices that readers of a sealed model can get besides: Xᵀ diag(l''(z)) X, and XᵀX.
+Moment = Literal["hessian", "gram"]
 
 Options = TypeVar("Options", bound=msgspec.Struct)
 
@@ -118,6 +120,9 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         Gaussian noise in the released model; None: it is released as it is.
     sum_noise
         Noise in feature sums, which holders of the same columns see; None: they have none.
+    second_moments
+        Matrices over all columns that are opened to whoever gets the model, at the end of a sealed
+        run: the ``hessian`` at the released model, and the ``gram`` matrix XᵀX.
     """
 
     lam: float
@@ -130,6 +135,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     path: tuple[float, ...] = ()
     noise: ModelNoise | None = None
     sum_noise: SumNoise | None = None
+    second_moments: tuple[Moment, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,6 +151,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         if not all(0 < lam < math.inf for lam in self.path):
             raise ConfigError("a path of lambdas holds one that is not positive; try 1e-2, 1e-3")
         self.make_loss()
+        if len(set(self.second_moments)) < len(self.second_moments):
+            raise ConfigError("second_moments names a matrix twice; name each once")
         if self.noise is not None:
             self._check_noise()
         if self.sum_noise is not None:

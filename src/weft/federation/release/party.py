@@ -16,7 +16,9 @@ from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model
 from weft.federation.release.model_header import Head
-from weft.federation.release.model_slices import join_slices, open_slice, seal_slice
+from weft.federation.release.model_slices import open_slice, seal_slice
+from weft.federation.release.reader import joined
+from weft.federation.release.second_moments import SecondMoments
 from weft.privacy.agreement.consent import Consent
 from weft.protocol.transcript import signed_bytes
 from weft.solvers.settings import Settings
@@ -37,8 +39,8 @@ class ReleaseParty:
 
     Attributes
     ----------
-    model
-        The model, once it is there.
+    model, second_moments
+        The model, once it is there, and the matrices that came with it.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class ReleaseParty:
             readers = {name: self._members[name] for name in names}
         self._readers = readers
         self.model: Model | None = None
+        self.second_moments: SecondMoments | None = None
 
     def seal(
         self, slice_: ModelSlice, exposed: bool | None, transcript: bytes | None
@@ -118,5 +121,5 @@ class ReleaseParty:
             )
         head = Head.from_json(message.head)
         head.insist_on(settings, classes)
-        model = join_slices(slices, head, overlapping=whole is None)
+        model, self.second_moments = joined(slices, head, settings, overlapping=whole is None)
         self.model = replace(model, transformation=transformation.to_json())

@@ -26,6 +26,7 @@ from weft.privacy.agreement.refusals import (
     check_scalars,
     check_scaling,
     check_seat,
+    check_second_moments,
     check_settings,
 )
 from weft.privacy.agreement.signed_roster import Member, SignedRoster
@@ -93,6 +94,14 @@ class Consent:
     def open(cls, name: str) -> Consent:
         """Consent to anything: for data that is nobody's secret."""
         return cls(name)
+
+    @property
+    def own_terms(self) -> Terms:
+        """The strictest of its own documents: what no submitter can make stricter.
+
+        Whoever could would find out sizes of groups by asking from where on a party refuses.
+        """
+        return _strictest([source for source in self._sources if not source.asked])
 
     @property
     def budget(self) -> tuple[float, float]:
@@ -294,13 +303,13 @@ class Consent:
         """
         found, own = cache(change_of), [source for source in self._sources if not source.asked]
         self._each(lambda source: check_change(source.terms, found, self.name), own)
-        check_change(_strictest(own), found, self.name)
+        check_change(self.own_terms, found, self.name)
 
     def check_folds(self, apart: Callable[[int], int]) -> None:
         """Refuse folds that cut few samples apart, with those of earlier runs in its ledger."""
         own = [source for source in self._sources if not source.asked]
         self._each(lambda source: check_folds(source.terms, apart, self.name), own)
-        check_folds(_strictest(own), apart, self.name)
+        check_folds(self.own_terms, apart, self.name)
 
     def check(self, settings: Settings, view: PartyView) -> None:
         """Refuse settings that go beyond what was agreed."""
@@ -346,6 +355,7 @@ class Consent:
         def check(source: _Source) -> None:
             for asked, why, remedy in source.limits.objections(settings):
                 raise ConfigError(f"party {self.name} refuses {asked}, since {why}; {remedy}")
+            check_second_moments(source.terms, settings, self.name)
 
         self._each(check)
 

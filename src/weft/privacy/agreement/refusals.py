@@ -293,6 +293,16 @@ def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str
         _refuse(party, beyond)
 
 
+def check_second_moments(terms: Terms, settings: Settings, party: str) -> None:
+    """Refuse to help open matrices over all columns, unless that is agreed."""
+    if settings.second_moments and not terms.allow_second_moments:
+        _refuse(
+            party,
+            f"second_moments = {list(settings.second_moments)}, which tell readers of the model "
+            "how all columns go together; agree on allow_second_moments = true if that is meant",
+        )
+
+
 def _check_totals(terms: Terms, view: PartyView, party: str) -> None:
     """A weight that the coordinator sees must be a sum over several parties."""
     owned = view.owned.copy()

@@ -345,6 +345,14 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "the coordinator may see the weights of every party's own neural network",
         "the coordinator sees no party's own neural network",
     ),
+    "allow_second_moments": _choice(
+        "who gets a sealed model may get the Hessian and the Gram matrix of all columns too",
+        "nobody gets the Hessian or the Gram matrix of all columns",
+    ),
+    "allow_rare_pairs": _choice(
+        "these matrices may tell of columns of two parties that few samples have in common",
+        "these matrices tell of no columns of two parties that few samples may have in common",
+    ),
     "coordinator_sees": lambda value: {
         "nothing": "the coordinator sees nothing of the model",
         "weights": "the coordinator may see the model's weights",

@@ -19,6 +19,7 @@ from weft.protocol.field_visibility import Form, Meaning
 from weft.protocol.message import Field, Value, checked
 from weft.protocol.metering import size_of_value
 from weft.protocol.recording import Entry, Head
+from weft.solvers.sealed.messages import GRAM, HESSIAN
 
 #: What is checked: the sentence if all is well, and what to call that which is not.
 CHECKS = {
@@ -43,6 +44,8 @@ CHECKS = {
 ANY_PHASE = "in any phase"
 
 _MOST_WORDS = 5
+#: What parties make shares of in a phase, for readers of the model.
+_MATRICES = {GRAM.name: "gram", HESSIAN.name: "hessian"}
 
 #: What the coordinator may see where the parties agreed to show it weights.
 _SHOWN = (Form.CLEAR, Form.WEIGHTS)
@@ -179,6 +182,8 @@ class Audit:
     signed
         Per party that handed out its part of a model, whether it signed the hash of all that it
         saw before, and whether its key is vouched for.
+    moments
+        Matrices over all columns that parties made shares of, for readers of the model.
     """
 
     head: Head
@@ -190,6 +195,7 @@ class Audit:
     findings: dict[str, Finding] = field(default_factory=dict)
     said: dict[str, int] = field(default_factory=dict)
     signed: dict[str, Signed] = field(default_factory=dict)
+    moments: list[str] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
@@ -213,6 +219,7 @@ class Audit:
             "parties": {name: view.to_dict() for name, view in self.parties.items()},
             "said": self.said,
             "signed": self.signed,
+            "second_moments": self.moments,
         }
 
     def _found(self, name: str) -> Finding:
@@ -273,6 +280,9 @@ class _Auditor:
         if entry.failure and (entry.failure in result.said or len(result.said) < _MOST_WORDS):
             result.said[entry.failure] = result.said.get(entry.failure, 0) + 1
         self._match(entry)
+        matrix = _MATRICES.get(entry.phase)
+        if matrix is not None and matrix not in result.moments:
+            result.moments.append(matrix)
         counted: set[int] = set()
         for name, value in entry.message.items():
             self._field(entry, name, value, counted)

@@ -53,13 +53,18 @@ class Attendance:
     contents: Hashes
 
 
-def attendance(view: PartyView, tiles: Sequence[Held]) -> Attendance | None:
+def attendance(
+    view: PartyView, tiles: Sequence[Held], *, everyone: bool = False
+) -> Attendance | None:
     """Who takes part under a view, with tiles as they are before scaling.
 
-    None where others see no feature sum with any of these samples.
+    None where others see no feature sum with any of these samples. ``everyone``: they see second
+    moments of all, whoever holds them.
     """
     shown = view.exposed
-    if view.min_batch == 1:
+    if everyone:
+        shown = np.ones(len(view.sizes), bool)
+    elif view.min_batch == 1:
         # Nothing guards them, so that nobody counted whom it would have to guard.
         shown = np.full(len(view.sizes), view.n_shared_columns > 0)
     if not shown.any():

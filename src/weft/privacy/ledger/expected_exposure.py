@@ -203,6 +203,8 @@ class Outlook:
         Parties with labels, whose losses the coordinator gets as a sum.
     groups
         Groups of samples that the same parties hold: the coordinator knows all their sizes.
+    second_moments
+        Matrices over all columns that whoever gets the model gets besides.
     released
         Problems whose finished weights everybody knows who gets the model.
     ways
@@ -228,6 +230,7 @@ class Outlook:
     crossed: int
     label_holders: tuple[str, ...]
     groups: int
+    second_moments: tuple[str, ...]
     released: int
     ways: tuple[Way, ...]
     changes: dict[str, Change]
@@ -266,6 +269,7 @@ class Outlook:
                 "groups": self.groups,
                 "losses_of": list(self.label_holders),
             },
+            "second_moments": list(self.second_moments),
             "ways": [asdict(way) for way in self.ways],
             "small_changes": {party: asdict(change) for party, change in self.changes.items()},
             "ledger": self.has_ledger,
@@ -329,6 +333,7 @@ def outlook(
         crossed=0 if sealed else int(holdings.rows.sizes[holdings.crossed].sum()),
         label_holders=tuple(p for p in holdings.parties if p in holdings.label_parties),
         groups=len(holdings.rows.sizes),
+        second_moments=settings.second_moments,
         released=classes,
         ways=tuple(ways),
         changes=dict(changes or {}),

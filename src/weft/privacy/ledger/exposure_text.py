@@ -51,7 +51,7 @@ def paragraphs(look: Outlook, refusals: Sequence[tuple[str, str]] = ()) -> list[
 
     exposed = bool(look.exposures)
     section("What parties can work out about samples", _samples(look), _HOW if exposed else "")
-    section("What else parties learn", _rest_sealed() if look.sealed else _rest(look))
+    section("What else parties learn", _rest_sealed(look) if look.sealed else _rest(look))
     section(
         "What the coordinator learns",
         _coordinator_sealed(look) if look.sealed else _coordinator(look),
@@ -281,13 +281,24 @@ def _rest(look: Outlook) -> list[str]:
     return said
 
 
-def _rest_sealed() -> list[str]:
-    return [
+_MOMENTS = {"hessian": "the Hessian of the mean loss", "gram": "the Gram matrix XᵀX"}
+
+
+def _rest_sealed(look: Outlook) -> list[str]:
+    said = [
         "the shapes of all tables: how many samples and columns each party has, and which groups "
         "of them it shares with whom",
         "what scaling takes, before training: means and deviations of a column, to its holders",
         "the model, where they get it",
     ]
+    if look.second_moments:
+        named = _names([_MOMENTS[name] for name in look.second_moments])
+        said.append(
+            f"whoever gets the model also gets {named}: means, spreads and correlations of all "
+            "columns over all samples, less what it holds itself those of the others; refused "
+            "where columns are sparse or samples are few"
+        )
+    return said
 
 
 def _coordinator_sealed(look: Outlook) -> list[str]:
@@ -384,6 +395,11 @@ def _rules(look: Outlook) -> list[str]:
         said.append(
             "allow_lone_labels = true shows the coordinator the losses of one party; without it: "
             "refused"
+        )
+    if look.second_moments and terms.allow_second_moments:
+        said.append(
+            "allow_second_moments = true lets readers of the model have these matrices; without "
+            "it: refused"
         )
     if terms.min_batch > 1:
         said.append(f"min_batch = {terms.min_batch} {_left_out(look)}")

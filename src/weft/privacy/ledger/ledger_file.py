@@ -65,7 +65,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ``ended`` is None while the run is under way; of one that was killed, more sums stand in the
     ledger than there were, never fewer. ``exposed`` counts the samples in feature sums that others
     saw. ``epsilon`` and ``delta`` are those of the noise in its model; zero: it released none.
-    ``rho`` is what its feature sums with noise told.
+    ``rho`` is what its feature sums with noise told. ``moments`` names the matrices over all
+    columns that went out with its model.
     """
 
     id: str
@@ -79,6 +80,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: float = 0.0
     delta: float = 0.0
     rho: float = 0.0
+    moments: tuple[str, ...] = ()
 
     @property
     def received(self) -> int:

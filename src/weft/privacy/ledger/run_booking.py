@@ -98,6 +98,7 @@ class Account:
         self._object: Objection | None = None
         self._begun = self._noted = False
         self._epsilon = self._delta = self._rho = 0.0
+        self._moments: tuple[str, ...] = ()
 
     def open(
         self, view: PartyView, ids: Sequence[NDArray[np.object_]], sum_counter: SumCounter
@@ -226,6 +227,20 @@ class Account:
             self._refuse_change(pages)
             pages.remember(who, self._began)
             self._put(pages, self._run(self._booked, None, who))
+        return b""
+
+    def note_moments(self, names: tuple[str, ...]) -> None:
+        """Write down which matrices over all columns go out, and over whom, before they do."""
+        if self._moments:
+            return
+        self.note_attendance()
+        self._moments = names
+        self._once("moments", self._write_moments)
+        self._begun = True
+
+    def _write_moments(self) -> bytes:
+        with self._book.locked():
+            self._put(self._open_pages(), self._run(self._booked, None, self._attendance))
         return b""
 
     def note_folds(self, cut: FoldCut, objecting: Callable[[Callable[[int], int]], None]) -> None:
@@ -402,6 +417,7 @@ class Account:
             epsilon=self._epsilon,
             delta=self._delta,
             rho=self._rho,
+            moments=self._moments,
         )
 
 

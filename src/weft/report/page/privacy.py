@@ -31,6 +31,11 @@ _SEALED = (
     "inner products of gradients with noise. It dealt the masks: together with one party, or by "
     "dealing falsely, it could compute all cells, so that it must do neither."
 )
+_MOMENTS = (
+    "By agreement (allow_second_moments) whoever gets the model also got matrices over all columns "
+    "(second_moments), sealed as the model is: they tell means, spreads and correlations of all "
+    "columns over all samples. No file of this run holds them."
+)
 #: Terms, and what it means that one is in force or not.
 _TERMS = {
     "min_batch": "samples of a group that change together between two feature sums, or none does",
@@ -43,6 +48,8 @@ _TERMS = {
     "allow_small_changes": "a few samples may come or go between two runs",
     "allow_exposure": "a party may get as many sums about samples as it lacks columns of them",
     "allow_networks": "the coordinator may see weights of neural networks",
+    "allow_second_moments": "readers of a sealed model may get Hessian and Gram matrix besides",
+    "allow_rare_pairs": "these may tell of columns of two parties that few samples have in common",
     "coordinator_sees": "the most that the coordinator may see",
     "ciphers": "ciphers that count as hiding a sum",
     "matching": "how ids are matched at least",
@@ -73,6 +80,8 @@ def _sentences(source: Source) -> list[str]:
         said = [_SEALED]
     else:
         said = [_hidden(settings["cipher"], settings["coordinator_sees"])]
+    if settings.get("second_moments"):
+        said.append(_MOMENTS)
     readers = source.summary["federation"].get("recipients")
     if readers:
         said.append(f"By the roster the model goes to {', '.join(readers)} and to nobody else.")

@@ -14,8 +14,9 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.sealed.descent import Descent, Trial, factors_of
-from weft.solvers.sealed.exchange import SealedExchange, Told
+from weft.solvers.sealed.exchange import Told
 from weft.solvers.sealed.held_out import HeldOut, starting_losses
+from weft.solvers.sealed.moment_exchange import MomentExchange
 from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, SPARE_POINTS
 from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.sine_series import Series
@@ -51,7 +52,7 @@ class SealedCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         problems = Problems(classes, settings.folds)
-        exchange = SealedExchange(channel, holdings, settings, adder, problems, warm=warm)
+        exchange = MomentExchange(channel, holdings, settings, adder, problems, warm=warm)
         run = _Run(exchange, holdings, settings, problems, channel, progress)
         return run.train()
 
@@ -61,7 +62,7 @@ class _Run:
 
     def __init__(
         self,
-        exchange: SealedExchange,
+        exchange: MomentExchange,
         holdings: HoldingMap,
         settings: Settings,
         problems: Problems,
@@ -92,12 +93,14 @@ class _Run:
         """All λ, each until it is certified or a limit is reached."""
         settings, result = self._settings, self.result
         self._begin()
+        norms: dict[int, list[float]] = {}
         for number, lam in enumerate(settings.lambdas):
             for problem in self._problems:
                 problem.turn(lam)
             over = self._train_one(lam)
             models = [problem.model for problem in self._problems[: self._layout.classes]]
             self._exchange.keep(number, np.array(models))
+            norms[number] = [each.model_norm for each in self._problems[: self._layout.classes]]
             scores = self._held_scores()
             stage = Stage(number, lam, self._certificate(), self._clock.round_trips, scores)
             result.stages.append(stage)
@@ -109,6 +112,8 @@ class _Run:
                 break
         chosen = chosen_stage(result.stages, settings)
         result.certificate, result.model_iteration = chosen.certificate, chosen.number
+        level = 0 if self._squared else self._guard.level
+        self._exchange.moments(settings, chosen.number, norms[chosen.number], level)
         result.notes.append(self._widths_in_words())
         return result
 

@@ -146,6 +146,10 @@ class Dealer:
 
     # ── second moments ────────────────────────────────────────────────────────────────────
 
+    def kept_point(self, serial: int) -> None:
+        """For a model's point: only masks that follow from seeds."""
+        self._point = self._mask(f"{serial} point", 1, self._table.n_columns)
+
     def gram(self, serial: int) -> Words:
         """AᵀA: the share sent."""
         masks = self._all_cells()

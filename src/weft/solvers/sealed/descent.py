@@ -387,6 +387,11 @@ class Descent:
         return self._model
 
     @property
+    def model_norm(self) -> float:
+        """Above the norm of its weights."""
+        return self._cut(self._model).norm
+
+    @property
     def gap(self) -> float:
         """(P − D)/P, from above."""
         primal, dual = self.proof

@@ -22,12 +22,8 @@ from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.fold_rows import FoldRows, FoldSizes, refuse_small
 from weft.solvers.sealed.messages import (
     BEGIN,
-    BENDS,
-    CELLS,
     FIRST,
-    GRAM,
     HELD,
-    HESSIAN,
     KEEP,
     ORIGIN,
     POINT,
@@ -36,14 +32,9 @@ from weft.solvers.sealed.messages import (
     SLOPES,
     TABLES,
     VECTOR,
-    WEIGHTS,
     BeginRequest,
-    BendsRequest,
-    CellsRequest,
     FirstRequest,
-    GramRequest,
     HeldRequest,
-    HessianRequest,
     KeepRequest,
     OriginRequest,
     PointRequest,
@@ -54,9 +45,8 @@ from weft.solvers.sealed.messages import (
     SlopesRequest,
     TablesRequest,
     VectorRequest,
-    WeightsRequest,
 )
-from weft.solvers.sealed.shapes import told_shapes, whole_table
+from weft.solvers.sealed.shapes import shapes_of, whole_table
 from weft.solvers.sealed.share_scalars import add_shares
 from weft.solvers.sealed.sine_series import SERIES
 from weft.solvers.sealed.table_bounds import BOUNDS, table_bounds
@@ -64,10 +54,7 @@ from weft.solvers.sealed.widths import (
     EIGHTH_LEVEL,
     Errors,
     alarm_bits,
-    bend_width,
     choose_widths,
-    gram_error,
-    hessian_error,
     loss_digits,
 )
 from weft.solvers.settings import Settings
@@ -132,12 +119,7 @@ class SealedExchange:
         self.notes: list[str] = []
         self.dealer_seconds, self.dealt_bytes, self.opened_bytes = 0.0, 0, 0
         self._last = holdings.parties[-1]
-        shapes = told_shapes(
-            holdings.rows.sizes,
-            [holdings.rows.cohorts[k] for k in range(len(holdings.parties))],
-            holdings.columns.sizes,
-            [holdings.columns.cohorts[k] for k in range(len(holdings.parties))],
-        )
+        shapes = shapes_of(holdings)
         self._table = whole_table(shapes)
         begin = BeginRequest(round=0, serial=0, shapes=shapes)
         self._dealer, self.errors, self.folds = self._set_up(begin)
@@ -367,62 +349,6 @@ class SealedExchange:
         totals = add_shares(told, "products", self._vectors * len(problems), _WIDE)
         products: Floats = np.array([float(n) for n in totals]).reshape(shape)
         return products * self.errors.unit**2
-
-    # ── second moments ────────────────────────────────────────────────────────────────────
-
-    def gram(self) -> float:
-        """Let parties make shares of XᵀX: one round trip; returns how far entries may be off."""
-        error = gram_error(self.errors.bounds)
-        sent = self._deal(lambda: self._dealer.gram(self._serial + 1))
-        self._ask(GRAM, lambda p, n: GramRequest(round=n, serial=self._serial, dealt=sent(p)))
-        return error
-
-    def hessian(self, level: int, norm: float) -> float:
-        """Let parties make shares of Xᵀ diag(σ'(z)) X at the point in hand, of one problem.
-
-        Its scores must lie in the reach of the series, and its norm be ``norm`` at most: four round
-        trips; returns how far entries may be off.
-        """
-        bounds, widths, series = self.errors.bounds, self.errors.widths, SERIES[level]
-        error = hessian_error(bounds, widths, series, self._table.n_columns, norm)
-        width, dealer = bend_width(bounds, widths), self._dealer
-        sent = self._deal(lambda: dealer.bends(self._serial + 1, series, widths.dealt(series)))
-        bends = self._ask(
-            BENDS,
-            lambda p, n: BendsRequest(
-                round=n,
-                serial=self._serial,
-                scores=self._total,
-                series=level,
-                width=width,
-                dealt=sent(p),
-            ),
-        )
-        self._add(bends, "bends")
-        low = self._deal(lambda: dealer.weights(self._serial + 1, widths.slope - width))
-        weights = self._ask(
-            WEIGHTS,
-            lambda p, n: WeightsRequest(
-                round=n, serial=self._serial, bends=self._total, dealt=low(p)
-            ),
-        )
-        self._add(weights, "weights")
-        mixed = self._deal(lambda: dealer.cells(self._serial + 1))
-        cells = self._ask(
-            CELLS,
-            lambda p, n: CellsRequest(
-                round=n, serial=self._serial, weights=self._total, dealt=mixed(p)
-            ),
-        )
-        self._add(cells, "cells")
-        last = self._deal(lambda: dealer.hessian(self._serial + 1))
-        self._ask(
-            HESSIAN,
-            lambda p, n: HessianRequest(
-                round=n, serial=self._serial, cells=self._total, dealt=last(p)
-            ),
-        )
-        return error
 
     def keep(self, number: int, vectors: Ints) -> None:
         """Let parties keep their shares of the points where vectors were made, as a model."""

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.primitives.seeded_words import Words
-from weft.protocol.field_visibility import coefficients, dealt, masked, record, scalars
+from weft.protocol.field_visibility import coefficients, dealt, masked, numbers, record, scalars
 from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.request_reply import Phase
 from weft.protocol.shared_fields import SumRequest
 
 _SHAPES = "sizes of cohorts, and who holds which"
 _WIDTH = record("binary digits of what is shared", alike=True)
+_OFF = numbers("how far an entry of the matrix may be off")
 _PROBLEMS = record("which problems are meant", "problems", alike=True)
 
 
@@ -148,7 +149,15 @@ class SlopesRequest(SealedRequest, kw_only=True):
 class GramRequest(SealedRequest, kw_only=True):
     """Asks for shares of XᵀX, which parties keep for who gets the model."""
 
+    error: Annotated[float, _OFF]
     dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
+
+
+class KeptPointRequest(SealedRequest, kw_only=True):
+    """Asks for the weights of one problem of a model under masks, to make its Hessian."""
+
+    number: Annotated[int, record("under which number the model was kept", alike=True)]
+    problem: Annotated[int, record("which problem is meant", alike=True)]
 
 
 class BendsRequest(SealedRequest, kw_only=True):
@@ -190,6 +199,7 @@ class HessianRequest(SealedRequest, kw_only=True):
     """Brings σ'(z) times cells less masks; asks for shares of Xᵀ diag(σ'(z)) X, to be kept."""
 
     cells: Annotated[Words, masked("σ'(z) times cells less masks", "words")]
+    error: Annotated[float, _OFF]
     dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
 
 
@@ -211,6 +221,7 @@ POINT = Phase("sealed.point", PointRequest, PointReply)
 SCORES = Phase("sealed.scores", ScoresRequest, ScoresReply)
 SLOPES = Phase("sealed.slopes", SlopesRequest, SlopesReply)
 KEEP = Phase("sealed.keep", KeepRequest, Nothing)
+KEPT_POINT = Phase("sealed.kept_point", KeptPointRequest, PointReply)
 GRAM = Phase("sealed.gram", GramRequest, Nothing)
 BENDS = Phase("sealed.bends", BendsRequest, BendsReply)
 WEIGHTS = Phase("sealed.weights", WeightsRequest, WeightsReply)

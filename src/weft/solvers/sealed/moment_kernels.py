@@ -1,4 +1,4 @@
-"""Sums over rows of products of cells, modulo 2^64, and counts of rows, in compiled loops."""
+"""Sums over rows of products of cells, modulo 2^64, in compiled loops."""
 
 from __future__ import annotations
 
@@ -43,16 +43,3 @@ def combine_cosines(
             share += dithered(factors[k] * c, dither) * cosines[i, k]
             share += dithered(factors[k] * s, dither >> _S16) * sines[i, k]
         out[i] += share
-
-
-@numba.njit(cache=True)
-def pair_counts(unusual: Any) -> Any:
-    """In how many rows two columns are both unusual, for all pairs of columns."""
-    columns = unusual.shape[1]
-    out = np.zeros((columns, columns), np.int64)
-    for i in range(unusual.shape[0]):
-        for j in range(columns):
-            if unusual[i, j]:
-                for k in range(columns):
-                    out[j, k] += unusual[i, k]
-    return out

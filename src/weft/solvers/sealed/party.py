@@ -66,7 +66,7 @@ from weft.solvers.sealed.ring_products import (
     round_cells,
     transposed_products,
 )
-from weft.solvers.sealed.shapes import Place, whole_table
+from weft.solvers.sealed.shapes import Place, WholeTable, whole_table
 from weft.solvers.sealed.share_scalars import pack_shares
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
 from weft.solvers.sealed.table_bounds import own_bounds, rounded_up
@@ -142,6 +142,7 @@ class SealedParty(SlopeShares):
         )
         refuse_small(folds.rows.tolist(), view.min_batch)
         labels = self._context.labels[view.counted_rows] if self._squared else None
+        self._check_table(table, block)
         moved = round_cells(block, CELL_BITS)
         bounds = own_bounds(block, moved, self._context.table.squares, labels)
         counted = self._place.rows[view.counted_rows]
@@ -150,6 +151,9 @@ class SealedParty(SlopeShares):
             bounds.append(rounded_up(float((self._own_start() ** 2).sum(axis=0).max())))
         told = pack_scalars(self._cipher, "bounds", *bounds)
         return BeginReply(seed=self._seed, bounds=told)
+
+    def _check_table(self, table: WholeTable, cells: Floats) -> None:
+        """Object to what the run will make of the table, before anything is dealt."""
 
     def _own_start(self) -> Floats:
         """Weights to start from, of the columns that this party answers for."""
@@ -235,8 +239,7 @@ class SealedParty(SlopeShares):
 
     def _scores(self, message: ScoresRequest) -> ScoresReply:
         """z + u: own cells times what was opened, all masked cells times its share of ρ."""
-        opened = gathered(self._open(message.point))
-        public = shifted_down(opened, POINT_BITS - WEIGHT_BITS)
+        public = self._opened_point(message.point)
         assert self._point is not None
         scores = self._mask("scores", len(public), self._whole.n_rows).copy()
         for place, masked in zip(self._whole.places, self._masked, strict=True):
@@ -246,6 +249,10 @@ class SealedParty(SlopeShares):
         if self._first:
             self._point = self._point + public
         return ScoresReply(scores=self._hide(scores))
+
+    def _opened_point(self, total: Words) -> Words:
+        """w + ρ in units of weights."""
+        return shifted_down(gathered(self._open(total)), POINT_BITS - WEIGHT_BITS)
 
     def _slopes(self, message: SlopesRequest) -> SlopesReply:
         opened = self._open(message.scores)

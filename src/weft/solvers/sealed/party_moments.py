@@ -1,34 +1,31 @@
-"""Second moments on shares: XᵀX, and the Hessian's Xᵀ diag(σ'(z)) X at the point in hand.
+"""Second moments on shares: XᵀX, and the Hessian's Xᵀ diag(σ'(z)) X at the released model.
 
 All parties have E = X − A, the table less masks; A is the sum of what each party has drawn for its
 own cells. So XᵀX = EᵀE + EᵀA + AᵀE + AᵀA takes no opening: a party's share of A is its own masks,
 and shares of AᵀA are dealt. σ'(z) comes from the cosines of its series, is cut as scores are, and
 multiplied with A, and the product with A again, by opened differences.
 
-Shares stay with the parties, for who gets the model. Moments of sparse columns would tell single
-rows, whoever reads them: see `refuse_sparse`.
+Shares stay with the parties until the release, which hands them to whoever gets the model. Moments
+of sparse columns would tell single rows, whoever reads them: see `moment_guard`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from weft.array_types import Ints
+from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, answers
 from weft.protocol.message import malformed
+from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
     GRAM,
     HESSIAN,
+    KEPT_POINT,
     WEIGHTS,
     BendsReply,
     BendsRequest,
@@ -36,55 +33,20 @@ from weft.solvers.sealed.messages import (
     CellsRequest,
     GramRequest,
     HessianRequest,
+    KeptPointRequest,
+    PointReply,
+    PointRequest,
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.sealed.moment_kernels import combine_cosines, cross_products, pair_counts
+from weft.solvers.sealed.moment_guard import check_moments, matrices_of
+from weft.solvers.sealed.moment_kernels import combine_cosines, cross_products
 from weft.solvers.sealed.party import SealedParty
 from weft.solvers.sealed.party_shares import cut_scores
+from weft.solvers.sealed.shapes import WholeTable
 from weft.solvers.sealed.sine_series import SERIES
-from weft.solvers.sealed.widths import CELL_BITS, FEWEST_BENDS, ROWS_PER_COLUMN
+from weft.solvers.sealed.widths import CELL_BITS, FEWEST_BENDS
 from weft.solvers.settings import Settings
-
-_REFUSED = "second moments of these columns would tell single rows; this party keeps them"
-
-
-@dataclass(frozen=True)
-class MomentShare:
-    """A party's share of a matrix over all columns, modulo 2^64 in units of 2^−``bits``."""
-
-    words: Words
-    bits: int
-
-
-def refuse_sparse(cells: NDArray[Any], shared_rows: Sequence[Ints], least: int) -> None:
-    """Refuse moments that tell of fewer than ``least`` rows.
-
-    A column's moments tell of the rows that differ from its most common value, a pair's of those
-    where both do. Where two parties hold different columns of the same rows, each must have such
-    rows in more than half of them, so that both together have enough, or none.
-
-    Parameters
-    ----------
-    cells
-        Of this party.
-    shared_rows
-        Which of its rows each party has that holds other columns.
-    """
-    if least <= 1:
-        return
-    unusual = np.zeros(cells.shape, np.int64)
-    for j, column in enumerate(cells.T):
-        values, counts = np.unique(column, return_counts=True)
-        if len(values) > 1:
-            unusual[:, j] = column != values[counts.argmax()]
-    pairs = pair_counts(unusual)
-    if ((pairs > 0) & (pairs < least)).any():
-        raise ProtocolError(_REFUSED)
-    for rows in shared_rows:
-        told = unusual[rows].sum(axis=0)
-        if ((told > 0) & (2 * told < len(rows) + least)).any():
-            raise ProtocolError(_REFUSED)
 
 
 class SealedMomentsParty(SealedParty):
@@ -92,19 +54,23 @@ class SealedMomentsParty(SealedParty):
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:
         super().__init__(context, settings)
-        self._least = max(1, context.view.min_batch)
-        self._checked = False
+        self._asked_for = settings.second_moments
+        self._matrices = matrices_of(settings, context.labels.shape[1])
+        #: The problem of a kept model whose Hessian is being made.
+        self._kept: tuple[int, int] | None = None
         self._bend_digits = 0
         self._cut_digits = 0
         self._cut_share: Words = np.zeros((0, 0), np.uint64)
         self._gram: MomentShare | None = None
-        self._hessian: MomentShare | None = None
+        #: By model and problem.
+        self._hessians: dict[tuple[int, int], MomentShare] = {}
 
     def phases(self) -> dict[str, Answer]:
         return {
             **super().phases(),
             **answers(
                 self._once(GRAM, self._make_gram),
+                self._once(KEPT_POINT, self._kept_point),
                 self._once(BENDS, self._bends),
                 self._once(WEIGHTS, self._weights),
                 self._once(CELLS, self._spread_cells),
@@ -112,29 +78,32 @@ class SealedMomentsParty(SealedParty):
             ),
         }
 
-    def gram_share(self) -> MomentShare:
-        """Its share of XᵀX."""
-        return _made(self._gram)
+    def moment_shares(self, model: int | None) -> MomentShares:
+        """Its shares of all that was asked for, of a model that was kept."""
+        hessians: list[MomentShare] = []
+        if "hessian" in self._asked_for and not self._squared:
+            problems = range(self._all_problems.classes)
+            hessians = [_made(self._hessians.get((model or 0, problem))) for problem in problems]
+        return MomentShares(_made(self._gram) if self._makes_gram else None, tuple(hessians))
 
-    def hessian_share(self) -> MomentShare:
-        """Its share of Xᵀ diag(σ'(z)) X."""
-        return _made(self._hessian)
+    @property
+    def _makes_gram(self) -> bool:
+        """The Hessian of a squared loss is the Gram matrix, by the number of samples."""
+        return "gram" in self._asked_for or (bool(self._asked_for) and self._squared)
 
     # ── the table ─────────────────────────────────────────────────────────────────────────
 
-    def _check(self) -> None:
-        if self._checked:
-            return
-        table, place = self._whole, self._place
-        if table.n_rows < ROWS_PER_COLUMN * table.n_columns:
-            raise ProtocolError(_REFUSED)
-        shared = [
-            np.flatnonzero(np.isin(place.rows, other.rows))
-            for other in table.places
-            if not np.isin(other.columns, place.columns).all()
-        ]
-        refuse_sparse(self._cells, shared, self._least)
-        self._checked = True
+    def _check_table(self, table: WholeTable, cells: Floats) -> None:
+        context = self._context
+        if self._matrices:
+            check_moments(
+                context.view,
+                table,
+                cells,
+                matrices=self._matrices,
+                least=context.min_batch,
+                rare_pairs=context.rare_pairs,
+            )
 
     def _all_masked(self) -> Words:
         """E as one table."""
@@ -150,7 +119,8 @@ class SealedMomentsParty(SealedParty):
     # ── XᵀX ───────────────────────────────────────────────────────────────────────────────
 
     def _make_gram(self, message: GramRequest) -> Nothing:
-        self._check()
+        if not self._makes_gram:
+            raise ProtocolError("a Gram matrix was asked for that this run is not to have")
         columns = self._whole.n_columns
         dealt = self._dealt(message.dealt)
         share = dealt.take(f"{self._serial} gram", columns, columns).copy()
@@ -162,18 +132,40 @@ class SealedMomentsParty(SealedParty):
         share[place.columns] += crossed.T
         if self._first:
             share += cross_products(masked, masked)
-        self._gram = MomentShare(share, 2 * CELL_BITS)
+        self._gram = MomentShare(share, 2 * CELL_BITS, message.error)
         return Nothing()
 
     # ── Xᵀ diag(σ'(z)) X ──────────────────────────────────────────────────────────────────
 
+    def _mask_point(self, message: PointRequest) -> PointReply:
+        self._kept = None
+        return super()._mask_point(message)
+
+    def _kept_point(self, message: KeptPointRequest) -> PointReply:
+        """w + ρ of one problem of a kept model: its shares have the units of weights already."""
+        model, problem = message.number, message.problem
+        if "hessian" not in self._asked_for or self._squared:
+            raise ProtocolError("a Hessian was asked for that this run is not to have")
+        if model not in self._models or any(other != model for other, _ in self._hessians):
+            raise malformed("number", "is not that of the one model whose Hessian is made")
+        if not 0 <= problem < self._all_problems.classes or (model, problem) in self._hessians:
+            raise malformed("problem", "is not one whose Hessian is still to be made")
+        self._limit.ask_point()
+        share = self._models[model][problem : problem + 1]
+        mask = self._mask("point", *share.shape)
+        self._kept, self._problems = (model, problem), np.array([problem])
+        self._point = np.zeros(share.shape, np.uint64) - mask
+        return PointReply(point=self._hide(share + mask))
+
+    def _opened_point(self, total: Words) -> Words:
+        return super()._opened_point(total) if self._kept is None else self._open(total)
+
     def _bends(self, message: BendsRequest) -> BendsReply:
         """Shares of σ'(z) of one problem, in the digits of slopes, under masks."""
-        self._check()
         opened = self._open(message.scores)
         slope = self._widths.slope
-        if self._squared or len(opened) != 1 or not 0 <= message.series < len(SERIES):
-            raise malformed("series", "has no curvature of one problem")
+        if self._kept is None or not 0 <= message.series < len(SERIES):
+            raise malformed("series", "has no curvature at a model that was kept")
         if not FEWEST_BENDS <= message.width < slope:
             raise malformed("width", "is not one that curvatures can have")
         series = SERIES[message.series]
@@ -225,8 +217,11 @@ class SealedMomentsParty(SealedParty):
         )
         dealt.end()
         share[place.columns] += cross_products(self._own_masks(), opened[place.rows])
-        self._hessian = MomentShare(share, 2 * CELL_BITS + self._bend_digits)
-        self._cut_share = np.zeros((0, 0), np.uint64)
+        if self._kept is None:
+            raise ProtocolError("a phase of sealed training comes out of turn")
+        bits = 2 * CELL_BITS + self._bend_digits
+        self._hessians[self._kept] = MomentShare(share, bits, message.error)
+        self._kept, self._cut_share = None, np.zeros((0, 0), np.uint64)
         return Nothing()
 
 

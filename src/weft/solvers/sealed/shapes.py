@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.array_types import Ints
 from weft.errors import ConfigError
+from weft.matching.holding_map import HoldingMap
 from weft.protocol.message import malformed
 from weft.solvers.sealed.messages import Shapes
 
@@ -46,15 +47,15 @@ class WholeTable:
         return sum(place.cells for place in self.places)
 
 
-def told_shapes(
-    row_sizes: Ints, rows: Sequence[Ints], column_sizes: Ints, columns: Sequence[Ints]
-) -> Shapes:
-    """Shapes of all tables: sizes of cohorts, and the cohorts of every party."""
-    row_cohorts, row_ends = _joined(rows)
-    column_cohorts, column_ends = _joined(columns)
+def shapes_of(holdings: HoldingMap) -> Shapes:
+    """Shapes of the tables of all parties: sizes of cohorts, and the cohorts of each."""
+    parties = range(len(holdings.parties))
+    rows, columns = holdings.rows, holdings.columns
+    row_cohorts, row_ends = _joined([rows.cohorts[party] for party in parties])
+    column_cohorts, column_ends = _joined([columns.cohorts[party] for party in parties])
     return Shapes(
-        row_sizes=np.asarray(row_sizes, np.int64),
-        column_sizes=np.asarray(column_sizes, np.int64),
+        row_sizes=np.asarray(rows.sizes, np.int64),
+        column_sizes=np.asarray(columns.sizes, np.int64),
         row_cohorts=row_cohorts,
         row_ends=row_ends,
         column_cohorts=column_cohorts,

@@ -36,8 +36,12 @@ _LOSS_NOISE = 1e-7
 #: Chance that a sum of dithered roundings is further off than allowed for.
 CHANCE = 1e-9
 _FEWEST_BITS = 16
-#: Binary digits that curvatures must have at least, and rows by column that moments must.
-FEWEST_BENDS, ROWS_PER_COLUMN = 8, 10
+#: Binary digits that curvatures must have at least.
+FEWEST_BENDS = 8
+_TOO_LARGE = (
+    "products of these columns are too large for second moments in 64 bits; scale the columns "
+    "(scaling = 'standard'), or leave second_moments out"
+)
 #: Periods that the alarm may take, as powers of two of what it guards.
 MOST_ALARM_RATIO = 8.0
 #: sin⁸x = 35/128 + Σ_k of these times cos 2kx.
@@ -132,11 +136,14 @@ def choose_widths(bounds: TableBounds, squared: bool, columns: int) -> Widths:
     return Widths(slope, cut)
 
 
-def gram_error(bounds: TableBounds) -> float:
-    """How far an entry of XᵀX may be off; tables whose products wrap are refused."""
+def gram_error(bounds: TableBounds, holders: int) -> float:
+    """How far an entry of XᵀX may be off; tables whose products wrap are refused.
+
+    ``holders`` is the most parties that hold one cell: each rounds its part.
+    """
     if bounds.column_norm**2 >= 2.0 ** (62 - 2 * CELL_BITS):
-        raise ConfigError("products of columns are too large for sealed training in 64 bits")
-    off = math.sqrt(bounds.rows) * 2.0 ** -(CELL_BITS + 1)
+        raise ConfigError(_TOO_LARGE)
+    off = holders * math.sqrt(bounds.rows) * 2.0 ** -(CELL_BITS + 1)
     return 2 * bounds.column_norm * off + off**2
 
 
@@ -145,14 +152,14 @@ def bend_width(bounds: TableBounds, widths: Widths) -> int:
     largest = 0.26 * bounds.column_norm**2 + 1.0
     width = min(widths.slope - 1, 61 - 2 * CELL_BITS - math.ceil(math.log2(largest)))
     if width < FEWEST_BENDS:
-        raise ConfigError("products of columns are too large for sealed training in 64 bits")
+        raise ConfigError(_TOO_LARGE)
     return width
 
 
 def hessian_error(
-    bounds: TableBounds, widths: Widths, series: Series, columns: int, norm: float
+    bounds: TableBounds, widths: Widths, series: Series, columns: int, norm: float, holders: int
 ) -> float:
-    """How far an entry of Xᵀ diag(σ'(z)) X may be off at a point of that norm.
+    """How far an entry of Xᵀ diag(σ'(z)) X may be off at released weights of that norm.
 
     What is cut off counts for every row, and rounding as in slopes; σ' bends by 0.1 at most.
     """
@@ -160,11 +167,10 @@ def hessian_error(
     variance = (bends * 4.0 ** -widths.dealt(series) + terms * 4.0 ** -widths.public(series)) / 4
     shaken = math.sqrt(2 * math.log(2 * bounds.rows / CHANCE) * variance)
     cut = 1.5 * 2.0 ** -bend_width(bounds, widths)
-    # No row of X̂ − X, and no weight, is off by more than half a unit in any entry.
-    moved = math.sqrt(columns) * 2.0 ** -(CELL_BITS + 1) * norm
-    moved += bounds.row_norm * math.sqrt(columns) * 2.0**-WEIGHT_BITS
+    # No cell is off by more than half a unit at each holder, and no weight at all.
+    moved = holders * math.sqrt(columns) * 2.0 ** -(CELL_BITS + 1) * norm
     each = series.bend_error + 2 * terms * 2.0**-widths.slope + shaken + cut + 0.1 * moved
-    return each * bounds.column_norm**2 + 0.25 * gram_error(bounds)
+    return each * bounds.column_norm**2 + 0.25 * gram_error(bounds, holders)
 
 
 def largest_noise(widths: Widths, columns: int) -> int:

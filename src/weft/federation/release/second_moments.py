@@ -1,0 +1,178 @@
+"""Second moments as a reader of the model has them, from the shares of all parties.
+
+They are for standard errors, correlations and the like. Entries of sparse columns would tell single
+rows: only what is computed from the matrices is meant to leave the process that opened them. So
+they are in no model file, report or summary, show nothing of themselves where they are printed, and
+are never pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Floats, Ints
+from weft.crypto.secret_bytes import StaysHere
+from weft.errors import DataError
+from weft.federation.messages import MatrixShares, ModelSlice, SecondMomentShares
+from weft.federation.model import Model
+from weft.protocol.message import malformed
+from weft.solvers.settings import Settings
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SecondMoments(StaysHere):
+    """The Hessian and the Gram matrix of a sealed run, over all columns.
+
+    They are in the coordinates that the model was trained in: scaled columns x̃, and the constant
+    one. Weights in raw units are ``to_raw @ w̃``: features' coefficients, then the intercept. So a
+    covariance of weights becomes ``to_raw @ cov @ to_raw.T``, and `in_raw_units` has the matrices
+    over raw columns and a column of ones.
+
+    Attributes
+    ----------
+    names
+        Features in the order of the model, and last the constant column, where there is one.
+    samples
+        N.
+    hessian
+        (classes × columns × columns) H = 1/N Xᵀ diag(l''(z)) X at the released weights, class by
+        class as in the model's ``coef``: of the mean loss alone, without λ. The information of all
+        samples is N·H. Of a squared loss it is XᵀX/N. None: not asked for.
+    gram
+        (columns × columns) XᵀX, a sum over all samples. None: not asked for.
+    hessian_error, gram_error
+        By how much entries may be off, in arrays of the same shape.
+    to_raw
+        What takes weights of these columns to coefficients and intercept in raw units; None: these
+        columns have no raw units, as they are centred and there is no constant one.
+    """
+
+    names: NDArray[np.object_]
+    samples: int
+    hessian: Floats | None
+    hessian_error: Floats | None
+    gram: Floats | None
+    gram_error: Floats | None
+    to_raw: Floats | None
+
+    def __repr__(self) -> str:
+        return f"SecondMoments of {len(self.names)} columns over {self.samples} samples"
+
+    def in_raw_units(self) -> SecondMoments:
+        """The same over raw columns and a column of ones: x̃ = to_rawᵀ x, so that z stays."""
+        if self.to_raw is None:
+            raise DataError(
+                "second moments of centred columns have no raw units without a constant column; "
+                "train with intercept = true, or with scaling = 'maxabs' or 'none'"
+            )
+        back = np.linalg.inv(self.to_raw)
+        most = np.abs(back).sum(axis=0)
+
+        def turned(matrix: Floats | None) -> Floats | None:
+            return None if matrix is None else np.asarray(back.T @ matrix @ back)
+
+        def widened(error: Floats | None) -> Floats | None:
+            # All entries of one matrix may be off by the same.
+            return None if error is None else np.asarray(error * np.outer(most, most))
+
+        return replace(
+            self,
+            hessian=turned(self.hessian),
+            hessian_error=widened(self.hessian_error),
+            gram=turned(self.gram),
+            gram_error=widened(self.gram_error),
+            to_raw=np.eye(len(self.names)),
+        )
+
+
+def join_moments(
+    slices: Sequence[ModelSlice], model: Model, settings: Settings
+) -> SecondMoments | None:
+    """The matrices that the shares of all parties add up to; None: the run was to have none.
+
+    ``model`` is the one that was joined of the same slices.
+    """
+    if not settings.second_moments:
+        return None
+    parts = [_part(slice_) for slice_ in slices]
+    if len({part.samples for part in parts}) != 1:
+        raise malformed("samples", "are not as many at all parties")
+    order, names, bias = _order(slices)
+    samples, squared = parts[0].samples, settings.loss == "squared"
+    gram, gram_error = _added([part.gram for part in parts], order)
+    hessian, hessian_error = _added([part.hessian for part in parts], order)
+    if squared:
+        hessian, hessian_error = gram, gram_error
+    wanted = settings.second_moments
+    if ("gram" in wanted and gram is None) or ("hessian" in wanted and hessian is None):
+        raise malformed("moments", "are not those that the run was to have")
+    if hessian is not None and hessian_error is not None:
+        hessian, hessian_error = hessian / samples, hessian_error / samples
+    with_gram, with_hessian = "gram" in wanted, "hessian" in wanted
+    return SecondMoments(
+        names=names,
+        samples=samples,
+        hessian=hessian if with_hessian else None,
+        hessian_error=hessian_error if with_hessian else None,
+        gram=None if gram is None or not with_gram else gram[0],
+        gram_error=None if gram_error is None or not with_gram else gram_error[0],
+        to_raw=_to_raw(model, bias),
+    )
+
+
+def _part(slice_: ModelSlice) -> SecondMomentShares:
+    if slice_.moments is None or slice_.shares is None or slice_.moments.samples < 1:
+        raise malformed("moments", "are not there from every party")
+    return slice_.moments
+
+
+def _order(slices: Sequence[ModelSlice]) -> tuple[Ints, NDArray[np.object_], float | None]:
+    """Which columns the features of the model are, their names, and the value of the constant."""
+    columns = np.concatenate([s.shares.columns for s in slices if s.shares is not None])
+    constant = np.concatenate([s.constant for s in slices])
+    if len(columns) != len(constant):
+        raise malformed("columns", "are not those of all features")
+    names = np.concatenate([s.names for s in slices]).astype(object)
+    order = np.concatenate([np.flatnonzero(~constant), np.flatnonzero(constant)[:1]])
+    return columns[order], names[order], slices[0].bias_value if constant.any() else None
+
+
+def _added(
+    parts: Sequence[MatrixShares | None], order: Ints
+) -> tuple[Floats | None, Floats | None]:
+    """Matrices in the order of the model, and how far their entries may be off."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None, None
+    first = known[0]
+    alike = len(known) == len(parts) and all(
+        part.words.shape == first.words.shape
+        and part.bits == first.bits
+        and np.array_equal(part.errors, first.errors)
+        for part in known
+    )
+    if not alike or len(first.errors) != len(first.words):
+        raise malformed("moments", "are not there from every party")
+    if first.words.shape[1:] != (len(order),) * 2 or order.max(initial=-1) >= len(order):
+        raise malformed("moments", "are not over the columns of the model")
+    total = np.zeros_like(first.words)
+    for part in known:
+        total += part.words
+    values = total.view(np.int64).astype(np.float64) * 2.0**-first.bits
+    matrices: Floats = values[:, order][:, :, order]
+    errors: Floats = np.broadcast_to(first.errors[:, None, None], matrices.shape).copy()
+    return matrices, errors
+
+
+def _to_raw(model: Model, bias: float | None) -> Floats | None:
+    """coef = w̃ · factor; intercept = w̃₀ · bias − coef · shift."""
+    shift, factor = model.scaling
+    if bias is None:
+        return None if shift.any() else np.diag(factor)
+    whole = np.diag(np.append(factor, bias))
+    whole[-1, :-1] = -factor * shift
+    return whole

@@ -1,0 +1,146 @@
+"""Which second moments a party has no part in, since they would tell single rows to their readers.
+
+A column's moments tell of the rows that differ from its most common value, a pair's of those where
+both do: an entry with few such rows tells these. A reader that is a party takes off what it holds
+itself: of the rest, too, there must be enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from weft.array_types import Floats, Ints
+from weft.errors import ConfigError
+from weft.matching.party_view import PartyView
+from weft.solvers.sealed.shapes import WholeTable
+from weft.solvers.settings import Settings
+
+#: Rows by column and matrix: a tenth as many numbers are opened as there are cells, at most.
+ROWS_PER_COLUMN = 5
+#: Fewer matrices count as so many: a Hessian and a Gram matrix.
+_FEWEST_MATRICES = 2
+
+_LEAVE_OUT = "or leave second_moments out"
+_FEW_ROWS = (
+    "refuses second moments of so many columns over so few samples, which would tell their rows; "
+    f"bring fewer columns or more samples, {_LEAVE_OUT}"
+)
+_SPARSE = (
+    "refuses second moments of some of its columns, which would tell of fewer samples than "
+    f"min_batch; leave out columns or join levels that few samples have, {_LEAVE_OUT}"
+)
+_RARE_PAIRS = (
+    "refuses second moments of some of its columns, which may tell with columns of others of fewer "
+    "samples than min_batch; leave out 0/1 columns, agree on allow_rare_pairs = true if that is "
+    f"meant, {_LEAVE_OUT}"
+)
+
+
+def refuse_few_rows(rows: int, columns: int, matrices: int) -> None:
+    """Refuse to tell as many numbers as there are cells behind them, nearly."""
+    if rows < ROWS_PER_COLUMN * max(matrices, _FEWEST_MATRICES) * columns:
+        raise ConfigError(_FEW_ROWS)
+
+
+def refuse_sparse(cells: Floats, least: int) -> None:
+    """Refuse moments of one's own columns that tell of fewer than ``least`` rows."""
+    flags = _unusual(cells)
+    pairs = flags.T @ flags
+    if ((pairs > 0) & (pairs < least)).any():
+        raise ConfigError(_SPARSE)
+
+
+def refuse_rare_pairs(cells: Floats, least: int) -> None:
+    """Refuse moments of one's own columns with those of others, all over the same rows.
+
+    Nobody knows both columns of such a pair. If each has unusual rows in more than half of them,
+    both together have enough.
+    """
+    told = _unusual(cells).sum(axis=0)
+    if ((told > 0) & (2 * told < len(cells) + least)).any():
+        raise ConfigError(_RARE_PAIRS)
+
+
+def _unusual(cells: Floats) -> Floats:
+    """One where a cell differs from the most common of its column, else zero."""
+    found = np.zeros(cells.shape)
+    for j, column in enumerate(cells.T):
+        values, counts = np.unique(column, return_counts=True)
+        if len(values) > 1:
+            found[:, j] = column != values[counts.argmax()]
+    return found
+
+
+def matrices_of(settings: Settings, problems: int) -> int:
+    """How many matrices are opened, where there is a Hessian for each of so many problems."""
+    wanted = settings.second_moments
+    if settings.loss == "squared":
+        # One is the other, but for a factor.
+        return min(1, len(wanted))
+    return ("gram" in wanted) + problems * ("hessian" in wanted)
+
+
+def check_moments(
+    view: PartyView,
+    table: WholeTable,
+    cells: Floats,
+    *,
+    matrices: int,
+    least: int,
+    rare_pairs: bool,
+) -> None:
+    """Refuse a run whose second moments would tell single rows of this party.
+
+    Parameters
+    ----------
+    table
+        Where all tables lie.
+    cells
+        Of this party, in its rows and columns.
+    matrices
+        How many are opened.
+    least
+        Of how many rows each must tell; one: any number.
+    rare_pairs
+        Whether columns of two parties may be unusual together in fewer rows.
+    """
+    refuse_few_rows(view.n_samples, table.n_columns, matrices)
+    if least <= 1:
+        return
+    whole, place = _undivided(view, cells), table.places[view.party]
+    there = ~view.left_out
+    for rows in _regions(table, view.party):
+        rows = rows[there[rows]]
+        if len(rows):
+            refuse_few_rows(len(rows), len(place.columns), matrices)
+            refuse_sparse(whole[rows], least)
+    if rare_pairs:
+        return
+    for other in table.places:
+        if not np.isin(other.columns, place.columns).all():
+            shared = np.flatnonzero(np.isin(place.rows, other.rows) & there)
+            refuse_rare_pairs(whole[shared], least)
+
+
+def _undivided(view: PartyView, cells: Floats) -> Floats:
+    """Cells as they are in the table, where each of several holders brings a part of them."""
+    if view.cell_holders is None or view.overlap != "mean":
+        return cells
+    holders = view.cell_holders[view.row_cohort][:, view.column_cohort]
+    # A third of a cell, three times, may differ from it in the last bit.
+    return np.round(cells * np.maximum(holders, 1), 9)
+
+
+def _regions(table: WholeTable, party: int) -> Iterator[Ints]:
+    """Of this party's rows: all, those that another lacks, and those that nobody else has."""
+    own = table.places[party].rows
+    others = [place.rows for number, place in enumerate(table.places) if number != party]
+    seen = set()
+    known = [np.zeros(0, np.int64), *others]
+    for rows in [*known, np.concatenate(known)]:
+        lacking = np.flatnonzero(~np.isin(own, rows))
+        if lacking.tobytes() not in seen:
+            seen.add(lacking.tobytes())
+            yield lacking
