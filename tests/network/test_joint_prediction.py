@@ -224,3 +224,20 @@ def _renamed(packed):
     plan = unpack(envelope.plan)
     plan["task"] = plan["task"].replace(f'"asker":"{ASKER}"', '"asker":"north"')
     return encode(Hello(envelope.run, pack(plan)))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--network", "kit"], "--network needs --joint CONFIG and --party NAME"),
+        (["--network", "kit", "--joint", "study.toml"], "--party NAME"),
+        (["--resume", "p-1", "new.csv"], "--resume, and --party with --joint, are for --network"),
+        (["--network", "kit", "--joint", "study.toml", "--party", "south"], "kit"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(weft, tmp_path, model, options, words):
+    model.save(tmp_path / "model.npz")
+    code, out, err = weft("predict", "model.npz", *options, "--out", "scores.csv")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+    assert not (tmp_path / "scores.csv").exists()
