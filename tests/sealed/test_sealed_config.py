@@ -69,6 +69,7 @@ def test_auto_takes_sealed_training_wherever_it_can_and_says_why_not():
         assert chosen.solver != "sealed"
         assert why in reason
         assert "label holders see scores" in reason
+    assert "by the loss" in resolve(msgspec.structs.replace(smooth, folds=3))[1]
     chosen, reason = resolve(msgspec.structs.replace(smooth, mode="sums"))
     assert chosen.solver == "lbfgs"
     assert "mode" not in reason

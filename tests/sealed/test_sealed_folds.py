@@ -16,7 +16,7 @@ from weft.guards.terms import OPEN
 from weft.report.lambda_path import choice_sentence
 from weft.solvers.settings import Settings
 
-PATH, FOLDS = (1.0, 1e-1, 1e-2), 3
+PATH, FOLDS = (1.0, 1e-2), 3
 
 
 def fold_of_samples(federation):

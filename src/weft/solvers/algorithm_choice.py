@@ -51,6 +51,9 @@ SEALED_CHOSEN = (
     "every party, and a coordinator that must neither lie nor collude with a party"
 )
 
+#: What it adds where folds choose λ.
+SCORED_BY_LOSS = "folds choose λ by the loss of what they leave out, since nobody knows accuracies"
+
 
 def sums_instead(why: str) -> str:
     """What ``mode = "auto"`` says when it does not, with the price."""
@@ -141,7 +144,8 @@ def _in_mode(settings: Settings, saves: bool) -> tuple[Settings, str]:
         reason = reason or "it keeps no checkpoints"
     if reason:
         return settings, sums_instead(f"sealed training does not do this: {reason}")
-    return msgspec.structs.replace(settings, solver=SEALED.name), SEALED_CHOSEN
+    chosen = f"{SEALED_CHOSEN}; {SCORED_BY_LOSS}" if settings.folds else SEALED_CHOSEN
+    return msgspec.structs.replace(settings, solver=SEALED.name), chosen
 
 
 def in_sums(
