@@ -15,12 +15,14 @@ from weft.federation.local_federation import Federation
 from weft.federation.messages import RARE, START, StartRequest
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import Terms
+from weft.solvers.sealed import entry, shapes
 from weft.solvers.settings import Settings
 from weft.sums.messages import EXTREMES, ExtremesRequest
 
 SEALED = Settings(lam=1e-2, loss="logistic", solver="sealed")
-#: Two parties of which one has labels, a few samples by itself, and a class of four samples.
-LONE = {"a": [(slice(0, 84), slice(0, 3))], "b": [(slice(3, None), slice(3, None), False)]}
+ALLOWED = Terms(allow_pairs=True, allow_exposure=True)
+#: Two parties, of which the second has six samples by itself.
+FEW = {"a": [(slice(0, 84), ALL)], "b": [(slice(80, None), ALL)]}
 
 
 def federation(how, terms=None, record=False, classes=2, **preprocessing):
@@ -46,19 +48,20 @@ def test_columns_that_two_parties_share_are_scaled_on_their_terms_only():
         federation(CUTS["horizontal"], scaling="standard").train(SEALED)
     with pytest.raises(WeftError, match="allow_pairs"):
         federation(CUTS["vertical"], unit_rows=True).train(SEALED)
-    allowed = federation(CUTS["horizontal"], Terms(allow_pairs=True), scaling="standard")
+    allowed = federation(CUTS["horizontal"], ALLOWED, scaling="standard")
     assert allowed.train(SEALED).result.certificate.gap <= 1e-3
 
 
 def test_small_groups_and_rare_classes_are_trained_on_where_nothing_is_opened():
-    own = federation(LONE, classes=3, scaling="standard", record=True)
-    trained = own.train(SEALED)
-    assert trained.holdings.n_samples == 84
+    trained = federation(FEW, classes=3, record=True).train(SEALED)
+    assert trained.holdings.n_samples == 90
     assert RARE.name not in {entry.phase for entry in trained.channel.transcript}
-    # Where scaling opens totals, they are left out as in any run.
-    how = {**CUTS["horizontal"], "c": [(slice(0, 84), slice(0, 3), False)]}
-    shared = federation(how, Terms(allow_pairs=True), classes=3, scaling="standard").train(SEALED)
-    assert shared.holdings.n_samples < 90
+    # In sums, and where scaling opens totals, they are left out.
+    in_sums = msgspec.structs.replace(SEALED, solver="lbfgs", gap=0.1)
+    scaled = federation(FEW, ALLOWED, classes=3, scaling="standard").train(SEALED)
+    summed = federation(FEW, ALLOWED, classes=3).train(in_sums)
+    assert scaled.holdings.small == summed.holdings.small == 6
+    assert scaled.holdings.rare == summed.holdings.rare > 0
 
 
 def announced_falsely(how, asked, terms=None):
@@ -85,7 +88,21 @@ def test_a_coordinator_that_announces_shares_and_means_sums_is_refused():
 def test_what_is_rare_must_be_left_out_before_totals_of_columns_are_told():
     """Even where terms allow the totals."""
     how = {name: [(rows, ALL)] for name, rows in (("a", slice(0, 50)), ("b", slice(50, None)))}
-    channel = announced_falsely(how, SEALED, Terms(allow_pairs=True))
+    channel = announced_falsely(how, SEALED, ALLOWED)
     told = ExtremesRequest(round=1, digit=0, of="absolute")
     with pytest.raises(WeftError, match="too rare"):
         channel.ask(EXTREMES, dict.fromkeys(channel.parties, told)).insist("scaling")
+
+
+def test_sums_instead_of_too_large_a_sealed_run_leave_out_what_they_must_or_say_so(monkeypatch):
+    for module in (entry, shapes):
+        monkeypatch.setattr(module, "MOST_CELLS", 100)
+    asked = msgspec.structs.replace(SEALED, solver="auto", mode="auto")
+    with pytest.raises(WeftError, match="min_batch = 10 samples, which sums leave out"):
+        federation(FEW).train(asked)
+    # Without such groups, parties insist on terms as ever.
+    with pytest.raises(WeftError, match="allow_"):
+        federation(CUTS["vertical"]).train(asked)
+    trained = federation(CUTS["horizontal"], ALLOWED, classes=3).train(asked)
+    assert trained.settings.solver == "lbfgs"
+    assert trained.holdings.rare > 0
