@@ -20,6 +20,7 @@ from weft.network.prediction_job import SealedScores, read_scores
 from weft.network.run_description import PredictTask
 from weft.network.run_results import RESULTS
 from weft.privacy.agreement import Limits
+from weft.privacy.ledger.run_booking import Ledger
 
 ASKER = "south"
 #: Rows and columns of new samples at each party; nobody but north has the first five samples.
@@ -156,6 +157,16 @@ def test_of_samples_that_the_asker_does_not_hold_no_part_is_sent(files, model):
     asked = {name: int(words.any(axis=1).sum()) for name, words in sent.items()}
     assert shared == {"north": 25, "south": 20, "west": 20}
     assert asked == {"north": 20, "south": 20, "west": 15}
+
+
+def test_ledgers_count_what_the_asker_was_shown(tmp_path, files, model):
+    ledger = Ledger(tmp_path / "ledger")
+    predict_scores(model, tiles_of(files, model), ledger=ledger, asker=ASKER)
+    counts = {}
+    for name in CUTS:
+        pages = ledger.book(name).read()
+        counts[name] = (int((pages.received > 0).sum()), int((pages.shown > 0).sum()))
+    assert counts == {"north": (0, 20), "south": (20, 0), "west": (0, 15)}
 
 
 @pytest.mark.parametrize(
