@@ -22,7 +22,7 @@ from weft.data import read_tile
 from weft.data.columns.agreement import own_levels, settle_columns, settled_together
 from weft.data.columns.cells import CategoryCells, DeclaredColumns, NumberCells
 from weft.data.columns.rules import ColumnRule
-from weft.data.columns.transformation import Transformation
+from weft.data.columns.transformation import FileReading, Transformation
 from weft.data.readers import examine
 from weft.data.reading_options import ReadingOptions
 from weft.data.tile import Tile
@@ -264,7 +264,14 @@ def test_a_stored_transformation_gives_the_same_bits_again(tile):
 
 def test_another_version_of_the_rules_is_refused():
     text = msgspec.json.encode({"columns": [], "interactions": [], "version": 99}).decode()
-    with pytest.raises(DataError, match="version 99 of the rules, this Weft has 1"):
+    with pytest.raises(DataError, match="version 99 of the rules, this Weft has 2"):
         Transformation.from_json(text)
     with pytest.raises(DataError, match="cannot be read"):
         Transformation.from_json('{"version": 1, "columns": 3}')
+
+
+def test_rules_from_before_files_were_read_alike_still_count():
+    old = '{"columns":[{"name":"age","rule":{"log":"1+x"}}],"interactions":[],"version":1}'
+    made = Transformation.from_json(old)
+    assert (list(made.rules), made.readings) == (["age"], ())
+    assert made.reading_of(["age"], ["age"]) == FileReading()
