@@ -8,6 +8,7 @@ import stat
 import sys
 from html.parser import HTMLParser
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +19,7 @@ from scipy.stats import binomtest
 
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.all_messages import declared_phases
+from weft.guards.terms import PILOT, Terms
 from weft.report.history import certificates, history_frame
 from weft.report.holdings_groups import cohorts_of, feature_sets, read_numbers, spelled
 from weft.report.page.curves import curves_of, thinned
@@ -322,6 +324,14 @@ def test_exposure_comes_first_and_in_amber_where_it_was_reached(folder, changed,
     looks = [found.get("class") for tag, found in page.elements if tag in ("p", "div", "h1")]
     # Only the kind of page and its name stand before.
     assert looks[:3] == ["kind", None, look]
+
+
+def test_a_run_without_guards_is_marked_as_a_pilot(folder):
+    summary = json.loads((folder / "summary.json").read_text())
+    for terms, marked in ((PILOT, True), (Terms(), False), (Terms(allow_exposure=True), False)):
+        told = summary | {"terms": msgspec.to_builtins(terms)}
+        page = overview(Source(told, pd.DataFrame(), None, None, None, 0.1))
+        assert ("Pilot:" in page) is marked
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.federation import federation
+from weft.cli.founding import founding
 from weft.cli.init import init
 from weft.cli.keys import keys
 from weft.cli.kits import kits
@@ -91,6 +92,7 @@ data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)
 _app.add_typer(data, name="data")
 _app.add_typer(keys, name="keys")
+federation.add_typer(founding)
 federation.add_typer(kits)
 _app.add_typer(federation, name="federation")
 

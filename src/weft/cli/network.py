@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from weft.network.run_progress import Report
 
 KitFolder = Annotated[
-    Path, typer.Argument(metavar="KIT", help="Start-up kit, from 'weft federation new'.")
+    Path,
+    typer.Argument(
+        metavar="KIT", help="Start-up kit, from 'weft federation new', or folder, from 'accept'."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object only.")]
 
@@ -119,7 +122,8 @@ def join(
     from weft.cli.data_problems import refuse_files
     from weft.data.findings import FoundProblems
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.founding.inviter import KEYS, ROSTER
+    from weft.network.kits.open_kit import SITE_KIT, Kit
 
     require_engine()
     opened = Kit.open(kit, "site")
@@ -131,6 +135,9 @@ def join(
     from weft.network.join_settings import exclusive_use, keep_revocations, write_settings
     from weft.network.open_site import open_site
 
+    # A folder that was founded by letters has both; what is named explicitly counts.
+    if (kit / SITE_KIT).is_dir():
+        keys, roster = keys or kit / KEYS, roster or kit / ROSTER
     files = {"keys": keys, "roster": roster, "policy": policy, "reading": reading}
     settings = _settled(
         opened,

@@ -6,7 +6,8 @@ section of a config; a party keeps to the strictest of all. Every default is the
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -148,6 +149,28 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def allows_scalars(self, parties: int) -> bool:
         """Whether the coordinator may read sums of scalars over so many parties."""
         return self.allows(parties) or (parties == 1 and self.allow_lone_labels)
+
+
+#: For data that all members may see: nothing is held back but what the coordinator sees.
+PILOT = Terms(
+    min_batch=1,
+    min_contributors=1,
+    allow_pairs=True,
+    allow_lone_labels=True,
+    allow_sample_norms=True,
+    allow_one_column=True,
+    allow_crossed_cells=True,
+    allow_small_changes=True,
+    allow_exposure=True,
+)
+
+
+def is_pilot(terms: Mapping[str, Any]) -> bool:
+    """Whether terms, as plain values, hold nothing back between the parties."""
+    return all(
+        terms.get(name) == getattr(PILOT, name)
+        for name in ("min_batch", "allow_small_changes", "allow_exposure")
+    )
 
 
 #: No limit at all: data that is nobody's secret, simulated in one process.

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -117,6 +118,34 @@ def read_plan(path: Path) -> FederationPlan:
         _check_host(file, sites)
         missing = _check_roster(file, sites, path.parent)
     return FederationPlan(file.name, file.host, file.port, sites, submitters, missing)
+
+
+def planned(
+    name: str, host: str, port: int, sites: Sequence[str], submitters: Sequence[str]
+) -> FederationPlan:
+    """The same from names alone; a certificate's organisation is the site's own name."""
+    file = checked(
+        _File,
+        {
+            "name": name,
+            "host": host,
+            "port": port,
+            "site": [{"name": site, "organisation": _plain(site)} for site in sites],
+            "submitter": [{"name": one, "organisation": _plain(sites[0])} for one in submitters],
+        },
+        "the federation",
+    )
+    _check_head(file)
+    members = tuple(_recipient(entry, "site") for entry in file.site)
+    senders = tuple(_recipient(entry, "submitter") for entry in file.submitter)
+    _check_company(members, senders)
+    _check_host(file, members)
+    return FederationPlan(file.name, file.host, file.port, members, senders)
+
+
+def _plain(name: str) -> str:
+    """A name with the signs that an organisation may have."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
 
 
 def _check_head(head: _File) -> None:

@@ -42,6 +42,8 @@ _COMMANDS: dict[Kind, str] = {
     "site": "weft join",
     "submitter": "weft submit",
 }
+#: The kit in the folder of a site that was founded by letters.
+SITE_KIT = "kit"
 _AGAIN = "ask the organiser of the federation for it again"
 
 
@@ -107,6 +109,8 @@ class Kit:
     def inspect(cls, path: str | Path) -> Self:
         """Read what a kit is, without checking that it can be started from."""
         folder = Path(path).absolute()
+        if (folder / SITE_KIT / "startup").is_dir():
+            folder /= SITE_KIT
         names = [name for name in _KINDS if os.path.isfile(folder / "startup" / name)]
         if len(names) != 1:
             raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.guards.terms import is_pilot
 from weft.losses import get_loss
 from weft.report.number_format import algorithm_name, capital, count, power, seconds, size
 from weft.report.page.html_elements import Html, el, facts, items, table
@@ -30,6 +31,17 @@ def exposure_box(summary: dict[str, Any]) -> Html:
     return el(
         "div", told, *(el("p", capital(said)) for said in summary.get("remarks", ())), cls=look
     )
+
+
+def _pilot_box(terms: dict[str, Any]) -> Html:
+    """A mark on runs in which no guard held anything back, by agreement."""
+    if not is_pilot(terms):
+        return Html()
+    told = (
+        " guards were off, by the terms of all parties: for data that every one of them may see. "
+        "What sums showed of samples was not limited."
+    )
+    return el("div", el("p", el("strong", "Pilot:"), told), cls="exposure reached")
 
 
 def is_exposed(summary: dict[str, Any]) -> bool | None:
@@ -63,6 +75,7 @@ def _run(summary: dict[str, Any]) -> Html:
         el("p", "Weft · report of a run", cls="kind"),
         el("h1", summary["name"]),
         exposure_box(summary),
+        _pilot_box(summary.get("terms") or {}),
         el("p", capital(certificate_sentence(summary)), cls="lead"),
         el("p", trained),
         facts(shown),
