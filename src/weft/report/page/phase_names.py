@@ -69,6 +69,7 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
         "rounds.local": "Local steps",
         "rounds.merge": "Merging local steps",
         "sealed.first": "Slopes at the start, on shares",
+        "sealed.origin": "Gradients at the start, on shares",
         "sealed.held": "Slopes of samples left out, on shares",
         "sealed.vector": "Gradients, on shares",
         "sealed.products": "Inner products of gradients, on shares",
@@ -96,6 +97,7 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
     "Handing out the model": {
         "subspace.keep": "Keeping the model where the run stopped",
         "sealed.keep": "Choosing the model",
+        "sealed.kept_point": "The model, on shares",
         "sealed.gram": "Products of columns, on shares",
         "sealed.bends": "Curvatures of samples, on shares",
         "sealed.weights": "Cutting curvatures, on shares",
@@ -103,6 +105,10 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
         "sealed.hessian": "The Hessian, on shares",
         "release": "Sealing the model to its readers",
         "release.model": "Delivering it",
+    },
+    "Looking at a run beforehand": {
+        "check.files": "What each party finds in its files",
+        "check.view": "Telling each party its groups, and what the run would be",
     },
     "Predicting together": {
         "joint.size": "Agreeing on units",
