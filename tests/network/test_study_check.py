@@ -170,3 +170,17 @@ def test_a_study_declares_columns_that_sites_hold_as_text(tmp_path, keys):
     assert tile.features.tolist() == ["age"]
     with pytest.raises(ConfigError, match="declares columns in an unknown way"):
         member.training_tiles(task(columns='{"ward": {"kind": "colour"}}'))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--network", "nowhere"], "nowhere is no start-up kit"),
+        (["--network", "kit", "--ledger", "books"], "--ledger is for one process"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_sentence(weft, tmp_path, options, words):
+    (tmp_path / "study.toml").write_text('name = "study"\n')
+    code, out, err = weft("check", "study.toml", *options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
