@@ -64,6 +64,12 @@ def test_small_groups_and_rare_classes_are_trained_on_where_nothing_is_opened():
     assert scaled.holdings.rare == summed.holdings.rare > 0
 
 
+def test_second_moments_of_columns_that_two_parties_share_take_their_terms():
+    asked = msgspec.structs.replace(SEALED, second_moments=("gram",))
+    with pytest.raises(WeftError, match=r"second moments of 7 features.*allow_pairs"):
+        federation(CUTS["horizontal"], Terms(allow_second_moments=True)).train(asked)
+
+
 def announced_falsely(how, asked, terms=None):
     """A coordinator that says "on shares", and means sums."""
     own = federation(how, terms)

@@ -35,8 +35,7 @@ def check_seat(terms: Terms, view: PartyView, party: str) -> None:
 def check_scaling(terms: Terms, view: PartyView, party: str) -> None:
     """Refuse to scale columns by sums that would show too much, a constant one aside."""
     _check_small(terms, view, party)
-    columns = np.arange(view.n_columns)
-    few = _few_sharers(terms, view, columns[columns != view.bias_slot])
+    few = _few_sharers(terms, view, _without_bias(view))
     if len(few):
         _refuse(
             party,
@@ -46,6 +45,25 @@ def check_scaling(terms: Terms, view: PartyView, party: str) -> None:
             exact=f"{len(few)} features",
             told="features",
         )
+
+
+def _check_moments(terms: Terms, view: PartyView, party: str) -> None:
+    """Readers of second moments take off their own part: of two parties, the other's is left."""
+    few = _few_sharers(terms, view, _without_bias(view))
+    if len(few):
+        _refuse(
+            party,
+            "second moments of {} that it shares with too few other parties, who could compute its "
+            "own; leave second_moments out, or agree on allow_pairs = true",
+            exact=f"{len(few)} features",
+            told="features",
+        )
+
+
+def _without_bias(view: PartyView) -> Ints:
+    columns: Ints = np.arange(view.n_columns)
+    kept: Ints = columns[columns != view.bias_slot]
+    return kept
 
 
 def check_batch(terms: Terms, view: PartyView, party: str) -> None:
@@ -279,6 +297,8 @@ def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str
             party,
             f"cipher = '{settings.cipher}'; choose one of {', '.join(terms.ciphers)}",
         )
+    if settings.second_moments:
+        _check_moments(terms, view, party)
     algorithm = algorithm_of(settings.solver)
     algorithm.check(settings)
     alone = algorithm.shown_alone(settings)
