@@ -53,6 +53,12 @@ class ProcessGroup:
     ) -> None:
         self.stop_all()
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every process has in its environment, and those that it starts."""
+        named = {name: os.environ.get(name, count) for name, count in _THREADS.items()}
+        return {**named, _MARK: self._mark}
+
     def run(self, name: str, *arguments: str) -> None:
         """Start a ``weft`` command under a name, for the first time or again."""
         if self.is_running(name):
@@ -63,7 +69,7 @@ class ProcessGroup:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**_THREADS, **os.environ, _MARK: self._mark},
+                env={**os.environ, **self.environment},
                 # Ctrl-C reaches the caller only, which then stops all processes.
                 start_new_session=True,
             )

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import psutil
+from forked import ForkedProcess, ready
 
 from weft.config.read_config import read_config
 from weft.config.site_policy_file import read_policy
@@ -109,6 +110,14 @@ class Scene(LocalCluster):
         with self.running(*(script if name == "south" else ("-m", "weft"))):
             told = ("--policy", str(self.policy(name)), "--new", str(self.new(name)))
             return super().start(name, *told, *options)
+
+    def run(self, name, *arguments):
+        """Fork it; but for those who submit, which are started from the command line."""
+        if name not in (COORDINATOR, *self.parties):
+            return super().run(name, *arguments)
+        assert not self.is_running(name)
+        self._processes[name] = ForkedProcess(self.program, arguments, self._log(name))
+        return None
 
     @contextmanager
     def running(self, *program):
@@ -286,7 +295,8 @@ def read_outcomes(path):
 @contextmanager
 def open_scene(folder):
     """A scene whose coordinator and first two parties are being started."""
-    with Scene(folder) as scene:
+    scene = Scene(folder)
+    with ready(**scene.environment), scene:
         for name in (COORDINATOR, "north", "south"):
             scene.start(name)
         yield scene
