@@ -28,10 +28,13 @@ def test_every_promise_names_a_test(row):
     assert LINK.search(row), "no test holds this promise: it leaves the page, or gets one"
 
 
-@pytest.mark.parametrize(("name", "path"), sorted(set(LINK.findall(PAGE))))
-def test_every_test_that_is_named_exists(name, path):
-    code = (ROOT / path).read_text(encoding="utf-8")
-    assert f"\ndef {name}(" in code
+def test_every_test_that_is_named_exists():
+    named = sorted(set(LINK.findall(PAGE)))
+    assert [
+        (name, path)
+        for name, path in named
+        if f"\ndef {name}(" not in (ROOT / path).read_text(encoding="utf-8")
+    ] == []
 
 
 def test_there_are_promises_to_look_at():
