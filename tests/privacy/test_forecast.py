@@ -119,20 +119,23 @@ def cut_for(algorithm, patchwork, classes):
     return SPLITS["columns" if algorithm.cut == "columns" else "rows"](table, parties).parties
 
 
-@every_value(name=[n for n, a in ALGORITHMS.items() if not a.spans], classes=[2, 3])
-def test_no_method_in_rounds_takes_more_than_the_most(patchwork, name, classes):
+@every_value(
+    name=[n for n, a in ALGORITHMS.items() if not a.spans],
+    classes=[2, 3],
+    limit=[{"iterations": 8}, {"iterations": None, "round_trips": 20}],
+)
+def test_no_method_in_rounds_takes_more_than_the_most(patchwork, name, classes, limit):
     """The sums of its iterations, and one for every certificate, the last one included."""
     algorithm = ALGORITHMS[name]
     loss = "hinge" if algorithm.losses == "kinks" else "logistic"
     tiles = cut_for(algorithm, patchwork, classes)
-    for limit in ({"iterations": 8}, {"iterations": None, "round_trips": 20}):
-        settings = Settings(lam=1e-2, gap=None, loss=loss, solver=name, **limit)
-        received, without, ahead = run(tiles, settings)
-        assert received <= ahead.most
-        assert without <= ahead.others_most
-        # Setting up takes round trips too: only iterations tell how many sums are likely.
-        if algorithm.cut in ("any", "columns") and "round_trips" not in limit:
-            assert ahead.likely / 3 <= received or name == "hyfdca"
+    settings = Settings(lam=1e-2, gap=None, loss=loss, solver=name, **limit)
+    received, without, ahead = run(tiles, settings)
+    assert received <= ahead.most
+    assert without <= ahead.others_most
+    # Setting up takes round trips too: only iterations tell how many sums are likely.
+    if algorithm.cut in ("any", "columns") and "round_trips" not in limit:
+        assert ahead.likely / 3 <= received or name == "hyfdca"
 
 
 def test_a_method_that_certifies_more_often_takes_more_sums(patchwork):

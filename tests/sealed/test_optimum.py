@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sealed_runs import COLUMNS, CUTS, cut, held, optimum, table, train, weights
 
+from covering import every_pair
 from weft.errors import ConfigError
 from weft.estimators import HybridClassifier
 
@@ -82,9 +83,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("lam", [1e-6, 1e-3, 1.0])
-@pytest.mark.parametrize("harm", HOSTILE)
-@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@every_pair(harm=HOSTILE, lam=[1e-6, 1e-3, 1.0], loss=["logistic", "squared"])
 def test_a_hostile_table_is_certified_truly_or_refused(harm, lam, loss):
     block, labels = table(classes=0 if loss == "squared" else 2, rows=40)
     block = HOSTILE[harm](block)

@@ -17,6 +17,7 @@ from weft.protocol import LocalChannel
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import curvature
+from weft.solvers.hyfdca.messages import WeightsReply, WeightsRequest
 from weft.solvers.settings import Settings
 from weft.sums.maxima import units_above
 from weft.sums.messages import SIZE
@@ -253,3 +254,22 @@ def test_norms_for_unit_rows_reach_only_the_holder_that_counts_them():
         if r.phase == "scale.longest" and "z" in r.message
     }
     assert told == {next(iter(split.parties))}
+
+
+def test_norms_of_all_are_told_again_once_the_step_was_repeated(
+    simulate, patchwork, quick, monkeypatch
+):
+    """Not with the step that is taken back, else totals could be chosen among; but after it."""
+    simulation = simulate(patchwork(), quick(cipher="plain", iterations=2))
+    simulation.go()
+    half = simulation.half("north")
+    half.settle(half._sequence - 1)
+    monkeypatch.setattr("weft.solvers.hyfdca.party.pack_scalars", lambda *told: b"")
+
+    def ask(ack):
+        request = WeightsRequest(iteration=3, round=1, ahead=1, ack=ack, every=True)
+        half._tell_norms(request, WeightsReply())
+
+    with pytest.raises(ProtocolError, match="takes a step back"):
+        ask(half._sequence)
+    ask(half._sequence + 1)
