@@ -76,6 +76,7 @@ ATTACKS = {
     "55": ("one party's change of losses, by points frozen at different times", "coordinator"),
     "56": ("scores of samples, by losses at points that are very far off", "coordinator"),
     "57": ("cells in sealed training, by wrong numbers that are dealt", "coordinator"),
+    "62": ("single rows from second moments of a sealed run", "reader of the model, a party"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

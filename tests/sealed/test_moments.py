@@ -19,7 +19,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import OPEN
 from weft.report.summary import summarise
 from weft.solvers.sealed import messages
-from weft.solvers.sealed.moment_guard import matrices_of, refuse_few_rows
+from weft.solvers.sealed.moment_guard import matrices_of, refuse_few_rows, refuse_sparse
 from weft.solvers.settings import Settings
 
 #: Both hold all of some columns: a cell counts half at each.
@@ -314,3 +314,16 @@ def test_the_hessian_is_that_of_one_model_and_no_other():
 def test_sums_have_no_second_moments():
     with pytest.raises(ConfigError, match=r"set mode = 'sealed' in \[privacy\]"):
         HybridClassifier(loss="logistic", second_moments=["gram"])._settings()
+
+
+def test_either_value_of_a_two_valued_column_must_be_common_with_others():
+    """Sums over rows with one value follow from those over all rows and over the others."""
+    cells = np.zeros((60, 2))
+    cells[:30, 0] = 1.0
+    cells[:28, 1] = np.arange(1, 29)
+    with pytest.raises(ConfigError, match="some of its columns"):
+        # In two rows the first is one and the second zero.
+        refuse_sparse((cells != 0).astype(float), 8)
+    refuse_sparse(cells, 8)
+    cells[22:, 1] = 0.0
+    refuse_sparse((cells != 0).astype(float), 8)

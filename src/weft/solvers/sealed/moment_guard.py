@@ -7,14 +7,14 @@ itself: of the rest, too, there must be enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
-from weft.solvers.sealed.shapes import WholeTable
+from weft.solvers.sealed.shapes import Place, WholeTable
 from weft.solvers.settings import Settings
 
 #: Rows by column and matrix: a tenth as many numbers are opened as there are cells, at most.
@@ -45,8 +45,12 @@ def refuse_few_rows(rows: int, columns: int, matrices: int) -> None:
 
 
 def refuse_sparse(cells: Floats, least: int) -> None:
-    """Refuse moments of one's own columns that tell of fewer than ``least`` rows."""
-    flags = _unusual(cells)
+    """Refuse moments of one's own columns that tell of fewer than ``least`` rows.
+
+    Of a column with two values, sums over the rows with either follow from those of the other.
+    """
+    flags, values = _unusual(cells)
+    flags = np.hstack([flags, 1.0 - flags[:, values == 2]])
     pairs = flags.T @ flags
     if ((pairs > 0) & (pairs < least)).any():
         raise ConfigError(_SPARSE)
@@ -58,19 +62,20 @@ def refuse_rare_pairs(cells: Floats, least: int) -> None:
     Nobody knows both columns of such a pair. If each has unusual rows in more than half of them,
     both together have enough.
     """
-    told = _unusual(cells).sum(axis=0)
+    told = _unusual(cells)[0].sum(axis=0)
     if ((told > 0) & (2 * told < len(cells) + least)).any():
         raise ConfigError(_RARE_PAIRS)
 
 
-def _unusual(cells: Floats) -> Floats:
-    """One where a cell differs from the most common of its column, else zero."""
-    found = np.zeros(cells.shape)
+def _unusual(cells: Floats) -> tuple[Floats, Ints]:
+    """One where a cell differs from the most common of its column; how many values each has."""
+    found, distinct = np.zeros(cells.shape), np.zeros(cells.shape[1], np.int64)
     for j, column in enumerate(cells.T):
         values, counts = np.unique(column, return_counts=True)
+        distinct[j] = len(values)
         if len(values) > 1:
             found[:, j] = column != values[counts.argmax()]
-    return found
+    return found, distinct
 
 
 def matrices_of(settings: Settings, problems: int) -> int:
@@ -110,11 +115,14 @@ def check_moments(
     if least <= 1:
         return
     whole, place = _undivided(view, cells), table.places[view.party]
-    there = ~view.left_out
-    for rows in _regions(table, view.party):
+    there, seen = ~view.left_out, set[bytes]()
+    for rows, columns in _regions(table, view.party):
         rows = rows[there[rows]]
-        if len(rows):
-            refuse_few_rows(len(rows), len(place.columns), matrices)
+        if not len(rows):
+            continue
+        refuse_few_rows(len(rows), columns, matrices)
+        if rows.tobytes() not in seen:
+            seen.add(rows.tobytes())
             refuse_sparse(whole[rows], least)
     if rare_pairs:
         return
@@ -133,14 +141,24 @@ def _undivided(view: PartyView, cells: Floats) -> Floats:
     return np.round(cells * np.maximum(holders, 1), 9)
 
 
-def _regions(table: WholeTable, party: int) -> Iterator[Ints]:
-    """Of this party's rows: all, those that another lacks, and those that nobody else has."""
-    own = table.places[party].rows
-    others = [place.rows for number, place in enumerate(table.places) if number != party]
-    seen = set()
-    known = [np.zeros(0, np.int64), *others]
-    for rows in [*known, np.concatenate(known)]:
-        lacking = np.flatnonzero(~np.isin(own, rows))
-        if lacking.tobytes() not in seen:
-            seen.add(lacking.tobytes())
-            yield lacking
+def _regions(table: WholeTable, party: int) -> Iterator[tuple[Ints, int]]:
+    """Rows of this party that some entries are about, for others, and columns that they have.
+
+    All of them; those that another party, or all others together, lack: what is left of an entry
+    when they take off their part; and those that they have with other columns: products with these
+    are equations for the cells of this party, whose factors they know.
+    """
+    own = table.places[party]
+    others = [place for number, place in enumerate(table.places) if number != party]
+    yield np.arange(len(own.rows)), len(own.columns)
+    together = [Place(_joined(others, "rows"), _joined(others, "columns"))]
+    for other in others + together * (len(others) > 1):
+        known = np.isin(own.rows, other.rows)
+        yield np.flatnonzero(~known), len(own.columns)
+        both = np.union1d(own.columns, other.columns)
+        if len(both) > len(own.columns):
+            yield np.flatnonzero(known), len(both)
+
+
+def _joined(places: Sequence[Place], axis: str) -> Ints:
+    return np.unique(np.concatenate([getattr(place, axis) for place in places]))

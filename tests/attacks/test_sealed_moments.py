@@ -1,0 +1,103 @@
+"""Single rows from second moments that readers of a sealed model get, once with open terms.
+
+A reader that is a party takes off what it holds itself. What is left is about others' rows: a few
+of them tell themselves, and so do the few in which a column of its own is not zero. Where it shares
+few rows with another party and has as many columns of them, products are equations for all cells.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from weft.data import Tile
+from weft.errors import WeftError
+from weft.federation.local_federation import Federation, Preprocessing
+from weft.guards import OPEN
+from weft.solvers.settings import Settings
+
+ROWS, COLUMNS = 160, 6
+ASKED = Settings(lam=0.1, loss="logistic", solver="sealed", second_moments=("hessian", "gram"))
+#: Careful in what matrices tell; all else is open.
+CAREFUL = msgspec.structs.replace(OPEN, min_batch=10)
+
+
+def scene(change=lambda block: None):
+    rng = np.random.default_rng(7)
+    block = rng.normal(size=(ROWS, COLUMNS))
+    change(block)
+    return block, (block @ rng.normal(size=COLUMNS) > 0).astype(int)
+
+
+def tile(block, labels, rows, columns, labelled=True):
+    ids = [f"s{n}" for n in range(ROWS)]
+    names = [f"c{n}" for n in range(COLUMNS)]
+    part = block[rows, columns]
+    return [Tile.make(ids[rows], names[columns], part, labels[rows] if labelled else None)]
+
+
+def opened(tiles, terms):
+    """The matrices by name of columns, and the weights."""
+    trained = Federation(tiles, Preprocessing(intercept=False), terms=terms).train(ASKED)
+    moments, order = trained.second_moments, np.argsort(trained.second_moments.names.astype(str))
+    hessian = moments.hessian[0] * moments.samples
+    return moments.gram[np.ix_(order, order)], hessian[np.ix_(order, order)], trained.model
+
+
+def rare(block):
+    block[1:, 5] = 0.0
+    block[0, 5] = 1.0
+
+
+def of_a_rare_column(terms):
+    """b has a column in which one row differs: its products are a's cells of that row."""
+    block, labels = scene(rare)
+    tiles = {
+        "a": tile(block, labels, slice(None), slice(0, 3)),
+        "b": tile(block, labels, slice(None), slice(3, 6), labelled=False),
+    }
+    gram, hessian, model = opened(tiles, terms)
+    weights = model.coef[0][np.argsort(model.features.astype(str))]
+    slope = expit(block[0] @ weights)
+    score = abs(hessian[5, 5] / (slope * (1 - slope)) - 1)
+    return f"3 of 3 cells and the size of the score of a row (error {score:.0e})", np.abs(
+        gram[5, :3] - block[0, :3]
+    ).max()
+
+
+def of_a_row_that_one_has(terms):
+    """Two hospitals by rows, of which a has one row: what b lacks of the matrix is that row."""
+    block, labels = scene()
+    tiles = {
+        "a": tile(block, labels, slice(0, 1), slice(None)),
+        "b": tile(block, labels, slice(1, None), slice(None)),
+    }
+    gram, *_ = opened(tiles, terms)
+    rest = gram - block[1:].T @ block[1:]
+    values, vectors = np.linalg.eigh(rest)
+    row = np.sqrt(values[-1]) * vectors[:, -1]
+    return "a whole row, up to its sign", np.abs(row * np.sign(row @ block[0]) - block[0]).max()
+
+
+def of_few_rows_in_common(terms):
+    """a and b share two rows, of which b has three columns: equations for a's cells there."""
+    block, labels = scene()
+    tiles = {
+        "a": tile(block, labels, slice(0, 82), slice(0, 3)),
+        "b": tile(block, labels, slice(80, None), slice(3, 6)),
+    }
+    gram, *_ = opened(tiles, terms)
+    cells = np.linalg.lstsq(block[80:82, 3:].T, gram[3:, :3], rcond=None)[0]
+    return "all 6 cells of two rows in common", np.abs(cells - block[80:82, :3]).max()
+
+
+@pytest.mark.parametrize("attack", [of_a_rare_column, of_a_row_that_one_has, of_few_rows_in_common])
+def test_single_rows_are_read_from_moments_unless_parties_refuse(attack, record):
+    found, error = attack(OPEN)
+    assert error < 1e-3
+    record("62", "unguarded", f"{found}, error {error:.0e}")
+    with pytest.raises(WeftError, match="refuses second moments of"):
+        attack(CAREFUL)
+    record("62", "guarded", "refused before anything is dealt")
