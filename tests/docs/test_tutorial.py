@@ -55,19 +55,23 @@ def shell(capsys, monkeypatch, tmp_path):
     return run
 
 
-@pytest.mark.usefixtures("no_pictures")
-def test_every_command_works_and_prints_what_the_page_shows(shell, tmp_path):
+def typed(page, shell, folder):
+    """Types a page, and compares what it shows; returns the commands."""
     said, typed = [], []
-    for before, kind, body in _BLOCK.findall((DOCS / "tutorial.md").read_text()):
+    for before, kind, body in _BLOCK.findall((DOCS / page).read_text()):
         if save := _SAVE.search(before):
-            (tmp_path / save[1]).write_text(body)
+            (folder / save[1]).write_text(body)
         elif add := _ADD.search(before):
-            with (tmp_path / add[1]).open("a") as file:
+            with (folder / add[1]).open("a") as file:
                 file.write(f"\n{body}")
         elif kind == "sh":
             for line in body.splitlines():
                 said = plain(shell(line))
                 typed.append(line.split()[:2])
+        elif kind == "csv":
+            # Lines of a file, wherever it lies.
+            shown = [path.read_text() for path in folder.glob("*.csv")]
+            assert any(body in text for text in shown), f"no file has the lines of {page}"
         else:
             assert kind == "text", f"a block of {kind} that nobody saves"
             at = 0
@@ -75,7 +79,21 @@ def test_every_command_works_and_prints_what_the_page_shows(shell, tmp_path):
                 if line != "…":
                     assert line in said[at:], f"{typed[-1]} no longer prints: {line}"
                     at = said.index(line, at) + 1
-    commands = {command for program, command in typed if program == "weft"}
+    return {command for program, command in typed if program == "weft"}
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_study_from_dirty_files_can_be_typed_as_it_stands(shell, tmp_path):
+    pytest.importorskip("openpyxl")
+    commands = typed("tutorial-files.md", shell, tmp_path)
+    assert commands == {"init", "check", "train", "predict"}
+    report = (tmp_path / "results" / "readmissions" / "report.html").read_text()
+    assert "Not exposed:" in report
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_every_command_works_and_prints_what_the_page_shows(shell, tmp_path):
+    commands = typed("tutorial.md", shell, tmp_path)
     assert commands == {"check", "train", "ledger", "compare", "predict", "audit", "report"}
     page = (DOCS / "tutorial.md").read_text()
     results = tmp_path / "results" / "three-hospitals"
