@@ -296,7 +296,10 @@ def agreed(weft, hospitals, keys, tmp_path):
 
 
 def test_a_run_keeps_to_a_signed_roster(weft, agreed, tmp_path):
-    config = agreed("--model", "south", "--rows", "north=40")
+    config = agreed("--model", "south", "--rows", "north=40", "--allow-second-moments")
+    terms = json.loads((config.parent / "roster.json").read_text())["roster"]["terms"]
+    assert terms["allow_second_moments"]
+    assert not terms["allow_rare_pairs"]
     checked = weft("check", config)
     assert checked.code == 0, checked.err
     outcome = weft("train", config, "--out", "results")

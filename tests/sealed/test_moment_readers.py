@@ -8,13 +8,15 @@ import pytest
 from sealed_runs import CUTS, cut, table
 
 from weft.crypto.keys import ephemeral_keys
-from weft.errors import ProtocolError, WeftError
+from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.coordinator import coordinate
 from weft.federation.local_federation import Federation
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.model_slices import open_slice
 from weft.guards import OPEN
+from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.site_policy import SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
@@ -104,3 +106,16 @@ def test_ledgers_refuse_moments_that_differ_by_a_few_samples(tmp_path):
         train(150, ASKED)
     # A model alone is as it always was.
     train(150, msgspec.structs.replace(ASKED, second_moments=()))
+
+
+def test_a_policy_that_does_not_allow_them_refuses_before_anybody_is_matched():
+    """And a submitter cannot find out how rare columns are by asking for a larger min_batch."""
+    strict = SitePolicy(terms=msgspec.structs.replace(OPEN, allow_second_moments=False))
+    with pytest.raises(ConfigError) as told:
+        Consent("a", OPEN, policy=strict).check_limits(ASKED)
+    assert str(told.value).startswith("party a refuses second_moments = ['hessian', 'gram'], ")
+    assert str(told.value).endswith("(its own policy policy.toml says so)")
+    Consent("a", OPEN, policy=SitePolicy()).check_limits(ASKED)
+    asked = msgspec.structs.replace(OPEN, min_batch=50)
+    assert Consent("a", OPEN, asked=asked).terms.min_batch == 50
+    assert Consent("a", OPEN, asked=asked).own_terms.min_batch == 1

@@ -102,6 +102,13 @@ def draft(
             "--allow-exposure", help="Allow as many sums about samples as others lack columns."
         ),
     ] = False,
+    allow_second_moments: Annotated[
+        bool,
+        typer.Option(
+            "--allow-second-moments",
+            help="Allow Hessian and Gram matrix to who gets a sealed model.",
+        ),
+    ] = False,
     serial: Annotated[
         int,
         typer.Option(help="Number of this roster: sites refuse lower ones than were seen."),
@@ -136,6 +143,7 @@ def draft(
         "allow_pairs": allow_pairs or None,
         "allow_lone_labels": allow_lone_labels or None,
         "allow_exposure": allow_exposure or None,
+        "allow_second_moments": allow_second_moments or None,
         "coordinator_sees": coordinator_sees,
         "matching": "oprf" if matching else None,
     }
