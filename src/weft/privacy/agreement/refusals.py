@@ -26,7 +26,7 @@ def check_seat(terms: Terms, view: PartyView, party: str) -> None:
     """Refuse a federation in which sums of this party would show too much."""
     check_batch(terms, view, party)
     _check_small(terms, view, party)
-    few = _few_sharers(terms, view, np.arange(view.n_columns))
+    few = _few_sharers(terms, view, np.arange(len(view.column_cohort)))
     if len(few):
         _refuse_few(terms, party, len(few), "features", few)
     check_sample_sums(terms, view, party)
@@ -61,7 +61,7 @@ def _check_moments(terms: Terms, view: PartyView, party: str) -> None:
 
 
 def _without_bias(view: PartyView) -> Ints:
-    columns: Ints = np.arange(view.n_columns)
+    columns: Ints = np.arange(len(view.column_cohort))
     kept: Ints = columns[columns != view.bias_slot]
     return kept
 
