@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # What is never imported need not be compiled.
 INSTALL := $(PIP) --no-build-isolation --no-compile
 
-.PHONY: demo demo-network test test-all check bench clean
+.PHONY: demo demo-network test test-all check bench docs clean
 
 # What is imported is compiled once, whatever the machine says: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,7 +51,19 @@ bench: $(VENV)/ready
 	@set -e; for script in $(if $(NAME),benchmarks/$(NAME).py,$(wildcard benchmarks/*.py)); do \
 		OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python $$script $(ARGS); done
 
+# The documents as a site in site/, which opens without a server. An environment of its own: nothing
+# else needs what builds it.
+DOCS := .venv-docs
+$(DOCS)/ready: docs/requirements.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r docs/requirements.txt
+	touch $@
+
+docs: $(DOCS)/ready
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "Open site/index.html"
+
 # Compiled functions name the modules that they call: after a module has moved, they are of no use.
 clean:
 	find src -name '*.nb[ic]' -delete
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DOCS) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
