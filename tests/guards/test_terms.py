@@ -343,6 +343,16 @@ def test_masks_of_three_cancel():
     assert [sum(column) for column in zip(*parts, strict=True)] == [0, 0]
 
 
+def test_masks_under_one_question_are_others_for_another_set_of_parties():
+    """Else two totals of one question, over other parties each, would differ in what one told."""
+    question = Question("a phase", "losses", 0, 1, False, b"")
+    everybody = attendance(4, [0, 1, 2, 3])
+    for masks in masks_of(4, Terms()):
+        sets = masks.everyone(), masks.labelled(), masks.attending(everybody, harmless=True)
+        found = [tuple(masks.sum(question, over, 2)) for over in sets]
+        assert len(set(found)) == 3
+
+
 @pytest.mark.parametrize(
     ("labelled", "flag", "words"),
     [
