@@ -9,6 +9,7 @@ from weft.crypto.ciphers.sum_masks import carried_by
 from weft.crypto.pads.mask_ring import MaskRing, RingPlace
 from weft.errors import ProtocolError
 
+
 def place(*before, again=False):
     """A party's place that leads where nobody comes before it."""
     none = np.zeros((2, len(before), 2), np.uint64), np.zeros((2, len(before)), np.int8)
