@@ -62,6 +62,8 @@ def test_nine_commands_leave_a_folder_with_keys_kit_and_signed_roster(founded):
         roster = read_roster(folder / "roster.json")
         roster.insist()
         assert set(roster.members) == set(MEMBERS)
+        # Without them no ids are matched over a network.
+        assert roster.charter.having("matching") == ("south", "west")
         keys = load_keys(folder / "keys", name)
         assert keys.identity.public == roster.members[name].identity
         secrets.add(keys.run.reveal())

@@ -49,7 +49,9 @@ def invite(
     ] = None,
     matching: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Who holds a matching key; then ids match by OPRF."),
+        typer.Option(
+            metavar="NAME", help="Who holds a matching key, once for each; default: the last two."
+        ),
     ] = None,
     allow_exposure: Annotated[
         bool,
@@ -88,10 +90,11 @@ def invite(
         submitter=submitter,
         host=host,
         port=port,
-        terms=_terms(pilot=pilot, allow_exposure=allow_exposure, matching=bool(matching)),
+        terms=_terms(pilot=pilot, allow_exposure=allow_exposure),
         labels=None if labels is None else tuple(labels),
         model=None if model is None else tuple(model),
-        matching=tuple(matching or ()),
+        # Ids are matched through key holders over a network.
+        matching=tuple(matching or (inviter, *invited)[-2:]),
         expires=datetime.now(UTC).date() + timedelta(days=365),
         number=Hex(bytes(16)),
     )
@@ -109,15 +112,13 @@ def invite(
     )
 
 
-def _terms(*, pilot: bool, allow_exposure: bool, matching: bool) -> Terms:
+def _terms(*, pilot: bool, allow_exposure: bool) -> Terms:
     import msgspec
 
     from weft.guards.terms import PILOT, Terms
 
-    return msgspec.structs.replace(
-        PILOT if pilot else Terms(allow_exposure=allow_exposure),
-        matching="oprf" if matching else "hmac",
-    )
+    given = PILOT if pilot else Terms(allow_exposure=allow_exposure)
+    return msgspec.structs.replace(given, matching="oprf")
 
 
 @founding.command(epilog="Example: weft federation accept invitation.json south")
