@@ -44,11 +44,10 @@ SETTINGS = Settings(
     patience=30.0,
     second_moments=("hessian", "gram"),
 )
-#: No run over a network starts from a model.
 PHASES = {
     *(phase.name for phase in vars(messages).values() if isinstance(phase, messages.Phase)),
     RELEASE.name,
-} - {messages.ORIGIN.name}
+}
 #: What becomes of the first letters of a phase: a party dies in the middle of its work, and the
 #: coordinator before or after one is worked on. Something else besides, in some phase.
 ALWAYS = (("killed within", "crash before"), ("killed within", "crash after"))

@@ -64,6 +64,7 @@ def test_auto_takes_sealed_training_wherever_it_can_and_says_why_not():
     for settings, changes, why in (
         (kinked, {}, "for loss 'hinge'"),
         (smooth, {"saves": True}, "keeps no checkpoints"),
+        (smooth, {"warm": True}, "starts from no model"),
     ):
         chosen, reason = resolve(settings, **changes)
         assert chosen.solver != "sealed"

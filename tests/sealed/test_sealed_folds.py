@@ -14,6 +14,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.report.lambda_path import choice_sentence
+from weft.solvers.sealed.fold_rows import rows_of_folds
 from weft.solvers.settings import Settings
 
 PATH, FOLDS = (1.0, 1e-2), 3
@@ -113,3 +114,17 @@ def test_an_estimator_says_that_losses_chose_the_lambda():
     assert (results["mean_score"] == -results["mean_loss"]).all()
     assert model.lambda_ == results.loc[results["mean_loss"].idxmin(), "lambda"]
     assert "mean loss" in choice_sentence(results, "classification")
+
+
+def test_parties_draw_folds_alike_and_anew_in_every_run_of_the_same_seed():
+    """Known folds of several runs would be equations about the losses of single samples."""
+    block, labels = table()
+    tiles = cut(block, labels, CUTS["vertical"])
+    drawn = []
+    for _ in range(2):
+        federation, _ = train(tiles, loss="logistic", lam=1.0, folds=FOLDS, gap=0.5, seed=7)
+        folds = [party._half._fold_rows.fold.tolist() for party in federation.parties.values()]
+        assert all(fold == folds[0] for fold in folds)
+        drawn.append(folds[0])
+    assert drawn[0] != drawn[1]
+    assert np.bincount(drawn[0]).tolist() == rows_of_folds(len(drawn[0]), FOLDS).tolist()

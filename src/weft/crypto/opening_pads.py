@@ -42,7 +42,11 @@ class OpeningPads:
 
     def common_word(self, label: str) -> int:
         """A random number that all parties know, and the coordinator does not."""
-        return int(seeded_words(self._seed.reveal(), f"common {label}", 1)[0])
+        return int(self.common_words(label, 1)[0])
+
+    def common_words(self, label: str, count: int) -> Words:
+        """Random words that all parties know, and the coordinator does not."""
+        return seeded_words(self._seed.reveal(), f"common {label}", count)
 
     def put_on(self, words: Words, label: str) -> Words:
         """Words of this party with their keyed sums, under its pad; ``label`` comes once."""

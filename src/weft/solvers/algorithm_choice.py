@@ -100,7 +100,7 @@ def resolve(settings: Settings, *, saves: bool = False, warm: bool = False) -> t
     settings, reason
         The reason is empty where the settings name a solver themselves.
     """
-    settings, reason = _in_mode(settings, saves)
+    settings, reason = _in_mode(settings, saves, warm)
     if settings.solver == AUTO:
         name, why = _choice(settings, saves)
         settings = msgspec.structs.replace(settings, solver=name)
@@ -126,7 +126,7 @@ def settled(settings: Settings, *, saves: bool = False, warm: bool = False) -> t
     return chosen, reason
 
 
-def _in_mode(settings: Settings, saves: bool) -> tuple[Settings, str]:
+def _in_mode(settings: Settings, saves: bool, warm: bool) -> tuple[Settings, str]:
     """Settings with the solver of their mode, and why ``auto`` chose it."""
     if settings.mode == "sealed":
         if settings.solver not in (AUTO, SEALED.name):
@@ -142,6 +142,8 @@ def _in_mode(settings: Settings, saves: bool) -> tuple[Settings, str]:
         reason = reason or "it needs everyone in every iteration"
     if saves:
         reason = reason or "it keeps no checkpoints"
+    if warm:
+        reason = reason or "it starts from no model"
     if reason:
         return settings, sums_instead(f"sealed training does not do this: {reason}")
     chosen = f"{SEALED_CHOSEN}; {SCORED_BY_LOSS}" if settings.folds else SEALED_CHOSEN
@@ -263,7 +265,7 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
     for wanted, what in (
         (len(settings.lambdas) > 1 and not algorithm.paths, "several values of lambda"),
         (settings.folds and not algorithm.folds, "folds"),
-        (warm and not algorithm.starts, "a model to start from"),
+        (warm, "a model to start from"),
     ):
         if wanted:
             raise ConfigError(

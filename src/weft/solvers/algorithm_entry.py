@@ -55,8 +55,6 @@ class Algorithm:
         Whether it trains paths of λ, where it does not span all of that.
     folds
         Whether it leaves out folds, where it does not span all of that.
-    starts
-        Whether it starts from a model, where it does not span all of that.
     shares
         Whether parties have shares of the model only, which whoever gets it adds up.
     saves
@@ -112,7 +110,6 @@ class Algorithm:
     spans: bool = False
     paths: bool = False
     folds: bool = False
-    starts: bool = False
     shares: bool = False
     saves: bool = True
     ours: bool = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from weft.solvers.sealed.moment_exchange import MomentExchange
 from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, SPARE_POINTS
 from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.sine_series import Series
-from weft.solvers.sealed.widths import FEWEST_ORIGIN_BITS, ORIGIN_BITS
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, why_stop
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -52,7 +50,7 @@ class SealedCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         problems = Problems(classes, settings.folds)
-        exchange = MomentExchange(channel, holdings, settings, adder, problems, warm=warm)
+        exchange = MomentExchange(channel, holdings, settings, adder, problems)
         run = _Run(exchange, holdings, settings, problems, channel, progress)
         return run.train()
 
@@ -82,8 +80,6 @@ class _Run:
             self._problems.append(problem)
             self._held.append(HeldOut(problem, self._squared, left_out))
         self._vectors = self._iteration = self._alarms = 0
-        #: The vector of the weights to start from, and its digits; None: they have been tried.
-        self._origin: tuple[int, int] | None = None
         #: Points that may still be tried: parties answer no more than that, see `PhaseLimit`.
         self._spare = SPARE_POINTS * len(settings.lambdas)
         self.result = Result(notes=exchange.notes)
@@ -128,16 +124,6 @@ class _Run:
         if self._layout.folds:
             exchange.held()
             self._take_aside(exchange.vector)
-        if exchange.start_norm:
-            self._set_origin(exchange.start_norm)
-
-    def _set_origin(self, norm: float) -> None:
-        digits = min(ORIGIN_BITS, ORIGIN_BITS - math.ceil(math.log2(norm)))
-        if digits < FEWEST_ORIGIN_BITS:
-            self.result.notes.append("the model to start from is too large, and was not used")
-            return
-        self._origin = self._vectors, digits
-        self._take_aside(partial(self._exchange.origin, digits))
 
     def _take_aside(self, make: Callable[[Ints], Floats]) -> None:
         """A vector that is no gradient, of every problem."""
@@ -219,14 +205,11 @@ class _Run:
         return np.flatnonzero(gaps > target)
 
     def _propose(self, active: Ints) -> list[Trial]:
-        target, trials, origin = self._settings.gap or 0.0, [], self._origin
+        target, trials = self._settings.gap or 0.0, []
         for number in active.tolist():
             problem = self._problems[number]
             problem.limit_reach(self._guard.most_reach)
-            if origin is not None:
-                trials.append(problem.start_at(*origin))
-            else:
-                trials.append(problem.propose() if problem.gap > target else problem.stay())
+            trials.append(problem.propose() if problem.gap > target else problem.stay())
         return trials
 
     def _judge(
@@ -257,9 +240,6 @@ class _Run:
 
     def _accept(self, active: Ints, told: Told, scores: Floats) -> None:
         bits: Ints = np.max([self._problems[n].noise_bits() for n in active.tolist()], axis=0)
-        if self._origin is not None:
-            # Nobody knows how long the gradient is there.
-            bits, self._origin = self._problems[0].most_noise_bits(), None
         rows = self._exchange.vector(bits)
         self._vectors += 1
         self._iteration += 1

@@ -121,11 +121,6 @@ class Dealer:
         self._rounding = self._mask(f"{serial} vector", *total.shape)
         return self._sent(f"{serial} products", total)
 
-    def origin(self, serial: int) -> None:
-        """For weights to start from: only masks that follow from seeds."""
-        shape = len(self._problems), self._table.n_columns
-        self._rounding = self._mask(f"{serial} vector", *shape)
-
     def products(self, serial: int, widths: Widths) -> Words:
         """The vector's mask, and its products with those of all vectors: the shares sent."""
         low = widened((self._rounding & _LOW63) >> np.uint64(widths.cut))

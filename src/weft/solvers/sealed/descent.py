@@ -71,8 +71,6 @@ class Trial:
     step: float
     reach: float
     moved: float
-    #: Whether it is taken though it may be no better than the point before.
-    free: bool = False
 
 
 @dataclass
@@ -203,14 +201,6 @@ class Descent:
         self._trial = self._at(np.zeros(len(self._gram)), 1.0)
         return self._trial
 
-    def start_at(self, vector: int, digits: int) -> Trial:
-        """The weights to start from, which are a vector in so many digits, or a part of them."""
-        direction = np.zeros(len(self._gram))
-        direction[vector] = 2.0 ** (self.errors.widths.cut - digits) / self.errors.unit
-        self._trial = self._at(direction, 1.0)
-        self._trial.free = True
-        return self._trial
-
     def at_model(self) -> Trial:
         """The point that is the model."""
         point = self._padded(self._cut(self._model).point)
@@ -222,7 +212,6 @@ class Descent:
         before = self._trial
         moved = (self._padded(before.point) - self._padded(self._point)) / before.step
         self._trial = self._at(moved, before.step * max(_SHORTEST, min(share, 0.7)))
-        self._trial.free = before.free
         return self._trial
 
     def _at(self, direction: Floats, step: float) -> Trial:
@@ -277,7 +266,7 @@ class Descent:
         """What share of the step to take instead of a point that is no better; zero: it is."""
         trial = self._trial
         assert trial is not None
-        if not trial.moved or series is None or trial.free:
+        if not trial.moved or series is None:
             return 0.0
         start = self._padded(self._point)
         slope = self._dot(self._gradient, self._padded(trial.point) - start)

@@ -64,7 +64,6 @@ SEALED = Algorithm(
     everyone=True,
     paths=True,
     folds=True,
-    starts=True,
     shares=True,
     saves=False,
     sample_sums=0,

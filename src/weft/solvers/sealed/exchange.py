@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
@@ -19,13 +18,12 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message, Phase
 from weft.protocol.request_reply import R
 from weft.solvers.sealed.dealer import Dealer
-from weft.solvers.sealed.fold_rows import FoldRows, FoldSizes, refuse_small
+from weft.solvers.sealed.fold_rows import FoldSizes, refuse_small, rows_of_folds, with_fold
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
     HELD,
     KEEP,
-    ORIGIN,
     POINT,
     PRODUCTS,
     SCORES,
@@ -36,7 +34,6 @@ from weft.solvers.sealed.messages import (
     FirstRequest,
     HeldRequest,
     KeepRequest,
-    OriginRequest,
     PointRequest,
     ProductsRequest,
     ScoresRequest,
@@ -94,8 +91,6 @@ class SealedExchange:
         Bounds, widths and how far results may be off, once tables are masked.
     folds
         What is left out by which problem.
-    start_norm
-        Above the norm of the weights that parties start from.
     dealer_seconds, dealt_bytes, opened_bytes
         What dealing has taken, what it has sent, and what parties have opened.
     """
@@ -107,14 +102,12 @@ class SealedExchange:
         settings: Settings,
         adder: Adder,
         problems: Problems,
-        *,
-        warm: bool = False,
     ) -> None:
         self._channel, self._holdings = channel, holdings
         self._settings, self._adder = settings, adder
-        self._fold_rows = FoldRows.of(problems, holdings.rows.sizes, settings.seed)
-        refuse_small(self._fold_rows.rows.tolist(), holdings.terms.min_batch)
-        self._squared, self._warm = settings.loss == "squared", warm
+        self._layout, self._squared = problems, settings.loss == "squared"
+        self._left_out = rows_of_folds(int(holdings.rows.sizes.sum()), problems.folds)
+        refuse_small(self._left_out.tolist(), holdings.terms.min_batch)
         self._serial = 0
         self.notes: list[str] = []
         self.dealer_seconds, self.dealt_bytes, self.opened_bytes = 0.0, 0, 0
@@ -183,16 +176,15 @@ class SealedExchange:
         begun = self._ask(
             BEGIN, lambda p, n: BeginRequest(round=n, serial=self._serial, shapes=shapes)
         )
-        more = self._fold_rows.problems.folds * (2 if self._squared else 1)
-        totals = add_scalars(begun, "bounds", BOUNDS + more + self._warm, holdings.parties)
+        more = self._layout.folds * (2 if self._squared else 1)
+        totals = add_scalars(begun, "bounds", BOUNDS + more, holdings.parties)
         if totals is None or any(len(reply.seed) != SEED_BYTES for reply in begun.values()):
             raise ProtocolError("a party sent no seed for sealed training; the run stops")
         if not all(0.0 <= total < np.inf for total in totals):
             raise ProtocolError("the parties' bounds do not add up to any of a table; start again")
         bounds = table_bounds(totals[:BOUNDS], holdings, self._squared)
-        told = totals[BOUNDS : BOUNDS + more]
-        sizes = FoldSizes.of(self._fold_rows, told, holdings.terms.min_batch)
-        self.start_norm = math.sqrt(totals[-1]) if self._warm else 0.0
+        least = holdings.terms.min_batch
+        sizes = FoldSizes.of(self._layout, self._left_out, totals[BOUNDS:], least)
         widths = choose_widths(bounds, self._squared, self._table.n_columns)
         errors = Errors(bounds, widths, len(holdings.parties), self._table.n_columns)
         dealer = Dealer([reply.seed for reply in begun.values()], self._table)
@@ -285,7 +277,7 @@ class SealedExchange:
         """Over samples trained on, and over those that folds leave out."""
         series, of, problems = SERIES[level], self.errors.bounds, self._problems
         digits = loss_digits(of.rows, series)
-        folded = self._fold_rows.with_fold(problems)
+        folded = with_fold(self._layout, problems)
         totals = add_shares(replies, "losses", len(problems) + len(folded), _FULL)
         sums = np.array(totals) * 2.0**-digits.total
         rows, samples = self.folds.rows[problems], self.folds.samples[problems]
@@ -324,15 +316,6 @@ class SealedExchange:
             ),
         )
         self._add(replies, "vector")
-        return self._products(noise)
-
-    def origin(self, digits: int, noise: Ints) -> Floats:
-        """Weights to start from as a vector, in so many digits; returns products as `vector`."""
-        replies = self._ask(
-            ORIGIN, lambda p, n: OriginRequest(round=n, serial=self._serial, digits=digits)
-        )
-        self._add(replies, "vector")
-        self._dealer.origin(self._serial)
         return self._products(noise)
 
     def _products(self, noise: Ints) -> Floats:

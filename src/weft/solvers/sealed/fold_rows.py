@@ -1,33 +1,43 @@
 """Folds of a sealed run: by row numbers that all parties share, so that nobody tells a word.
 
 Every party zeroes its shares of slopes in rows that a fold leaves out, held by it or not. So folds
-cannot follow from ids, as in sums: a fold is a set of row numbers, which mean nothing but to the
-holders of the rows. Each of its classes is one more column of weights.
+cannot follow from ids, as in sums: a fold is a set of row numbers, drawn anew in every run from a
+number that the parties share. The coordinator lacks it: it reads losses of whole folds, and would
+have an equation about single samples from every fold of every run if it knew who is in which.
+Each class of a fold is one more column of weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
-from weft.crypto.primitives.seeded_words import SEED_BYTES, seeded_words
+from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
 from weft.solvers.sealed.table_bounds import rounded_off
 from weft.solvers.subspace.class_fold_problems import Problems
 
 
-def fold_of_rows(row_sizes: Ints, folds: int, seed: int) -> Ints:
-    """The fold of every row: those of every cohort are spread evenly, in an order by the seed."""
+def fold_of_rows(row_sizes: Ints, folds: int, draw: Words) -> Ints:
+    """The fold of every row: those of every cohort are spread evenly, in the order of a draw."""
     cohort = np.repeat(np.arange(len(row_sizes)), row_sizes)
-    key = blake2b(f"sealed folds {seed}".encode(), digest_size=SEED_BYTES).digest()
-    order = np.lexsort((seeded_words(key, "folds", len(cohort)), cohort))
+    order = np.lexsort((draw, cohort))
     found = np.empty(len(cohort), np.int64)
     found[order] = np.arange(len(cohort)) % max(folds, 1)
     return found
+
+
+def rows_of_folds(rows: int, folds: int) -> Ints:
+    """How many rows every fold has, whatever the draw."""
+    return np.bincount(np.arange(rows) % max(folds, 1), minlength=folds)[:folds]
+
+
+def with_fold(layout: Problems, problems: Ints) -> Ints:
+    """Places of the problems that leave a fold out."""
+    return np.flatnonzero(layout.fold_of[problems] >= 0)
 
 
 def refuse_small(sizes: Sequence[float], least: int) -> None:
@@ -47,22 +57,14 @@ class FoldRows:
     fold: Ints
 
     @classmethod
-    def of(cls, problems: Problems, row_sizes: Ints, seed: int) -> FoldRows:
-        return cls(problems, fold_of_rows(row_sizes, problems.folds, seed))
-
-    @property
-    def rows(self) -> Ints:
-        """Rows of every fold."""
-        return np.bincount(self.fold, minlength=self.problems.folds)[: self.problems.folds]
+    def of(cls, problems: Problems, row_sizes: Ints, draw: Words) -> FoldRows:
+        """``draw`` has a random number of every row that all parties know, and nobody else."""
+        return cls(problems, fold_of_rows(row_sizes, problems.folds, draw))
 
     def left_out(self, problems: Ints) -> Flags:
         """(problems × rows) those that a problem's fold leaves out."""
         out: Flags = self.problems.fold_of[problems][:, None] == self.fold[None, :]
         return out
-
-    def with_fold(self, problems: Ints) -> Ints:
-        """Places of the problems that leave a fold out."""
-        return np.flatnonzero(self.problems.fold_of[problems] >= 0)
 
     def totals(self, counted: Ints, labels: Floats | None) -> list[float]:
         """Per fold, how many of its rows are counted here; of a squared loss Σy² too."""
@@ -94,13 +96,13 @@ class FoldSizes:
     squares: Floats
 
     @classmethod
-    def of(cls, folds: FoldRows, totals: Sequence[float], least: int) -> FoldSizes:
-        """From totals over all parties, see `FoldRows.totals`."""
-        classes, count = folds.problems.classes, folds.problems.folds
+    def of(cls, problems: Problems, rows: Ints, totals: Sequence[float], least: int) -> FoldSizes:
+        """From the rows of every fold, and totals over all parties, see `FoldRows.totals`."""
+        classes, count = problems.classes, problems.folds
         samples, squares = np.array(totals[:count]), np.array(totals[count:] or [0.0] * count)
         refuse_small(samples.tolist(), least)
 
         def spread(values: Floats) -> Floats:
             return np.concatenate([np.zeros(classes), np.repeat(values, classes)])
 
-        return cls(spread(folds.rows.astype(np.float64)), spread(samples), spread(squares))
+        return cls(spread(rows.astype(np.float64)), spread(samples), spread(squares))

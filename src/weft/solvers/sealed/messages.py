@@ -78,12 +78,6 @@ class HeldRequest(SealedRequest, kw_only=True):
     """Asks for slopes at w = 0 of the rows that folds leave out."""
 
 
-class OriginRequest(SealedRequest, kw_only=True):
-    """Asks for the weights that a party starts from, under masks."""
-
-    digits: Annotated[int, _WIDTH]
-
-
 class VectorRequest(SealedRequest, kw_only=True):
     """Brings slopes less masks; asks for Xᵀα."""
 
@@ -214,7 +208,6 @@ BEGIN = Phase("sealed.begin", BeginRequest, BeginReply)
 TABLES = Phase("sealed.tables", TablesRequest, TablesReply)
 FIRST = Phase("sealed.first", FirstRequest, SlopesReply)
 HELD = Phase("sealed.held", HeldRequest, SlopesReply)
-ORIGIN = Phase("sealed.origin", OriginRequest, VectorReply)
 VECTOR = Phase("sealed.vector", VectorRequest, VectorReply)
 PRODUCTS = Phase("sealed.products", ProductsRequest, ProductsReply)
 POINT = Phase("sealed.point", PointRequest, PointReply)

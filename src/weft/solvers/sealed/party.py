@@ -16,13 +16,12 @@ from weft.protocol.message import malformed
 from weft.solvers.base import ModelShare
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sealed.fold_rows import FoldRows, refuse_small
+from weft.solvers.sealed.fold_rows import FoldRows, refuse_small, rows_of_folds
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
     HELD,
     KEEP,
-    ORIGIN,
     POINT,
     PRODUCTS,
     SCORES,
@@ -34,7 +33,6 @@ from weft.solvers.sealed.messages import (
     FirstRequest,
     HeldRequest,
     KeepRequest,
-    OriginRequest,
     PointReply,
     PointRequest,
     ProductsReply,
@@ -69,13 +67,11 @@ from weft.solvers.sealed.ring_products import (
 from weft.solvers.sealed.shapes import Place, WholeTable, whole_table
 from weft.solvers.sealed.share_scalars import pack_shares
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
-from weft.solvers.sealed.table_bounds import own_bounds, rounded_up
+from weft.solvers.sealed.table_bounds import own_bounds
 from weft.solvers.sealed.wide_ring import gathered, numbers_of, plus, shifted_down, spread
 from weft.solvers.sealed.widths import (
     CELL_BITS,
-    FEWEST_ORIGIN_BITS,
     NOISE_RANGE,
-    ORIGIN_BITS,
     POINT_BITS,
     WEIGHT_BITS,
     Widths,
@@ -99,11 +95,9 @@ class SealedParty(SlopeShares):
         self._cells: NDArray[Any] = np.zeros((0, 0), np.int32)
         self._masked: list[Words] = []
         self._tables_label = ""
-        self._draw = settings.seed
         self._limit = PhaseLimit.of(settings, self._all_problems.width)
         self._slope_serial = 0
         self._vectors: list[SharedVector] = []
-        self._origin_told = False
         #: Shares of the point in hand, and of all points with a vector.
         self._point: Words | None = None
         self._points: list[tuple[Ints, Words]] = []
@@ -115,7 +109,6 @@ class SealedParty(SlopeShares):
             self._once(TABLES, self._mask_table),
             self._once(FIRST, self._first_slopes),
             self._once(HELD, self._held_slopes),
-            self._once(ORIGIN, self._origin),
             self._once(VECTOR, self._vector),
             self._once(PRODUCTS, self._products),
             self._once(POINT, self._mask_point),
@@ -137,29 +130,21 @@ class SealedParty(SlopeShares):
         if len(table.places) != self._parties or table.places[self._party].shape != block.shape:
             raise malformed("shapes", "are not those of this party's table")
         self._table = table
-        folds = self._fold_rows = FoldRows.of(
-            self._all_problems, message.shapes.row_sizes, self._draw
-        )
-        refuse_small(folds.rows.tolist(), view.min_batch)
+        layout = self._all_problems
+        refuse_small(rows_of_folds(table.n_rows, layout.folds).tolist(), view.min_batch)
+        draw = self._pads.common_words("folds", table.n_rows)
+        folds = self._fold_rows = FoldRows.of(layout, message.shapes.row_sizes, draw)
         labels = self._context.labels[view.counted_rows] if self._squared else None
         self._check_table(table, block)
         moved = round_cells(block, CELL_BITS)
         bounds = own_bounds(block, moved, self._context.table.squares, labels)
         counted = self._place.rows[view.counted_rows]
         bounds += folds.totals(counted, labels)
-        if self._context.start is not None:
-            bounds.append(rounded_up(float((self._own_start() ** 2).sum(axis=0).max())))
         told = pack_scalars(self._cipher, "bounds", *bounds)
         return BeginReply(seed=self._seed, bounds=told)
 
     def _check_table(self, table: WholeTable, cells: Floats) -> None:
         """Object to what the run will make of the table, before anything is dealt."""
-
-    def _own_start(self) -> Floats:
-        """Weights to start from, of the columns that this party answers for."""
-        if self._context.start is None:
-            raise ProtocolError("sealed training is to start from a model, but there is none here")
-        return np.where(self._view.owned[:, None], self._context.start, 0.0)
 
     def _mask_table(self, message: TablesRequest) -> TablesReply:
         block, self._block = self._block, None
@@ -197,22 +182,6 @@ class SealedParty(SlopeShares):
         if len(self._vectors) != 1 or not self._all_problems.folds:
             raise ProtocolError("a phase of sealed training comes out of turn")
         return SlopesReply(slopes=self._hide_slopes(self._no_slopes(), held=True))
-
-    def _origin(self, message: OriginRequest) -> VectorReply:
-        """Weights to start from, as one more vector."""
-        start, digits = self._own_start(), message.digits
-        if len(self._vectors) != 1 + (self._all_problems.folds > 0) or self._origin_told:
-            raise ProtocolError("a phase of sealed training comes out of turn")
-        largest = np.abs(start).max(initial=0.0)
-        if not FEWEST_ORIGIN_BITS <= digits <= ORIGIN_BITS or largest >= 2.0 ** (61 - digits):
-            raise malformed("digits", "are none that the weights to start from can have")
-        self._origin_told = True
-        total = self._mask("vector", len(self._problems), self._whole.n_columns).copy()
-        weights = start[:, self._all_problems.class_of[self._problems]].T
-        total[:, self._place.columns] += encoded(weights, digits)
-        assert self._point is not None
-        self._points.append((self._problems, self._point))
-        return VectorReply(vector=self._hide(total))
 
     def _no_slopes(self) -> Words:
         return np.zeros((len(self._problems), self._whole.n_rows), np.uint64)

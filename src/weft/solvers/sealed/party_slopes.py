@@ -9,7 +9,7 @@ from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sealed.fold_rows import FoldRows
+from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.party_phases import PhaseOrder
 from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.shapes import WholeTable
@@ -68,7 +68,7 @@ class SlopeShares(PhaseOrder):
         _, more = self._combine(opened, series.words[:LOSS_TERMS], "loss", factors, dealt)
         pairs = list(zip(totals, more, strict=True))
         trained = [some[0] + others[0] for some, others in pairs]
-        folded = [pairs[at] for at in self._fold_rows.with_fold(self._problems).tolist()]
+        folded = [pairs[at] for at in with_fold(self._all_problems, self._problems).tolist()]
         left_out = [some[1] + others[1] for some, others in folded]
         return slopes, self._tell("losses", trained + left_out, digits.noise)
 

@@ -51,7 +51,7 @@ def own_bounds(
         _square(math.sqrt(norms.max(initial=0.0))),
     ]
     square = 0.0 if labels is None else float((labels**2).sum())
-    return [*(rounded_up(value) for value in told), rounded_off(square)]
+    return [*(_rounded_up(value) for value in told), rounded_off(square)]
 
 
 def table_bounds(totals: Sequence[float], holdings: HoldingMap, squared: bool) -> TableBounds:
@@ -112,7 +112,7 @@ def _square(value: float) -> float:
     return (_UNIT * value) ** 2
 
 
-def rounded_up(value: float) -> float:
+def _rounded_up(value: float) -> float:
     return 2.0 ** (math.ceil(8 * math.log2(value)) / 8) if value > 0 else 0.0
 
 

@@ -21,8 +21,6 @@ CELL_BITS = 18
 WEIGHT_BITS = SCORE_BITS - CELL_BITS
 #: Binary digits of a point before it is rounded to those of weights.
 POINT_BITS = 90
-#: Binary digits of weights to start from, at most and at least: their norm is below 2^60 units.
-ORIGIN_BITS, FEWEST_ORIGIN_BITS = 60, 36
 #: Scores lie within this, so that nothing wraps.
 MOST_SCORE = 2.0**15
 #: Slopes of squared losses may grow to this multiple of those at w = 0.
