@@ -97,11 +97,12 @@ def _scores(summary: dict[str, Any]) -> Scores:
     prox = compared.get("fedprox") or {}
     rows = [
         Score("HyFEM, the server's network", found["server"], OURS),
-        Score("HyFEM, cut to each party's blocks, mean", found["received"], OURS),
-        Score("HyFEM, parties' own, mean", found["own"], OURS),
+        # Means over several networks have no such interval.
+        Score("HyFEM, cut to each party's blocks, mean", found["received"], OURS, estimate=False),
+        Score("HyFEM, parties' own, mean", found["own"], OURS, estimate=False),
         Score("central, all samples in one hand", compared.get("central"), CENTRAL),
         Score("FedProx on the common blocks", prox.get("server"), ALONE),
-        Score("parties alone, mean", compared.get("alone"), ALONE),
+        Score("parties alone, mean", compared.get("alone"), ALONE, estimate=False),
     ]
     rows = [row for row in rows if row.value is not None]
     tested = summary.get("tested") or {}

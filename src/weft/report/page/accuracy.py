@@ -27,12 +27,16 @@ _MAJORITY = "always the most frequent class"
 
 @dataclass(frozen=True)
 class Score:
-    """A bar: whose score it is, the score (None: there is none), and a remark beside it."""
+    """A bar: whose score it is, the score (None: there is none), and a remark beside it.
+
+    ``estimate`` says whether it is one model's on samples that stand for others, with an interval.
+    """
 
     who: str
     value: float | None
     look: str
     remark: str = ""
+    estimate: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ def scores_section(scores: Scores) -> Html:
     most = 1.0 if share else max([*known, 0.0]) or 1.0
     rows = list(scores.rows)
     if scores.majority is not None:
-        rows.append(Score(_MAJORITY, scores.majority, "base"))
+        # A fact about the samples, not an estimate from them.
+        rows.append(Score(_MAJORITY, scores.majority, "base", estimate=False))
     lines = [
         [
             join([row.who, " ", el("small", row.remark), _bar(row, scores, most)]),
@@ -102,8 +107,7 @@ def _figure(row: Score, scores: Scores) -> str:
         return "–"
     if scores.measure != "accuracy":
         return f"{row.value:.4g}"
-    # The most frequent class is a fact about the samples, not an estimate from them.
-    return with_interval(row.value, None if row.look == "base" else scores.samples)
+    return with_interval(row.value, scores.samples if row.estimate else None)
 
 
 def _bar(row: Score, scores: Scores, most: float) -> Html:
@@ -116,7 +120,7 @@ def _bar(row: Score, scores: Scores, most: float) -> Html:
     if scores.majority is not None:
         x = place(scores.majority)
         parts.append(el("line", x1=x, x2=x, y1="0", y2="100%", cls="majority"))
-    if row.value is not None and scores.samples and row.look != "base":
+    if row.value is not None and scores.samples and row.estimate:
         low, high = map(place, wilson_interval(row.value, scores.samples))
         parts.append(el("line", x1=low, x2=high, y1="50%", y2="50%", cls="whisker"))
         parts += [el("line", x1=x, x2=x, y1="25%", y2="75%", cls="whisker") for x in (low, high)]
