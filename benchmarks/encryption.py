@@ -32,6 +32,7 @@ from harness.splits import DataSets
 from weft.crypto.ciphers.sum_blocks import Incoming, Outgoing
 from weft.data import Split, Tile
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.protocol.metering import EncryptionCost
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
@@ -304,7 +305,9 @@ def watch(split: Split, settings: Settings, measured: int, warm_up: int | None =
     warm_up
         Iterations before the first look; None: as many as the first certificate takes.
     """
-    federation = Federation(split.parties, Preprocessing(overlap=split.overlap))
+    federation = Federation(
+        split.parties, Preprocessing(overlap=split.overlap, confirmed=ONE_TABLE)
+    )
     began: list[tuple[int, list[EncryptionCost], float]] = []
     ended: list[tuple[float, list[EncryptionCost]]] = []
 

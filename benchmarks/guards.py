@@ -20,6 +20,7 @@ from harness import Report
 from harness.splits import find_data, synthetic
 from weft.data import SPLITS, Split, Table, load
 from weft.federation.local_federation import Federation, Preprocessing, Trained
+from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import OPEN, Terms
 from weft.solvers.settings import Settings
 
@@ -29,7 +30,9 @@ TERMS = {"without guards": OPEN, "with guards": CAREFUL}
 
 
 def train(split: Split, settings: Settings, terms: Terms, scaling: str = "none") -> Trained:
-    federation = Federation(split.parties, Preprocessing(scaling=scaling), terms=terms)
+    federation = Federation(
+        split.parties, Preprocessing(scaling=scaling, confirmed=ONE_TABLE), terms=terms
+    )
     return federation.train(msgspec.structs.replace(settings, cipher="plain"))
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from weft.data import Split, Table
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
+from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import OPEN, Terms
 from weft.protocol import Channel
 from weft.solvers.base import Record, Result
@@ -88,7 +89,7 @@ def train(split: Split, settings: Settings, *, guarded: bool = True) -> Run:
     if guarded:
         # The careful terms, but for the mode that is measured, and for two that want no cipher.
         terms = Terms(coordinator_sees=settings.coordinator_sees, ciphers=(settings.cipher,))
-    preprocessing = Preprocessing(intercept=True, overlap=split.overlap)
+    preprocessing = Preprocessing(intercept=True, overlap=split.overlap, confirmed=ONE_TABLE)
     federation = Federation(split.parties, preprocessing, terms=terms)
     channels: list[Channel] = []
     marks: list[Mark] = []

@@ -30,7 +30,7 @@ from weft.data.named import load
 from weft.data.splits import Split
 from weft.data.tile import Tile, two_classes
 from weft.errors import ConfigError
-from weft.federation.preprocessing_settings import Preprocessing, TableSettings
+from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing, TableSettings
 from weft.matching.holding_map import Overlap
 from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.run_booking import Ledger
@@ -136,7 +136,10 @@ class Config(FederationConfig):
             }
         with naming(self.path.name):
             participation_of(self.settings.participation, list(tiles), self.settings.seed)
-        return Problem(tiles, self.preprocessing(overlap), self.settings, notes)
+        how = self.preprocessing(overlap)
+        if data.dataset is not None:
+            how = msgspec.structs.replace(how, confirmed=ONE_TABLE)
+        return Problem(tiles, how, self.settings, notes)
 
     def preprocessing(self, overlap: Overlap | None = None) -> Preprocessing:
         """How the tables become one problem; ``overlap`` where the config does not say."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -13,6 +13,8 @@ from weft.sums.feature_scaling import Rule
 
 #: What two parties may do differently without meaning to.
 Slip: TypeAlias = Literal["names", "ids", "labels", "units", "levels"]
+#: Parties that were cut from one table have its names, ids and labels: whatever differs is meant.
+ONE_TABLE: tuple[Slip, ...] = get_args(Slip)
 
 
 class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,7 +19,7 @@ from weft.array_types import Floats
 from weft.data import Split
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
-from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.losses import Loss
 from weft.solvers.base import Record
 from weft.solvers.common_messages import Constants
@@ -114,7 +114,9 @@ class Workbench:
         near
             Stop when (P − P*)/P* is that small.
         """
-        federation = Federation(self.split.parties, Preprocessing(overlap=self.split.overlap))
+        federation = Federation(
+            self.split.parties, Preprocessing(overlap=self.split.overlap, confirmed=ONE_TABLE)
+        )
         best, trail = self.optimum.primal, _Trail()
 
         def follow(record: Record) -> None:

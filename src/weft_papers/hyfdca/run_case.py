@@ -20,7 +20,7 @@ from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
-from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.matching.id_normalization import normal_features
 from weft.solvers.base import Checkpointing, Record
 from weft.solvers.checkpoints import NAME as CHECKPOINT
@@ -152,7 +152,8 @@ def settings_of(case: Case) -> str:
 
 
 def _federation(data: SettingData, store: Path | None = None) -> Federation:
-    return Federation(data.split.parties, Preprocessing(overlap=data.split.overlap), store=store)
+    how = Preprocessing(overlap=data.split.overlap, confirmed=ONE_TABLE)
+    return Federation(data.split.parties, how, store=store)
 
 
 def _settings(case: Case, lam: float) -> Settings:
