@@ -3,6 +3,7 @@
 A reader that is a party takes off what it holds itself. What is left is about others' rows: a few
 of them tell themselves, and so do the few in which a column of its own is not zero. Where it shares
 few rows with another party and has as many columns of them, products are equations for all cells.
+What no column or pair tells, a combination of columns may.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN
+from weft.solvers.sealed import moment_guard
 from weft.solvers.settings import Settings
 
 ROWS, COLUMNS = 160, 6
@@ -101,3 +103,31 @@ def test_single_rows_are_read_from_moments_unless_parties_refuse(attack, record)
     with pytest.raises(WeftError, match="refuses second moments of"):
         attack(CAREFUL)
     record("62", "guarded", "refused before anything is dealt")
+
+
+def levels(block):
+    """Four levels, of which the last has no column, and one sample; and a constant column."""
+    block[:, 2:5] = np.arange(ROWS)[:, None] % 3 == np.arange(3)
+    block[7, 2:5] = 0.0
+    block[:, 5] = 1.0
+
+
+def of_a_level_without_a_column():
+    """Two hospitals by rows: the constant less all levels is one in the only row of the last."""
+    block, labels = scene(levels)
+    tiles = {
+        "a": tile(block, labels, slice(0, 80), slice(None)),
+        "b": tile(block, labels, slice(80, None), slice(None)),
+    }
+    gram, *_ = opened(tiles, CAREFUL)
+    rest = gram - block[80:].T @ block[80:]
+    return np.abs(rest @ [0.0, 0.0, -1.0, -1.0, -1.0, 1.0] - block[7]).max()
+
+
+def test_a_combination_of_columns_tells_no_single_row(monkeypatch, record):
+    with pytest.raises(WeftError, match="a combination of which stands for fewer samples"):
+        of_a_level_without_a_column()
+    monkeypatch.setattr(moment_guard, "stands_for_few", lambda cells, least: False)
+    error = of_a_level_without_a_column()
+    assert error < 1e-3
+    record("62", "unguarded", f"the row of a level without a column, error {error:.0e}")

@@ -1,8 +1,8 @@
 """Which second moments a party has no part in, since they would tell single rows to their readers.
 
 A column's moments tell of the rows that differ from its most common value, a pair's of those where
-both do: an entry with few such rows tells these. A reader that is a party takes off what it holds
-itself: of the rest, too, there must be enough.
+both do: an entry with few such rows tells these, and so do combinations of columns. A reader that
+is a party takes off what it holds itself: of the rest, too, there must be enough.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
+from weft.solvers.sealed.column_combinations import stands_for_few
 from weft.solvers.sealed.shapes import Place, WholeTable
 from weft.solvers.settings import Settings
 
@@ -29,7 +30,13 @@ _FEW_ROWS = (
 )
 _SPARSE = (
     "refuses second moments of some of its columns, which would tell of fewer samples than "
-    f"min_batch; leave out columns or join levels that few samples have, {_LEAVE_OUT}"
+    "min_batch; join levels that few samples have into one, such as 'other' (one that is left out "
+    f"is told by all others), bring columns that more samples have, {_LEAVE_OUT}"
+)
+_COMBINED = (
+    "refuses second moments of some of its columns, a combination of which stands for fewer "
+    "samples than min_batch; join levels that few samples have into one, such as 'other', also "
+    f"where their column was left out, bring columns without outliers, {_LEAVE_OUT}"
 )
 _RARE_PAIRS = (
     "refuses second moments of some of its columns, which may tell with columns of others of fewer "
@@ -54,6 +61,12 @@ def refuse_sparse(cells: Floats, least: int) -> None:
     pairs = flags.T @ flags
     if ((pairs > 0) & (pairs < least)).any():
         raise ConfigError(_SPARSE)
+
+
+def refuse_combinations(cells: Floats, least: int) -> None:
+    """Refuse moments of one's own columns that combine to what tells of fewer rows."""
+    if stands_for_few(cells, least):
+        raise ConfigError(_COMBINED)
 
 
 def refuse_rare_pairs(cells: Floats, least: int) -> None:
@@ -124,6 +137,7 @@ def check_moments(
         if rows.tobytes() not in seen:
             seen.add(rows.tobytes())
             refuse_sparse(whole[rows], least)
+            refuse_combinations(whole[rows], least)
     if rare_pairs:
         return
     for other in table.places:
